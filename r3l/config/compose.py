@@ -1,0 +1,103 @@
+"""Presets are small TOML files, one folder a section: they are composed, never multiplied."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from r3l.config.model import Config
+from r3l.errors import ConfigError
+
+PRESETS = Path(__file__).parent.parent / "presets"
+FOLDERS = ("models", "environments", "methods")
+
+
+def preset_names(folder: str) -> list[str]:
+    """Names of the presets in a folder of r3l/presets."""
+    return sorted(path.stem for path in (PRESETS / folder).glob("*.toml"))
+
+
+def load_preset(folder: str, name: str) -> dict[str, Any]:
+    """The settings of one preset.
+
+    Raises:
+        ConfigError: there is no such preset; the message lists those that exist.
+    """
+    path = PRESETS / folder / f"{name}.toml"
+    if not path.is_file():
+        raise ConfigError(f"unknown preset {name!r} in {folder}: expected one of {', '.join(preset_names(folder))}")
+    return tomllib.loads(path.read_text())
+
+
+def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """`above` on top of `below`, section by section. A section of another `kind` replaces the one below."""
+    merged = dict(below)
+    for key, value in above.items():
+        under = merged.get(key)
+        same_kind = isinstance(under, dict) and isinstance(value, dict) and value.get("kind", under.get("kind")) == under.get("kind")
+        merged[key] = merge(under, value) if same_kind and isinstance(under, dict) else value
+    return merged
+
+
+def assignment(text: str) -> dict[str, Any]:
+    """``method.alpha=5`` as a nested dict; the value is JSON where it parses as JSON, else text.
+
+    Raises:
+        ConfigError: no equals sign, or no key.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--set {text!r}: expected key=value, for example --set method.alpha=5")
+    try:
+        parsed = json.loads(value)
+    except json.JSONDecodeError:
+        parsed = value
+    for part in reversed(key.strip().split(".")):
+        parsed = {part: parsed}
+    return parsed
+
+
+def compose(*, model: str = "embedded", environment: str = "alfworld", method: str = "paper",
+            assignments: Iterable[str] = (), **top: Any) -> Config:
+    """Presets of model, environment and method, then `top` settings, then ``key=value`` assignments.
+
+    Raises:
+        ConfigError: an unknown preset or setting, or a value out of bounds; names the value and what is expected.
+    """
+    settings: dict[str, Any] = {}
+    for folder, name in zip(FOLDERS, (model, environment, method), strict=True):
+        settings = merge(settings, load_preset(folder, name))
+    settings = merge(settings, {key: value for key, value in top.items() if value is not None})
+    for text in assignments:
+        settings = merge(settings, assignment(text))
+    return validated(settings)
+
+
+def validated(settings: dict[str, Any]) -> Config:
+    """A `Config`, or a `ConfigError` with a line for each thing that is wrong."""
+    refuse_unknown(settings)
+    try:
+        return Config.model_validate(settings)
+    except ValidationError as error:
+        lines = [f"{'.'.join(map(str, item['loc']))}: {item['msg']} (got {item.get('input')!r:.200})" for item in error.errors()]
+        raise ConfigError("these settings can't be used:\n  " + "\n  ".join(lines)) from error
+
+
+def refuse_unknown(settings: dict[str, Any]) -> None:
+    """Union members ignore extras for the forms' sake; here, where a person types, a typo is refused."""
+    kinds = {name: {"kind": part["kind"]} for name, part in settings.items() if isinstance(part, dict) and "kind" in part}
+    try:
+        defaults = Config.model_validate(kinds)
+    except ValidationError:
+        return  # an unknown kind: validation of the whole says so
+    for name in ("method", "environment", "engine"):
+        member = getattr(defaults, name)
+        known = type(member).model_fields
+        for key in settings.get(name) or {}:
+            if key not in known:
+                raise ConfigError(f"{name}.{key}: unknown setting; {member.kind} has {', '.join(sorted(known))}")

@@ -1,0 +1,41 @@
+"""Settings of each engine: one member of a union each."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from r3l.config.section import Member, any_of
+
+
+class EngineSettings(Member):
+    canary_tolerance: float = Field(0.0, ge=0, description="largest log-probability difference to the trainer; 0: by dtype")
+
+
+class TransformersLocalSettings(EngineSettings):
+    kind: Literal["transformers_local"] = "transformers_local"
+    max_batch: int = Field(64, ge=1, le=4096, description="sequences decoded together, 1 to 4096")
+    cache_tokens: int = Field(400_000, ge=0, description="key/value tokens kept for later turns and retries, 0 or more")
+    threads: int = Field(0, ge=0, le=256, description="torch threads, 0: as many as cores")
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where it samples")
+
+
+class VllmServerSettings(EngineSettings):
+    kind: Literal["vllm_server"] = "vllm_server"
+    urls: str = Field("http://127.0.0.1:8000", description="addresses of the servers, separated by commas")
+    api_key_env: str = Field("R3L_ENGINE_KEY", description="environment variable that holds the servers' key")
+    timeout_s: float = Field(600, gt=0, description="seconds for one call")
+    retries: int = Field(5, ge=0, le=100, description="further tries of a failed call, 0 to 100")
+    connections: int = Field(256, ge=1, le=10_000, description="calls in flight, 1 to 10000")
+
+
+class VllmLocalSettings(EngineSettings):
+    kind: Literal["vllm_local"] = "vllm_local"
+    memory_share: float = Field(0.45, gt=0, le=0.95, description="share of GPU memory for the engine, up to 0.95")
+
+
+AnyEngine = Annotated[
+    TransformersLocalSettings | VllmServerSettings | VllmLocalSettings,
+    Field(discriminator="kind", json_schema_extra=any_of),
+]

@@ -1,0 +1,64 @@
+"""Settings of each environment: one member of a union each. METHOD section 8 has the paper's numbers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from r3l.config.section import Member, any_of
+
+
+class EnvironmentSettings(Member):
+    split: str = Field("train", description="the split that training tasks are drawn from")
+    max_turns: int = Field(25, ge=1, le=1000, description="turns of an episode, 1 to 1000")
+    reply_tokens: int = Field(512, ge=8, le=32768, description="limit of a reply, 8 to 32768 (paper: 512)")
+    bad_reply: Literal["continue", "end"] = Field("continue", description="a malformed reply costs a turn, or ends the episode")
+    workers: int = Field(2, ge=1, le=512, description="worker processes, 1 to 512")
+    step_timeout_s: float = Field(60, gt=0, description="seconds a worker may take for one call before it is replaced")
+    data_root: str = Field("data/tasks", description="where the environment's tasks are kept")
+
+
+class AlfworldSettings(EnvironmentSettings):
+    kind: Literal["alfworld"] = "alfworld"
+    games: Literal["kitchen", "full", "downloaded"] = Field(
+        "kitchen", description="kitchen: small generated games, four task types; full: generated, all six; downloaded: json_2.1.1")
+    train_games: int = Field(200, ge=1, description="generated training games, 1 or more")
+    heldout_games: int = Field(100, ge=1, description="generated held-out games, 1 or more")
+    games_seed: int = Field(0, ge=0, description="seed of the generated games, 0 or more")
+    admissible: bool = Field(False, description="list the admissible commands in each observation")
+
+
+class HouseholdSettings(EnvironmentSettings):
+    kind: Literal["household"] = "household"
+    level: Literal["easy", "standard", "long"] = Field("standard", description="long: 20 turns and more, late unrecoverable errors")
+
+
+class ScienceWorldSettings(EnvironmentSettings):
+    kind: Literal["scienceworld"] = "scienceworld"
+    max_turns: int = Field(30, ge=1, le=1000, description="turns of an episode, 1 to 1000 (paper: 30)")
+    memory_mb: int = Field(512, ge=128, description="heap of a worker's Java machine in MB, 128 or more")
+
+
+class WebShopSettings(EnvironmentSettings):
+    kind: Literal["webshop"] = "webshop"
+    max_turns: int = Field(15, ge=1, le=1000, description="turns of an episode, 1 to 1000 (paper: 15)")
+    catalogue: str = Field("synthetic", description="synthetic, or a folder with the original files, or http:// of a server")
+    text_mode: Literal["rich", "plain"] = Field("rich", description="rich: [button] X [button_]; plain: [SEP]")
+    split_rule: Literal["paper", "webshop"] = Field("paper", description="which split of the goals")
+    malformed_reward: float = Field(0.0, ge=-1, le=0, description="reward of an episode with a malformed reply, -1 to 0")
+
+
+class MathSettings(EnvironmentSettings):
+    kind: Literal["math"] = "math"
+    max_turns: int = Field(3, ge=1, le=100, description="attempts, 1 to 100 (paper: 3)")
+    reply_tokens: int = Field(4096, ge=8, le=131072, description="limit of a reply, 8 to 131072 (paper: 4096)")
+    dataset: str = Field("procedural", description="procedural, a benchmark name, or a jsonl/parquet file")
+    answer_format: Literal["answer", "boxed"] = Field("answer", description="<answer>...</answer> or \\boxed{...}")
+    grade_timeout_s: float = Field(5, gt=0, description="seconds the grader may take for one answer")
+
+
+AnyEnvironment = Annotated[
+    AlfworldSettings | HouseholdSettings | ScienceWorldSettings | WebShopSettings | MathSettings,
+    Field(discriminator="kind", json_schema_extra=any_of),
+]

@@ -1,0 +1,66 @@
+"""The contract of an engine: token ids in; ids, log-probabilities and finish reason out. No torch is imported here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How to sample one reply. `seed` makes it repeatable where the engine allows; temperature 0 is greedy."""
+
+    temperature: float
+    max_tokens: int
+    seed: int
+    stop_token_ids: tuple[int, ...]
+    json_schema: dict[str, Any] | None = None  # constrain the reply to this schema, where the setting asks for it
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """`token_ids` hold the sampled stop token where `finish_reason` is "stop"; `logprobs` are of the unscaled
+    distribution (temperature 1), one a token."""
+
+    token_ids: list[int]
+    logprobs: list[float]
+    finish_reason: Literal["stop", "length", "context"]
+    cached_tokens: int = 0  # prompt tokens that were not computed again
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySnapshot:
+    """A policy on disk: a transformers folder, or a peft adapter on top of `base_path`. `digest` names its content."""
+
+    path: str
+    digest: str
+    base_path: str | None = None
+
+
+class Engine(Protocol):
+    """One or more servers of one policy. `complete` may be called from many threads at once."""
+
+    def load_policy(self, snapshot: PolicySnapshot) -> None: ...
+
+    def complete(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> Future[Completion]:
+        """`request_id` is the one id used everywhere, e.g. ``iteration=3/task=17/base=2/turn=5``.
+
+        Raises (by the future):
+            EngineError: after the engine's own retries are spent.
+        """
+        ...
+
+    def score(self, token_ids: Sequence[int]) -> list[float]:
+        """Log-probabilities of token_ids[1:] given everything before each: what the canary compares with the trainer."""
+        ...
+
+    @property
+    def context_limit(self) -> int: ...
+
+    def counts(self) -> dict[str, float]:
+        """Running totals: requests, prompt_tokens, cached_tokens, sampled_tokens, busy_seconds, retried_calls."""
+        ...
+
+    def close(self) -> None: ...

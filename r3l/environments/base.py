@@ -1,0 +1,89 @@
+"""The contract of an environment: text in, text out. It runs in a worker process, so it may block, leak or crash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from r3l.records import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What the environment says. `admissible` is empty where the environment does not list its actions."""
+
+    text: str
+    admissible: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The answer to one action. `reward` is the final score in [0, 1] and counts only where `done` is true."""
+
+    observation: Observation
+    done: bool = False
+    reward: float = 0.0
+    success: bool = False
+    accepted: bool = True  # False: the environment did not understand the action
+    progress: float | None = None  # share of sub-goals reached, where the environment knows it
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A policy's reply, parsed. `action` is "" where the reply is not `valid`; `error` is then what the policy is told."""
+
+    valid: bool
+    action: str
+    error: str = ""
+
+
+class Environment(Protocol):
+    """One task being played. Written once per world, as one file, and listed in `r3l.environments.ENVIRONMENTS`."""
+
+    def reset(self, task: Task) -> Observation:
+        """Start `task` afresh. Raises `WorldError` where the task does not exist."""
+        ...
+
+    def step(self, action: str) -> Step: ...
+
+    def snapshot(self) -> object | None:
+        """A handle for `restore`, or None where only replaying the actions rolls back."""
+        ...
+
+    def restore(self, handle: object) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class World(Protocol):
+    """What the rest of the project knows of an environment without running it (cheap to import, no worker needed)."""
+
+    name: str
+
+    def system_prompt(self) -> str: ...
+
+    def parse_reply(self, text: str) -> Reply:
+        """Text of a reply (without the end-of-turn token) to an action: the same rule in base, retry and evaluation."""
+        ...
+
+    def tasks(self, split: str) -> list[Task]:
+        """Every task of a split in a fixed order, with `iteration` and `task` 0 and the seed of its content.
+
+        Raises:
+            WorldError: the data are not there; the message names the `r3l prepare` command.
+        """
+        ...
+
+    def make(self) -> Environment:
+        """Called in the worker process."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """Where a session stands after a rollback: `observations[k]` was seen before turn k, `diverged_at` is the first
+    turn whose observation differs from the recorded one (None: all equal, the session stands at the pivot)."""
+
+    observations: list[str] = field(default_factory=list)
+    diverged_at: int | None = None
+    exact: bool = True  # False: the environment ended early or failed on the way

@@ -1,0 +1,37 @@
+"""One error type per boundary. A message says the thing, what was got and expected, and what to do next."""
+
+
+class R3LError(Exception):
+    """Anything that this project raises on purpose; the command line prints it without a traceback."""
+
+
+class ConfigError(R3LError, ValueError):
+    """A setting, a preset or a combination of settings that can't work."""
+
+
+class WorldError(R3LError):
+    """An environment that crashed, hung, or was asked for a task it does not have."""
+
+
+class RollbackError(R3LError):
+    """A rollback whose observations differ from the recorded ones (METHOD: status `diverged`)."""
+
+
+class EngineError(R3LError):
+    """A sampling engine that failed, or that runs another policy than the one asked for."""
+
+
+class ChatFormatError(R3LError, ValueError):
+    """A chat template that can't be extended turn by turn, or whose stop token would not be trained."""
+
+
+class ReflectionError(R3LError, ValueError):
+    """A reflection that holds no valid report; the message is stored as the row's reason."""
+
+
+class TrainingError(R3LError):
+    """An update job that could not make its step."""
+
+
+class StoreError(R3LError):
+    """A store that is not writable, is locked by another writer, or holds a stage that is not what its manifest says."""

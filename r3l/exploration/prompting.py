@@ -1,0 +1,44 @@
+"""What the reflector and the retry are shown. The texts stand in prompts/*.txt; the paper has them in its appendix."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from string import Template
+
+PROMPTS = Path(__file__).parent / "prompts"
+Message = dict[str, str]
+
+
+@cache
+def prompt(name: str) -> str:
+    """The text of prompts/<name>.txt, without the newline at its end."""
+    return (PROMPTS / f"{name}.txt").read_text().rstrip("\n")
+
+
+def prompts_hash() -> str:
+    """Changes with any prompt of this folder: part of the identity of the stages that use them."""
+    texts = [path.name + path.read_text() for path in sorted(PROMPTS.glob("*.txt"))]
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
+
+
+def transcript(turns: Iterable[tuple[str, str]], final_observation: str, reward: float) -> str:
+    """Turns of (observation, reply) as the reflector sees them: numbered from 0, then feedback and the reward line.
+
+    ``Turn k:`` stands directly before reply k, so the last number shown is one that the validator accepts.
+    """
+    lines = [f"{observation}\nTurn {k}: {reply}" for k, (observation, reply) in enumerate(turns)]
+    return "\n".join([*lines, f"Feedback: {final_observation}", f"Reward: {float(reward)}"])
+
+
+def reflection_messages(turns: Sequence[tuple[str, str]], final_observation: str, reward: float) -> list[Message]:
+    """The reflector's conversation: the paper's reflection prompt, then the trajectory."""
+    return [{"role": "system", "content": prompt("reflection")},
+            {"role": "user", "content": transcript(turns, final_observation, reward)}]
+
+
+def guidance(report: str) -> str:
+    """The guidance text: lead-in, the reflection as JSON, "apply, do not mention". `report` is data, never a template."""
+    return Template(prompt("guidance")).substitute(report=report)
