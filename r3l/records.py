@@ -109,10 +109,12 @@ class Trajectory:
     seed: int
     seconds: float
     base_id: str | None = None  # of a retry or distilled trajectory
+    parent_id: str | None = None  # whose leading turns it keeps: the base, or an earlier distilled trajectory of it
     reflection_id: str | None = None
     retry_id: str | None = None  # of a distilled trajectory
     pivot_asked: int | None = None
-    pivot_turn: int | None = None  # the pivot used: number of leading turns kept
+    pivot_turn: int | None = None  # the pivot used: number of leading turns kept from the parent
+    shared_turns: int | None = None  # leading turns truly shared with the base (<= pivot_turn)
 
 
 @dataclass(frozen=True, slots=True)

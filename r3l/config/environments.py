@@ -14,6 +14,7 @@ class EnvironmentSettings(Member):
     max_turns: int = Field(25, ge=1, le=1000, description="turns of an episode, 1 to 1000")
     reply_tokens: int = Field(512, ge=8, le=32768, description="limit of a reply, 8 to 32768 (paper: 512)")
     bad_reply: Literal["continue", "end"] = Field("continue", description="a malformed reply costs a turn, or ends the episode")
+    malformed_reward: float = Field(0.0, ge=-1, le=0, description="reward of an episode that a malformed reply ended, -1 to 0")
     workers: int = Field(2, ge=1, le=512, description="worker processes, 1 to 512")
     step_timeout_s: float = Field(60, gt=0, description="seconds a worker may take for one call before it is replaced")
     data_root: str = Field("data/tasks", description="where the environment's tasks are kept")
@@ -46,7 +47,6 @@ class WebShopSettings(EnvironmentSettings):
     catalogue: str = Field("synthetic", description="synthetic, or a folder with the original files, or http:// of a server")
     text_mode: Literal["rich", "plain"] = Field("rich", description="rich: [button] X [button_]; plain: [SEP]")
     split_rule: Literal["paper", "webshop"] = Field("paper", description="which split of the goals")
-    malformed_reward: float = Field(0.0, ge=-1, le=0, description="reward of an episode with a malformed reply, -1 to 0")
 
 
 class MathSettings(EnvironmentSettings):

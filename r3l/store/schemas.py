@@ -57,10 +57,12 @@ TRAJECTORIES = [
     C("seed", pa.int64(), "seed of its sampling"),
     C("seconds", F32, "wall time of the attempt"),
     N("base_id", STR, "of a retry or distilled trajectory: the base it goes back to"),
+    N("parent_id", STR, "whose leading turns it keeps: the base, or an earlier distilled trajectory of that base"),
     N("reflection_id", STR, "the reflection that guided it"),
     N("retry_id", STR, "of a distilled trajectory: the retry whose suffix it carries"),
     N("pivot_asked", INT, "retry_from_step as the reflection named it"),
-    N("pivot_turn", INT, "the pivot used: number of leading turns kept from the base"),
+    N("pivot_turn", INT, "the pivot used: number of leading turns kept from the parent"),
+    N("shared_turns", INT, "leading turns truly shared with the base (equal to pivot_turn where the parent is the base)"),
 ]
 TURNS = [
     C("trajectory_id", STR, "the trajectory it belongs to; a retry stores only turns >= pivot_turn"),
@@ -208,3 +210,15 @@ STAGES: dict[str, tuple[str, ...]] = {
 def arrow_schema(table: str) -> pa.Schema:
     """The Arrow schema of a table."""
     return pa.schema([pa.field(c.name, c.type, nullable=c.nullable) for c in TABLES[table]])
+
+
+# The version of each stage: raised when what it writes changes its meaning. Readers refuse newer ones (r3l/store/versions.py).
+VERSIONS: dict[str, int] = dict.fromkeys(STAGES, 1)
+# Columns that differ between two runs of the same work: left out of content digests.
+VOLATILE = frozenset({"seconds", "peak_memory_mb"})
+# Columns that every view has beside the stored ones: they come from the place of the file.
+PLACE = [
+    C("run", STR, "the run's name"),
+    C("branch", STR, "empty: the run itself; else the replay or fork"),
+    N("shard", INT, "shard of the batch; null for stages of the whole batch"),
+]

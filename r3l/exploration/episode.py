@@ -1,0 +1,114 @@
+"""Playing an episode to its end, from its first turn or from a pivot. The same rules for base, retry and evaluation."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field, replace
+
+from r3l.engines.base import Completion
+from r3l.environments.base import Observation, Step
+from r3l.errors import EngineError, WorldError
+from r3l.exploration.explorer import Explorer, observation_hash
+from r3l.records import Status, Turn
+from r3l.seeds import derive
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where an episode goes on: the session stands before turn `turn`, and `prompt_ids` end with the generation prompt.
+
+    prompt_ids = kept ids + context_ids; only context_ids are stored with turn `turn`.
+    """
+
+    trajectory_id: str
+    iteration: int
+    seed: int
+    turn: int
+    observation: str
+    context_ids: list[int]
+    prompt_ids: list[int]
+
+
+@dataclass(slots=True)
+class Played:
+    """The turns played and how it ended."""
+
+    turns: list[Turn] = field(default_factory=list)
+    status: Status = Status.COMPLETED
+    reason: str = ""
+    reward: float = 0.0
+    success: bool = False
+    final_observation: str = ""
+    seconds: float = 0.0
+
+    def end(self, status: Status, reason: str) -> Played:
+        self.status, self.reason = status, reason
+        return self
+
+
+async def play(explorer: Explorer, start: Start, stage: str, temperature: float | None = None) -> Played:
+    """Play from `start` until the world ends the episode or a limit does. Never raises for a failed world or engine:
+    what was played stays, and the status says what happened."""
+    began = time.monotonic()
+    played = Played(final_observation=start.observation)
+    temperature = explorer.limits.temperature if temperature is None else temperature
+    try:
+        await _turns(explorer, start, stage, temperature, played)
+    except EngineError as error:
+        played.end(Status.ENGINE_ERROR, str(error))
+    except WorldError as error:
+        played.end(Status.ENVIRONMENT_ERROR, str(error))
+    finally:
+        explorer.pool.end(start.trajectory_id)
+    played.seconds = time.monotonic() - began
+    explorer.tally.add(stage, done=1, reward=played.reward)
+    return played
+
+
+async def _turns(explorer: Explorer, start: Start, stage: str, temperature: float, played: Played) -> None:
+    limits, ids, context, observation = explorer.limits, list(start.prompt_ids), start.context_ids, start.observation
+    for k in range(start.turn, limits.max_turns):
+        completion = await explorer.complete(
+            f"{start.trajectory_id}/turn={k}", ids, seed=derive(start.seed, start.trajectory_id, k),
+            temperature=temperature, max_tokens=limits.reply_tokens)
+        explorer.tally.add(stage, turns=1, tokens=len(completion.token_ids))
+        if completion.finish_reason == "context":
+            played.end(Status.CONTEXT_LIMIT, f"turn {k}: {len(ids)} prompt tokens leave no room for a reply "
+                                             f"within {explorer.engine.context_limit} tokens")
+            return
+        turn = _turn(explorer, start, k, observation, context, completion)
+        played.turns.append(turn)
+        step = await _act(explorer, start.trajectory_id, turn)
+        observation = played.final_observation = step.observation.text
+        if step.done:
+            played.reward, played.success = step.reward, step.success
+            if not turn.valid:
+                played.end(Status.INVALID_REPLY, f"turn {k}: {observation}")
+            return
+        context = explorer.chat.following([{"role": "user", "content": observation}], explorer.chat.closed(completion.token_ids))
+        ids += completion.token_ids + context
+    played.end(Status.TURN_LIMIT, f"not done after {limits.max_turns} turns")
+
+
+def _turn(explorer: Explorer, start: Start, k: int, observation: str, context: list[int], completion: Completion) -> Turn:
+    text = explorer.chat.text(completion.token_ids)
+    reply = explorer.world.parse_reply(text)
+    valid = reply.valid and explorer.chat.closed(completion.token_ids)
+    return Turn(
+        trajectory_id=start.trajectory_id, iteration=start.iteration, turn=k, observation=observation, context_ids=context,
+        response_ids=list(completion.token_ids), response_logprobs=list(completion.logprobs), response=text,
+        action=reply.action if valid else "", valid=valid, finish_reason=completion.finish_reason,
+        observation_hash=observation_hash(observation))
+
+
+async def _act(explorer: Explorer, session: str, turn: Turn) -> Step:
+    """A valid reply goes to the world; a malformed one costs a turn and is answered with what is wrong, or ends it."""
+    if turn.valid:
+        return await asyncio.wrap_future(explorer.pool.step(session, turn.action))
+    reply = explorer.world.parse_reply(turn.response)
+    error = reply.error if not reply.valid else f"Your reply was cut off after {explorer.limits.reply_tokens} tokens."
+    step = Step(Observation(error))
+    if explorer.limits.bad_reply == "end":
+        return replace(step, done=True, reward=explorer.limits.malformed_reward)
+    return step

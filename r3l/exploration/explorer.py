@@ -1,0 +1,51 @@
+"""What exploration works with: a world, its worker pool, an engine, a chat format and the limits of an episode."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+from r3l.engines.base import Completion, Engine, Sampling
+from r3l.engines.chat_format import ChatFormat
+from r3l.environments.base import World
+from r3l.environments.pool import WorldPool
+from r3l.exploration.tally import Tally
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The numbers of one run that bound an episode; METHOD section 8 has the paper's."""
+
+    max_turns: int
+    reply_tokens: int
+    temperature: float
+    bad_reply: str = "continue"
+    malformed_reward: float = 0.0
+    reflection_temperature: float = 0.7
+    reflection_tokens: int = 4096
+    structured_reflections: bool = False
+
+
+@dataclass(frozen=True)
+class Explorer:
+    world: World
+    pool: WorldPool
+    engine: Engine
+    chat: ChatFormat
+    policy: str  # digest of the behaviour policy
+    limits: Limits
+    tally: Tally = field(default_factory=Tally)
+
+    async def complete(self, request_id: str, prompt_ids: Sequence[int], *, seed: int, temperature: float,
+                       max_tokens: int, json_schema: dict[str, Any] | None = None) -> Completion:
+        """One reply. Raises `EngineError` after the engine's own retries."""
+        sampling = Sampling(temperature, max_tokens, seed, self.chat.stop_ids, json_schema)
+        return await asyncio.wrap_future(self.engine.complete(request_id, prompt_ids, sampling))
+
+
+def observation_hash(text: str) -> str:
+    """16 hex digits by which a rollback compares what it sees with what was recorded."""
+    return blake2b(text.encode(), digest_size=8).hexdigest()

@@ -1,0 +1,106 @@
+"""Reflections: the policy diagnoses an attempt and names the turn to retry from (paper, section 3.1)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from r3l.engines.base import Completion
+from r3l.errors import EngineError, ReflectionError
+from r3l.exploration.explorer import Explorer
+from r3l.exploration.prompting import Message, prompt, reflection_messages, transcript
+from r3l.exploration.report import fields, find_object, integer, parse_report, report_schema
+from r3l.records import Episode, Plan, Reflection, Status, Task
+from r3l.seeds import derive
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read out of a reflection's text."""
+
+    status: Status
+    reason: str = ""
+    report: str = ""
+    outcome: str | None = None
+    pivot_asked: int | None = None
+    pivot_turn: int | None = None
+
+
+async def reflect(explorer: Explorer, task: Task, plan: Plan, base: Episode, about: Episode, attempt: int) -> Reflection:
+    """Reflect on `about` (the base itself, or an earlier distilled trajectory of it). Always a row, valid or not."""
+    began = time.monotonic()
+    reflection_id = f"{base.trajectory.trajectory_id}/reflection={attempt}"
+    context, completion = [], Completion([], [], "stop")
+    reading = Reading(Status.SKIPPED, f"the attempt ended in {about.trajectory.status}")
+    if Status(about.trajectory.status).trainable and about.turns:
+        context = explorer.chat.opening(_messages(plan, about))
+        try:
+            completion = await _complete(explorer, task, plan, about, reflection_id, context)
+            reading = _read(explorer, plan, about, completion)
+        except EngineError as error:
+            reading = Reading(Status.ENGINE_ERROR, str(error))
+    explorer.tally.add("reflections", done=1, tokens=len(completion.token_ids), parsed=reading.status == Status.PARSED)
+    decision = decide(plan, about, reading)
+    return Reflection(
+        reflection_id=reflection_id, trajectory_id=about.trajectory.trajectory_id, base_id=base.trajectory.trajectory_id,
+        iteration=task.iteration, task=task.task, group_id=task.group_id, attempt=attempt, status=reading.status,
+        reason=reading.reason, text=explorer.chat.text(completion.token_ids), report=reading.report, outcome=reading.outcome,
+        pivot_asked=reading.pivot_asked, pivot_turn=reading.pivot_turn, decision=decision, context_ids=context,
+        response_ids=completion.token_ids, response_logprobs=completion.logprobs, finish_reason=completion.finish_reason,
+        policy=explorer.policy, seed=task.seed, seconds=time.monotonic() - began)
+
+
+def _messages(plan: Plan, about: Episode) -> list[Message]:
+    turns = [(turn.observation, turn.response) for turn in about.turns]
+    if plan.reflection == "critique":
+        return [{"role": "system", "content": prompt("critique")},
+                {"role": "user", "content": transcript(turns, about.trajectory.final_observation, about.trajectory.reward)}]
+    return reflection_messages(turns, about.trajectory.final_observation, about.trajectory.reward)
+
+
+async def _complete(explorer: Explorer, task: Task, plan: Plan, about: Episode, name: str, context: list[int]) -> Completion:
+    structured = explorer.limits.structured_reflections and plan.reflection == "report"
+    completion = await explorer.complete(
+        name, context, seed=derive(task.seed, name), temperature=explorer.limits.reflection_temperature,
+        max_tokens=explorer.limits.reflection_tokens, json_schema=report_schema(len(about.turns)) if structured else None)
+    if completion.finish_reason == "context":
+        raise EngineError(f"{len(context)} prompt tokens leave no room for a reflection within {explorer.engine.context_limit} tokens")
+    return completion
+
+
+def _read(explorer: Explorer, plan: Plan, about: Episode, completion: Completion) -> Reading:
+    text = explorer.chat.text(completion.token_ids)
+    if plan.reflection == "critique":
+        return Reading(Status.PARSED, report=text, pivot_turn=0) if text.strip() else Reading(Status.INVALID, "empty critique")
+    try:
+        report = parse_report(text, len(about.turns))
+    except ReflectionError as error:
+        return _repaired(plan, text, len(about.turns), str(error))
+    return Reading(Status.PARSED, report=report.text, outcome=report.outcome, pivot_asked=report.pivot, pivot_turn=report.pivot)
+
+
+def _repaired(plan: Plan, text: str, turns: int, reason: str) -> Reading:
+    """The rule for invalid reflections: skip has no pivot; clamp needs a number to clamp; zero restarts in any case."""
+    try:
+        report = find_object(text)
+    except ReflectionError:
+        report = ""
+    try:
+        asked = integer(fields(report).get("retry_from_step")) if report else None
+    except ReflectionError:
+        asked = None
+    pivot = {"skip": None, "zero": 0, "clamp": None if asked is None else min(max(asked, 0), turns - 1)}[plan.invalid_reflection]
+    return Reading(Status.INVALID, reason, report=report, pivot_asked=asked, pivot_turn=pivot)
+
+
+def decide(plan: Plan, about: Episode, reading: Reading) -> str:
+    """`retry`, or why no retry is run (METHOD section 2, step 3)."""
+    if reading.pivot_turn is None:
+        return f"no retry: reflection {reading.status}"
+    if plan.retry_when == "never":
+        return "no retry: retries are off"
+    if plan.retry_when == "reward_below" and about.trajectory.reward >= plan.retry_reward_below:
+        return f"no retry: reward {about.trajectory.reward:g} is not below {plan.retry_reward_below:g}"
+    if plan.retry_when == "not_success" and reading.outcome == "success":
+        return "no retry: outcome success"
+    return "retry"

@@ -1,0 +1,88 @@
+"""Retries: roll the world back to the pivot, put the guidance in the context, generate to the end (paper, section 3.1)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from r3l.environments.base import Rollback
+from r3l.errors import WorldError
+from r3l.exploration.episode import Played, Start, play
+from r3l.exploration.explorer import Explorer
+from r3l.exploration.prompting import guidance
+from r3l.exploration.sample import episode
+from r3l.records import Episode, Kind, Plan, Reflection, Status, Task, Turn
+
+
+async def retry(explorer: Explorer, task: Task, plan: Plan, base: Episode, parent: Episode, reflection: Reflection) -> Episode:
+    """Retry from the pivot that `reflection` names in `parent` (the base, or an earlier distilled trajectory of it)."""
+    retry_id = f"{base.trajectory.trajectory_id}/retry={reflection.attempt}"
+    pivot = 0 if plan.retry_from == "start" else int(reflection.pivot_turn or 0)
+    lineage: dict[str, str | int | None] = {
+        "base_id": base.trajectory.trajectory_id, "parent_id": parent.trajectory.trajectory_id,
+        "reflection_id": reflection.reflection_id, "pivot_asked": reflection.pivot_asked}
+    played, pivot = await _rolled_back(explorer, task, plan, parent, reflection, retry_id, pivot)
+    inherited = parent.trajectory.shared_turns
+    lineage |= {"pivot_turn": pivot, "shared_turns": pivot if inherited is None else min(pivot, inherited)}
+    return episode(explorer, task, retry_id, Kind.RETRY, base.trajectory.attempt, played, **lineage)
+
+
+async def _rolled_back(explorer: Explorer, task: Task, plan: Plan, parent: Episode, reflection: Reflection,
+                       retry_id: str, pivot: int) -> tuple[Played, int]:
+    """What was played, and from which pivot: rollback that sees other observations is dropped or restarts at 0."""
+    try:
+        rollback = await _roll_back(explorer, task, parent.turns, retry_id, pivot)
+        if rollback.diverged_at is not None:
+            if plan.diverged == "drop" or pivot == 0:
+                explorer.tally.add("retries", done=1)
+                return Played().end(Status.DIVERGED, f"turn {rollback.diverged_at}: other observation than recorded"), pivot
+            pivot = 0
+            await _roll_back(explorer, task, parent.turns, retry_id, 0)
+    except WorldError as error:
+        explorer.tally.add("retries", done=1)
+        return Played().end(Status.ENVIRONMENT_ERROR, f"rollback to turn {pivot}: {error}"), pivot
+    start = Start(retry_id, task.iteration, task.seed, pivot, parent.turns[pivot].observation,
+                  *_context(explorer, plan, parent.turns, reflection, pivot))
+    return await play(explorer, start, "retries"), pivot
+
+
+async def _roll_back(explorer: Explorer, task: Task, turns: list[Turn], session: str, pivot: int) -> Rollback:
+    actions = [turn.action for turn in turns[:pivot]]
+    observations = [turn.observation for turn in turns[: pivot + 1]]
+    return await asyncio.wrap_future(explorer.pool.rollback(session, task, actions, observations))
+
+
+def _context(explorer: Explorer, plan: Plan, turns: list[Turn], reflection: Reflection, pivot: int) -> tuple[list[int], list[int]]:
+    """(context ids stored with the first own turn, whole prompt). Guidance joins the system prompt at pivot 0 (METHOD
+    section 6); the kept turns are the parent's own ids, never rendered again."""
+    text = guidance(reflection.report or reflection.text)
+    observation = turns[pivot].observation
+    if pivot == 0:
+        context = _guided_opening(explorer, observation, text)
+        return context, context
+    kept = [token for turn in turns[:pivot] for token in (*turn.context_ids, *turn.response_ids)]
+    if plan.guidance_position == "system":
+        kept = kept[len(turns[0].context_ids):]
+        context = [*_guided_opening(explorer, turns[0].observation, text), *kept, *turns[pivot].context_ids]
+        return context, context
+    messages = [{"role": "system", "content": text}, {"role": "user", "content": observation}]
+    if plan.guidance_position == "user":
+        messages = [{"role": "user", "content": f"{text}\n\n{observation}"}]
+    context = explorer.chat.following(messages, explorer.chat.closed(turns[pivot - 1].response_ids))
+    return context, kept + context
+
+
+def _guided_opening(explorer: Explorer, observation: str, text: str) -> list[int]:
+    system = f"{explorer.world.system_prompt()}\n\n{text}"
+    return explorer.chat.opening([{"role": "system", "content": system}, {"role": "user", "content": observation}])
+
+
+def retry_ids(parent: list[Turn], own: list[Turn], from_start: bool) -> list[int]:
+    """All token ids of a retry. `from_start`: its first context holds the whole prompt (guidance in the system prompt)."""
+    kept = [] if from_start or not own else parent[: own[0].turn]
+    return [token for turn in (*kept, *own) for token in (*turn.context_ids, *turn.response_ids)]
+
+
+def renamed(turns: list[Turn], trajectory_id: str) -> list[Turn]:
+    """The same turns under another trajectory's id."""
+    return [replace(turn, trajectory_id=trajectory_id) for turn in turns]

@@ -1,0 +1,76 @@
+"""The sampling stages, each for one shard of tasks: records in, records out. They know plans, not methods."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import TypeVar
+
+from r3l.exploration.explorer import Explorer
+from r3l.exploration.reflect import reflect
+from r3l.exploration.retry import retry
+from r3l.exploration.sample import sample
+from r3l.exploration.stitch import distil
+from r3l.records import Episode, Event, Plan, Reflection, Status, Task
+
+T = TypeVar("T")
+
+
+async def _all(attempts: Iterable[Awaitable[T]]) -> list[T]:
+    return list(await asyncio.gather(*attempts))
+
+
+def base_stage(explorer: Explorer, tasks: Sequence[Task], plan: Plan) -> list[Episode]:
+    """`plan.bases` base trajectories of every task."""
+    explorer.tally.add("base", planned=len(tasks) * plan.bases)
+    return asyncio.run(_all([sample(explorer, task, attempt) for task in tasks for attempt in range(plan.bases)]))
+
+
+def reflections_stage(explorer: Explorer, tasks: Sequence[Task], plan: Plan, bases: Sequence[Episode],
+                      abouts: Sequence[Episode], attempt: int) -> list[Reflection]:
+    """The reflection number `attempt` on every base; abouts[i] is the latest attempt that grew from bases[i]."""
+    by_slot = {task.task: task for task in tasks}
+    explorer.tally.add("reflections", planned=len(bases))
+    return asyncio.run(_all([
+        reflect(explorer, by_slot[base.trajectory.task], plan, base, about, attempt)
+        for base, about in zip(bases, abouts, strict=True)]))
+
+
+def retries_stage(explorer: Explorer, tasks: Sequence[Task], plan: Plan, bases: Sequence[Episode],
+                  abouts: Sequence[Episode], reflections: Sequence[Reflection]) -> list[Episode]:
+    """The retries that the reflections ask for; with group_fill=extra_base a further base in place of each one not run."""
+    by_slot = {task.task: task for task in tasks}
+    wanted = [(base, about, one) for base, about, one in zip(bases, abouts, reflections, strict=True) if one.decision == "retry"]
+    attempts: list[Awaitable[Episode]] = [
+        retry(explorer, by_slot[base.trajectory.task], plan, base, about, one) for base, about, one in wanted]
+    if plan.group_fill == "extra_base":
+        attempts += [
+            sample(explorer, by_slot[base.trajectory.task], plan.bases * (1 + one.attempt) + base.trajectory.attempt)
+            for base, one in zip(bases, reflections, strict=True) if one.decision != "retry"]
+    explorer.tally.add("retries", planned=len(wanted))
+    return asyncio.run(_all(attempts))
+
+
+def distilled_stage(abouts: Sequence[Episode], retries: Sequence[Episode]) -> tuple[list[Episode], list[Event]]:
+    """Every retry that is a whole trajectory, stitched to its parent's prefix; the others are events with a reason."""
+    parents = {about.trajectory.trajectory_id: about for about in abouts}
+    stitched, events = [], []
+    for one in retries:
+        trajectory = one.trajectory
+        if trajectory.parent_id is None:
+            continue  # an extra base needs no stitching
+        if Status(trajectory.status).trainable and one.turns:
+            stitched.append(distil(parents[trajectory.parent_id], one))
+        else:
+            event = "diverged" if trajectory.status == Status.DIVERGED else "dropped"
+            reason = trajectory.reason or "the retry has no turn of its own"
+            events.append(Event(trajectory.iteration, "distilled", trajectory.trajectory_id, event, reason))
+    return stitched, events
+
+
+def latest(bases: Sequence[Episode], distilled: Sequence[Episode]) -> list[Episode]:
+    """For every base the newest attempt that grew from it: what the next reflection reads."""
+    newest = {base.trajectory.trajectory_id: base for base in bases}
+    for one in distilled:
+        newest[str(one.trajectory.base_id)] = one
+    return [newest[base.trajectory.trajectory_id] for base in bases]
