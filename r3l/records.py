@@ -160,8 +160,9 @@ class Credit:
     group_std: float  # ddof 1
     scaled: float  # the advantage before amplification
     advantage: float  # after it
-    rule: str  # top, positive, negative, zero, degenerate, alone
+    rule: str  # top, positive, negative, zero, degenerate, alone; kept or rejected by best-of-N
     mask_turn: int  # turns before it get weight 0
+    penalty: float = 0.0  # taken off the reward before the group's statistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,7 @@ class TrainingRow:
     term: str  # rl or sft: rows of a term share one normaliser
     objective: str  # a key of r3l.losses.LOSSES
     objective_settings: str  # JSON: clip ranges and the like
-    reduction: str  # groups: divide by the groups of the batch; tokens: by the term's tokens with weight
+    reduction: str  # groups: divide by the groups of the batch; tokens: by the term's tokens with weight; sum: by nothing
     coefficient: float  # of the term in the total loss
     kl_coefficient: float
     kl_estimator: str  # none, k1, k2 or k3

@@ -114,8 +114,9 @@ CREDIT = [
     C("group_std", F64, "standard deviation, ddof 1"),
     C("scaled", F64, "A(tau): the advantage before amplification"),
     C("advantage", F64, "A-hat(tau): the advantage after it (paper, Eq. 8)"),
-    C("rule", STR, "which case applied: top, positive, negative, zero, degenerate or alone"),
+    C("rule", STR, "which case applied: top, positive, negative, zero, degenerate or alone; best-of-N: kept or rejected"),
     C("mask_turn", INT, "turns before it carry no weight (paper, Eq. 7)"),
+    C("penalty", F64, "taken off the reward before the group's statistics (DAPO: overlong replies); else 0"),
 ]
 TRAINING_ROWS = [
     C("row_id", STR, "e.g. iteration=3/task=17/distilled=2/row"),
@@ -126,7 +127,7 @@ TRAINING_ROWS = [
     C("term", STR, "rl or sft: the rows of a term share one normaliser"),
     C("objective", STR, "the loss that reads it, a key of r3l.losses.LOSSES"),
     C("objective_settings", STR, "JSON: clip ranges and the like"),
-    C("reduction", STR, "groups: divided by the batch's groups; tokens: by the term's tokens with weight"),
+    C("reduction", STR, "groups: divided by the batch's groups; tokens: by the term's tokens with weight; sum: by nothing"),
     C("coefficient", F32, "of the term in the total loss"),
     C("kl_coefficient", F32, "0: no reference policy is loaded for it"),
     C("kl_estimator", STR, "none, k1, k2 or k3"),

@@ -1,0 +1,131 @@
+"""The contract of a method: what is sampled, what each member of a group is worth, which loss reads its rows.
+
+A method knows groups and rewards. It knows no environment, no engine and no table; flows and the trainer know none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from r3l.config.methods import ClippedSettings, MethodSettings
+from r3l.credit.advantages import Floats, degenerate, group_statistics, scaled_advantages
+from r3l.credit.amplification import amplified, signs
+from r3l.credit.pivot_mask import PivotMask, base_mask_turn, distilled_mask_turn
+from r3l.records import Credit, Kind, Plan, Reflection, Trajectory
+
+S = TypeVar("S", bound=MethodSettings)
+C = TypeVar("C", bound=ClippedSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """Which loss reads a row, and how its rows are summed up: the columns of `TrainingRow` of the same names."""
+
+    name: str
+    settings: Mapping[str, float | str] = field(default_factory=dict)
+    coefficient: float = 1.0
+    role: str = "explore"
+    term: str = "rl"
+
+
+class Lesson(NamedTuple):
+    """A meta-task row to make: a reflection, or the retry that it guided (D_reflect and D_retry of the paper)."""
+
+    reflection: Reflection
+    retry: Trajectory | None  # None: the reflection itself is learned
+
+
+class LeftOut(NamedTuple):
+    """What is not trained on, and why."""
+
+    subject_id: str
+    reason: str
+
+
+class Method(Generic[S]):
+    """N trajectories, group-relative advantages (amplified by setting), policy gradient. Each method says what differs."""
+
+    def plan(self, settings: S, group_size: int) -> Plan:
+        """What exploration samples for one task, within the budget of `group_size` = N trajectories."""
+        return Plan(bases=group_size)
+
+    def select(self, settings: S, members: Sequence[Trajectory]) -> tuple[list[Trajectory], list[LeftOut]]:
+        """Which of a group's trainable trajectories are its members."""
+        return list(members), []
+
+    def credit(self, settings: S, members: Sequence[Trajectory]) -> list[Credit]:
+        """One `Credit` a member, in order. `members` are one group: at least one trajectory."""
+        penalties = self.penalties(settings, members)
+        rewards = np.array([member.reward for member in members], dtype=np.float64) - penalties
+        mean, std = group_statistics(rewards)
+        scaled = scaled_advantages(rewards, settings.scale)
+        advantages, rules = self.advantages(settings, rewards, scaled)
+        turns = mask_turns(members, self.pivot_mask(settings))
+        return [
+            Credit(trajectory_id=member.trajectory_id, group_id=member.group_id, iteration=member.iteration, task=member.task,
+                   kind=member.kind, reward=member.reward, group_size=len(members), group_mean=mean, group_std=std,
+                   scaled=float(scaled[index]), advantage=float(advantages[index]), rule=rules[index], mask_turn=turns[index],
+                   penalty=float(penalties[index]))
+            for index, member in enumerate(members)
+        ]
+
+    def penalties(self, settings: S, members: Sequence[Trajectory]) -> Floats:
+        """What is taken off each reward before the group's statistics, shape [G]."""
+        return np.zeros(len(members))
+
+    def advantages(self, settings: S, rewards_G: Floats, scaled_G: Floats) -> tuple[Floats, list[str]]:
+        """A-hat and its rule for each member. A lone member and, unless successes are the top, equal rewards get 0."""
+        if rewards_G.size == 1:
+            return np.zeros(1), ["alone"]
+        advantages, rules = scaled_G, signs(scaled_G)
+        if settings.amplify:
+            advantages, rules = amplified(
+                rewards_G, scaled_G, alpha=settings.alpha, top_rule=settings.top_rule, success_threshold=settings.success_threshold,
+                top_value=settings.alpha if settings.top_value is None else settings.top_value)
+        if degenerate(rewards_G):
+            rules = ["top" if rule == "top" else "degenerate" for rule in rules]
+        return advantages, rules
+
+    def pivot_mask(self, settings: S) -> PivotMask:
+        """Which members of a base-retry pair are masked before the pivot."""
+        return "off"
+
+    def objective(self, settings: S, member: Trajectory) -> Objective:
+        """The loss of a member's row."""
+        return Objective("policy_gradient", coefficient=settings.loss_factor)
+
+    def lessons(self, settings: S, attempts: Sequence[Trajectory],
+                reflections: Sequence[Reflection]) -> tuple[list[Lesson], list[LeftOut]]:
+        """Meta-task rows of one group. `attempts` are its bases and its retries as they ran, guidance and all."""
+        return [], []
+
+    def lesson_objective(self, settings: S) -> Objective:
+        """The loss of a meta-task row."""
+        return Objective("cross_entropy", term="sft")
+
+
+class RatioMethod(Method[C]):
+    """Methods with an importance ratio, clipped on both sides (PPO)."""
+
+    level = "token"
+
+    def objective(self, settings: C, member: Trajectory) -> Objective:
+        ratio: dict[str, float | str] = {"clip_low": settings.clip_low, "clip_high": settings.clip_high, "level": self.level}
+        return replace(super().objective(settings, member), name="clipped_ratio", settings=ratio)
+
+
+def mask_turns(members: Sequence[Trajectory], rule: PivotMask) -> list[int]:
+    """First turn with weight, for each member. Only what a base shares with a retry that is a member too is masked."""
+    pivots: dict[str, list[int | None]] = {}
+    for member in members:
+        if member.kind == Kind.DISTILLED and member.base_id is not None:
+            pivots.setdefault(member.base_id, []).append(member.pivot_turn)
+    return [
+        distilled_mask_turn(member.pivot_turn, rule) if member.kind == Kind.DISTILLED
+        else base_mask_turn(pivots.get(member.trajectory_id, []), rule)
+        for member in members
+    ]

@@ -1,0 +1,10 @@
+"""GRPO (Shao et al. 2024; paper, Eq. 5-7 of its preliminaries)."""
+
+from __future__ import annotations
+
+from r3l.config.methods import GRPOSettings
+from r3l.methods.base import RatioMethod
+
+
+class GRPO(RatioMethod[GRPOSettings]):
+    """N trajectories, (R - mean) / (std + 1e-6), token ratios clipped at 0.2, k3 KL to the reference at 0.01."""

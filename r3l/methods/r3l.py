@@ -1,0 +1,70 @@
+"""R3L: reflect, retry from the pivot, stitch without the guidance (paper, section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from r3l.config.methods import R3LSettings
+from r3l.credit.pivot_mask import PivotMask
+from r3l.methods.base import LeftOut, Lesson, Method, Objective
+from r3l.records import Kind, Plan, Reflection, Status, Trajectory
+
+
+class R3L(Method[R3LSettings]):
+    """N/2 bases, a reflection on each, retries from the pivot. Amplified advantages, suffixes only, plus the SFT of
+    the reflections and retries that worked. No ratio, no reference. Each ablation is a setting.
+    """
+
+    def plan(self, settings: R3LSettings, group_size: int) -> Plan:
+        retries = settings.retries_per_base
+        if not settings.reflect or retries == 0 or settings.retry_when == "never":
+            return Plan(bases=group_size)
+        return Plan(
+            bases=max(1, group_size // (1 + retries)), reflection="report", retries_per_base=retries, retry_from="pivot",
+            retry_when=settings.retry_when, retry_reward_below=settings.retry_reward_below,
+            invalid_reflection=settings.invalid_reflection, guidance_position=settings.guidance_position,
+            diverged=settings.diverged, group_fill=settings.group_fill)
+
+    def pivot_mask(self, settings: R3LSettings) -> PivotMask:
+        return settings.pivot_mask
+
+    def lessons(self, settings: R3LSettings, attempts: Sequence[Trajectory],
+                reflections: Sequence[Reflection]) -> tuple[list[Lesson], list[LeftOut]]:
+        if settings.sft_rule == "none" or settings.sft_weight == 0:
+            return [], []
+        seen = {attempt.trajectory_id: attempt for attempt in attempts}
+        retry_of = {attempt.reflection_id: attempt for attempt in attempts if attempt.kind == Kind.RETRY}
+        lessons: list[Lesson] = []
+        left_out: list[LeftOut] = []
+        for reflection in reflections:
+            retry = retry_of.get(reflection.reflection_id)
+            reason = why_not(settings, reflection, retry, seen)
+            if reason:
+                left_out += [LeftOut(source, reason) for source in (reflection.reflection_id, *([retry.trajectory_id] if retry else []))]
+            else:
+                lessons += [Lesson(reflection, None), *([Lesson(reflection, retry)] if retry else [])]
+        return lessons, left_out
+
+    def lesson_objective(self, settings: R3LSettings) -> Objective:
+        if settings.sft_as_rl:
+            return Objective("policy_gradient", coefficient=settings.sft_weight * settings.loss_factor)
+        return Objective("cross_entropy", coefficient=settings.sft_weight, term="sft")
+
+
+def why_not(settings: R3LSettings, reflection: Reflection, retry: Trajectory | None, seen: dict[str, Trajectory]) -> str:
+    """Why a reflection and its retry are no lesson; empty where they are one (rules of `sft_rule`)."""
+    target, base = seen.get(reflection.trajectory_id), seen.get(reflection.base_id)
+    if target is None or base is None:
+        return "what it reflects on is not stored"
+    if retry is None:
+        confirmed = reflection.status == Status.PARSED and reflection.outcome == "success" and target.reward >= settings.success_threshold
+        return "" if settings.sft_rule == "solved" and confirmed else f"no retry: {reflection.decision or reflection.reason}"
+    if not Status(retry.status).trainable:
+        return f"the retry ended with {retry.status}: {retry.reason}"
+    before = max((target, base), key=lambda attempt: attempt.reward)
+    if settings.sft_rule == "improved":
+        return "" if retry.reward > before.reward else f"the retry's reward {retry.reward:g} is not above {before.reward:g}"
+    if retry.reward < settings.success_threshold:
+        return f"the retry's reward {retry.reward:g} is below {settings.success_threshold:g}"
+    better = retry.reward > before.reward or retry.turns < before.turns
+    return "" if better else f"the retry is neither better ({before.reward:g}) nor shorter ({before.turns} turns)"

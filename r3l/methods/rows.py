@@ -1,0 +1,96 @@
+"""Training rows: one sequence each, with a weight for every token.
+
+    token_ids = C0 + A0 + C1 + A1 + ...       (C = context, A = sampled reply)
+    weights   =  0 + w0 +  0 + w1 + ...       w_k = normaliser x mask_k, the same for all tokens of a reply
+    logprobs  =  0 + l0 +  0 + l1 + ...       as the behaviour policy sampled them
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from r3l.config.methods import MethodSettings
+from r3l.credit.pivot_mask import response_weights
+from r3l.methods.base import Objective
+from r3l.records import Credit, Reflection, TrainingRow, Trajectory, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """K contexts and the replies sampled behind them; replies before `mask_turn` carry no weight."""
+
+    contexts_K: list[list[int]]
+    replies_K: list[list[int]]
+    logprobs_K: list[list[float]]
+    mask_turn: int = 0
+
+    @classmethod
+    def of_turns(cls, turns: Sequence[Turn], mask_turn: int) -> Segments:
+        return cls([turn.context_ids for turn in turns], [turn.response_ids for turn in turns],
+                   [turn.response_logprobs for turn in turns], mask_turn)
+
+    @classmethod
+    def of_reflection(cls, reflection: Reflection) -> Segments:
+        return cls([reflection.context_ids], [reflection.response_ids], [reflection.response_logprobs])
+
+    def lengths(self) -> list[int]:
+        return [len(reply) for reply in self.replies_K]
+
+
+def explore_row(settings: MethodSettings, objective: Objective, member: Trajectory, turns: Sequence[Turn], credit: Credit) -> TrainingRow:
+    """The row of a group's member: all its turns, with weight from `credit.mask_turn` on."""
+    segments = Segments.of_turns(turns, credit.mask_turn)
+    return row(settings, objective, member, member.trajectory_id, segments, credit.advantage, credit.group_size)
+
+
+def reflect_row(settings: MethodSettings, objective: Objective, reflection: Reflection, group_size: int) -> TrainingRow:
+    """D_reflect: the reflection, behind what the reflector was shown."""
+    objective = replace(objective, role="reflect")
+    return row(settings, objective, reflection, reflection.reflection_id, Segments.of_reflection(reflection), 1.0, group_size)
+
+
+def retry_row(settings: MethodSettings, objective: Objective, retry: Trajectory, base_turns: Sequence[Turn],
+              retry_turns: Sequence[Turn], group_size: int) -> TrainingRow:
+    """D_retry: the base's turns before the pivot, then the retry's own behind the guidance; only its own are trained."""
+    pivot = retry.pivot_turn or 0
+    segments = Segments.of_turns([*(turn for turn in base_turns if turn.turn < pivot), *retry_turns], pivot)
+    objective = replace(objective, role="retry")
+    return row(settings, objective, retry, retry.trajectory_id, segments, 1.0, group_size)
+
+
+def row(settings: MethodSettings, objective: Objective, origin: Trajectory | Reflection, source_id: str, segments: Segments,
+        advantage: float, group_size: int) -> TrainingRow:
+    """Contexts and replies in turn, as one sequence."""
+    masks = response_weights(segments.lengths(), segments.mask_turn)
+    trained = int(sum(mask.sum() for mask in masks))
+    weight, reduction = normaliser(settings, objective.term, sum(segments.lengths()), trained, group_size)
+    token_ids: list[int] = []
+    weights: list[float] = []
+    logprobs: list[float] = []
+    for context, reply, sampled, mask in zip(segments.contexts_K, segments.replies_K, segments.logprobs_K, masks, strict=True):
+        token_ids += [*context, *reply]
+        weights += [*[0.0] * len(context), *(weight * mask).tolist()]
+        logprobs += [*[0.0] * len(context), *sampled]
+    kl_coefficient = settings.kl_coefficient if objective.term == "rl" else 0.0
+    return TrainingRow(
+        row_id=f"{source_id}/row", group_id=origin.group_id, iteration=origin.iteration, source_id=source_id, role=objective.role,
+        term=objective.term, objective=objective.name, objective_settings=json.dumps(dict(objective.settings), sort_keys=True),
+        reduction=reduction, coefficient=objective.coefficient, kl_coefficient=kl_coefficient,
+        kl_estimator=settings.kl_estimator if kl_coefficient else "none", advantage=advantage, behaviour_policy=origin.policy,
+        token_ids=token_ids, weights=weights, logprobs=logprobs, trained_tokens=trained)
+
+
+def normaliser(settings: MethodSettings, term: str, sampled: int, trained: int, group_size: int) -> tuple[float, str]:
+    """Weight of one trained token, and the reduction over the batch that goes with it (METHOD: loss_normalisation).
+
+    trajectory: 1 / (|tau| G), |tau| = all sampled tokens, masked ones too; trajectory_unmasked: |tau| = those with weight;
+    token: 1, divided by the term's tokens.
+    """
+    if term == "sft":
+        return 1.0, "sum" if getattr(settings, "sft_reduction", "token_mean") == "sum" else "tokens"
+    if settings.loss_normalisation == "token":
+        return 1.0, "tokens"
+    length = sampled if settings.loss_normalisation == "trajectory" else trained
+    return 1.0 / (max(length, 1) * group_size), "groups"

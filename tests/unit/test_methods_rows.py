@@ -1,0 +1,125 @@
+"""Rows, weights and masks of a small group whose every number is written out here."""
+
+import json
+
+import pytest
+from methods_world import base, distilled, reflection, retry, turn
+
+from r3l.config.methods import GRPOSettings, R3LSettings
+from r3l.methods import credit_stage, training_rows_stage
+
+
+def group():
+    """Base 0 fails (3 turns), is retried from turn 1 with success; base 1 fails alone."""
+    trajectories = [base(0, reward=0.0, turns=3), base(1, reward=0.0, turns=1), distilled(0, reward=1.0, pivot=1, turns=2)]
+    turns = [
+        turn(base(0), 0, [1, 2], [3, 4]), turn(base(0), 1, [5], [6, 7, 8]), turn(base(0), 2, [9], [10]),
+        turn(base(1), 0, [1, 2], [11, 12]),
+        turn(distilled(0), 0, [1, 2], [3, 4]), turn(distilled(0), 1, [5], [13, 14]),
+    ]
+    retries = [retry(0, reward=1.0, pivot=1, turns=2)]
+    retry_turns = [turn(retry(0), 1, [20, 21, 5], [13, 14])]
+    return trajectories, turns, [reflection(0, pivot=1)], retries, retry_turns
+
+
+def rows_of(settings):
+    trajectories, turns, reflections, retries, retry_turns = group()
+    credit, dropped = credit_stage(settings, trajectories)
+    rows, events = training_rows_stage(settings, trajectories, turns, reflections, credit, retries, retry_turns)
+    return {row.source_id: row for row in rows}, [*dropped, *events], credit
+
+
+def test_r3l_masks_the_shared_prefix_on_both_members_and_divides_by_all_sampled_tokens():
+    rows, events, credit = rows_of(R3LSettings())
+    assert [(c.rule, c.mask_turn) for c in credit] == [("negative", 1), ("negative", 0), ("top", 1)]
+    first = rows[base(0).trajectory_id]
+    assert first.token_ids == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+    w = 1 / (6 * 3)  # six sampled tokens, masked ones counted; three members
+    assert first.weights == pytest.approx([0, 0, 0, 0, 0, w, w, w, 0, w])
+    assert first.trained_tokens == 4
+    assert first.logprobs == pytest.approx([0, 0, -0.3, -0.4, 0, -0.6, -0.7, -0.8, 0, -1.0])
+    stitched = rows[distilled(0).trajectory_id]
+    assert stitched.token_ids == [1, 2, 3, 4, 5, 13, 14]
+    assert stitched.weights == pytest.approx([0, 0, 0, 0, 0, 1 / 12, 1 / 12])
+    assert (stitched.advantage, stitched.reduction, stitched.objective, stitched.kl_estimator) == (3.0, "groups", "policy_gradient", "none")
+    assert events == []
+
+
+def test_r3l_learns_the_reflection_and_the_guided_retry_that_worked():
+    rows, _, _ = rows_of(R3LSettings())
+    reflected = rows[reflection(0).reflection_id]
+    assert (reflected.role, reflected.term, reflected.objective, reflected.reduction) == ("reflect", "sft", "cross_entropy", "tokens")
+    assert reflected.token_ids == [30, 31, 32, 33]
+    assert reflected.weights == [0, 0, 1, 1]
+    guided = rows[retry(0).trajectory_id]
+    assert (guided.role, guided.advantage, guided.coefficient) == ("retry", 1.0, 1.0)
+    assert guided.token_ids == [1, 2, 3, 4, 20, 21, 5, 13, 14]
+    assert guided.weights == [0, 0, 0, 0, 0, 0, 0, 1, 1]
+
+
+def test_a_retry_that_did_not_help_is_no_lesson_and_says_so():
+    trajectories, turns, reflections, _, retry_turns = group()
+    settings = R3LSettings()
+    credit, _ = credit_stage(settings, trajectories)
+    rows, events = training_rows_stage(settings, trajectories, turns, reflections, credit, [retry(0, reward=0.0, pivot=1)], retry_turns)
+    assert {row.role for row in rows} == {"explore"}
+    assert {(e.event, e.subject_id, e.reason) for e in events} == {
+        ("no_meta_task", source, "the retry's reward 0 is not above 0") for source in (reflection(0).reflection_id, retry(0).trajectory_id)}
+
+
+@pytest.mark.parametrize(("normalisation", "weight", "reduction"), [
+    ("trajectory", 1 / 18, "groups"), ("trajectory_unmasked", 1 / 12, "groups"), ("token", 1.0, "tokens")])
+def test_normalisations(normalisation, weight, reduction):
+    rows, _, _ = rows_of(R3LSettings(loss_normalisation=normalisation))
+    row = rows[base(0).trajectory_id]
+    assert max(row.weights) == pytest.approx(weight)
+    assert row.reduction == reduction
+
+
+@pytest.mark.parametrize(("rule", "expected"), [("both", [1, 0, 1]), ("retry_only", [0, 0, 1]), ("off", [0, 0, 0])])
+def test_pivot_mask_is_a_setting(rule, expected):
+    _, _, credit = rows_of(R3LSettings(pivot_mask=rule))
+    assert [c.mask_turn for c in credit] == expected
+
+
+def test_sft_as_rl_joins_the_rl_term():
+    rows, _, _ = rows_of(R3LSettings(sft_as_rl=True, loss_normalisation="token", loss_factor=0.5, kl_coefficient=0.001, kl_estimator="k2"))
+    guided = rows[retry(0).trajectory_id]
+    assert (guided.term, guided.objective, guided.reduction, guided.coefficient) == ("rl", "policy_gradient", "tokens", 0.5)
+    assert (guided.kl_coefficient, guided.kl_estimator) == (0.001, "k2")
+
+
+def test_sft_as_a_plain_sum():
+    rows, _, _ = rows_of(R3LSettings(sft_reduction="sum", sft_weight=0.25))
+    guided = rows[retry(0).trajectory_id]
+    assert (guided.reduction, guided.coefficient) == ("sum", 0.25)
+
+
+def test_grpo_rows_carry_the_clipped_ratio_and_the_kl():
+    rows, _, credit = rows_of(GRPOSettings())
+    row = rows[distilled(0).trajectory_id]
+    assert row.objective == "clipped_ratio"
+    assert json.loads(row.objective_settings) == {"clip_low": 0.2, "clip_high": 0.2, "level": "token"}
+    assert (row.kl_coefficient, row.kl_estimator) == (0.01, "k3")
+    assert row.advantage == pytest.approx((2 / 3) / ((1 / 3) ** 0.5 + 1e-6))  # mean 1/3, variance (1/9 + 1/9 + 4/9) / 2 = 1/3
+    assert {c.mask_turn for c in credit} == {0}
+
+
+def test_a_group_of_failures_has_no_gradient_without_kl_and_one_with_it():
+    trajectories = [base(0, reward=0.0, turns=1), base(1, reward=0.0, turns=1)]
+    turns = [turn(base(0), 0, [1], [2]), turn(base(1), 0, [1], [3])]
+    credit, _ = credit_stage(R3LSettings(), trajectories)
+    rows, events = training_rows_stage(R3LSettings(), trajectories, turns, [], credit)
+    assert rows == []
+    assert [(e.event, e.reason) for e in events] == [("no_gradient", "advantage 0 (degenerate)")] * 2
+    rows, events = training_rows_stage(GRPOSettings(), trajectories, turns, [], credit)
+    assert [row.advantage for row in rows] == [0.0, 0.0]
+    assert events == []
+
+
+def test_broken_attempts_are_dropped_with_their_reason():
+    broken = base(1, status="environment_error", reason="worker died twice")
+    credit, events = credit_stage(R3LSettings(), [base(0, reward=1.0), broken])
+    assert [(c.rule, c.group_size) for c in credit] == [("alone", 1)]
+    assert [(e.stage, e.event, e.subject_id, e.reason) for e in events] == [
+        ("credit", "dropped", broken.trajectory_id, "environment_error: worker died twice")]
