@@ -208,6 +208,7 @@ class Plan:
     bases: int
     reflection: Literal["none", "report", "critique"] = "none"
     retries_per_base: int = 0
+    retried_bases: int | None = None  # only the first so many bases are reflected on; None: all
     retry_from: Literal["pivot", "start"] = "pivot"
     retry_when: Literal["not_success", "reward_below", "always", "never"] = "never"
     retry_reward_below: float = 1.0

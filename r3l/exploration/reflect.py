@@ -32,7 +32,9 @@ async def reflect(explorer: Explorer, task: Task, plan: Plan, base: Episode, abo
     reflection_id = f"{base.trajectory.trajectory_id}/reflection={attempt}"
     context, completion = [], Completion([], [], "stop")
     reading = Reading(Status.SKIPPED, f"the attempt ended in {about.trajectory.status}")
-    if Status(about.trajectory.status).trainable and about.turns:
+    if plan.retried_bases is not None and base.trajectory.attempt >= plan.retried_bases:
+        reading = Reading(Status.SKIPPED, f"the budget has retries for the first {plan.retried_bases} bases")
+    elif Status(about.trajectory.status).trainable and about.turns:
         context = explorer.chat.opening(_messages(plan, about))
         try:
             completion = await _complete(explorer, task, plan, about, reflection_id, context)

@@ -46,7 +46,8 @@ def retries_stage(explorer: Explorer, tasks: Sequence[Task], plan: Plan, bases: 
     if plan.group_fill == "extra_base":
         attempts += [
             sample(explorer, by_slot[base.trajectory.task], plan.bases * (1 + one.attempt) + base.trajectory.attempt)
-            for base, one in zip(bases, reflections, strict=True) if one.decision != "retry"]
+            for base, one in zip(bases, reflections, strict=True)
+            if one.decision != "retry" and (plan.retried_bases is None or base.trajectory.attempt < plan.retried_bases)]
     explorer.tally.add("retries", planned=len(wanted))
     return asyncio.run(_all(attempts))
 

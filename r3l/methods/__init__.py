@@ -9,8 +9,8 @@ from r3l.config.methods import AnyMethod
 from r3l.methods.base import Method
 from r3l.methods.grpo import GRPO
 from r3l.methods.r3l import R3L
-from r3l.methods.stages import Explored, credit_groups, training_rows
-from r3l.records import Credit, Event, Plan, Reflection, TrainingRow, Trajectory, Turn
+from r3l.methods.stages import credit_groups, training_rows
+from r3l.records import Credit, Episode, Event, Plan, Reflection, TrainingRow, Trajectory
 
 METHODS: dict[str, Method[Any]] = {
     "r3l": R3L(),
@@ -24,19 +24,17 @@ def plan(settings: AnyMethod, group_size: int) -> Plan:
 
 
 def credit_stage(settings: AnyMethod, trajectories: Sequence[Trajectory]) -> tuple[list[Credit], list[Event]]:
-    """The credit of every member of every group. `trajectories`: base and distilled ones, groups whole.
+    """The credit of every member of every group. `trajectories`: base and distilled ones, groups whole (retries are passed over).
 
-    Each trajectory gives one `Credit` or one `dropped` event with its reason.
+    Each of them gives one `Credit` or one `dropped` event with its reason.
     """
     return credit_groups(METHODS[settings.kind], settings, trajectories)
 
 
-def training_rows_stage(settings: AnyMethod, trajectories: Sequence[Trajectory], turns: Sequence[Turn],
-                        reflections: Sequence[Reflection], credit: Sequence[Credit], retries: Sequence[Trajectory] = (),
-                        retry_turns: Sequence[Turn] = ()) -> tuple[list[TrainingRow], list[Event]]:
-    """The rows that the update job reads. `trajectories` and `turns`: base and distilled; `retries` as they ran, with guidance.
+def training_rows_stage(settings: AnyMethod, episodes: Sequence[Episode], reflections: Sequence[Reflection],
+                        credit: Sequence[Credit]) -> tuple[list[TrainingRow], list[Event]]:
+    """The rows that the update job reads. `episodes`: base and distilled ones, and the retries as they ran, with guidance.
 
     Each credited member gives one row or one `no_gradient` event; each reflection that is no lesson a `no_meta_task` event.
     """
-    explored = Explored(trajectories, turns, reflections, retries, retry_turns)
-    return training_rows(METHODS[settings.kind], settings, explored, credit)
+    return training_rows(METHODS[settings.kind], settings, episodes, reflections, credit)

@@ -26,7 +26,7 @@ class Objective:
     """Which loss reads a row, and how its rows are summed up: the columns of `TrainingRow` of the same names."""
 
     name: str
-    settings: Mapping[str, float | str] = field(default_factory=dict)
+    settings: Mapping[str, float] = field(default_factory=dict)
     coefficient: float = 1.0
     role: str = "explore"
     term: str = "rl"
@@ -36,7 +36,8 @@ class Lesson(NamedTuple):
     """A meta-task row to make: a reflection, or the retry that it guided (D_reflect and D_retry of the paper)."""
 
     reflection: Reflection
-    retry: Trajectory | None  # None: the reflection itself is learned
+    retry: Trajectory | None = None  # None: the reflection itself is learned
+    kept_turns: int = 0  # turns of the retry's parent that stand before its own
 
 
 class LeftOut(NamedTuple):
@@ -100,8 +101,9 @@ class Method(Generic[S]):
 
     def lessons(self, settings: S, attempts: Sequence[Trajectory],
                 reflections: Sequence[Reflection]) -> tuple[list[Lesson], list[LeftOut]]:
-        """Meta-task rows of one group. `attempts` are its bases and its retries as they ran, guidance and all."""
-        return [], []
+        """Meta-task rows of one group. `attempts` are all its trajectories, the retries with their guidance among them."""
+        return [], [LeftOut(one.reflection_id, "this method learns no meta-task" if one.decision == "retry" else one.decision)
+                    for one in reflections]
 
     def lesson_objective(self, settings: S) -> Objective:
         """The loss of a meta-task row."""
@@ -111,21 +113,28 @@ class Method(Generic[S]):
 class RatioMethod(Method[C]):
     """Methods with an importance ratio, clipped on both sides (PPO)."""
 
-    level = "token"
+    loss = "clipped_ratio"
 
     def objective(self, settings: C, member: Trajectory) -> Objective:
-        ratio: dict[str, float | str] = {"clip_low": settings.clip_low, "clip_high": settings.clip_high, "level": self.level}
-        return replace(super().objective(settings, member), name="clipped_ratio", settings=ratio)
+        clip = {"clip_low": settings.clip_low, "clip_high": settings.clip_high}
+        return replace(super().objective(settings, member), name=self.loss, settings=clip)
 
 
 def mask_turns(members: Sequence[Trajectory], rule: PivotMask) -> list[int]:
-    """First turn with weight, for each member. Only what a base shares with a retry that is a member too is masked."""
+    """First turn with weight, for each member. Only what a base shares with a retry that is a member too is masked;
+    a retry of a retry shares with the base no more than the shortest prefix on the way.
+    """
     pivots: dict[str, list[int | None]] = {}
     for member in members:
         if member.kind == Kind.DISTILLED and member.base_id is not None:
-            pivots.setdefault(member.base_id, []).append(member.pivot_turn)
+            pivots.setdefault(member.base_id, []).append(shared_turns(member))
     return [
-        distilled_mask_turn(member.pivot_turn, rule) if member.kind == Kind.DISTILLED
+        distilled_mask_turn(shared_turns(member), rule) if member.kind == Kind.DISTILLED
         else base_mask_turn(pivots.get(member.trajectory_id, []), rule)
         for member in members
     ]
+
+
+def shared_turns(member: Trajectory) -> int | None:
+    """Leading turns that a distilled trajectory has in common with its base."""
+    return member.pivot_turn if member.shared_turns is None else member.shared_turns

@@ -16,11 +16,15 @@ class R3L(Method[R3LSettings]):
     """
 
     def plan(self, settings: R3LSettings, group_size: int) -> Plan:
-        retries = settings.retries_per_base
-        if not settings.reflect or retries == 0 or settings.retry_when == "never":
+        """Half the budget is retries: with k sequential retries a base, only the first N/2k bases are retried
+        (paper, table `retry_count`), and k is N/2 at most.
+        """
+        half = group_size // 2
+        retries = min(settings.retries_per_base, half)
+        if not settings.reflect or retries == 0:
             return Plan(bases=group_size)
         return Plan(
-            bases=max(1, group_size // (1 + retries)), reflection="report", retries_per_base=retries, retry_from="pivot",
+            bases=half, reflection="report", retries_per_base=retries, retried_bases=half // retries, retry_from="pivot",
             retry_when=settings.retry_when, retry_reward_below=settings.retry_reward_below,
             invalid_reflection=settings.invalid_reflection, guidance_position=settings.guidance_position,
             diverged=settings.diverged, group_fill=settings.group_fill)
@@ -30,19 +34,16 @@ class R3L(Method[R3LSettings]):
 
     def lessons(self, settings: R3LSettings, attempts: Sequence[Trajectory],
                 reflections: Sequence[Reflection]) -> tuple[list[Lesson], list[LeftOut]]:
-        if settings.sft_rule == "none" or settings.sft_weight == 0:
-            return [], []
         seen = {attempt.trajectory_id: attempt for attempt in attempts}
         retry_of = {attempt.reflection_id: attempt for attempt in attempts if attempt.kind == Kind.RETRY}
         lessons: list[Lesson] = []
         left_out: list[LeftOut] = []
         for reflection in reflections:
             retry = retry_of.get(reflection.reflection_id)
-            reason = why_not(settings, reflection, retry, seen)
-            if reason:
+            if reason := why_not(settings, reflection, retry, seen):
                 left_out += [LeftOut(source, reason) for source in (reflection.reflection_id, *([retry.trajectory_id] if retry else []))]
             else:
-                lessons += [Lesson(reflection, None), *([Lesson(reflection, retry)] if retry else [])]
+                lessons += [Lesson(reflection), *([Lesson(reflection, retry, kept_turns(settings, retry))] if retry else [])]
         return lessons, left_out
 
     def lesson_objective(self, settings: R3LSettings) -> Objective:
@@ -53,12 +54,14 @@ class R3L(Method[R3LSettings]):
 
 def why_not(settings: R3LSettings, reflection: Reflection, retry: Trajectory | None, seen: dict[str, Trajectory]) -> str:
     """Why a reflection and its retry are no lesson; empty where they are one (rules of `sft_rule`)."""
+    if settings.sft_rule == "none" or settings.sft_weight == 0:
+        return "meta-tasks are off" if retry else reflection.decision
     target, base = seen.get(reflection.trajectory_id), seen.get(reflection.base_id)
     if target is None or base is None:
         return "what it reflects on is not stored"
     if retry is None:
         confirmed = reflection.status == Status.PARSED and reflection.outcome == "success" and target.reward >= settings.success_threshold
-        return "" if settings.sft_rule == "solved" and confirmed else f"no retry: {reflection.decision or reflection.reason}"
+        return "" if settings.sft_rule == "solved" and confirmed else reflection.decision
     if not Status(retry.status).trainable:
         return f"the retry ended with {retry.status}: {retry.reason}"
     before = max((target, base), key=lambda attempt: attempt.reward)
@@ -68,3 +71,10 @@ def why_not(settings: R3LSettings, reflection: Reflection, retry: Trajectory | N
         return f"the retry's reward {retry.reward:g} is below {settings.success_threshold:g}"
     better = retry.reward > before.reward or retry.turns < before.turns
     return "" if better else f"the retry is neither better ({before.reward:g}) nor shorter ({before.turns} turns)"
+
+
+def kept_turns(settings: R3LSettings, retry: Trajectory) -> int:
+    """Turns of the parent before the retry's own. With the guidance in the system prompt nothing is kept as it was: the
+    retry's first context holds the whole conversation.
+    """
+    return 0 if settings.guidance_position == "system" else retry.pivot_turn or 0

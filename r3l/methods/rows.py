@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from r3l.config.methods import MethodSettings
 from r3l.credit.pivot_mask import response_weights
 from r3l.methods.base import Objective
-from r3l.records import Credit, Reflection, TrainingRow, Trajectory, Turn
+from r3l.records import Credit, Episode, Reflection, TrainingRow, Trajectory, Turn
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """K contexts and the replies sampled behind them; replies before `mask_turn` carry no weight."""
+    """K contexts and the replies sampled behind them; the first `mask_turn` replies carry no weight."""
 
     contexts_K: list[list[int]]
     replies_K: list[list[int]]
@@ -39,10 +39,10 @@ class Segments:
         return [len(reply) for reply in self.replies_K]
 
 
-def explore_row(settings: MethodSettings, objective: Objective, member: Trajectory, turns: Sequence[Turn], credit: Credit) -> TrainingRow:
+def explore_row(settings: MethodSettings, objective: Objective, member: Episode, credit: Credit) -> TrainingRow:
     """The row of a group's member: all its turns, with weight from `credit.mask_turn` on."""
-    segments = Segments.of_turns(turns, credit.mask_turn)
-    return row(settings, objective, member, member.trajectory_id, segments, credit.advantage, credit.group_size)
+    segments = Segments.of_turns(member.turns, credit.mask_turn)
+    return row(settings, objective, member.trajectory, credit.trajectory_id, segments, credit.advantage, credit.group_size)
 
 
 def reflect_row(settings: MethodSettings, objective: Objective, reflection: Reflection, group_size: int) -> TrainingRow:
@@ -51,13 +51,11 @@ def reflect_row(settings: MethodSettings, objective: Objective, reflection: Refl
     return row(settings, objective, reflection, reflection.reflection_id, Segments.of_reflection(reflection), 1.0, group_size)
 
 
-def retry_row(settings: MethodSettings, objective: Objective, retry: Trajectory, base_turns: Sequence[Turn],
-              retry_turns: Sequence[Turn], group_size: int) -> TrainingRow:
-    """D_retry: the base's turns before the pivot, then the retry's own behind the guidance; only its own are trained."""
-    pivot = retry.pivot_turn or 0
-    segments = Segments.of_turns([*(turn for turn in base_turns if turn.turn < pivot), *retry_turns], pivot)
+def retry_row(settings: MethodSettings, objective: Objective, retry: Episode, kept: Sequence[Turn], group_size: int) -> TrainingRow:
+    """D_retry: the turns kept from its parent, then its own behind the guidance; only its own are trained."""
     objective = replace(objective, role="retry")
-    return row(settings, objective, retry, retry.trajectory_id, segments, 1.0, group_size)
+    segments = Segments.of_turns([*kept, *retry.turns], mask_turn=len(kept))
+    return row(settings, objective, retry.trajectory, retry.trajectory.trajectory_id, segments, 1.0, group_size)
 
 
 def row(settings: MethodSettings, objective: Objective, origin: Trajectory | Reflection, source_id: str, segments: Segments,

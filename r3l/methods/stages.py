@@ -4,86 +4,73 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from r3l.config.methods import MethodSettings
-from r3l.methods.base import LeftOut, Method
+from r3l.methods.base import LeftOut, Lesson, Method
 from r3l.methods.rows import explore_row, reflect_row, retry_row
-from r3l.records import Credit, Event, Reflection, Status, TrainingRow, Trajectory, Turn
+from r3l.records import Credit, Episode, Event, Kind, Reflection, Status, TrainingRow, Trajectory
 
 
 def credit_groups(method: Method[Any], settings: MethodSettings, trajectories: Sequence[Trajectory]) -> tuple[list[Credit], list[Event]]:
-    """Credit for whole groups of base and distilled trajectories. Each trajectory gives a credit or an event."""
+    """Credit for whole groups. Each base and distilled trajectory gives a credit or an event; retries are no members."""
     credits: list[Credit] = []
     events: list[Event] = []
-    for group in grouped(trajectories).values():
+    for group in grouped(one for one in trajectories if one.kind in {Kind.BASE, Kind.DISTILLED}).values():
         usable = [member for member in group if Status(member.status).trainable]
-        broken = [LeftOut(member.trajectory_id, f"{member.status}: {member.reason}") for member in group if member not in usable]
-        members, left_out = method.select(settings, usable) if usable else ([], [])
-        events += [event(group[0].iteration, "credit", "dropped", item) for item in broken + left_out]
+        left_out = [LeftOut(one.trajectory_id, f"{one.status}: {one.reason}") for one in group if not Status(one.status).trainable]
+        members, unselected = method.select(settings, usable)
+        events += [event(group[0].iteration, "credit", "dropped", item) for item in [*left_out, *unselected]]
         if members:
             credits += method.credit(settings, members)
     return credits, events
 
 
-@dataclass(slots=True)
-class Explored:
-    """What exploration left behind, by id: groups of whole trajectories, their turns, and the retries with guidance."""
-
-    trajectories: Sequence[Trajectory]
-    turns: Sequence[Turn]
-    reflections: Sequence[Reflection] = ()
-    retries: Sequence[Trajectory] = ()
-    retry_turns: Sequence[Turn] = ()
-    turns_of: dict[str, list[Turn]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.turns_of = defaultdict(list)
-        for turn in sorted([*self.turns, *self.retry_turns], key=lambda turn: turn.turn):
-            self.turns_of[turn.trajectory_id].append(turn)
-
-
-def training_rows(method: Method[Any], settings: MethodSettings, explored: Explored,
+def training_rows(method: Method[Any], settings: MethodSettings, episodes: Sequence[Episode], reflections: Sequence[Reflection],
                   credits: Sequence[Credit]) -> tuple[list[TrainingRow], list[Event]]:
-    """Rows of the groups' members, then of the meta-tasks. Each member and each reflection gives a row or an event."""
-    rows, events = member_rows(method, settings, explored, credits)
-    lesson_rows, lesson_events = meta_task_rows(method, settings, explored, credits)
-    return rows + lesson_rows, events + lesson_events
+    """Rows of the groups' members, then of the meta-tasks. Each credit, and each reflection, gives a row or an event."""
+    by_id = {episode.trajectory.trajectory_id: episode for episode in episodes}
+    rows, events = member_rows(method, settings, by_id, credits)
+    more_rows, more_events = meta_task_rows(method, settings, by_id, reflections, credits)
+    return rows + more_rows, events + more_events
 
 
-def member_rows(method: Method[Any], settings: MethodSettings, explored: Explored,
+def member_rows(method: Method[Any], settings: MethodSettings, episodes: dict[str, Episode],
                 credits: Sequence[Credit]) -> tuple[list[TrainingRow], list[Event]]:
-    members = {member.trajectory_id: member for member in explored.trajectories}
+    """One row for every credited member that has a gradient; an event `no_gradient` for every other."""
     rows: list[TrainingRow] = []
     events: list[Event] = []
     for credit in credits:
-        member = members[credit.trajectory_id]
-        row = explore_row(settings, method.objective(settings, member), member, explored.turns_of[credit.trajectory_id], credit)
-        reason = no_gradient(row, credit)
-        if reason:
+        member = episodes[credit.trajectory_id]
+        row = explore_row(settings, method.objective(settings, member.trajectory), member, credit)
+        if reason := no_gradient(row, credit):
             events.append(event(credit.iteration, "training_rows", "no_gradient", LeftOut(credit.trajectory_id, reason)))
         else:
             rows.append(row)
     return rows, events
 
 
-def meta_task_rows(method: Method[Any], settings: MethodSettings, explored: Explored,
+def meta_task_rows(method: Method[Any], settings: MethodSettings, episodes: dict[str, Episode], reflections: Sequence[Reflection],
                    credits: Sequence[Credit]) -> tuple[list[TrainingRow], list[Event]]:
-    attempts, reflections = grouped([*explored.trajectories, *explored.retries]), grouped(explored.reflections)
+    """A row for every lesson; an event `no_meta_task` for every reflection, and every retry, that is none."""
+    attempts = grouped(episode.trajectory for episode in episodes.values())
     sizes = {credit.group_id: credit.group_size for credit in credits}
-    objective = method.lesson_objective(settings)
     rows: list[TrainingRow] = []
     events: list[Event] = []
-    for group_id, group in reflections.items():
+    for group_id, group in grouped(reflections).items():
         lessons, left_out = method.lessons(settings, attempts[group_id], group)
+        rows += [lesson_row(method, settings, episodes, lesson, sizes.get(group_id, 1)) for lesson in lessons]
         events += [event(group[0].iteration, "training_rows", "no_meta_task", item) for item in left_out]
-        for reflection, retry in lessons:
-            base_turns = explored.turns_of[reflection.base_id]
-            size = sizes.get(group_id, 1)
-            rows.append(reflect_row(settings, objective, reflection, size) if retry is None else
-                        retry_row(settings, objective, retry, base_turns, explored.turns_of[retry.trajectory_id], size))
     return rows, events
+
+
+def lesson_row(method: Method[Any], settings: MethodSettings, episodes: dict[str, Episode], lesson: Lesson, group_size: int) -> TrainingRow:
+    """The row of a reflection, or of the retry that it guided."""
+    objective = method.lesson_objective(settings)
+    if lesson.retry is None:
+        return reflect_row(settings, objective, lesson.reflection, group_size)
+    parent = episodes[lesson.retry.parent_id or lesson.reflection.trajectory_id]
+    return retry_row(settings, objective, episodes[lesson.retry.trajectory_id], parent.turns[: lesson.kept_turns], group_size)
 
 
 def no_gradient(row: TrainingRow, credit: Credit) -> str:

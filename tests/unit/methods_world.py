@@ -1,6 +1,6 @@
 """Records of one exploration group, short to write: ids name the base, log-probs are -token / 10."""
 
-from r3l.records import Reflection, Trajectory, Turn
+from r3l.records import Episode, Reflection, Trajectory, Turn
 
 GROUP = "iteration=0/task=0"
 
@@ -18,14 +18,16 @@ def base(attempt, **more):
 
 def retry(attempt, pivot=0, base_attempt=None, **more):
     root = attempt if base_attempt is None else base_attempt
-    return trajectory(f"retry={attempt}", "retry", attempt, base_id=f"{GROUP}/base={root}", pivot_asked=pivot, pivot_turn=pivot,
-                      **({"reflection_id": f"{GROUP}/reflection={attempt}"} | more))
+    lineage = {"base_id": f"{GROUP}/base={root}", "parent_id": f"{GROUP}/base={root}", "pivot_asked": pivot, "pivot_turn": pivot,
+               "shared_turns": pivot, "reflection_id": f"{GROUP}/reflection={attempt}"}
+    return trajectory(f"retry={attempt}", "retry", attempt, **(lineage | more))
 
 
 def distilled(attempt, pivot=0, base_attempt=None, **more):
     root = attempt if base_attempt is None else base_attempt
-    return trajectory(f"distilled={attempt}", "distilled", attempt, base_id=f"{GROUP}/base={root}", pivot_asked=pivot, pivot_turn=pivot,
-                      retry_id=f"{GROUP}/retry={attempt}", reflection_id=f"{GROUP}/reflection={attempt}", **more)
+    lineage = {"base_id": f"{GROUP}/base={root}", "parent_id": f"{GROUP}/base={root}", "pivot_asked": pivot, "pivot_turn": pivot,
+               "shared_turns": pivot, "reflection_id": f"{GROUP}/reflection={attempt}", "retry_id": f"{GROUP}/retry={attempt}"}
+    return trajectory(f"distilled={attempt}", "distilled", attempt, **(lineage | more))
 
 
 def reflection(attempt, pivot=0, outcome="failure", target=None, **more):
@@ -37,7 +39,11 @@ def reflection(attempt, pivot=0, outcome="failure", target=None, **more):
     return Reflection(**(record | more))
 
 
-def turn(owner, number, context, reply):
-    return Turn(trajectory_id=owner.trajectory_id, iteration=0, turn=number, observation="", context_ids=context, response_ids=reply,
-                response_logprobs=[-token / 10 for token in reply], response="", action="", valid=True, finish_reason="stop",
-                observation_hash="")
+def played(trajectory, *pairs, first=0):
+    """An episode of (context, reply) pairs; `first` is the number of its first turn."""
+    turns = [
+        Turn(trajectory_id=trajectory.trajectory_id, iteration=0, turn=number, observation="", context_ids=context, response_ids=reply,
+             response_logprobs=[-token / 10 for token in reply], response="", action="", valid=True, finish_reason="stop",
+             observation_hash="")
+        for number, (context, reply) in enumerate(pairs, first)]
+    return Episode(trajectory, turns)

@@ -3,29 +3,27 @@
 import json
 
 import pytest
-from methods_world import base, distilled, reflection, retry, turn
+from methods_world import base, distilled, played, reflection, retry
 
 from r3l.config.methods import GRPOSettings, R3LSettings
 from r3l.methods import credit_stage, training_rows_stage
 
 
-def group():
+def group(retry_reward=1.0):
     """Base 0 fails (3 turns), is retried from turn 1 with success; base 1 fails alone."""
-    trajectories = [base(0, reward=0.0, turns=3), base(1, reward=0.0, turns=1), distilled(0, reward=1.0, pivot=1, turns=2)]
-    turns = [
-        turn(base(0), 0, [1, 2], [3, 4]), turn(base(0), 1, [5], [6, 7, 8]), turn(base(0), 2, [9], [10]),
-        turn(base(1), 0, [1, 2], [11, 12]),
-        turn(distilled(0), 0, [1, 2], [3, 4]), turn(distilled(0), 1, [5], [13, 14]),
+    return [
+        played(base(0, reward=0.0, turns=3), ([1, 2], [3, 4]), ([5], [6, 7, 8]), ([9], [10])),
+        played(base(1, reward=0.0), ([1, 2], [11, 12])),
+        played(retry(0, reward=retry_reward, pivot=1, turns=2), ([20, 21, 5], [13, 14]), first=1),
+        played(distilled(0, reward=retry_reward, pivot=1, turns=2), ([1, 2], [3, 4]), ([5], [13, 14])),
     ]
-    retries = [retry(0, reward=1.0, pivot=1, turns=2)]
-    retry_turns = [turn(retry(0), 1, [20, 21, 5], [13, 14])]
-    return trajectories, turns, [reflection(0, pivot=1)], retries, retry_turns
 
 
-def rows_of(settings):
-    trajectories, turns, reflections, retries, retry_turns = group()
-    credit, dropped = credit_stage(settings, trajectories)
-    rows, events = training_rows_stage(settings, trajectories, turns, reflections, credit, retries, retry_turns)
+def rows_of(settings, episodes=None, reflections=None):
+    episodes = group() if episodes is None else episodes
+    reflections = [reflection(0, pivot=1)] if reflections is None else reflections
+    credit, dropped = credit_stage(settings, [episode.trajectory for episode in episodes])
+    rows, events = training_rows_stage(settings, episodes, reflections, credit)
     return {row.source_id: row for row in rows}, [*dropped, *events], credit
 
 
@@ -58,13 +56,20 @@ def test_r3l_learns_the_reflection_and_the_guided_retry_that_worked():
 
 
 def test_a_retry_that_did_not_help_is_no_lesson_and_says_so():
-    trajectories, turns, reflections, _, retry_turns = group()
-    settings = R3LSettings()
-    credit, _ = credit_stage(settings, trajectories)
-    rows, events = training_rows_stage(settings, trajectories, turns, reflections, credit, [retry(0, reward=0.0, pivot=1)], retry_turns)
-    assert {row.role for row in rows} == {"explore"}
+    rows, events, _ = rows_of(R3LSettings(), group(retry_reward=0.0))
+    assert rows == {}  # a group of failures has no gradient either
+    sources = (reflection(0).reflection_id, retry(0).trajectory_id)
     assert {(e.event, e.subject_id, e.reason) for e in events} == {
-        ("no_meta_task", source, "the retry's reward 0 is not above 0") for source in (reflection(0).reflection_id, retry(0).trajectory_id)}
+        *(("no_gradient", one.trajectory_id, "advantage 0 (degenerate)") for one in (base(0), base(1), distilled(0))),
+        *(("no_meta_task", source, "the retry's reward 0 is not above 0") for source in sources)}
+
+
+def test_guidance_in_the_system_prompt_keeps_no_turn_before_the_retrys_own():
+    episodes = group()
+    whole = played(retry(0, reward=1.0, pivot=1, turns=2), ([20, 21, 1, 2, 3, 4, 5], [13, 14]), first=1)
+    rows, _, _ = rows_of(R3LSettings(guidance_position="system"), [*episodes[:2], whole, episodes[3]])
+    assert rows[retry(0).trajectory_id].token_ids == [20, 21, 1, 2, 3, 4, 5, 13, 14]
+    assert rows[retry(0).trajectory_id].weights == [0, 0, 0, 0, 0, 0, 0, 1, 1]
 
 
 @pytest.mark.parametrize(("normalisation", "weight", "reduction"), [
@@ -99,21 +104,19 @@ def test_grpo_rows_carry_the_clipped_ratio_and_the_kl():
     rows, _, credit = rows_of(GRPOSettings())
     row = rows[distilled(0).trajectory_id]
     assert row.objective == "clipped_ratio"
-    assert json.loads(row.objective_settings) == {"clip_low": 0.2, "clip_high": 0.2, "level": "token"}
+    assert json.loads(row.objective_settings) == {"clip_low": 0.2, "clip_high": 0.2}
     assert (row.kl_coefficient, row.kl_estimator) == (0.01, "k3")
     assert row.advantage == pytest.approx((2 / 3) / ((1 / 3) ** 0.5 + 1e-6))  # mean 1/3, variance (1/9 + 1/9 + 4/9) / 2 = 1/3
     assert {c.mask_turn for c in credit} == {0}
 
 
 def test_a_group_of_failures_has_no_gradient_without_kl_and_one_with_it():
-    trajectories = [base(0, reward=0.0, turns=1), base(1, reward=0.0, turns=1)]
-    turns = [turn(base(0), 0, [1], [2]), turn(base(1), 0, [1], [3])]
-    credit, _ = credit_stage(R3LSettings(), trajectories)
-    rows, events = training_rows_stage(R3LSettings(), trajectories, turns, [], credit)
-    assert rows == []
+    episodes = [played(base(0), ([1], [2])), played(base(1), ([1], [3]))]
+    rows, events, _ = rows_of(R3LSettings(), episodes, [])
+    assert rows == {}
     assert [(e.event, e.reason) for e in events] == [("no_gradient", "advantage 0 (degenerate)")] * 2
-    rows, events = training_rows_stage(GRPOSettings(), trajectories, turns, [], credit)
-    assert [row.advantage for row in rows] == [0.0, 0.0]
+    rows, events, _ = rows_of(GRPOSettings(), episodes, [])
+    assert [row.advantage for row in rows.values()] == [0.0, 0.0]
     assert events == []
 
 
@@ -123,3 +126,24 @@ def test_broken_attempts_are_dropped_with_their_reason():
     assert [(c.rule, c.group_size) for c in credit] == [("alone", 1)]
     assert [(e.stage, e.event, e.subject_id, e.reason) for e in events] == [
         ("credit", "dropped", broken.trajectory_id, "environment_error: worker died twice")]
+
+
+def test_a_reply_without_weight_anywhere_is_fully_masked():
+    episodes = [*group(), played(base(2, reward=0.0), ([1, 2], []))]
+    _, events, _ = rows_of(R3LSettings(), episodes)
+    assert [(e.subject_id, e.reason) for e in events] == [(base(2).trajectory_id, "fully masked: no sampled token from turn 0 on")]
+
+
+def test_a_chain_of_retries_masks_what_is_shared_with_the_base():
+    """Retry 1 keeps 2 turns of distilled 0, which keeps 1 turn of the base: one turn is shared by all three."""
+    members = [base(0, reward=0.0, turns=3), distilled(0, pivot=1, reward=0.5, turns=4),
+               distilled(1, pivot=2, base_attempt=0, parent_id=distilled(0).trajectory_id, shared_turns=1, reward=1.0, turns=4)]
+    credit, _ = credit_stage(R3LSettings(), members)
+    assert [c.mask_turn for c in credit] == [1, 1, 1]
+
+
+def test_the_base_of_several_retries_is_masked_up_to_the_smallest_pivot():
+    members = [base(0, turns=4), distilled(0, pivot=3, reward=1.0), distilled(1, pivot=1, base_attempt=0),
+               base(1), distilled(2, pivot=0, base_attempt=1)]
+    credit, _ = credit_stage(R3LSettings(), members)
+    assert [c.mask_turn for c in credit] == [1, 3, 1, 0, 0]
