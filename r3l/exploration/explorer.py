@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from r3l.engines.base import Completion, Engine, Sampling
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments.base import World
-from r3l.environments.pool import WorldPool
 from r3l.exploration.tally import Tally
+
+if TYPE_CHECKING:
+    from r3l.environments.pool import WorldPool
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable
 
 
 class Tally:
@@ -13,8 +14,15 @@ class Tally:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        self._waiting: dict[str, Callable[[], object]] = {}
+
+    def on_first(self, stage: str, call: Callable[[], object]) -> None:
+        """Call `call` when `stage` is first heard of."""
+        self._waiting[stage] = call
 
     def add(self, stage: str, **amounts: float) -> None:
+        if call := self._waiting.pop(stage, None):
+            call()
         with self._lock:
             counts = self._counts[stage]
             counts.setdefault("began", time.monotonic())

@@ -1,0 +1,27 @@
+# Two commands on a fresh machine: `make iterate` (one R3L iteration) and `make test`.
+VENV ?= .venv
+R3L := $(VENV)/bin/r3l
+STAMP := $(VENV)/.ready
+
+.PHONY: iterate test setup slow lint clean
+
+iterate: setup  ## one training iteration of the run `demo`; again: the next one
+	@$(R3L) iterate --run demo
+
+test: setup  ## the fast suite
+	@$(VENV)/bin/python -m pytest
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml infra/setup.sh $(wildcard infra/constraints/*.txt)
+	@VENV=$(VENV) bash infra/setup.sh
+	@touch $(STAMP)
+
+slow: setup  ## the tests that take minutes
+	@$(VENV)/bin/python -m pytest -m slow --timeout 3600
+
+lint: setup
+	@$(VENV)/bin/ruff check . && $(VENV)/bin/mypy
+
+clean:
+	rm -rf $(VENV) .prefect build *.egg-info

@@ -1,0 +1,60 @@
+"""What the Prefect UI shows of an iteration: a page and a table under fixed keys, so that a key's history is a timeline."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from prefect.artifacts import create_markdown_artifact, create_progress_artifact, create_table_artifact
+
+from flows.summary import QUESTIONS, figure, history, shown, summarise
+from flows.workbench import Workbench
+from r3l.store.layout import StageRef
+
+BARS = "▁▂▃▄▅▆▇█"
+TREND = 40
+TRENDS = [("base_reward", "base reward"), ("retry_improvement", "retry improvement"), ("loss", "loss"), ("entropy", "entropy")]
+
+
+def publish(bench: Workbench, refs: Sequence[StageRef]) -> dict[str, Any]:
+    """Write the artifacts and return the summary."""
+    config = bench.config
+    summary = summarise(bench.store, config.run, config.branch, bench.iteration)
+    summary |= {"store": bench.store.root, "stages_committed": len(refs)}
+    key, title = artifact_key(config.run, config.branch), f"{config.run}, iteration {bench.iteration}"
+    figures = [{"figure": name, "value": value} for name, value in shown(summary)]
+    create_progress_artifact(progress=100.0, key=f"{key}-progress", description=f"{title}: all stages committed")
+    create_table_artifact(table=figures, key=f"{key}-figures", description=f"Figures of {title}")
+    create_markdown_artifact(markdown=page(bench, summary), key=f"{key}-iteration", description=title)
+    return summary
+
+
+def artifact_key(run: str, branch: str) -> str:
+    """Prefect's keys are lower-case letters, digits and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", f"r3l-{run}-{branch}".lower()).strip("-")
+
+
+def page(bench: Workbench, summary: dict[str, Any]) -> str:
+    """The iteration as Markdown: figures, trend, seconds per stage, questions."""
+    past = history(bench.store, bench.config.run, bench.config.branch)
+    lines = [f"# {bench.config.run}, iteration {bench.iteration}", "", "| figure | value |", "|---|---|"]
+    lines += [f"| {name} | {value} |" for name, value in shown(summary)]
+    lines += ["", "## Trend", "", "| figure | iterations 0 … now | now |", "|---|---|---|"]
+    for column, name in TRENDS:
+        values = [row.get(column) for row in past][-TREND:]
+        lines.append(f"| {name} | {sparkline(values)} | {figure(values[-1] if values else None, '{:.3f}')} |")
+    lines += ["", "## Seconds (shards run side by side)", "", "| stage | seconds |", "|---|---|"]
+    lines += [f"| {stage} | {seconds:.1f} |" for stage, seconds in summary["stages"].items()]
+    lines += ["", "## Ask", "", *(f"```sh\nr3l sql \"{question}\"\n```" for question in QUESTIONS)]
+    return "\n".join(lines)
+
+
+def sparkline(values: Sequence[float | None]) -> str:
+    """One bar character a value, scaled from the least to the greatest; a space where there is no value."""
+    known = [value for value in values if value is not None and not math.isnan(value)]
+    if not known:
+        return ""
+    low, span = min(known), (max(known) - min(known)) or 1.0
+    return "".join(" " if value is None or math.isnan(value) else BARS[round((value - low) / span * (len(BARS) - 1))] for value in values)

@@ -1,0 +1,76 @@
+"""Commands that read the store: no Prefect, no torch."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from r3l.config import preset_names
+from r3l.store.catalog import connect
+from r3l.store.check import check_run
+from r3l.store.stage import Store
+
+Root = Annotated[str, typer.Option("--store", help="store; empty: R3L_STORE, else data/runs")]
+AsJson = Annotated[bool, typer.Option("--json", help="rows as JSON lines")]
+CELL = 60
+RUNS = """
+SELECT run, branch, count(*) AS iterations, max(last_commit) AS last, arg_max(base_success, iteration) AS base_success
+FROM iterations GROUP BY ALL ORDER BY last DESC
+"""
+
+
+def sql(query: str, store: Root = "", run: Annotated[list[str] | None, typer.Option(help="only these runs")] = None,
+        as_json: AsJson = False) -> None:
+    """Ask the tables in SQL (DuckDB). Views: tasks, base, reflections, pivots, retries, distilled, credit, iterations, ..."""
+    with connect(Store.open(store), run) as connection:
+        found = connection.execute(query).fetch_arrow_table()
+    if as_json:
+        for row in found.to_pylist():
+            typer.echo(json.dumps(row, default=str))
+        return
+    table = Table(*found.column_names, header_style="bold")
+    for row in found.to_pylist():
+        table.add_row(*(cell(value) for value in row.values()))
+    Console().print(table)
+    Console(stderr=True).print(f"{found.num_rows} rows", style="dim")
+
+
+def cell(value: object) -> str:
+    """A value as one line of text, shortened; what came from a model or a page is shown as it is, never as markup."""
+    text = "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    text = text.replace("\n", " ").replace("[", r"\[")
+    return text if len(text) <= CELL else text[: CELL - 1] + "…"
+
+
+def check(run: str, store: Root = "") -> None:
+    """Verify a run: manifests, hashes, the seven invariants, the account of attempts. Exit code 1 where one is broken."""
+    findings = check_run(Store.open(store), run)
+    for finding in findings:
+        typer.echo(str(finding))
+    typer.echo(f"{run}: {'ok' if not findings else f'{len(findings)} findings'}")
+    raise typer.Exit(1 if findings else 0)
+
+
+def runs(store: Root = "") -> None:
+    """List the runs of the store."""
+    with connect(Store.open(store)) as connection:
+        rows = connection.execute(RUNS).fetchall()
+    table = Table("run", "branch", "iterations", "last commit", "base success", header_style="bold")
+    for row in rows:
+        table.add_row(*(cell(value) for value in row))
+    Console().print(table)
+
+
+def presets() -> None:
+    """List the presets of models, environments and methods."""
+    for folder in ("models", "environments", "methods"):
+        typer.echo(f"{folder}: {', '.join(preset_names(folder))}")
+
+
+def register(app: typer.Typer) -> None:
+    for command in (sql, check, runs, presets):
+        app.command()(command)

@@ -1,0 +1,108 @@
+"""What a person sees in the terminal: the stages of the iteration as they fill, from the first second on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from flows.summary import QUESTIONS, shown
+from r3l.exploration.tally import Tally
+
+STAGES = ("engine", "tasks", "base", "reflections", "retries", "distilled", "credit", "training_rows", "updates")
+PLAIN_EVERY_S = 5.0
+
+
+class Display:
+    """Draws a tally. `phase` says what is being waited for."""
+
+    def __init__(self, console: Console, title: str, tally: Tally) -> None:
+        self.console, self.title, self.tally, self.phase, self.began = console, title, tally, "starting", time.monotonic()
+        self._spinner = Spinner("dots")
+
+    def __rich__(self) -> Panel:
+        counts = self.tally.snapshot()
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+        for name in ("stage", ""):
+            table.add_column(name)
+        for name in ("attempts", "turns", "tokens", "mean reward"):
+            table.add_column(name, justify="right")
+        for stage in STAGES:
+            table.add_row(*row(stage, counts.get(stage, {}), counts.get("shards", {}).get("planned", 0)))
+        spent = Text(f" {self.phase} · {time.monotonic() - self.began:.0f} s", style="dim")
+        head = Table.grid()
+        head.add_row(self._spinner, spent)
+        return Panel(Group(table, head), title=self.title, title_align="left", border_style="blue")
+
+    def line(self) -> str:
+        """The same in one plain line, for logs."""
+        counts = self.tally.snapshot()
+        parts = [f"{stage} {counts[stage].get('done', 0):.0f}/{counts[stage].get('planned', 0):.0f}"
+                 for stage in STAGES if counts.get(stage, {}).get("planned")]
+        return f"[{time.monotonic() - self.began:4.0f} s] {self.phase}: " + ", ".join(parts)
+
+
+def row(stage: str, counts: dict[str, float], shards: float) -> list[Any]:
+    """The cells of one stage. A stage without attempts of its own is done when all its shards are."""
+    sampled = stage in {"base", "reflections", "retries"}
+    planned, done = counts.get("planned", 0), counts.get("done", 0)
+    complete = counts.get("shards", 0) >= (1 if stage in {"tasks", "updates"} else shards or 1) or (stage == "engine" and bool(done))
+    share = 1.0 if complete else (done / planned if planned else 0.0)
+    bar = ProgressBar(total=1.0, completed=share, width=24, pulse=bool(counts) and not planned and not complete)
+    attempts = f"{done:.0f}/{planned:.0f}" if sampled and planned else ("done" if complete else "")
+    turns, tokens = (f"{counts[name]:,.0f}" if counts.get(name) else "" for name in ("turns", "tokens"))
+    reward = f"{counts['reward'] / done:.2f}" if done and "reward" in counts else ""
+    return [stage, bar, attempts, turns, tokens, reward]
+
+
+@contextmanager
+def watching(display: Display, plain: bool) -> Iterator[None]:
+    """Keep the display on the screen; in a pipe or a log, print a line every few seconds."""
+    if not plain:
+        with Live(display, console=display.console, refresh_per_second=6, transient=True, redirect_stdout=False, redirect_stderr=False):
+            yield
+        return
+    stop = threading.Event()
+
+    def talk() -> None:
+        while not stop.wait(PLAIN_EVERY_S):
+            display.console.print(display.line(), highlight=False, soft_wrap=True)
+
+    thread = threading.Thread(target=talk, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def result(console: Console, summary: dict[str, Any]) -> None:
+    """The table at the end: figures, seconds per stage, where it is stored, what to ask."""
+    both = Table.grid(padding=(0, 6, 0, 0))
+    both.add_row(pairs(f"{summary['run']}, iteration {summary['iteration']}", shown(summary)),
+                 pairs("seconds, summed over shards", [(stage, f"{spent:.1f}") for stage, spent in summary["stages"].items()]))
+    console.print(both)
+    console.print(f"\nstored in [bold]{summary['store']}/{summary['run']}[/bold]. Ask it:\n", highlight=False)
+    for question in QUESTIONS:
+        console.print(f"  r3l sql \"{question}\"", highlight=False, soft_wrap=True, style="cyan")
+
+
+def pairs(title: str, rows: list[tuple[str, str]]) -> Table:
+    """Names and figures under a title."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column()
+    table.add_column(justify="right")
+    for name, value in rows:
+        table.add_row(name, value)
+    return table

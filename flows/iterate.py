@@ -1,0 +1,100 @@
+"""The flow `r3l`: one training iteration. It knows stages; what a method wants sampled it reads off the method's plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flows import prefect_settings
+
+prefect_settings.apply()
+
+from prefect import flow, get_run_logger  # noqa: E402
+from prefect.futures import PrefectFuture  # noqa: E402
+from prefect.runtime import flow_run  # noqa: E402
+from prefect.task_runners import ThreadPoolTaskRunner  # noqa: E402
+
+from flows import artifacts, policies, preflight, tasks  # noqa: E402
+from flows.update import sweep_staging  # noqa: E402
+from flows.workbench import Workbench  # noqa: E402
+from r3l.config import Config  # noqa: E402
+from r3l.exploration.tally import Tally  # noqa: E402
+from r3l.records import Plan  # noqa: E402
+from r3l.store.layout import StageRef  # noqa: E402
+
+MAX_THREADS = 256
+# A display that watches the run from the same process puts its tally here before it calls the flow.
+WATCHED: dict[str, Tally] = {}
+
+
+def _flow_run_name() -> str:
+    config = flow_run.parameters["config"]
+    run, iteration = (config.run, config.iteration) if isinstance(config, Config) else (config.get("run"), config.get("iteration"))
+    return f"{run} iteration={'next' if iteration is None else iteration}"
+
+
+@flow(name="r3l", flow_run_name=_flow_run_name, task_runner=ThreadPoolTaskRunner(max_workers=MAX_THREADS), validate_parameters=True)
+def iterate(config: Config = Config()) -> dict[str, Any]:  # noqa: B008 (a frozen model: the form shows its defaults)
+    """One R3L iteration: sample, reflect, retry from the pivot, stitch, assign credit, update. Every stage is a table.
+
+    Args:
+        config: everything that can be set; empty `iteration` means the run's next one.
+    """
+    store = preflight.check(config)
+    iteration = store.next_iteration(config.run, config.branch) if config.iteration is None else config.iteration
+    with store.writer_lock(config.run, config.branch, iteration):
+        store.sweep(config.run)
+        sweep_staging(store.run_folder(config.run, config.branch))
+        get_run_logger().info("run %s, iteration %d, store %s", config.run, iteration, store.root)
+        found = policies.find(config, store, iteration)
+        bench = Workbench(config, store, iteration, found, WATCHED.get(config.run) or Tally())
+        try:
+            refs = stages(bench)
+        finally:
+            bench.close()
+        return artifacts.publish(bench, refs)
+
+
+@dataclass
+class Chain:
+    """The futures of one shard: base, then as many rounds of reflect, retry, stitch as the plan has."""
+
+    base: PrefectFuture[StageRef]
+    reflections: list[PrefectFuture[StageRef]]
+    retries: list[PrefectFuture[StageRef]]
+    distilled: list[PrefectFuture[StageRef]]
+
+
+def stages(bench: Workbench) -> list[StageRef]:
+    """All stages of the iteration. Shards run side by side, each as its own chain; only the update waits for all."""
+    plan = tasks.plan_of(bench)
+    batch = tasks.tasks_task(bench)
+    shards = range(-(-bench.config.rollout.tasks // bench.config.rollout.tasks_per_shard))
+    bench.tally.add("shards", planned=len(shards))
+    chains = {shard: explore(bench, plan, batch, shard) for shard in shards}
+    rows = [credit(bench, chain, shard) for shard, chain in chains.items()]
+    row_refs = [future.result() for future in rows]
+    update = tasks.update_task(bench, row_refs)
+    chained = [future.result() for chain in chains.values()
+               for future in (chain.base, *chain.reflections, *chain.retries, *chain.distilled)]
+    return [batch, *chained, *row_refs, update]
+
+
+def explore(bench: Workbench, plan: Plan, batch: StageRef, shard: int) -> Chain:
+    """Submit a shard's sampling stages; each waits only for its own predecessors."""
+    chain = Chain(tasks.base_task.submit(bench, batch, shard), [], [], [])
+    rounds = plan.retries_per_base if plan.reflection != "none" else 0
+    for round_ in range(rounds):
+        before = list(chain.distilled)
+        reflections = tasks.reflections_task.submit(bench, batch, chain.base, before, shard, round_)
+        retries = tasks.retries_task.submit(bench, batch, chain.base, before, reflections, shard, round_)
+        chain.distilled.append(tasks.distilled_task.submit(bench, chain.base, before, retries, shard, round_))
+        chain.reflections.append(reflections)
+        chain.retries.append(retries)
+    return chain
+
+
+def credit(bench: Workbench, chain: Chain, shard: int) -> PrefectFuture[StageRef]:
+    """Submit a shard's credit and training rows."""
+    assigned = tasks.credit_task.submit(bench, chain.base, chain.retries, chain.distilled, shard)
+    return tasks.training_rows_task.submit(bench, chain.base, chain.reflections, chain.retries, chain.distilled, assigned, shard)

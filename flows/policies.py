@@ -1,0 +1,51 @@
+"""Which policy an iteration samples with, and which it trains (METHOD section 4, "Synchronize")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from r3l.config import Config
+from r3l.engines.base import PolicySnapshot
+from r3l.errors import ConfigError
+from r3l.store.policies import latest_policy, snapshot_digest
+from r3l.store.stage import Store
+
+
+@dataclass(frozen=True)
+class Policies:
+    """`behaviour` samples; `learner` is trained; they differ between synchronizations when sync_interval > 1."""
+
+    start: PolicySnapshot
+    learner: PolicySnapshot
+    behaviour: PolicySnapshot
+    learner_folder: Path | None  # the folder of the update that wrote the learner: optimiser state, canary
+    behaviour_folder: Path | None
+
+
+def find(config: Config, store: Store, iteration: int) -> Policies:
+    """Raises `ConfigError` where the starting policy's folder is missing."""
+    start = starting_policy(config)
+    synced = iteration - iteration % config.training.sync_interval
+    learner, learner_folder = _newest(config, store, iteration, start)
+    behaviour, behaviour_folder = _newest(config, store, synced, start)
+    return Policies(start, learner, behaviour, learner_folder, behaviour_folder)
+
+
+def starting_policy(config: Config) -> PolicySnapshot:
+    """The policy that iteration 0 starts from. Raises `ConfigError` where its folder is missing."""
+    path = Path(config.policy.path)
+    if not (path / "config.json").is_file():
+        raise ConfigError(f"policy folder {path}: no config.json found; expected a transformers model folder. "
+                          f"Make the embedded policy with `r3l warm-start`, or set --set policy.path=FOLDER")
+    return PolicySnapshot(str(path), snapshot_digest(path))
+
+
+def _newest(config: Config, store: Store, before: int, start: PolicySnapshot) -> tuple[PolicySnapshot, Path | None]:
+    found = latest_policy(store, config.run, config.branch, before)
+    if found is None:
+        return start, None
+    relative, digest = found
+    path = Path(store.root) / relative
+    base = start.path if (path / "adapter_config.json").is_file() else None
+    return PolicySnapshot(str(path), digest, base), path.parent

@@ -1,0 +1,65 @@
+"""What one iteration came to: the figures of the `iterations` view, and the questions to ask next."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from r3l.store.catalog import connect
+from r3l.store.stage import Store
+
+# (column of the view, what it is called, format)
+FIGURES = [
+    ("base_reward", "base reward", "{:.3f}"),
+    ("base_success", "base success", "{:.1%}"),
+    ("parse_rate", "reflections that parse", "{:.1%}"),
+    ("retries", "retries", "{:d}"),
+    ("retry_improvement", "retry improvement rate", "{:.1%}"),
+    ("retry_success", "retry success", "{:.1%}"),
+    ("pivot_mean", "mean pivot", "{:.2f}"),
+    ("mixed_groups", "mixed-reward groups", "{:d}"),
+    ("groups", "groups", "{:d}"),
+    ("training_rows", "training rows", "{:d}"),
+    ("trained_tokens", "trained tokens", "{:,d}"),
+    ("loss", "loss", "{:.4f}"),
+    ("loss_rl", "RL term", "{:.4f}"),
+    ("loss_sft", "SFT term", "{:.4f}"),
+    ("grad_norm", "gradient norm", "{:.3f}"),
+    ("entropy", "entropy (nats)", "{:.3f}"),
+    ("canary_error", "canary error", "{:.1e}"),
+]
+QUESTIONS = [
+    "SELECT outcome, count(*) AS retries, avg(gain) AS gain FROM pivots GROUP BY outcome",
+    "SELECT pivot_turn, count(*) AS retries, avg((gain > 0)::INT) AS improved FROM pivots GROUP BY pivot_turn ORDER BY pivot_turn",
+    "SELECT iteration, base_success, retry_improvement, mixed_groups, loss FROM iterations ORDER BY iteration",
+]
+
+
+def summarise(store: Store, run: str, branch: str, iteration: int) -> dict[str, Any]:
+    """The row of the `iterations` view, and `stages`: stage -> seconds (summed over shards, which run side by side)."""
+    with connect(store, [run]) as connection:
+        place = [run, branch, iteration]
+        row = connection.execute("SELECT * FROM iterations WHERE run = ? AND branch = ? AND iteration = ?", place).fetch_arrow_table()
+        seconds = connection.execute("SELECT stage, sum(seconds) FROM stages WHERE run = ? AND branch = ? AND iteration = ? GROUP BY stage",
+                                     place).fetchall()
+    found = dict(row.to_pylist()[0]) if row.num_rows else {"run": run, "branch": branch, "iteration": iteration}
+    return found | {"stages": {stage: float(spent or 0) for stage, spent in seconds}}
+
+
+def history(store: Store, run: str, branch: str) -> list[dict[str, Any]]:
+    """The `iterations` view of a run, oldest first."""
+    with connect(store, [run]) as connection:
+        return connection.execute("SELECT * FROM iterations WHERE run = ? AND branch = ? AND iteration >= 0 ORDER BY iteration",
+                                  [run, branch]).fetch_arrow_table().to_pylist()
+
+
+def shown(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """(name, figure) pairs, those that do not apply as a dash."""
+    return [(name, figure(summary.get(column), pattern)) for column, name, pattern in FIGURES]
+
+
+def figure(value: object, pattern: str) -> str:
+    """A number in its format; a dash where there is none."""
+    if not isinstance(value, int | float) or math.isnan(value):
+        return "–"
+    return pattern.format(int(value) if pattern.endswith("d}") else value)

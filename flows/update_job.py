@@ -1,0 +1,107 @@
+"""The update as a process of its own: `python -m r3l.training`, watched, streamed, and moved into place when it is whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from r3l.errors import TrainingError
+
+STOP_GRACE_S = 10.0
+
+
+def launch(job: dict[str, Any], folder: Path, processes: int, timeout_s: float, heard: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Run the job in `folder` and give back its update.json.
+
+    Args:
+        heard: called with each JSON line that the job prints.
+        timeout_s: seconds without a line before the job counts as hung and is stopped.
+
+    Raises:
+        TrainingError: it failed or hung; the message ends with what it said last.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    spec = folder / "job.json"
+    spec.write_text(json.dumps(job, indent=1))
+    log = folder / "stderr.log"
+    with log.open("w") as stderr, subprocess.Popen(_command(spec, processes), stdout=subprocess.PIPE, stderr=stderr, text=True,
+                                                   start_new_session=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}) as process:
+        try:
+            for line in _lines(process, timeout_s):
+                heard(_parsed(line))
+        except BaseException:
+            _stop(process)
+            raise
+    if process.returncode != 0:
+        raise TrainingError(f"the update job ended with exit code {process.returncode}: {_last_words(log)}; job: {spec}")
+    return dict(json.loads((Path(job["out"]) / "update.json").read_text()))
+
+
+def _command(spec: Path, processes: int) -> list[str]:
+    if processes == 1:
+        return [sys.executable, "-m", "r3l.training", "--job", str(spec)]
+    return [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}", "--standalone",
+            "-m", "r3l.training", "--job", str(spec)]
+
+
+def _lines(process: subprocess.Popen[str], timeout_s: float) -> Iterator[str]:
+    """Lines of the job's output; a job that is silent for too long is stopped. The reader is a thread, since a
+    blocked read can't be interrupted."""
+    lines: queue.Queue[str | None] = queue.Queue()
+
+    def read() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.put(line)
+        lines.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        try:
+            line = lines.get(timeout=timeout_s)
+        except queue.Empty:
+            raise TrainingError(f"the update job was silent for {timeout_s:g} s and was stopped "
+                                "(training.timeout_s sets how long is allowed)") from None
+        if line is None:
+            return
+        yield line
+
+
+def _parsed(line: str) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError:
+        return {"event": "text", "text": line.rstrip()}
+    return found if isinstance(found, dict) else {"event": "text", "text": line.rstrip()}
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def _last_words(log: Path) -> str:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1][:500] if lines else "it said nothing"
+
+
+def settle(staging: Path, final: Path) -> None:
+    """Put the finished job's folder where the run keeps its policies; a leftover of a crashed try gives way."""
+    if final.exists():
+        grave = staging.parent / f"replaced-{time.time_ns()}"
+        final.rename(grave)
+        shutil.rmtree(grave)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    staging.rename(final)

@@ -1,0 +1,83 @@
+"""What the tasks of one flow run share: the store, and an engine and environment workers that start when first needed."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+
+from flows.policies import Policies
+from r3l.config import Config
+from r3l.engines import make_engine
+from r3l.engines.canary import check_canary
+from r3l.engines.chat_format import ChatFormat
+from r3l.environments import make_world
+from r3l.environments.pool import WorldPool
+from r3l.exploration.explorer import Explorer, Limits
+from r3l.exploration.tally import Tally
+from r3l.store.stage import Store
+
+
+class Workbench:
+    """An ordinary class on purpose: Prefect looks into dataclasses and models that are passed to tasks, not into this.
+
+    A stage that is already stored needs no explorer, so a rerun of a finished iteration loads no model and no world.
+    """
+
+    def __init__(self, config: Config, store: Store, iteration: int, policies: Policies, tally: Tally) -> None:
+        self.config, self.store, self.iteration, self.policies, self.tally = config, store, iteration, policies, tally
+        self.canary_error: float | None = None
+        self._explorer: Explorer | None = None
+        self._lock = threading.Lock()
+        self._open = ExitStack()
+
+    @property
+    def explorer(self) -> Explorer:
+        """Started by the first stage that samples; shared by all shards.
+
+        Raises:
+            EngineError: the engine can't load the policy, or its log-probabilities are not the trainer's.
+            WorldError: the environment's data are not there.
+        """
+        with self._lock:
+            if self._explorer is None:
+                self._explorer = self._start()
+            return self._explorer
+
+    def _start(self) -> Explorer:
+        config = self.config
+        self.tally.add("engine", planned=1)
+        world = make_world(config.environment)
+        pool = WorldPool(config.environment)
+        self._open.callback(pool.close)
+        engine = make_engine(config.engine, config.policy)
+        self._open.callback(engine.close)
+        engine.load_policy(self.policies.behaviour)
+        self.canary_error = check_canary(engine, canary_of(self.policies.behaviour_folder), config.policy.dtype,
+                                         config.engine.canary_tolerance)
+        self.tally.add("engine", done=1)
+        self.tally.finish("engine")
+        chat = ChatFormat.load(self.policies.start.path, config.policy.thinking)
+        return Explorer(world, pool, engine, chat, self.policies.behaviour.digest, limits(config), self.tally)
+
+    @property
+    def started(self) -> bool:
+        return self._explorer is not None
+
+    def close(self) -> None:
+        self._open.close()
+
+
+def limits(config: Config) -> Limits:
+    """The bounds of an episode, drawn from the settings."""
+    return Limits(
+        max_turns=config.environment.max_turns, reply_tokens=config.environment.reply_tokens,
+        bad_reply=config.environment.bad_reply, malformed_reward=config.environment.malformed_reward,
+        temperature=config.rollout.temperature, reflection_temperature=config.rollout.reflection_temperature,
+        reflection_tokens=config.rollout.reflection_tokens, structured_reflections=config.rollout.structured_reflections)
+
+
+def canary_of(folder: Path | None) -> Path | None:
+    """The canary that the update wrote beside its policy; a starting policy has none."""
+    path = folder / "canary.json" if folder else None
+    return path if path and path.is_file() else None

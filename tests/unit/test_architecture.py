@@ -1,0 +1,119 @@
+"""The rules of blindness, held against the source itself."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# Each floor may import its own and those below it.
+FLOORS = [
+    ["r3l.config", "r3l.records", "r3l.errors", "r3l.seeds", "r3l"],
+    ["r3l.environments", "r3l.engines", "r3l.credit", "r3l.losses", "r3l.store"],
+    ["r3l.exploration", "r3l.methods"],
+    ["r3l.training", "r3l.evaluation"],
+    ["flows"],
+]
+MAY_IMPORT = {"prefect": ("flows",), "torch": ("r3l.engines", "r3l.training", "r3l.losses")}
+BLIND = {  # who may not know whom, beyond the floors
+    "r3l.exploration": ("r3l.methods", "r3l.credit", "r3l.losses", "r3l.store"),
+    "r3l.methods": ("r3l.environments", "r3l.engines", "r3l.exploration", "r3l.store", "r3l.losses"),
+    "r3l.credit": ("r3l.config", "r3l.store", "r3l.engines", "r3l.environments", "r3l.losses", "r3l.records"),
+    "r3l.losses": ("r3l.config", "r3l.store", "r3l.engines", "r3l.environments", "r3l.credit"),
+}
+SOURCES = sorted([*ROOT.glob("r3l/**/*.py"), *ROOT.glob("flows/**/*.py")])
+
+
+def module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{path}: relative import"
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def inside(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")
+
+
+def floor(name: str) -> int | None:
+    for level in range(len(FLOORS) - 1, -1, -1):
+        if any(inside(name, package) for package in FLOORS[level] if package != "r3l"):
+            return level
+    return 0 if name == "r3l" else None
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module)
+def test_imports_point_downward_and_the_blind_stay_blind(path):
+    own = module(path)
+    for name in imports(path):
+        if (level := floor(name)) is not None:
+            assert level <= floor(own), f"{own} imports {name}, which is above it"
+        for package, allowed in MAY_IMPORT.items():
+            if inside(name, package):
+                assert any(inside(own, place) for place in allowed), f"{own} imports {name}"
+        for who, unknown in BLIND.items():
+            if inside(own, who):
+                assert not any(inside(name, package) for package in unknown), f"{own} imports {name}"
+
+
+def test_there_is_no_import_circle():
+    known = {module(path): path for path in SOURCES}
+    edges = {name: {other for other in imports_at_load(path) if other in known and other != name} for name, path in known.items()}
+    done: set[str] = set()
+
+    def walk(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in trail, " -> ".join([*trail, name])
+        if name not in done:
+            for other in edges[name]:
+                walk(other, (*trail, name))
+            done.add(name)
+
+    for name in edges:
+        walk(name, ())
+
+
+def imports_at_load(path: Path) -> set[str]:
+    """What importing the module imports at once: not what stands in functions, nor packages named only as prefixes."""
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            files = {name for name in names if (ROOT / (name.replace(".", "/") + ".py")).exists()}
+            found |= files | ({node.module} if names - files else set())
+    return found
+
+
+@pytest.mark.parametrize("package", ["r3l.config", "r3l.store.stage", "r3l.store.catalog", "r3l.store.check", "r3l.methods", "flows.cli_store"])
+def test_what_is_light_stays_light(package):
+    code = f"import sys, {package}; print(sorted({{'torch', 'prefect', 'transformers', 'alfworld'}} & set(sys.modules)))"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert printed.strip() == "[]"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module)
+def test_small_rooms(path):
+    text = path.read_text()
+    assert text.count("\n") <= 300, f"{path} has {text.count(chr(10))} lines"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert (node.end_lineno or 0) - node.lineno < 50, f"{path}: {node.name} is too long"
+
+
+def test_flows_and_the_trainer_name_no_method():
+    from r3l.config.methods import AnyMethod
+
+    kinds = {kind.model_fields["kind"].default for kind in AnyMethod.__origin__.__args__} - {"r3l"}
+    for path in SOURCES:
+        if inside(module(path), "flows") or inside(module(path), "r3l.training"):
+            strings = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+            assert not strings & kinds, f"{path} names {strings & kinds}"
