@@ -1,0 +1,146 @@
+"""Views over exactly the files that manifests name, in a DuckDB connection of its own: nothing is shared, nothing is stale.
+
+Schema `main` has the tables as they are stored, one row for every row of a file, whatever branch wrote it. Schema `lines` has
+them as each branch sees them: what it did not make itself, it has from the run. The views of views/*.sql are over `lines`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files as package_files
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from r3l.store import manifest as manifests
+from r3l.store.layout import StageKey, key_of
+from r3l.store.schemas import PLACE, STAGES, TABLES, arrow_schema
+from r3l.store.stage import Store
+
+ORDER = {stage: place for place, stage in enumerate(STAGES)}
+# Each view may use those before it.
+VIEWS = ("base", "retries", "distilled", "pivots", "groups", "account", "iterations")
+STAGES_SCHEMA = pa.schema(
+    [("run", pa.string()), ("branch", pa.string()), ("iteration", pa.int32()), ("stage", pa.string()), ("shard", pa.int32()),
+     ("rows", pa.int64()), ("bytes", pa.int64()), ("seconds", pa.float64()), ("fingerprint", pa.string()), ("digest", pa.string()),
+     ("schema_version", pa.int32()), ("code_version", pa.string()), ("policy", pa.string()), ("seed", pa.int64()),
+     ("settings", pa.string()), ("metrics", pa.string()), ("parents", pa.list_(pa.string())), ("committed_at", pa.string())]
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file of one table, and which branch sees it."""
+
+    key: StageKey
+    table: str
+    url: str
+    rows: int
+
+
+def connect(store: Store, runs: Sequence[str] | None = None) -> duckdb.DuckDBPyConnection:
+    """An in-memory connection with every view over these runs (None: all). Raises StoreError for a damaged manifest."""
+    found = committed(store, runs)
+    connection = duckdb.connect()
+    parts = [part for manifest in found for part in parts_of(store, manifest)]
+    views = table_views(parts)
+    rows = pa.Table.from_pylist([stage_row(manifest) for manifest in found], STAGES_SCHEMA)
+    connection.register("stages_rows", rows)
+    connection.execute("CREATE TABLE stages AS FROM stages_rows; DROP VIEW stages_rows; CREATE SCHEMA lines")
+    for statement in views:
+        connection.execute(statement)
+    for view in VIEWS:
+        connection.execute(view_sql(view))
+    return connection
+
+
+def view_sql(view: str) -> str:
+    return package_files("r3l.store").joinpath("views", f"{view}.sql").read_text(encoding="utf-8")
+
+
+def committed(store: Store, runs: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """The manifests of these runs, in the order of the pipeline."""
+    prefixes = [""] if runs is None else list(runs)
+    keys = [key for prefix in prefixes for path in store.files.list(prefix) if (key := key_of(path))]
+    keys.sort(key=lambda key: (key.run, key.branch, key.iteration, ORDER[key.stage], -1 if key.shard is None else key.shard))
+    return [manifest for key in keys if (manifest := manifests.load(store.files, key))]
+
+
+def parts_of(store: Store, manifest: dict[str, Any]) -> list[Part]:
+    key = manifests.reference(manifest).key
+    files = [part for part in manifest["parts"] if part["rows"]]
+    return [Part(key, part["table"], store.files.url(f"{key.folder}/{part['file']}"), part["rows"]) for part in files]
+
+
+def stage_row(manifest: dict[str, Any]) -> dict[str, Any]:
+    """A manifest as a row of the view `stages`."""
+    row = {name: manifest.get(name) for name in STAGES_SCHEMA.names}
+    return row | {
+        "rows": sum(part["rows"] for part in manifest["parts"]),
+        "bytes": sum(part["bytes"] for part in manifest["parts"]),
+        "seconds": manifest["metrics"].get("seconds"),
+        "settings": json.dumps(manifest["settings"], sort_keys=True),
+        "metrics": json.dumps(manifest["metrics"], sort_keys=True),
+        "parents": [parent["fingerprint"] for parent in manifest["parents"]],
+    }
+
+
+def table_views(parts: Sequence[Part]) -> list[str]:
+    """CREATE VIEW for each table, in `main` and in `lines`."""
+    inherited = inherit(parts)
+    statements = []
+    for table in TABLES:
+        own = [part for part in parts if part.table == table]
+        statements.append(f"CREATE VIEW main.{table} AS {union(table, [(part.key.branch, part) for part in own])}")
+        seen = [(part.key.branch, part) for part in own] + [(branch, part) for branch, part in inherited if part.table == table]
+        statements.append(f"CREATE VIEW lines.{table} AS {union(table, seen)}")
+    return statements
+
+
+def inherit(parts: Sequence[Part]) -> list[tuple[str, Part]]:
+    """(branch, part of the run) for what a branch has from its run: in an iteration that it takes up, the stages before its first own."""
+    first: dict[tuple[str, str, int], int] = {}
+    for part in parts:
+        place = (part.key.run, part.key.branch, part.key.iteration)
+        first[place] = min(first.get(place, len(ORDER)), ORDER[part.key.stage])
+    branches = [(place, stage) for place, stage in first.items() if place[1]]
+    return [
+        (branch, part)
+        for part in parts if not part.key.branch
+        for (run, branch, iteration), stage in branches
+        if (run, iteration) == (part.key.run, part.key.iteration) and ORDER[part.key.stage] < stage
+    ]  # fmt: skip
+
+
+def union(table: str, parts: Sequence[tuple[str, Part]]) -> str:
+    """The rows of these files with their place: one scan per run, branch and (none or some) shard."""
+    columns = ", ".join(f'"{name}"' for name in arrow_schema(table).names)
+    if not parts:
+        empty = ", ".join(f"NULL::{duck_type(column.type)} AS \"{column.name}\"" for column in (*PLACE, *TABLES[table]))
+        return f"SELECT {empty} WHERE false"
+    scans: dict[tuple[str, str, bool], list[str]] = {}
+    for branch, part in parts:
+        scans.setdefault((part.key.run, branch, part.key.shard is not None), []).append(part.url)
+    return " UNION ALL ".join(
+        f"SELECT {quoted(run)} AS run, {quoted(branch)} AS branch, {SHARD if sharded else 'NULL::INTEGER'} AS shard, {columns} "
+        f"FROM read_parquet([{', '.join(map(quoted, urls))}], filename = true, hive_partitioning = false)"
+        for (run, branch, sharded), urls in scans.items()
+    )
+
+
+SHARD = "regexp_extract(filename, '/shard=([0-9]+)/', 1)::INTEGER"
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def duck_type(type_: pa.DataType) -> str:
+    """The DuckDB name of a column's type."""
+    if pa.types.is_list(type_):
+        return f"{duck_type(type_.value_type)}[]"
+    names = {"string": "VARCHAR", "int32": "INTEGER", "int64": "BIGINT", "float": "FLOAT", "double": "DOUBLE", "bool": "BOOLEAN"}
+    return names[str(type_)]

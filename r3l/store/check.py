@@ -1,0 +1,76 @@
+"""Is a run what it says it is? Manifests and hashes first, then the invariants of the method, each an SQL file that must return no row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files as package_files
+
+import duckdb
+
+from r3l.errors import StoreError
+from r3l.store import manifest as manifests
+from r3l.store.catalog import connect
+from r3l.store.layout import MANIFEST, StageKey, key_of
+from r3l.store.parts import decode
+from r3l.store.schemas import arrow_schema
+from r3l.store.stage import Store
+
+INVARIANTS = ("1_guidance_absent", "2_prefix", "3_suffix", "4_turns_once", "5_rollback", "6_weights", "7_conservation")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong: which check found it, where, and what."""
+
+    check: str
+    place: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.place}: {self.what}"
+
+
+def check_run(store: Store, run: str) -> list[Finding]:
+    """Every finding, damaged files first; the invariants are asked only of a run whose files are sound. Empty: the run is sound."""
+    if run not in store.runs():
+        raise StoreError(f"run {run!r}: not in {store.root}; it has {', '.join(store.runs()) or 'no runs'}")
+    return list(damaged(store, run)) or broken(connect(store, [run]))
+
+
+def damaged(store: Store, run: str) -> Iterator[Finding]:
+    """What is not as its manifest says, and what no manifest names."""
+    sizes = store.files.sizes(run)
+    named: set[str] = set()
+    for path in sizes:
+        if path.endswith(f"/{MANIFEST}") and (key := key_of(path)):
+            try:
+                named |= verify(store, key)
+            except StoreError as error:
+                yield Finding("files", str(key), str(error))
+    for path in sizes:
+        if path.endswith(".parquet") and path not in named and not any(part.startswith(".") for part in path.split("/")):
+            yield Finding("files", path, "no manifest names it; `r3l sweep` or the next iteration removes it")
+
+
+def verify(store: Store, key: StageKey) -> set[str]:
+    """The files of a stage, each verified. Raises StoreError for the first that isn't what the manifest says."""
+    manifest = manifests.load(store.files, key) or {"parts": []}
+    for part in manifest["parts"]:
+        rows = decode(manifests.read_part(store.files, key, part), None)
+        if rows.num_rows != part["rows"] or set(rows.column_names) != set(arrow_schema(part["table"]).names):
+            raise StoreError(f"{key.folder}/{part['file']}: {rows.num_rows} rows of {rows.column_names}, the manifest says {part['rows']}")
+    return {f"{key.folder}/{part['file']}" for part in manifest["parts"]}
+
+
+def broken(connection: duckdb.DuckDBPyConnection) -> list[Finding]:
+    """The rows that break an invariant, each named."""
+    found = []
+    for invariant in INVARIANTS:
+        for run, branch, _iteration, id_, what in connection.execute(invariant_sql(invariant)).fetchall():
+            found.append(Finding(invariant, f"{run}{'/branch=' + branch if branch else ''} {id_}", what))
+    return found
+
+
+def invariant_sql(name: str) -> str:
+    return package_files("r3l.store").joinpath("invariants", f"{name}.sql").read_text(encoding="utf-8")

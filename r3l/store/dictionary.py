@@ -1,0 +1,85 @@
+"""The data dictionary: data/README.md, made from the column lists and the views' own comments."""
+
+from __future__ import annotations
+
+import duckdb
+
+from r3l.store.catalog import STAGES_SCHEMA, VIEWS, duck_type, table_views, view_sql
+from r3l.store.check import INVARIANTS, invariant_sql
+from r3l.store.schemas import PLACE, STAGES, TABLES, VERSIONS, Column
+
+HEAD = """# Data dictionary
+
+Made by `python -m r3l.store.dictionary` from `r3l/store/schemas.py`, `views/` and `invariants/`; a test keeps it so.
+
+A stage lies in `<store>/<run>/[branch=<b>/]iteration=00007/<stage>/[shard=003/]`: one `part-<table>-<content>.parquet` per table and
+`stage.json`, the manifest, written last. Readers go by manifests. Ask with `r3l sql "..."`; worked questions are in `queries/`.
+Every table has the columns of its place beside its own. Schema `main` has the rows as stored; schema `lines` has them as each branch
+sees them, with what it took over from its run; the views below are over `lines`.
+"""
+
+
+def dictionary() -> str:
+    """The whole page."""
+    sections = [HEAD, place(), "## Tables"]
+    sections += [f"### {table}\n\nWritten by: {', '.join(writers(table))}.\n\n{rows(columns)}" for table, columns in TABLES.items()]
+    sections += ["## Views", view_pages(), "## Invariants", "`r3l check RUN` runs each; none may return a row.", invariants()]
+    return "\n\n".join(section.strip() for section in sections) + "\n"
+
+
+def writers(table: str) -> list[str]:
+    stages = list(STAGES) if table == "events" else [stage for stage, tables in STAGES.items() if table in tables]
+    return [f"{stage} (version {VERSIONS[stage]})" for stage in stages]
+
+
+def place() -> str:
+    return f"## Place\n\n{rows(PLACE)}"
+
+
+def rows(columns: list[Column]) -> str:
+    lines = [f"| `{c.name}` | {duck_type(c.type)}{', may be null' if c.nullable else ''} | {escaped(c.meaning)} |" for c in columns]
+    return "\n".join(["| column | type | meaning |", "|---|---|---|", *lines])
+
+
+def escaped(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def comment(sql: str) -> str:
+    """The comment lines that an SQL file begins with, as one text."""
+    lines = []
+    for line in sql.splitlines():
+        if not line.startswith("--"):
+            break
+        lines.append(line.removeprefix("--").strip())
+    return " ".join(lines)
+
+
+def view_pages() -> str:
+    """Each view with its question and its columns, as DuckDB sees them over an empty store."""
+    connection = empty()
+    pages = [f"### stages\n\nOne row per manifest.\n\n{shape(connection, 'stages')}"]
+    pages += [f"### {view}\n\n{comment(view_sql(view))}\n\n{shape(connection, view)}" for view in VIEWS]
+    return "\n\n".join(pages)
+
+
+def empty() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    connection.register("stages_rows", STAGES_SCHEMA.empty_table())
+    connection.execute("CREATE TABLE stages AS FROM stages_rows; CREATE SCHEMA lines")
+    for statement in (*table_views([]), *map(view_sql, VIEWS)):
+        connection.execute(statement)
+    return connection
+
+
+def shape(connection: duckdb.DuckDBPyConnection, view: str) -> str:
+    described = connection.execute(f"SELECT column_name, column_type FROM (DESCRIBE {view})").fetchall()
+    return ", ".join(f"`{name}` {type_}" for name, type_ in described)
+
+
+def invariants() -> str:
+    return "\n".join(f"- {comment(invariant_sql(name))}" for name in INVARIANTS)
+
+
+if __name__ == "__main__":
+    print(dictionary(), end="")

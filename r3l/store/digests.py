@@ -1,0 +1,62 @@
+"""Digests of content: of settings (a stage's identity) and of tables (what a stage holds, however it was encoded)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from r3l.store.schemas import STAGES, VERSIONS, VOLATILE, arrow_schema
+
+
+def canonical(value: object) -> bytes:
+    """JSON with sorted keys and no spaces. Raises TypeError for what JSON can't say, ValueError for NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def fingerprint(
+    stage: str,
+    settings: Mapping[str, Any],
+    parents: list[str],
+    policy: str = "",
+    seed: int = 0,
+    extra: Mapping[str, Any] | None = None,
+) -> str:
+    """The identity of a stage's output before it is made: sha256 (hex) over everything that decides its rows.
+
+    `settings` leaves out batch sizes and worker counts; `parents` are the fingerprints of the stages that are read.
+    """
+    schema = {table: str(arrow_schema(table)) for table in (*STAGES[stage], "events")}
+    whole = {"stage": stage, "version": VERSIONS[stage], "schema": schema, "settings": dict(settings), "parents": parents,
+             "policy": policy, "seed": seed, "extra": dict(extra or {})}  # fmt: skip
+    return sha256(canonical(whole)).hexdigest()
+
+
+def table_digest(table: pa.Table) -> str:
+    """sha256 (hex) of a table's rows in order: equal for equal rows, whatever the chunks, encodings or wall times."""
+    running = sha256()
+    for field, column in zip(table.schema, table.columns, strict=True):
+        if field.name in VOLATILE:
+            continue
+        running.update(f"{field.name}:{field.type}:{len(column)};".encode())
+        for piece in values(pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], field.type)):
+            running.update(piece)
+    return running.hexdigest()
+
+
+def values(array: pa.Array) -> list[bytes]:
+    """An array as bytes that depend on its values alone: which are null, list or string lengths, then the items."""
+    present = np.packbits(array.is_valid().to_numpy(zero_copy_only=False)).tobytes()
+    array = array.drop_null()
+    if pa.types.is_list(array.type):
+        return [present, np.diff(array.offsets.to_numpy()).astype("<i4").tobytes(), *values(array.flatten())]
+    if pa.types.is_string(array.type):
+        _, offsets, text = array.buffers()
+        bounds = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1] if len(array) else np.zeros(1, np.int32)
+        content = b"" if text is None else memoryview(text)[bounds[0] : bounds[-1]].tobytes()
+        return [present, np.diff(bounds).astype("<i4").tobytes(), content]
+    return [present, array.to_numpy(zero_copy_only=False).tobytes()]

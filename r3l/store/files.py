@@ -1,0 +1,118 @@
+"""Files under a store's root: whole-file, durable, and with the one conditional write that locks and manifests need."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Protocol
+
+from r3l.errors import StoreError
+from r3l.store.layout import STAGING
+
+
+class Files(Protocol):
+    """Paths are relative to the root, with forward slashes. A file is there whole or not at all."""
+
+    root: str
+
+    def list(self, prefix: str) -> list[str]: ...
+
+    def sizes(self, prefix: str) -> dict[str, int]: ...
+
+    def read(self, path: str) -> bytes | None: ...
+
+    def token(self, path: str) -> str | None:
+        """Names the present content of a file, for `put_if`; None where there is no file."""
+
+    def put(self, path: str, content: bytes) -> None: ...
+
+    def put_if(self, path: str, content: bytes, token: str | None) -> bool:
+        """Write only if the file still is what `token` names (None: absent). Exactly one of several racing writers wins."""
+
+    def delete(self, path: str) -> None: ...
+
+    def url(self, path: str) -> str:
+        """What DuckDB and pyarrow open."""
+
+
+class LocalFiles:
+    """A folder of the local file system."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = root.absolute()
+        self.root = str(self.folder)
+        there = next(folder for folder in (self.folder / STAGING, *(self.folder / STAGING).parents) if folder.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            raise StoreError(f"store {root}: not writable ({there}); choose another by --store or R3L_STORE")
+
+    def list(self, prefix: str) -> list[str]:
+        return sorted(self.sizes(prefix))
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for folder, folders, names in os.walk(self.folder / prefix):
+            folders[:] = [name for name in folders if name != "policies"]
+            for name in names:
+                path = Path(folder, name)
+                found[path.relative_to(self.folder).as_posix()] = path.stat().st_size
+        return found
+
+    def read(self, path: str) -> bytes | None:
+        try:
+            return (self.folder / path).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def token(self, path: str) -> str | None:
+        content = self.read(path)
+        return None if content is None else sha256(content).hexdigest()
+
+    def put(self, path: str, content: bytes) -> None:
+        staged = self._staging() / uuid.uuid4().hex
+        target = self.folder / path
+        with open(staged, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.rename(staged, target)
+        sync_folder(target.parent)
+
+    def put_if(self, path: str, content: bytes, token: str | None) -> bool:
+        with self._guard():
+            if self.token(path) != token:
+                return False
+            self.put(path, content)
+            return True
+
+    def delete(self, path: str) -> None:
+        (self.folder / path).unlink(missing_ok=True)
+
+    def url(self, path: str) -> str:
+        return f"{self.root}/{path}"
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        """Compare-and-write as one step between processes; the kernel frees it when its holder dies."""
+        with open(self._staging() / "guard", "ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _staging(self) -> Path:
+        folder = self.folder / STAGING
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename inside a folder survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

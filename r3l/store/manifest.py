@@ -1,0 +1,71 @@
+"""The manifest of a stage: written last, so that its presence means complete; checksummed, so that it can't be half right."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import Any
+
+from r3l.errors import StoreError
+from r3l.store.digests import canonical
+from r3l.store.files import Files
+from r3l.store.layout import StageKey, StageRef
+from r3l.store.schemas import VERSIONS
+
+FIELDS = frozenset(
+    ("run", "branch", "iteration", "stage", "shard", "fingerprint", "digest", "schema_version", "code_version", "seed", "policy",
+     "settings", "metrics", "parents", "parts", "committed_at", "checksum")
+)  # fmt: skip
+
+
+def seal(content: dict[str, Any]) -> bytes:
+    """A manifest as the bytes to store, with its own checksum in it."""
+    return json.dumps({**content, "checksum": sha256(canonical(content)).hexdigest()}, indent=1, sort_keys=True).encode()
+
+
+def unseal(content: bytes, key: StageKey) -> dict[str, Any]:
+    """Bytes back to a manifest. Raises StoreError where they are no manifest, were changed, or belong to another place."""
+    try:
+        manifest = json.loads(content)
+    except ValueError as error:
+        raise StoreError(f"{key.manifest}: not JSON ({error}); delete the file and the stage is made again") from error
+    if not isinstance(manifest, dict) or set(manifest) != FIELDS:
+        raise StoreError(f"{key.manifest}: not a stage manifest; delete the file and the stage is made again")
+    checksum = sha256(canonical({name: value for name, value in manifest.items() if name != "checksum"})).hexdigest()
+    if checksum != manifest["checksum"]:
+        raise StoreError(f"{key.manifest}: changed after it was written (checksum {manifest['checksum'][:12]}, content {checksum[:12]})")
+    got = StageKey(manifest["run"], manifest["branch"], manifest["iteration"], manifest["stage"], manifest["shard"])
+    if got != key:
+        raise StoreError(f"{key.manifest}: a foreign manifest, of {got}; delete it and the stage is made again")
+    if manifest["schema_version"] > VERSIONS[key.stage]:
+        raise NewerVersion(
+            f"{key.manifest}: version {manifest['schema_version']} of stage {key.stage}; this code reads up to {VERSIONS[key.stage]}: "
+            f"it was written by r3l {manifest['code_version']}, use that or a later one"
+        )
+    return manifest
+
+
+class NewerVersion(StoreError):
+    """A stage that a later version of the code wrote: never recomputed over, only refused."""
+
+
+def load(files: Files, key: StageKey) -> dict[str, Any] | None:
+    content = files.read(key.manifest)
+    return None if content is None else unseal(content, key)
+
+
+def reference(manifest: dict[str, Any]) -> StageRef:
+    return StageRef(**{name: manifest[name] for name in StageRef.model_fields})
+
+
+def read_part(files: Files, key: StageKey, part: dict[str, Any]) -> bytes:
+    """The verified bytes of a part. Raises StoreError where it is missing or not what the manifest says."""
+    path = f"{key.folder}/{part['file']}"
+    content = files.read(path)
+    if content is None:
+        raise StoreError(f"{path}: missing, though the manifest names it; run the iteration again and the stage is made anew")
+    if len(content) != part["bytes"]:
+        raise StoreError(f"{path}: {len(content)} bytes, the manifest says {part['bytes']}; run the iteration again to make it anew")
+    if sha256(content).hexdigest() != part["sha256"]:
+        raise StoreError(f"{path}: its content changed after it was written (sha256 differs); run the iteration again to make it anew")
+    return content

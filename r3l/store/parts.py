@@ -1,0 +1,60 @@
+"""One Parquet file per table of a stage: records to bytes and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from r3l.errors import StoreError
+from r3l.store.schemas import IDS, TABLES, arrow_schema
+
+ROW_GROUP = 10_000
+Rows: TypeAlias = "pa.Table | Sequence[Any]"
+
+
+def to_table(table: str, rows: Rows) -> pa.Table:
+    """Rows (records of r3l.records, dicts or an Arrow table) in the table's schema. Raises StoreError where they don't fit it."""
+    schema = arrow_schema(table)
+    try:
+        given = rows.select(schema.names) if isinstance(rows, pa.Table) else pa.table(columns(table, rows), schema=schema)
+        for column in TABLES[table]:
+            if not column.nullable and given[column.name].null_count:
+                raise StoreError(f"table {table}: column {column.name} is null in {given[column.name].null_count} rows, and may not be")
+        given.validate(full=True)
+        return given.cast(schema)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, KeyError, OverflowError) as error:
+        raise StoreError(f"table {table}: rows don't fit its columns ({error}); see data/README.md") from error
+
+
+def columns(table: str, rows: Sequence[Any]) -> dict[str, list[Any]]:
+    names = [column.name for column in TABLES[table]]
+    if rows and is_dataclass(rows[0]):
+        if [field.name for field in fields(rows[0])] != names:
+            raise StoreError(f"table {table}: got records of {type(rows[0]).__name__}, whose fields are not its columns")
+        return {name: [getattr(row, name) for row in rows] for name in names}
+    return {name: [row[name] for row in rows] for name in names}
+
+
+def encode(table: pa.Table) -> bytes:
+    """Parquet, zstd. Token ids as BYTE_STREAM_SPLIT: the high bytes of an id are nearly constant, so they cost next to nothing."""
+    ids = [field.name for field in table.schema if field.type == IDS]
+    plain = [field.name for field in table.schema if field.name not in ids]
+    leaves = [f"{name}.list.element" if pa.types.is_list(table.schema.field(name).type) else name for name in plain]
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table, sink, compression="zstd", row_group_size=ROW_GROUP, use_dictionary=leaves, write_page_checksum=True,
+        column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in ids}, store_schema=False,
+    )  # fmt: skip
+    return sink.getvalue().to_pybytes()
+
+
+def decode(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of a part. Raises StoreError for bytes that are no Parquet file."""
+    try:
+        return pq.read_table(pa.BufferReader(content), columns=None if columns is None else list(columns))
+    except (pa.ArrowInvalid, OSError) as error:
+        raise StoreError(f"not a readable Parquet file: {error}") from error

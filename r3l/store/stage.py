@@ -1,0 +1,177 @@
+"""The store: stages are committed whole, found by their fingerprint, and read only after their bytes were verified."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import r3l
+from r3l.errors import StoreError
+from r3l.store import manifest as manifests
+from r3l.store.digests import canonical, fingerprint, table_digest
+from r3l.store.files import Files, LocalFiles
+from r3l.store.layout import MANIFEST, StageKey, StageRef, iteration_folder, key_of, line_folder
+from r3l.store.lock import held
+from r3l.store.parts import Rows, decode, encode, to_table
+from r3l.store.schemas import STAGES, VERSIONS, arrow_schema
+
+__all__ = ["StageKey", "StageRef", "Store", "fingerprint"]
+log = logging.getLogger("r3l.store")
+
+
+@dataclass(frozen=True)
+class Store:
+    """A root with runs under it. Safe to use from several threads and processes; readers need no lock."""
+
+    files: Files
+
+    @classmethod
+    def open(cls, root: str = "") -> Store:
+        """The store at `root`, a folder or ``s3://bucket/prefix``; empty: $R3L_STORE, else data/runs.
+
+        Raises StoreError where it can't be written to, before anything is.
+        """
+        root = root or os.environ.get("R3L_STORE", "") or "data/runs"
+        return cls(LocalFiles(Path(root)))
+
+    @property
+    def root(self) -> str:
+        return self.files.root
+
+    def commit(
+        self,
+        key: StageKey,
+        tables: Mapping[str, Rows],
+        *,
+        fingerprint: str,
+        parents: Sequence[StageRef] = (),
+        settings: Mapping[str, Any] | None = None,
+        policy: str = "",
+        seed: int = 0,
+        metrics: Mapping[str, Any] | None = None,
+    ) -> StageRef:
+        """Write a stage: its parts first, each under a name made of its content, then the manifest.
+
+        A stage that was there before stays readable until the new manifest takes its place. Raises StoreError where
+        the rows don't fit the tables, or where another writer commits the same stage at the same time.
+        """
+        before = self.files.token(key.manifest)
+        checked = {table: to_table(table, rows) for table, rows in whole(key, tables).items()}
+        parts = [self._put_part(key, table, rows) for table, rows in checked.items()]
+        content = {
+            "run": key.run, "branch": key.branch, "iteration": key.iteration, "stage": key.stage, "shard": key.shard,
+            "fingerprint": fingerprint, "digest": sha256(canonical([[p["table"], p["digest"]] for p in parts])).hexdigest(),
+            "schema_version": VERSIONS[key.stage], "code_version": r3l.__version__, "seed": seed, "policy": policy,
+            "settings": dict(settings or {}), "metrics": dict(metrics or {}),
+            "parents": [parent.model_dump() for parent in parents], "parts": parts,
+            "committed_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        }  # fmt: skip
+        if not self.files.put_if(key.manifest, manifests.seal(content), before):
+            raise StoreError(f"stage {key}: another writer committed it meanwhile; see who holds the iteration's lock")
+        if before is not None:
+            self._drop_unnamed(key, parts)
+        return manifests.reference(content)
+
+    def _put_part(self, key: StageKey, table: str, rows: pa.Table) -> dict[str, Any]:
+        content = encode(rows)
+        digest = sha256(content).hexdigest()
+        name = f"part-{table}-{digest[:12]}.parquet"
+        self.files.put(f"{key.folder}/{name}", content)
+        return {"table": table, "file": name, "rows": rows.num_rows, "bytes": len(content), "sha256": digest, "digest": table_digest(rows)}
+
+    def _drop_unnamed(self, key: StageKey, parts: list[dict[str, Any]]) -> None:
+        named = {MANIFEST, *(part["file"] for part in parts)}
+        for path in self.files.list(key.folder):
+            if path.removeprefix(f"{key.folder}/") not in named and "/" not in path.removeprefix(f"{key.folder}/"):
+                self.files.delete(path)
+
+    def find(self, key: StageKey, fingerprint: str) -> StageRef | None:
+        """The committed stage, if it has this fingerprint and every part is what the manifest says; else None.
+
+        A damaged stage is named in the log and counts as absent, so that it is made again. Raises StoreError for one
+        that a newer version wrote.
+        """
+        try:
+            found = manifests.load(self.files, key)
+            if found is None or found["fingerprint"] != fingerprint:
+                return None
+            for part in found["parts"]:
+                manifests.read_part(self.files, key, part)
+        except manifests.NewerVersion:
+            raise
+        except StoreError as error:
+            log.warning("%s: the stage is made again", error)
+            return None
+        return manifests.reference(found)
+
+    def manifest(self, ref: StageRef | StageKey) -> dict[str, Any]:
+        """The stage's manifest. Raises StoreError where there is none or, for a ref, where another content took its place."""
+        key = ref.key if isinstance(ref, StageRef) else ref
+        found = manifests.load(self.files, key)
+        if found is None:
+            raise StoreError(f"stage {key}: not committed in {self.root}; run the iteration again")
+        if isinstance(ref, StageRef) and found["digest"] != ref.digest:
+            raise StoreError(f"stage {key}: holds {found['digest'][:12]}, expected {ref.digest[:12]}; it was made again since")
+        return found
+
+    def read(self, ref: StageRef, table: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows of one table of a stage (or these columns of it), verified against the manifest first."""
+        found = self.manifest(ref)
+        schema = arrow_schema(table) if columns is None else pa.schema([arrow_schema(table).field(name) for name in columns])
+        for part in found["parts"]:
+            if part["table"] == table:
+                return decode(manifests.read_part(self.files, ref.key, part), schema.names).select(schema.names).cast(schema)
+        return schema.empty_table()
+
+    def stages(self, run: str, branch: str = "", iteration: int | None = None) -> list[StageRef]:
+        """The committed stages of a run (or of a branch of it, without the run's own), in the order of the pipeline."""
+        prefix = line_folder(run, branch) if iteration is None else iteration_folder(run, branch, iteration)
+        keys = [key for path in self.files.list(prefix) if (key := key_of(path)) and key.branch == branch]
+        found = [manifests.reference(content) for key in keys if (content := manifests.load(self.files, key))]
+        order = list(STAGES)
+        return sorted(found, key=lambda ref: (ref.iteration, order.index(ref.stage), -1 if ref.shard is None else ref.shard))
+
+    def next_iteration(self, run: str, branch: str = "") -> int:
+        """The first iteration without a committed update. A branch begins where it was forked."""
+        keys = {key for path in self.files.list(line_folder(run, branch)) if (key := key_of(path)) and key.branch == branch}
+        iteration = min((key.iteration for key in keys if key.iteration >= 0), default=0) if branch else 0
+        while StageKey(run, branch, iteration, "updates") in keys:
+            iteration += 1
+        return iteration
+
+    def runs(self) -> list[str]:
+        """The names of the runs that have at least one committed stage."""
+        return sorted({key.run for path in self.files.list("") if (key := key_of(path))})
+
+    @contextmanager
+    def writer_lock(self, run: str, branch: str = "", iteration: int = 0) -> Iterator[None]:
+        """Be the only writer of an iteration. Raises StoreError that names the holder where there is a living one."""
+        with held(self.files, f"{iteration_folder(run, branch, iteration)}/writer.lock"):
+            yield
+
+    def run_folder(self, run: str, branch: str = "") -> Path:
+        """The local folder of a run, made if need be: policy snapshots lie in ``policies/iteration=00007/`` under it."""
+        folder = Path(self.root, line_folder(run, branch))
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def sweep(self, run: str) -> list[str]:
+        """Delete what dead writers left: staged files, and parts that no manifest names. Call it under the writer's lock."""
+        return []
+
+
+def whole(key: StageKey, tables: Mapping[str, Rows]) -> dict[str, Rows]:
+    """Every table of the stage, the empty ones too. Raises StoreError for a table that the stage doesn't write."""
+    allowed = (*STAGES[key.stage], "events")
+    if foreign := set(tables) - set(allowed):
+        raise StoreError(f"stage {key.stage} writes {', '.join(allowed)}, not {', '.join(sorted(foreign))}")
+    return {table: tables.get(table, []) for table in allowed}

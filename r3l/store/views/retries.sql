@@ -1,0 +1,5 @@
+-- Retries: rolled back to the pivot and played on under the guidance of a reflection.
+CREATE VIEW retries AS
+SELECT * EXCLUDE (retry_id), trajectory_id AS retry_id
+FROM lines.trajectories
+WHERE kind = 'retry';

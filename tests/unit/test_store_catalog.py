@@ -1,0 +1,97 @@
+"""Views over what manifests name, counted by hand from tests/store_iteration.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from r3l.store.catalog import connect
+from r3l.store.check import check_run
+from r3l.store.dictionary import dictionary
+from r3l.store.schemas import PLACE, TABLES
+from r3l.store.stage import Store
+from tests.store_iteration import commit_iteration, commit_stage, iteration_tables
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    store = Store.open(str(tmp_path))
+    commit_iteration(store)
+    return store
+
+
+def ask(store: Store, sql: str) -> list[tuple]:
+    return connect(store).execute(sql).fetchall()
+
+
+def test_an_empty_store_has_every_view_with_its_columns(tmp_path):
+    connection = connect(Store.open(str(tmp_path)))
+    for table, columns in TABLES.items():
+        cursor = connection.execute(f"SELECT * FROM {table}")
+        assert [entry[0] for entry in cursor.description] == [column.name for column in (*PLACE, *columns)]
+        assert cursor.fetchall() == []
+    for view in ("base", "retries", "distilled", "pivots", "groups", "iterations", "account", "stages"):
+        assert connection.execute(f"SELECT * FROM {view}").fetchall() == []
+
+
+def test_tables_have_their_rows_and_their_place(store):
+    assert ask(store, "SELECT run, branch, iteration, shard, count(*) FROM turns GROUP BY ALL") == [("demo", "", 0, 0, 12 + 3 + 6)]
+    assert ask(store, "SELECT shard, count(*) FROM updates GROUP BY ALL") == [(None, 1)]
+    assert ask(store, "SELECT kind, count(*) FROM trajectories GROUP BY ALL ORDER BY ALL") == [("base", 4), ("distilled", 2), ("retry", 2)]
+
+
+def test_pivots_put_the_whole_story_in_one_row(store):
+    columns = "base_id, reflection_id, distilled_id, pivot_turn, base_reward, retry_reward, gain, outcome"
+    rows = ask(store, f"SELECT {columns} FROM pivots ORDER BY task")
+    first, second = "iteration=0/task=0/base=0", "iteration=0/task=1/base=1"
+    assert rows == [
+        (first, f"{first}/reflection=0", "iteration=0/task=0/distilled=0", 1, 0.0, 1.0, 1.0, "failure"),
+        (second, f"{second}/reflection=0", "iteration=0/task=1/distilled=0", 2, 0.0, 0.0, 0.0, "failure"),
+    ]
+
+
+def test_an_iteration_is_one_row_of_figures(store):
+    found = connect(store).execute("SELECT * FROM iterations").to_arrow_table().to_pylist()[0]
+    assert found | {
+        "tasks": 2, "bases": 4, "base_reward": 0.25, "reflections": 4, "parse_rate": 0.75, "retries": 2, "retry_improvement": 0.5,
+        "retry_improvement_failed": 0.5, "reward_gain": 0.5, "pivot_mean": 1.5, "pivot_fraction": 0.5, "groups": 2, "mixed_groups": 1,
+        # explore: 4 (masked base) + 6 + 4 (masked distilled); reflect 2; retry 4. Sequences: 15 + 15 + 15 + 5 + 17.
+        "training_rows": 5, "trained_tokens": 20, "sequence_tokens": 67, "loss": 0.5, "grad_norm": 1.5, "entropy": 2.0, "step": 1,
+        "policy": "p1", "stage_seconds": 8.0,
+    } == found  # fmt: skip
+
+
+def test_groups_weigh_what_credit_made_of_them(store):
+    columns = "members, bases, distilled, reward_mean, mixed, positive_mass, round(negative_mass, 6)"
+    rows = ask(store, f"SELECT {columns} FROM groups ORDER BY task")
+    assert rows == [(3, 2, 1, pytest.approx(2 / 3), True, 6.0, 1.154701), (3, 2, 1, 0.0, False, 0.0, 0.0)]
+
+
+def test_the_account_balances(store):
+    rows = ask(store, "SELECT stage, attempts, trained, led_on, dropped, unaccounted FROM account ORDER BY stage")
+    assert rows == [("base", 4, 2, 0, 2, 0), ("distilled", 2, 1, 0, 1, 0), ("reflections", 4, 1, 1, 2, 0), ("retries", 2, 1, 1, 0, 0)]
+
+
+def test_a_branch_sees_what_it_took_over_beside_what_it_made(store):
+    tables = iteration_tables(0)["credit"]
+    commit_stage(store, "credit", tables, [], "demo", 0, branch="alpha", alpha=1.0)
+    connection = connect(store)
+    assert connection.execute("SELECT branch, count(*) FROM trajectories GROUP BY ALL").fetchall() == [("", 8)]
+    assert connection.execute("SELECT branch, count(*) FROM credit GROUP BY ALL ORDER BY ALL").fetchall() == [("", 6), ("alpha", 6)]
+    assert connection.execute("SELECT branch, count(*) FROM pivots GROUP BY ALL ORDER BY ALL").fetchall() == [("", 2), ("alpha", 2)]
+    figures = connection.execute("SELECT branch, base_reward, mixed_groups, training_rows FROM iterations").fetchall()
+    assert figures == [("", 0.25, 1, 5), ("alpha", 0.25, 1, None)]
+
+
+def test_runs_are_kept_apart(store):
+    commit_iteration(store, run="other")
+    assert connect(store, ["other"]).execute("SELECT DISTINCT run FROM turns").fetchall() == [("other",)]
+    assert ask(store, "SELECT run, count(*) FROM pivots GROUP BY ALL ORDER BY ALL") == [("demo", 2), ("other", 2)]
+
+
+def test_a_sound_run_has_no_findings(store):
+    assert check_run(store, "demo") == []
+
+
+def test_the_dictionary_is_what_the_code_makes(request):
+    page = request.config.rootpath / "data" / "README.md"
+    assert page.read_text() == dictionary(), "run: python -m r3l.store.dictionary > data/README.md"

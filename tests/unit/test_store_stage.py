@@ -1,0 +1,179 @@
+"""Stages are committed whole, found by fingerprint and read back as they were written."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+
+import pyarrow as pa
+import pytest
+
+from r3l.errors import StoreError
+from r3l.store.digests import fingerprint, table_digest
+from r3l.store.layout import StageKey, StageRef, key_of
+from r3l.store.parts import decode, encode, to_table
+from r3l.store.policies import latest_policy, snapshot_digest
+from r3l.store.stage import Store
+from tests.store_iteration import commit_iteration, iteration_tables
+
+KEY = StageKey("demo", "", 7, "base", 3)
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    return Store.open(str(tmp_path / "runs"))
+
+
+def test_places():
+    assert KEY.manifest == "demo/iteration=00007/base/shard=003/stage.json"
+    fork = StageKey("demo", "warm", 0, "updates")
+    assert fork.folder == "demo/branch=warm/iteration=00000/updates"
+    assert key_of(KEY.manifest) == KEY
+    assert key_of(fork.manifest) == fork
+    start = StageKey("demo", "", -1, "evaluations", 0)
+    assert key_of(start.manifest) == start
+    assert key_of("demo/iteration=00007/base/shard=003/part-turns.parquet") is None
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", "branch=x", ".hidden", "a" * 101])
+def test_a_name_that_could_leave_its_folder_is_refused(name):
+    with pytest.raises(StoreError, match="run name"):
+        StageKey(name, "", 0, "base", 0)
+
+
+def test_what_is_written_is_read_back(store):
+    tables = iteration_tables(7)["base"]
+    ref = store.commit(KEY, tables, fingerprint="f", settings={"n": 8}, policy="p0", seed=3, metrics={"turns": 12})
+    assert StageRef.model_validate_json(ref.model_dump_json()) == ref
+    turns = store.read(ref, "turns").to_pylist()
+    assert [t["response_ids"] for t in turns[:2]] == [[1000, 7], [1001, 7]]
+    assert turns[0] == {name: getattr(tables["turns"][0], name) for name in turns[0]}
+    assert store.read(ref, "trajectories", ["reward", "pivot_turn"]).to_pydict() == {"reward": [0, 1, 0, 0], "pivot_turn": [None] * 4}
+    assert store.read(ref, "events").num_rows == 0
+    manifest = store.manifest(ref)
+    assert [(p["table"], p["rows"]) for p in manifest["parts"]] == [("trajectories", 4), ("turns", 12), ("events", 0)]
+    assert (manifest["policy"], manifest["seed"], manifest["settings"], manifest["metrics"]) == ("p0", 3, {"n": 8}, {"turns": 12})
+
+
+def test_found_only_by_its_own_fingerprint(store):
+    ref = store.commit(KEY, iteration_tables(7)["base"], fingerprint="f")
+    assert store.find(KEY, "f") == ref
+    assert store.find(KEY, "g") is None
+    assert store.find(StageKey("demo", "", 7, "base", 4), "f") is None
+
+
+def test_a_second_commit_replaces_the_first_and_leaves_no_file_behind(store, tmp_path):
+    first = store.commit(KEY, iteration_tables(7)["base"], fingerprint="f")
+    second = store.commit(KEY, iteration_tables(8)["base"], fingerprint="g")
+    assert store.find(KEY, "g") == second
+    assert sorted(p.name.split("-")[1] for p in (tmp_path / "runs" / KEY.folder).glob("part-*")) == ["events", "trajectories", "turns"]
+    with pytest.raises(StoreError, match="made again since"):
+        store.read(first, "turns")
+
+
+def test_rows_that_do_not_fit_are_refused_before_anything_is_written(store, tmp_path):
+    broken = asdict(iteration_tables(7)["base"]["turns"][0]) | {"observation": None}
+    with pytest.raises(StoreError, match="table turns: column observation is null in 1 rows"):
+        store.commit(KEY, {"turns": [broken]}, fingerprint="f")
+    with pytest.raises(StoreError, match="stage base writes trajectories, turns, events, not credit"):
+        store.commit(KEY, {"credit": []}, fingerprint="f")
+    with pytest.raises(StoreError, match="whose fields are not its columns"):
+        store.commit(KEY, {"trajectories": iteration_tables(7)["tasks"]["tasks"]}, fingerprint="f")
+    assert not list((tmp_path / "runs").rglob("stage.json"))
+
+
+def test_a_store_that_is_not_writable_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="not writable"):
+        Store.open(str(tmp_path / "file" / "runs"))
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    if os.getuid():
+        with pytest.raises(StoreError, match="not writable"):
+            Store.open(str(locked))
+
+
+def test_the_root_is_the_argument_then_the_environment_then_data_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert Store.open().root == str(tmp_path / "data" / "runs")
+    monkeypatch.setenv("R3L_STORE", str(tmp_path / "else"))
+    assert Store.open().root == str(tmp_path / "else")
+    assert Store.open(str(tmp_path / "named")).root == str(tmp_path / "named")
+
+
+def test_the_digest_is_of_the_rows_not_of_their_encoding():
+    turns = to_table("turns", iteration_tables(0)["base"]["turns"])
+    sliced = pa.concat_tables([turns.slice(0, 5), turns.slice(5)])
+    assert table_digest(sliced) == table_digest(turns) == table_digest(decode(encode(turns)).cast(turns.schema))
+    assert table_digest(turns.slice(1)) != table_digest(turns)
+    swapped = turns.take([1, 0, *range(2, turns.num_rows)])
+    assert table_digest(swapped) != table_digest(turns)
+
+
+def test_the_digest_leaves_out_wall_time_and_tells_null_from_zero():
+    rows = iteration_tables(0)["retries"]["trajectories"]
+    table = to_table("trajectories", rows)
+    slower = table.set_column(table.schema.get_field_index("seconds"), table.schema.field("seconds"), pa.array([9.0, 9.0], pa.float32()))
+    assert table_digest(slower) == table_digest(table)
+    index = table.schema.get_field_index("pivot_asked")
+    zero = table.set_column(index, table.schema.field(index), pa.array([0, 2], pa.int32()))
+    null = table.set_column(index, table.schema.field(index), pa.array([None, 2], pa.int32()))
+    assert len({table_digest(table), table_digest(zero), table_digest(null)}) == 3
+
+
+def test_the_fingerprint_is_decided_by_everything_that_decides_the_rows():
+    base = fingerprint("base", {"temperature": 1.0, "turns": 25}, ["a"], "p0", 1, {"template": "x"})
+    assert base == fingerprint("base", {"turns": 25, "temperature": 1.0}, ["a"], "p0", 1, {"template": "x"})
+    others = [
+        fingerprint("retries", {"temperature": 1.0, "turns": 25}, ["a"], "p0", 1, {"template": "x"}),
+        fingerprint("base", {"temperature": 0.7, "turns": 25}, ["a"], "p0", 1, {"template": "x"}),
+        fingerprint("base", {"temperature": 1.0, "turns": 25}, ["b"], "p0", 1, {"template": "x"}),
+        fingerprint("base", {"temperature": 1.0, "turns": 25}, ["a"], "p1", 1, {"template": "x"}),
+        fingerprint("base", {"temperature": 1.0, "turns": 25}, ["a"], "p0", 2, {"template": "x"}),
+        fingerprint("base", {"temperature": 1.0, "turns": 25}, ["a"], "p0", 1, {"template": "y"}),
+    ]
+    assert len({base, *others}) == 7
+
+
+def test_the_next_iteration_is_the_first_without_an_update(store):
+    assert store.next_iteration("demo") == 0
+    commit_iteration(store, iteration=0)
+    assert store.next_iteration("demo") == 1
+    store.commit(StageKey("demo", "", 1, "tasks"), iteration_tables(1)["tasks"], fingerprint="f")
+    assert store.next_iteration("demo") == 1
+    store.commit(StageKey("demo", "fork", 4, "credit", 0), {}, fingerprint="f")
+    assert store.next_iteration("demo", "fork") == 4
+    store.commit(StageKey("demo", "fork", 4, "updates"), {}, fingerprint="f")
+    assert store.next_iteration("demo", "fork") == 5
+    assert store.runs() == ["demo"]
+
+
+def test_stages_come_in_the_order_of_the_pipeline(store):
+    refs = commit_iteration(store)
+    assert store.stages("demo") == list(refs.values())
+    assert store.stages("demo", iteration=1) == []
+    assert store.stages("other") == []
+
+
+def test_a_snapshot_is_named_by_what_it_says_not_by_its_optimiser(tmp_path):
+    with pytest.raises(StoreError, match=r"no \*.safetensors"):
+        snapshot_digest(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    (tmp_path / "config.json").write_text("{}")
+    first = snapshot_digest(tmp_path)
+    assert len(first) == 16
+    (tmp_path / "optimizer.safetensors").write_bytes(b"state")
+    (tmp_path / "notes.md").write_text("x")
+    assert snapshot_digest(tmp_path) == first
+    (tmp_path / "chat_template.jinja").write_text("{{ x }}")
+    assert snapshot_digest(tmp_path) != first
+
+
+def test_the_latest_policy_is_that_of_the_newest_update_before(store):
+    assert latest_policy(store, "demo") is None
+    commit_iteration(store, iteration=0)
+    commit_iteration(store, iteration=1)
+    assert latest_policy(store, "demo") == ("demo/policies/iteration=00001", "p2")
+    assert latest_policy(store, "demo", before_iteration=1) == ("demo/policies/iteration=00000", "p1")
+    assert latest_policy(store, "demo", before_iteration=0) is None
+    assert latest_policy(store, "demo", "fork", before_iteration=1) == ("demo/policies/iteration=00000", "p1")
