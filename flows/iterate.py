@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from flows import prefect_settings
@@ -57,12 +57,14 @@ def iterate(config: Config = Config()) -> dict[str, Any]:  # noqa: B008 (a froze
 
 @dataclass
 class Chain:
-    """The futures of one shard: base, then as many rounds of reflect, retry, stitch as the plan has."""
+    """The futures of one shard: base, as many rounds of reflect, retry, stitch as the plan has, credit, training rows."""
 
     base: PrefectFuture[StageRef]
     reflections: list[PrefectFuture[StageRef]]
     retries: list[PrefectFuture[StageRef]]
     distilled: list[PrefectFuture[StageRef]]
+    credit: list[PrefectFuture[StageRef]] = field(default_factory=list)
+    training_rows: list[PrefectFuture[StageRef]] = field(default_factory=list)
 
 
 def stages(bench: Workbench) -> list[StageRef]:
@@ -72,12 +74,13 @@ def stages(bench: Workbench) -> list[StageRef]:
     shards = range(-(-bench.config.rollout.tasks // bench.config.rollout.tasks_per_shard))
     bench.tally.add("shards", planned=len(shards))
     chains = {shard: explore(bench, plan, batch, shard) for shard in shards}
-    rows = [credit(bench, chain, shard) for shard, chain in chains.items()]
-    row_refs = [future.result() for future in rows]
-    update = tasks.update_task(bench, row_refs)
-    chained = [future.result() for chain in chains.values()
-               for future in (chain.base, *chain.reflections, *chain.retries, *chain.distilled)]
-    return [batch, *chained, *row_refs, update]
+    for shard, chain in chains.items():
+        credit(bench, chain, shard)
+    credits = [future.result() for chain in chains.values() for future in chain.credit]
+    rows = [future.result() for chain in chains.values() for future in chain.training_rows]
+    update = tasks.update_task(bench, credits, rows)
+    sampled = [future.result() for chain in chains.values() for future in (chain.base, *chain.reflections, *chain.retries, *chain.distilled)]
+    return [batch, *sampled, *credits, *rows, update]
 
 
 def explore(bench: Workbench, plan: Plan, batch: StageRef, shard: int) -> Chain:
@@ -94,7 +97,9 @@ def explore(bench: Workbench, plan: Plan, batch: StageRef, shard: int) -> Chain:
     return chain
 
 
-def credit(bench: Workbench, chain: Chain, shard: int) -> PrefectFuture[StageRef]:
+def credit(bench: Workbench, chain: Chain, shard: int) -> None:
     """Submit a shard's credit and training rows."""
     assigned = tasks.credit_task.submit(bench, chain.base, chain.retries, chain.distilled, shard)
-    return tasks.training_rows_task.submit(bench, chain.base, chain.reflections, chain.retries, chain.distilled, assigned, shard)
+    rows = tasks.training_rows_task.submit(bench, chain.base, chain.reflections, chain.retries, chain.distilled, assigned, shard)
+    chain.credit.append(assigned)
+    chain.training_rows.append(rows)

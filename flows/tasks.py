@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
@@ -16,8 +15,8 @@ from flows.task_batch import draw
 from flows.update import update_tables
 from flows.workbench import Workbench
 from r3l.exploration import stages
-from r3l.methods import METHODS, credit_stage, training_rows_stage
-from r3l.records import Credit, Kind, Plan, Reflection, Trajectory
+from r3l.methods import counted_groups, credit_stage, plan, training_rows_stage
+from r3l.records import Credit, Episode, Kind, Plan, Reflection, Task, Trajectory
 from r3l.store.layout import StageKey, StageRef
 from r3l.store.stage import fingerprint
 
@@ -47,7 +46,8 @@ def run_stage(bench: Workbench, stage: str, shard: int | None, parents: Sequence
 
 
 def plan_of(bench: Workbench) -> Plan:
-    return METHODS[bench.config.method.kind].plan(bench.config.method, bench.config.rollout.group_size)
+    """What the method wants sampled."""
+    return plan(bench.config.method, bench.config.rollout.group_size)
 
 
 def slots(bench: Workbench, shard: int) -> range:
@@ -66,14 +66,14 @@ def tasks_task(bench: Workbench) -> StageRef:
 def base_task(bench: Workbench, batch: StageRef, shard: int) -> StageRef:
     """Sample the base trajectories of a shard of tasks."""
     return run_stage(bench, "base", shard, [batch], lambda: stored.tables(stages.base_stage(
-        bench.explorer, stored.tasks(bench.store, batch, slots(bench, shard)), plan_of(bench))))
+        bench.explorer, _shard_tasks(bench, batch, shard), plan_of(bench))))
 
 
-def _shard_tasks(bench: Workbench, batch: StageRef, shard: int) -> list[Any]:
+def _shard_tasks(bench: Workbench, batch: StageRef, shard: int) -> list[Task]:
     return stored.tasks(bench.store, batch, slots(bench, shard))
 
 
-def _grown(bench: Workbench, base: StageRef, distilled: Sequence[StageRef]) -> tuple[list[Any], list[Any]]:
+def _grown(bench: Workbench, base: StageRef, distilled: Sequence[StageRef]) -> tuple[list[Episode], list[Episode]]:
     """(bases, for each the newest attempt grown from it)."""
     bases = stored.episodes(bench.store, [base])
     return bases, stages.latest(bases, stored.episodes(bench.store, distilled))
@@ -158,6 +158,11 @@ def training_rows_task(bench: Workbench, base: StageRef, reflections: list[Stage
 
 
 @task(name="updates", task_run_name="updates", cache_policy=NO_CACHE)
-def update_task(bench: Workbench, rows: list[StageRef]) -> StageRef:
+def update_task(bench: Workbench, credit: list[StageRef], rows: list[StageRef]) -> StageRef:
     """One optimiser step over the batch, by the update job."""
-    return run_stage(bench, "updates", None, rows, lambda: update_tables(bench, rows))
+
+    def compute() -> stored.Tables:
+        credits = [one for ref in credit for one in stored.records(bench.store, ref, "credit", Credit)]
+        return update_tables(bench, rows, counted_groups(credits))
+
+    return run_stage(bench, "updates", None, rows, compute)

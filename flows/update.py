@@ -10,23 +10,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from flows import stored
 from flows.update_job import launch, settle
 from flows.workbench import Workbench
-from r3l.engines.base import PolicySnapshot
 from r3l.records import Event
 from r3l.store.layout import StageRef
 from r3l.store.policies import snapshot_digest
 from r3l.store.schemas import UPDATES
+from r3l.store.stage import Store
 
 
-def update_tables(bench: Workbench, rows: Sequence[StageRef]) -> stored.Tables:
+def update_tables(bench: Workbench, rows: Sequence[StageRef], groups: int) -> stored.Tables:
     """Run the job, put its policy where the run keeps them, and return the tables of the stage."""
     config, run = bench.config, bench.store.run_folder(bench.config.run, bench.config.branch)
     staging = run / ".staging" / f"update-{bench.iteration:05d}-{uuid.uuid4().hex[:8]}"
     final = run / "policies" / f"iteration={bench.iteration:05d}"
     bench.tally.add("updates", planned=1)
-    result = launch(job(bench, rows, staging), staging, config.training.processes, config.training.timeout_s,
+    result = launch(job(bench, rows, groups, staging), staging, config.training.processes, config.training.timeout_s,
                     lambda line: _progress(bench, line))
     digest = snapshot_digest(staging / "policy")
     if "canary" in result:
@@ -38,26 +40,33 @@ def update_tables(bench: Workbench, rows: Sequence[StageRef]) -> stored.Tables:
                        for one in result.get("events", [])]}
 
 
-def job(bench: Workbench, rows: Sequence[StageRef], out: Path) -> dict[str, Any]:
+def job(bench: Workbench, rows: Sequence[StageRef], groups: int, out: Path) -> dict[str, Any]:
     """The job's spec: everything it may know, as paths and settings."""
     config, policies = bench.config, bench.policies
     optimiser = policies.learner_folder / "optimizer" if policies.learner_folder else None
     return {
-        "rows": [str(path) for ref in rows for path in bench.store.part_paths(ref, "training_rows")],
-        "groups": config.rollout.tasks,
-        "policy": _snapshot(policies.learner),
-        "policies": {one.digest: _snapshot(one) for one in (policies.learner, policies.behaviour)},
-        "reference": _snapshot(policies.start),
+        "rows": [str(path) for ref in rows for path in files(bench.store, ref, out)],
+        "groups": groups,
+        "policy": {"path": policies.learner.path, "digest": policies.learner.digest, "base_path": policies.learner.base_path},
+        "policies": {policies.behaviour.digest: policies.behaviour.path},
+        "reference": policies.start.path,
         "policy_settings": config.policy.model_dump(mode="json"),
         "training": config.training.model_dump(mode="json"),
         "out": str(out),
         "optimiser": str(optimiser) if optimiser and optimiser.is_dir() else None,
-        "iteration": bench.iteration, "step": bench.iteration, "seed": config.seed,
+        "iteration": bench.iteration, "step": bench.iteration + 1, "seed": config.seed,
     }
 
 
-def _snapshot(policy: PolicySnapshot) -> dict[str, str | None]:
-    return {"path": policy.path, "digest": policy.digest, "base_path": policy.base_path}
+def files(store: Store, ref: StageRef, scratch: Path) -> list[Path]:
+    """The stage's training rows as local files; from a remote store they are copied beside the job."""
+    folder = Path(store.root) / ref.key.folder
+    if folder.is_dir():
+        return [folder / part["file"] for part in store.manifest(ref)["parts"] if part["table"] == "training_rows" and part["rows"]]
+    scratch.mkdir(parents=True, exist_ok=True)
+    copy = scratch / f"rows-{ref.fingerprint[:16]}.parquet"
+    pq.write_table(store.read(ref, "training_rows"), copy)
+    return [copy]
 
 
 def _progress(bench: Workbench, line: dict[str, Any]) -> None:
