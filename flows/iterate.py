@@ -66,6 +66,9 @@ class Chain:
     credit: list[PrefectFuture[StageRef]] = field(default_factory=list)
     training_rows: list[PrefectFuture[StageRef]] = field(default_factory=list)
 
+    def sampled(self) -> list[PrefectFuture[StageRef]]:
+        return [self.base, *self.reflections, *self.retries, *self.distilled]
+
 
 def stages(bench: Workbench) -> list[StageRef]:
     """All stages of the iteration. Shards run side by side, each as its own chain; only the update waits for all."""
@@ -79,7 +82,7 @@ def stages(bench: Workbench) -> list[StageRef]:
     credits = [future.result() for chain in chains.values() for future in chain.credit]
     rows = [future.result() for chain in chains.values() for future in chain.training_rows]
     update = tasks.update_task(bench, credits, rows)
-    sampled = [future.result() for chain in chains.values() for future in (chain.base, *chain.reflections, *chain.retries, *chain.distilled)]
+    sampled = [future.result() for chain in chains.values() for future in chain.sampled()]
     return [batch, *sampled, *credits, *rows, update]
 
 
