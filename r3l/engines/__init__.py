@@ -1,0 +1,49 @@
+"""The engines. Nothing here imports torch, vllm or an HTTP client before an engine is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from r3l.config.engines import AnyEngine, TransformersLocalSettings, VllmLocalSettings, VllmServerSettings
+from r3l.config.sections import PolicySettings
+from r3l.engines.base import Engine
+from r3l.errors import ConfigError
+
+
+def transformers_local(settings: AnyEngine, policy: PolicySettings) -> Engine:
+    assert isinstance(settings, TransformersLocalSettings)
+    from r3l.engines.transformers_local import TransformersLocal
+
+    return TransformersLocal(settings, policy)
+
+
+def vllm_server(settings: AnyEngine, policy: PolicySettings) -> Engine:
+    assert isinstance(settings, VllmServerSettings)
+    from r3l.engines.vllm_server import VllmServer
+
+    return VllmServer(settings, policy)
+
+
+def vllm_local(settings: AnyEngine, policy: PolicySettings) -> Engine:
+    assert isinstance(settings, VllmLocalSettings)
+    from r3l.engines.vllm_local import VllmLocal
+
+    return VllmLocal(settings, policy)
+
+
+ENGINES: dict[str, Callable[[AnyEngine, PolicySettings], Engine]] = {
+    "transformers_local": transformers_local,
+    "vllm_server": vllm_server,
+    "vllm_local": vllm_local,
+}
+
+
+def make_engine(settings: AnyEngine, policy: PolicySettings) -> Engine:
+    """The engine of `settings.kind`, without a policy yet: call `load_policy` before `complete`.
+
+    Raises:
+        ConfigError: an unknown kind. EngineError: what the engine needs is not installed, or no server answers.
+    """
+    if settings.kind not in ENGINES:
+        raise ConfigError(f"unknown engine {settings.kind!r}: expected one of {', '.join(ENGINES)}")
+    return ENGINES[settings.kind](settings, policy)

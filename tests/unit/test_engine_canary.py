@@ -1,0 +1,46 @@
+"""A wrong, stale or missing policy in the engine is caught by its log-probabilities."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from r3l.config.engines import TransformersLocalSettings
+from r3l.config.sections import PolicySettings
+from r3l.engines import make_engine
+from r3l.engines.canary import check_canary
+from r3l.errors import EngineError
+from tests.unit.engine_policies import plain_logprobs, plain_model, tiny_policy
+
+IDS = [5, 17, 3, 60, 8, 44, 2, 91, 33, 10]
+
+
+@pytest.fixture
+def canary(tmp_path: Path) -> Path:
+    trainer = plain_model(tiny_policy(tmp_path / "new", seed=1))
+    path = tmp_path / "canary.json"
+    path.write_text(json.dumps({"policy": "llama-1", "token_ids": IDS, "logprobs": plain_logprobs(trainer, IDS).tolist()}))
+    return path
+
+
+def test_the_right_policy_passes_and_a_stale_one_is_named(tmp_path: Path, canary: Path) -> None:
+    engine = make_engine(TransformersLocalSettings(device="cpu"), PolicySettings())
+    engine.load_policy(tiny_policy(tmp_path / "new", seed=1))
+    difference = check_canary(engine, canary, "float32")
+    assert difference is not None
+    assert 0 < difference < 1e-4
+    engine.load_policy(tiny_policy(tmp_path / "old", seed=0))
+    with pytest.raises(EngineError, match=r"token \d+ of the canary .* tolerance 0.002"):
+        check_canary(engine, canary, "float32")
+    engine.close()
+
+
+def test_a_starting_policy_has_no_canary_and_a_broken_file_is_an_error(tmp_path: Path) -> None:
+    engine = make_engine(TransformersLocalSettings(device="cpu"), PolicySettings())
+    assert check_canary(engine, None, "float32") is None
+    (tmp_path / "canary.json").write_text('{"token_ids": [1]}')
+    with pytest.raises(EngineError, match="no canary"):
+        check_canary(engine, tmp_path / "canary.json", "float32")
+    engine.close()

@@ -1,0 +1,117 @@
+"""The embedded engine against transformers by itself: greedy replies, log-probabilities, seeds, reuse, eviction, failure."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from r3l.config.engines import TransformersLocalSettings
+from r3l.config.sections import PolicySettings
+from r3l.engines import make_engine
+from r3l.engines.base import Completion, PolicySnapshot, Sampling
+from r3l.engines.transformers_local import TransformersLocal
+from r3l.errors import EngineError
+from tests.unit.engine_policies import STOP, VOCABULARY, plain_logprobs, plain_model, plain_reply, tiny_policy
+
+
+def started(snapshot: PolicySnapshot, context_tokens: int = 512, **settings: Any) -> TransformersLocal:
+    engine = make_engine(TransformersLocalSettings(device="cpu", **settings), PolicySettings(context_tokens=context_tokens))
+    engine.load_policy(snapshot)
+    assert isinstance(engine, TransformersLocal)
+    return engine
+
+
+def random_prompts(count: int, shared: int = 0, seed: int = 0) -> list[list[int]]:
+    chance = random.Random(seed)
+    opening = [chance.randrange(STOP) for _ in range(shared)]
+    return [opening + [chance.randrange(STOP) for _ in range(chance.randrange(1, 60))] for _ in range(count)]
+
+
+def sampling(temperature: float = 0.0, max_tokens: int = 12, seed: int = 0) -> Sampling:
+    return Sampling(temperature, max_tokens, seed, (STOP,))
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+def test_greedy_replies_and_logprobs_are_those_of_generate_under_mixed_arrival(tmp_path: Path, family: str) -> None:
+    snapshot = tiny_policy(tmp_path, family)
+    model = plain_model(snapshot)
+    prompts = random_prompts(12, shared=40) + random_prompts(6, seed=1)
+    engine = started(snapshot, max_batch=5)
+    replies: dict[int, Completion] = {}
+
+    def caller(numbers: list[int]) -> None:
+        for number in numbers:
+            replies[number] = engine.complete(f"turn={number}", prompts[number], sampling(max_tokens=3 + number)).result(timeout=60)
+
+    threads = [threading.Thread(target=caller, args=(list(range(start, 18, 6)),)) for start in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    engine.close()
+    for number, prompt in enumerate(prompts):
+        reply = replies[number]
+        assert reply.token_ids == plain_reply(model, prompt, 3 + number)
+        expected = plain_logprobs(model, prompt + reply.token_ids)[len(prompt) - 1:]
+        torch.testing.assert_close(torch.tensor(reply.logprobs, dtype=torch.float64), expected, atol=2e-5, rtol=0)
+        assert reply.finish_reason == ("stop" if reply.token_ids[-1] == STOP else "length")
+
+
+def test_same_seed_gives_the_same_reply_whatever_else_is_in_flight(tmp_path: Path) -> None:
+    prompts = random_prompts(10, shared=30)
+    engine = started(tiny_policy(tmp_path))
+    alone = engine.complete("alone", prompts[0], sampling(1.0, seed=7)).result(timeout=60)
+    crowd = [engine.complete(f"crowd={k}", prompt, sampling(1.0, seed=7 if k == 0 else k)) for k, prompt in enumerate(prompts)]
+    other = engine.complete("other", prompts[0], sampling(1.0, seed=8)).result(timeout=60)
+    assert crowd[0].result(timeout=60).token_ids == alone.token_ids
+    assert other.token_ids != alone.token_ids
+    engine.close()
+
+
+def test_score_equals_a_plain_forward(tmp_path: Path) -> None:
+    snapshot = tiny_policy(tmp_path, "qwen3")
+    engine = started(snapshot)
+    ids = random_prompts(1, shared=200)[0]
+    engine.complete("before", ids, sampling()).result(timeout=60)
+    scored = torch.tensor(engine.score(ids), dtype=torch.float64)
+    engine.close()
+    torch.testing.assert_close(scored, plain_logprobs(plain_model(snapshot), ids), atol=2e-5, rtol=0)
+
+
+def test_context_limit_is_a_finish_reason_and_nothing_is_cut(tmp_path: Path) -> None:
+    snapshot = tiny_policy(tmp_path)
+    prompt = random_prompts(1, shared=60)[0][:60]
+    engine = started(snapshot, context_tokens=65)
+    assert engine.context_limit == 65
+    reply = engine.complete("long", prompt, sampling(max_tokens=50)).result(timeout=60)
+    whole = plain_reply(plain_model(snapshot), prompt, 50)
+    assert STOP not in whole[:5]
+    assert reply.token_ids == whole[:5]
+    assert reply.finish_reason == "context"
+    assert engine.complete("over", prompt * 2, sampling()).result(timeout=60) == Completion([], [], "context")
+    engine.close()
+
+
+def test_no_policy_and_a_closed_engine_are_errors(tmp_path: Path) -> None:
+    engine = make_engine(TransformersLocalSettings(device="cpu"), PolicySettings())
+    with pytest.raises(EngineError, match="load_policy"):
+        engine.complete("early", [1], sampling()).result(timeout=60)
+    with pytest.raises(EngineError, match="can't be loaded"):
+        engine.load_policy(PolicySnapshot(str(tmp_path / "nothing"), "none"))
+    engine.close()
+    with pytest.raises(EngineError, match="closed"):
+        engine.complete("late", [1], sampling()).result(timeout=60)
+
+
+def test_a_failing_step_fails_its_requests_and_not_the_engine(tmp_path: Path) -> None:
+    engine = started(tiny_policy(tmp_path))
+    broken = engine.complete("broken", [1, VOCABULARY + 5], sampling())
+    with pytest.raises(EngineError, match="step failed"):
+        broken.result(timeout=60)
+    assert engine.complete("after", [1, 2, 3], sampling()).result(timeout=60).token_ids
+    engine.close()
