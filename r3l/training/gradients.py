@@ -1,0 +1,105 @@
+"""From log-probabilities to dL/dlogp of every trained token, row by row: the trie itself is blind to losses.
+
+    L = sum over rows of (coefficient x loss + kl_coefficient x KL) / D,   D = groups, or the term's trained tokens
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from r3l.errors import TrainingError
+from r3l.losses import kl_penalty
+from r3l.training.rows import Row
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Denominators:
+    """What the sums of a term are divided by: METHOD's means over groups, or over trained tokens."""
+
+    groups: int
+    tokens: Counter[str]
+
+    def of(self, row: Row) -> float:
+        if row.reduction not in {"groups", "tokens"}:
+            raise TrainingError(f"training row {row.row_id}: reduction {row.reduction!r} is unknown; expected groups or tokens")
+        return float(max(1, self.groups if row.reduction == "groups" else self.tokens[row.term]))
+
+
+@dataclass(slots=True)
+class Measures:
+    """Sums that become the metrics of an update: those of two ranks or micro-batches add."""
+
+    loss: float = 0.0
+    loss_rl: float = 0.0
+    loss_sft: float = 0.0
+    loss_kl: float = 0.0
+    ratios: float = 0.0
+    clipped: float = 0.0
+    ratio_sum: float = 0.0
+    kl_start_sum: float = 0.0
+    trained: float = 0.0  # trained tokens, once a row
+    entropy_sum: float = 0.0
+    positions: float = 0.0  # trained tokens, once a token that went through the model
+    tokens_computed: float = 0.0
+    scoring_tokens: float = 0.0  # in extra passes of the trained policy itself
+    reference_tokens: float = 0.0
+
+    def add(self, **values: float) -> None:
+        for name, value in values.items():
+            setattr(self, name, getattr(self, name) + float(value))
+
+    def merge(self, other: Measures) -> None:
+        self.add(**asdict(other))
+
+
+@dataclass(frozen=True, slots=True)
+class RowScores:
+    """Log-probabilities of a row's trained tokens [T] by the trained, the behaviour and the reference policy."""
+
+    logp: Floats
+    old: Floats | None = None  # None: the row has no ratio, or the trained policy itself sampled it
+    reference: Floats | None = None
+
+
+def row_gradient(row: Row, scores: RowScores, denominator: float) -> Floats:
+    """dL/dlogp [T] of one row, by autograd on its log-probabilities."""
+    logp = torch.from_numpy(scores.logp).clone().requires_grad_()
+    value, kl, _ = _losses(row, logp, scores)
+    total = (row.coefficient * value + row.kl_coefficient * kl) / denominator
+    return torch.autograd.grad(total, logp)[0].numpy()
+
+
+def measure(row: Row, scores: RowScores, denominator: float, measures: Measures) -> None:
+    """Add a row's losses, ratios and its k3 estimate of the KL to the behaviour policy to the sums."""
+    with torch.no_grad():
+        logp = torch.from_numpy(scores.logp)
+        value, kl, counts = _losses(row, logp, scores)
+    part, kl_part = float(value) / denominator, float(kl) / denominator
+    measures.add(loss=row.coefficient * part + row.kl_coefficient * kl_part, loss_kl=kl_part)
+    measures.add(**({"loss_sft": part} if row.term == "sft" else {"loss_rl": row.coefficient * part}))
+    measures.add(ratios=counts[0], clipped=counts[1], ratio_sum=counts[2])
+    drift = row.behaviour_logprobs - scores.logp
+    measures.add(kl_start_sum=float((np.exp(np.clip(drift, -30, 30)) - drift - 1).sum()), trained=len(drift))
+
+
+def _losses(row: Row, logp: torch.Tensor, scores: RowScores) -> tuple[torch.Tensor, torch.Tensor, tuple[int, int, float]]:
+    weights = torch.from_numpy(row.weights)
+    old = logp.detach() if scores.old is None else torch.from_numpy(scores.old)
+    try:
+        loss = row.loss.loss(logp, old, row.advantage, weights, **row.settings)
+    except TypeError as error:
+        raise TrainingError(f"training row {row.row_id}: objective_settings {dict(row.settings)} do not fit "
+                            f"{row.objective}: {error}") from error
+    kl = logp.new_zeros(())
+    if row.kl_coefficient > 0:
+        if scores.reference is None:
+            raise TrainingError(f"training row {row.row_id}: it has a KL coefficient, but the job names no reference policy")
+        kl = kl_penalty(logp, torch.from_numpy(scores.reference), weights, row.kl_estimator)
+    return loss.value, kl, (loss.ratios, loss.clipped, loss.ratio_sum)

@@ -1,0 +1,52 @@
+"""What one update job is told: a JSON file, written by whoever starts `python -m r3l.training --job job.json`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from r3l.config.section import Section
+from r3l.config.sections import PolicySettings, TrainingSettings
+from r3l.errors import TrainingError
+
+
+class PolicyPath(Section):
+    """A snapshot on disk: a transformers folder, or a peft adapter on top of `base_path`."""
+
+    path: str
+    digest: str
+    base_path: str | None = None
+
+
+class Job(Section):
+    """One optimiser step. `out` is a staging folder: the caller moves it where it belongs once the job has ended."""
+
+    rows: list[str] = Field(description="parquet files of training rows, in a fixed order")
+    groups: int = Field(ge=0, description="groups of the batch: the denominator of `groups` reductions")
+    policy: PolicyPath = Field(description="the policy that is trained")
+    policies: dict[str, str] = Field(default_factory=dict, description="digest to folder, of behaviour policies other than `policy`")
+    reference: str | None = Field(None, description="folder of the reference policy; only loaded where a row has a KL coefficient")
+    policy_settings: PolicySettings = Field(default_factory=PolicySettings)
+    training: TrainingSettings = Field(default_factory=TrainingSettings)
+    out: str = Field(description="folder to write: policy/, optimizer/ and update.json")
+    optimiser: str | None = Field(None, description="folder of the previous optimiser state; empty: a fresh one")
+    iteration: int = Field(0, ge=0)
+    step: int = Field(1, ge=1, description="number of this optimiser step in the run, 1-based")
+    seed: int = Field(0, ge=0)
+    canary_ids: list[int] = Field(default_factory=list, description="token ids to score with the new policy; empty: fixed ones")
+
+
+def read_job(path: str | Path) -> Job:
+    """The job in a JSON file.
+
+    Raises:
+        TrainingError: the file is missing or is no valid job; names the fields that are wrong.
+    """
+    try:
+        return Job.model_validate_json(Path(path).read_text())
+    except OSError as error:
+        raise TrainingError(f"job file {path}: {error.strerror}; expected the JSON of an update job") from error
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise TrainingError(f"job file {path}: {wrong}") from error

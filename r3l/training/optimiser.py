@@ -1,0 +1,24 @@
+"""AdamW on the trainable weights, gradient clipping, and the learning rate of a step."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from r3l.config.sections import TrainingSettings
+
+
+def make_optimiser(named: dict[str, nn.Parameter], settings: TrainingSettings, step: int) -> torch.optim.AdamW:
+    """Weight decay acts on matrices only: norms and biases are left alone."""
+    matrices = [p for p in named.values() if p.ndim >= 2]
+    others = [p for p in named.values() if p.ndim < 2]
+    groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate(settings, step),
+                             betas=(settings.beta1, settings.beta2))
+
+
+def learning_rate(settings: TrainingSettings, step: int) -> float:
+    """Of a 1-based step: constant, or rising linearly over the warm-up and constant after it."""
+    if settings.schedule == "warmup":
+        return settings.learning_rate * min(1.0, step / settings.warmup_steps)
+    return settings.learning_rate

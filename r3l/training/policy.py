@@ -1,0 +1,101 @@
+"""The policy as a model: a transformers folder trained whole, or a peft adapter on a frozen base."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from r3l.config.sections import PolicySettings
+from r3l.errors import TrainingError
+from r3l.training.decoder import Decoder
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@dataclass(slots=True)
+class Policy:
+    """`model` is what is saved; `decoder` is what is run. Dropout is off: log-probabilities must be repeatable."""
+
+    model: Any
+    decoder: Decoder
+    is_adapter: bool
+    sources: list[Path]  # folders to copy tokenizer and template from, the first that has them
+
+    def trainable(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Names and parameters with a gradient, in a fixed order."""
+        return ((name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad)
+
+
+def load_policy(path: str, base_path: str | None, settings: PolicySettings, *, dtype: str, device: torch.device, seed: int = 0,
+                trainable: bool = True) -> Policy:
+    """The policy in a folder.
+
+    Args:
+        base_path: of an adapter folder; empty: the base that its adapter_config.json names.
+        dtype: of forward and backward. Trained weights are float32; a frozen base is held in `dtype`.
+        seed: of a new adapter's weights.
+
+    Raises:
+        TrainingError: no model there, an adapter where `settings.adapter` is none, or no plain output layer.
+    """
+    folder = Path(path)
+    is_folder_adapter = (folder / "adapter_config.json").is_file()
+    if trainable and is_folder_adapter and settings.adapter == "none":
+        raise TrainingError(f"policy folder {path} is a peft adapter, but policy.adapter is none; set it to lora, or merge it "
+                            "with `r3l export-policy`")
+    base_folder = Path(base_path or _named_base(folder)) if is_folder_adapter else folder
+    wants_adapter = is_folder_adapter or (trainable and settings.adapter == "lora")
+    frozen = wants_adapter or not trainable
+    base = load_model(base_folder, DTYPES[dtype] if frozen else torch.float32)
+    model = base
+    if wants_adapter:
+        model = _with_adapter(base, folder if is_folder_adapter else None, settings, seed, trainable)
+    model = model.to(device).eval()
+    if not trainable:
+        model.requires_grad_(False)
+    return Policy(model, Decoder(base, DTYPES[dtype]), wants_adapter, [folder, base_folder])
+
+
+def load_model(folder: Path, dtype: torch.dtype) -> Any:
+    """A causal language model of a local folder, safetensors only. Raises `TrainingError` where there is none."""
+    from transformers import AutoModelForCausalLM
+
+    if not (folder / "config.json").is_file():
+        raise TrainingError(f"policy folder {folder}: no config.json; expected a transformers folder")
+    try:
+        return AutoModelForCausalLM.from_pretrained(str(folder), dtype=dtype, trust_remote_code=False, use_safetensors=True,
+                                                    local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise TrainingError(f"policy folder {folder}: {str(error).splitlines()[0]}") from error
+
+
+def _named_base(folder: Path) -> str:
+    from peft import PeftConfig
+
+    return str(PeftConfig.from_pretrained(str(folder)).base_model_name_or_path)
+
+
+def _with_adapter(base: Any, folder: Path | None, settings: PolicySettings, seed: int, trainable: bool) -> Any:
+    from peft import LoraConfig, PeftModel, get_peft_model
+
+    if folder is not None:
+        return PeftModel.from_pretrained(base, str(folder), is_trainable=trainable)
+    targets = settings.lora_targets
+    torch.manual_seed(seed)
+    return get_peft_model(base, LoraConfig(
+        r=settings.lora_rank, lora_alpha=settings.lora_alpha, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM",
+        target_modules=targets if targets == "all-linear" else [name.strip() for name in targets.split(",")]))
+
+
+def canary_logprobs(policy: Policy, token_ids: list[int]) -> list[float]:
+    """Log-probabilities of token_ids[1:], to compare with the engine's."""
+    ids = torch.tensor(token_ids, device=policy.decoder.device)
+    with torch.no_grad():
+        hidden, _ = policy.decoder.forward(ids[:-1], 0, [])
+        logits: Tensor = torch.nn.functional.linear(hidden, policy.decoder.head.weight.to(hidden.dtype), policy.decoder.head.bias).float()
+    return [float(x) for x in logits.log_softmax(-1).gather(1, ids[1:, None])[:, 0]]

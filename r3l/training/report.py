@@ -1,0 +1,44 @@
+"""The metrics of an update, named as the columns of the table `updates`."""
+
+from __future__ import annotations
+
+import resource
+from typing import Any
+
+import torch
+
+from r3l.training.gradients import Measures
+from r3l.training.job import Job
+from r3l.training.optimiser import learning_rate
+from r3l.training.scoring import OtherScores
+from r3l.training.shards import Survey
+
+
+def report(job: Job, found: Survey, sums: Measures, others: OtherScores, *, grad_norm: float, stepped: bool) -> dict[str, Any]:
+    """What the job knows of its row in `updates`; digest and path of the new snapshot are the caller's."""
+    return {
+        "iteration": job.iteration, "step": job.step if stepped else job.step - 1, "stepped": stepped,
+        "parent_policy": job.policy.digest,
+        "loss": sums.loss, "loss_rl": sums.loss_rl, "loss_sft": sums.loss_sft, "loss_kl": sums.loss_kl,
+        "grad_norm": grad_norm,
+        "entropy": mean(sums.entropy_sum, sums.positions),
+        "kl_start": mean(sums.kl_start_sum, sums.trained),
+        "clip_fraction": mean(sums.clipped, sums.ratios),
+        "ratio_mean": mean(sums.ratio_sum, sums.ratios, empty=1.0),
+        "learning_rate": learning_rate(job.training, job.step),
+        "rows": found.rows, "groups": job.groups,
+        "tokens_rl": sum(count for term, count in found.tokens.items() if term != "sft"), "tokens_sft": found.tokens["sft"],
+        "tokens_sequences": found.sequence_tokens, "tokens_computed": int(sums.tokens_computed),
+        "scoring_passes": others.passes + (sums.scoring_tokens > 0), "reference_tokens": int(sums.reference_tokens),
+    }
+
+
+def mean(total: float, count: float, empty: float = 0.0) -> float:
+    return total / count if count else empty
+
+
+def peak_memory_mb(device: torch.device) -> float:
+    """Peak resident memory of this process; on a GPU the peak of what was allocated there."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,0 +1,87 @@
+"""A training row as arrays, and what it asks of the trainer.
+
+    token_ids = context + reply + context + reply + (what follows the last trained token is cut: nothing depends on it)
+    weights   =    0        w        0        w
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r3l.errors import TrainingError
+from r3l.losses import ESTIMATORS, LOSSES, Objective
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of `training_rows`. `positions` are the trained tokens' places in it; T of them."""
+
+    row_id: str
+    group_id: str
+    term: str
+    objective: str
+    settings: Mapping[str, Any]
+    reduction: str
+    coefficient: float
+    kl_coefficient: float
+    kl_estimator: str
+    advantage: float
+    behaviour_policy: str
+    token_ids: NDArray[np.int32]  # up to the last trained token
+    positions: NDArray[np.int64]  # [T]
+    weights: NDArray[np.float64]  # [T]
+    behaviour_logprobs: NDArray[np.float64]  # [T]
+    length: int  # of the whole sequence
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> Row:
+        """From a record of the table.
+
+        Raises:
+            TrainingError: lists of unequal length, a weight on the first token, an unknown objective or estimator.
+        """
+        weights = np.asarray(record["weights"], np.float64)
+        token_ids = np.asarray(record["token_ids"], np.int32)
+        logprobs = np.asarray(record["logprobs"], np.float64)
+        name = f"training row {record['row_id']}"
+        if not len(weights) == len(token_ids) == len(logprobs):
+            raise TrainingError(f"{name}: {len(token_ids)} token ids, {len(weights)} weights, {len(logprobs)} logprobs; "
+                                "expected equal lengths")
+        positions = np.flatnonzero(weights)
+        if len(positions) and positions[0] == 0:
+            raise TrainingError(f"{name}: its first token has a weight, but nothing stands before it to predict it from; set it to 0")
+        if record["objective"] not in LOSSES:
+            raise TrainingError(f"{name}: objective {record['objective']!r} is unknown; expected one of {', '.join(LOSSES)}")
+        if record["kl_coefficient"] and record["kl_estimator"] not in ESTIMATORS:
+            raise TrainingError(f"{name}: KL estimator {record['kl_estimator']!r} is unknown; expected one of {', '.join(ESTIMATORS)}")
+        copied = ("row_id", "group_id", "term", "objective", "reduction", "coefficient", "kl_coefficient", "kl_estimator", "advantage",
+                  "behaviour_policy")
+        return cls(**{key: record[key] for key in copied}, settings=json.loads(record["objective_settings"] or "{}"),
+                   token_ids=token_ids[:positions[-1] + 1] if len(positions) else token_ids[:0], positions=positions,
+                   weights=weights[positions], behaviour_logprobs=logprobs[positions], length=len(token_ids))
+
+    @cached_property
+    def loss(self) -> Objective:
+        return LOSSES[self.objective]
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether the row can move the policy at all; rows that can't are not run."""
+        from_loss = self.coefficient != 0 and (self.advantage != 0 or not self.loss.uses_advantage)
+        return len(self.positions) > 0 and (from_loss or self.kl_coefficient > 0)
+
+    def needs_old(self, policy: str) -> bool:
+        """Whether another policy sampled it and its objective has a ratio to that policy."""
+        return self.loss.uses_ratio and self.behaviour_policy != policy
+
+    def needs_scoring(self, policy: str) -> bool:
+        """Whether dL/dlogp depends on logp. A ratio to the trained policy itself is exactly 1, so it does not."""
+        on_policy_ratio = self.loss.uses_ratio and self.behaviour_policy == policy
+        return self.kl_coefficient > 0 or not (self.loss.straight or on_policy_ratio)

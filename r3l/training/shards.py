@@ -1,0 +1,95 @@
+"""Parquet files of training rows, read a group at a time: in memory are the rows of one micro-batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from r3l.errors import TrainingError
+from r3l.store.schemas import arrow_schema
+from r3l.training.rows import Row
+from r3l.training.trie import build_trie
+
+
+@dataclass(slots=True)
+class Group:
+    """What is known of a group without its tokens. `cost`: tokens of its trie."""
+
+    group_id: str
+    files: set[str] = field(default_factory=set)
+    rows: int = 0
+    cost: int = 0
+
+
+@dataclass(slots=True)
+class Survey:
+    """One pass over all rows. `tokens`: trained tokens of each term; `sequence_tokens`: of all rows, each run alone."""
+
+    groups: list[Group] = field(default_factory=list)  # in the order of the files; only those with a gradient
+    rows: int = 0
+    tokens: Counter[str] = field(default_factory=Counter)
+    sequence_tokens: int = 0
+    behaviours: set[str] = field(default_factory=set)  # digests of the policies that old log-probabilities are needed of
+    reference: bool = False
+    longest: int = 0
+
+
+def survey(files: Sequence[str], policy: str) -> Survey:
+    """Count the rows and find the groups. Raises `TrainingError` for a file or a row that is not as the schema says."""
+    found = Survey()
+    groups: dict[str, Group] = {}
+    for file in files:
+        active: dict[str, list[Row]] = {}
+        for row in read_rows([file]):
+            found.rows += 1
+            found.tokens[row.term] += len(row.positions)
+            found.sequence_tokens += row.length
+            if row.has_gradient:
+                active.setdefault(row.group_id, []).append(row)
+        for group_id, rows in active.items():
+            group = groups.setdefault(group_id, Group(group_id))
+            group.files.add(file)
+            group.rows += len(rows)
+            group.cost += build_trie([row.token_ids for row in rows]).tokens_computed
+            found.behaviours |= {row.behaviour_policy for row in rows if row.needs_old(policy)}
+            found.reference |= any(row.kl_coefficient > 0 for row in rows)
+            found.longest = max(found.longest, *(len(row.token_ids) for row in rows))
+    found.groups = list(groups.values())
+    return found
+
+
+def read_rows(files: Iterable[str], group_ids: Sequence[str] | None = None) -> Iterator[Row]:
+    """The rows of some files in their order, or only those of some groups."""
+    for file in files:
+        try:
+            if missing := set(arrow_schema("training_rows").names) - set(pq.read_schema(file).names):
+                raise TrainingError(f"{file}: no column {', '.join(sorted(missing))}; expected a part of training_rows")
+            keep = None if group_ids is None else ds.field("group_id").isin(list(group_ids))
+            for batch in ds.dataset(file).to_batches(filter=keep, batch_size=64):
+                yield from map(Row.read, batch.to_pylist())
+        except (OSError, ValueError) as error:
+            raise TrainingError(f"{file}: {error}; expected a parquet file of training_rows") from error
+
+
+def read_groups(groups: Sequence[Group]) -> list[Row]:
+    """The rows with a gradient of some groups."""
+    files = sorted(set().union(*(group.files for group in groups)))
+    return [row for row in read_rows(files, [group.group_id for group in groups]) if row.has_gradient]
+
+
+def micro_batches(groups: Sequence[Group], tokens: int) -> list[list[Group]]:
+    """Whole groups in their order, up to `tokens` trie tokens together; a larger group goes alone."""
+    batches: list[list[Group]] = []
+    filled = 0
+    for group in groups:
+        if batches and filled + group.cost <= tokens:
+            batches[-1].append(group)
+            filled += group.cost
+        else:
+            batches.append([group])
+            filled = group.cost
+    return batches

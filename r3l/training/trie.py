@@ -1,0 +1,107 @@
+"""Sequences as a token trie: every shared prefix once.
+
+    sequences      P+a+b    P+a+c    P+d              ids (depth-first)   P a b c d
+    segments       P -> a -> b,  a -> c,  P -> d      path(1) = positions of P, a, c in ids
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Segment:
+    """A run of tokens without a branch: ids[start:stop], whose first token stands at position `depth` of its sequences."""
+
+    parent: int  # index of a segment, -1: none
+    start: int
+    stop: int
+    depth: int
+    children: list[int] = field(default_factory=list)
+
+    @property
+    def inputs(self) -> int:
+        """Tokens that go through the model: a leaf's last token predicts nothing."""
+        return self.stop - self.start - (0 if self.children else 1)
+
+
+@dataclass(slots=True)
+class Trie:
+    """Segments in depth-first preorder, so a segment's parent and its start always come before it."""
+
+    ids: Ints
+    segments: list[Segment]
+    spans: list[list[tuple[int, int]]]  # of each sequence: the ranges of ids that it runs through
+
+    def path(self, sequence: int) -> Ints:
+        """Positions in `ids` of the tokens of a sequence, in order."""
+        ranges = [np.arange(start, stop) for start, stop in self.spans[sequence]]
+        return np.concatenate(ranges) if ranges else np.zeros(0, np.int64)
+
+    @property
+    def tokens_computed(self) -> int:
+        return sum(segment.inputs for segment in self.segments)
+
+
+def build_trie(sequences: Sequence[NDArray[np.integer]], longest: int = 0) -> Trie:
+    """The trie of some sequences of non-negative ids; segments above `longest` tokens are cut (0: never).
+
+    Sorted sequences differ from their neighbours by one common prefix, which gives every branching point.
+    """
+    keys = [np.asarray(ids, ">u4").tobytes() for ids in sequences]
+    order = sorted((i for i in range(len(keys)) if keys[i]), key=keys.__getitem__)
+    rows = [np.asarray(sequences[i], np.int64) for i in order]
+    shared = [0, *(common_prefix(a, b) for a, b in pairwise(rows))]
+    builder = _Builder(longest)
+    spans: list[list[tuple[int, int]]] = [[] for _ in sequences]
+    stack = [(0, len(rows), 0, -1)] if rows else []
+    while stack:
+        first, last, depth, parent = stack.pop()
+        end = min(shared[first + 1:last], default=len(rows[first]))
+        if end > depth:
+            start, parent = builder.add(rows[first][depth:end], depth, parent)
+            for i in range(first, last):
+                spans[order[i]].append((start, start + end - depth))
+        cuts = [first, *(i for i in range(first + 1, last) if shared[i] == end), last]
+        for a, b in reversed(list(pairwise(cuts))):
+            if len(rows[b - 1]) > end:
+                stack.append((a, b, end, parent))
+    return Trie(builder.ids(), builder.segments, spans)
+
+
+def common_prefix(a: Ints, b: Ints) -> int:
+    """Length of the longest common prefix."""
+    n = min(len(a), len(b))
+    differ = a[:n] != b[:n]
+    return int(differ.argmax()) if differ.any() else n
+
+
+class _Builder:
+    def __init__(self, longest: int) -> None:
+        self.longest = longest
+        self.segments: list[Segment] = []
+        self.parts: list[Ints] = []
+        self.total = 0
+
+    def add(self, tokens: Ints, depth: int, parent: int) -> tuple[int, int]:
+        """Append a run of tokens, cut where it is too long; returns its start and the index of its last segment."""
+        start, size = self.total, self.longest or len(tokens)
+        for offset in range(0, len(tokens), size):
+            stop = min(offset + size, len(tokens))
+            if parent >= 0:
+                self.segments[parent].children.append(len(self.segments))
+            self.segments.append(Segment(parent, start + offset, start + stop, depth + offset))
+            parent = len(self.segments) - 1
+        self.parts.append(tokens)
+        self.total += len(tokens)
+        return start, parent
+
+    def ids(self) -> Ints:
+        return np.concatenate(self.parts) if self.parts else np.zeros(0, np.int64)

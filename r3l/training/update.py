@@ -1,0 +1,187 @@
+"""One optimiser step: rows in, gradients summed over micro-batches of whole groups, AdamW, a new snapshot out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from r3l.errors import TrainingError
+from r3l.training.checkpoint import copy_policy, load_optimiser, save_optimiser, save_policy, write_json
+from r3l.training.gradients import Denominators, Measures, measure, row_gradient
+from r3l.training.job import Job
+from r3l.training.layouts import LAYOUTS, Layout, Limits
+from r3l.training.optimiser import make_optimiser
+from r3l.training.parallel import Ranks
+from r3l.training.policy import Policy, canary_logprobs, load_policy
+from r3l.training.report import peak_memory_mb, report
+from r3l.training.rows import Row
+from r3l.training.scoring import OtherScores, score_others
+from r3l.training.shards import Group, micro_batches, read_groups, survey
+
+Emit = Callable[..., None]
+SEGMENT_TOKENS = 2048  # with checkpoint_segments: tokens whose activations are held at once
+CANARY_TOKENS = 32
+
+
+@dataclass
+class Update:
+    """A job on its way. `emit(event, **fields)` is told of its progress."""
+
+    job: Job
+    ranks: Ranks
+    emit: Emit
+    events: list[dict[str, str]] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        settings = self.job.training
+        self.device = choose_device(settings.device)
+        self.layout: Layout = LAYOUTS[settings.layout]()
+        self.limits = Limits(settings.micro_batch_tokens, settings.logits_chunk, recompute=settings.checkpoint_segments,
+                             segment_tokens=SEGMENT_TOKENS if settings.checkpoint_segments else 0)
+
+    def run(self) -> dict[str, Any]:
+        """Take the step and write the snapshot; returns what `update.json` holds.
+
+        Raises:
+            TrainingError: rows, policies or optimiser state that are not as the job says, or a gradient that is not finite.
+        """
+        job = self.job
+        with self._timed("survey"):
+            found = survey(job.rows, job.policy.digest)
+        self.emit("start", rows=found.rows, groups=len(found.groups), tokens=sum(group.cost for group in found.groups))
+        groups = self.ranks.share(found.groups)
+        with self._timed("scoring"):
+            others = score_others(job, found, self.layout, self.limits, self.device, self._batches(groups))
+        with self._timed("load"):
+            policy = load_policy(job.policy.path, job.policy.base_path, job.policy_settings, dtype=job.training.dtype,
+                                 device=self.device, seed=job.seed)
+        measures, grad_norm = Measures(), 0.0
+        if found.groups:
+            measures, grad_norm = self._step(policy, groups, others, Denominators(job.groups, found.tokens))
+            measures.add(reference_tokens=others.reference_tokens)
+        else:
+            self._copy()
+        canary_ids = job.canary_ids or fixed_ids(policy)
+        result = report(job, found, self.ranks.sum_measures(measures), others, grad_norm=grad_norm, stepped=bool(found.groups))
+        result |= {"canary": {"token_ids": canary_ids, "logprobs": canary_logprobs(policy, canary_ids)}, "events": self.events,
+                   "peak_memory_mb": peak_memory_mb(self.device), "seconds_by_part": self.seconds}
+        return result
+
+    def _step(self, policy: Policy, groups: list[Group], others: OtherScores, denominators: Denominators) -> tuple[Measures, float]:
+        job, named = self.job, dict(policy.trainable())
+        optimiser = make_optimiser(named, job.training, job.step)
+        if job.optimiser:
+            load_optimiser(optimiser, named, Path(job.optimiser))
+        with self._timed("passes"):
+            measures = self._gradients(policy, groups, others, denominators)
+            self.ranks.sum_gradients(named.values())
+        norm = float(nn.utils.clip_grad_norm_(named.values(), job.training.max_grad_norm))
+        if not torch.isfinite(torch.tensor(norm)):
+            raise TrainingError(f"the gradient's norm is {norm}; no step was taken: look at the weights and log-probabilities of "
+                                f"iteration {job.iteration}'s training rows")
+        optimiser.step()
+        if self.ranks.leads:
+            with self._timed("save"):
+                narrowed = not policy.is_adapter and job.policy_settings.dtype != "float32"
+                save_policy(policy, Path(job.out) / "policy", job.policy_settings.dtype)
+                save_optimiser(optimiser, named, Path(job.out) / "optimizer", job.step, masters=narrowed)
+        return measures, norm
+
+    def _gradients(self, policy: Policy, groups: list[Group], others: OtherScores, denominators: Denominators) -> Measures:
+        """All micro-batches of this rank; from the start again with half the limits where memory runs out on any rank."""
+        while True:
+            measures, failure = Measures(), ""
+            policy.model.zero_grad(set_to_none=True)
+            try:
+                self._accumulate(policy, groups, others, denominators, measures)
+            except (RuntimeError, MemoryError) as error:
+                failure = out_of_memory(error)
+                if not failure:
+                    raise
+            if not self.ranks.any(bool(failure)):
+                return measures
+            smaller = self.limits.halved()
+            if smaller == self.limits:
+                raise TrainingError(f"out of memory even with the smallest micro-batch ({self.limits}): {failure}")
+            self.events.append({"event": "out_of_memory", "reason": failure, "detail": f"{self.limits} -> {smaller}"})
+            self.emit("out_of_memory", reason=failure, limits=str(smaller))
+            self.limits = smaller
+
+    def _accumulate(self, policy: Policy, groups: list[Group], others: OtherScores, denominators: Denominators, measures: Measures) -> None:
+        batches = micro_batches(groups, self.limits.micro_batch_tokens)
+        for index, batch in enumerate(batches):
+            started, before = time.perf_counter(), measures.loss
+            rows = read_groups(batch)
+            tokens = self._micro_batch(policy, rows, others, denominators, measures)
+            self.emit("micro_batch", index=index, of=len(batches), rows=len(rows), tokens=tokens,
+                      loss=measures.loss - before, seconds=time.perf_counter() - started)
+
+    def _micro_batch(self, policy: Policy, rows: list[Row], others: OtherScores, denominators: Denominators, measures: Measures) -> int:
+        scored = [row for row in rows if row.needs_scoring(self.job.policy.digest)]
+        current = {}
+        if scored:
+            done = self.layout.score(policy.decoder, scored, self.limits)
+            current = {row.row_id: logp for row, logp in zip(scored, done.logps, strict=True)}
+            measures.add(scoring_tokens=done.tokens_computed)
+        gradients = [row_gradient(row, others.of(row, current.get(row.row_id)), denominators.of(row)) for row in rows]
+        done = self.layout.backward(policy.decoder, rows, gradients, self.limits)
+        for row, logp in zip(rows, done.logps, strict=True):
+            measure(row, others.of(row, logp), denominators.of(row), measures)
+        measures.add(entropy_sum=done.entropy_sum, positions=done.positions, tokens_computed=done.tokens_computed)
+        return done.tokens_computed
+
+    def _batches(self, groups: list[Group]) -> Callable[[], Iterator[Sequence[Row]]]:
+        return lambda: (read_groups(batch) for batch in micro_batches(groups, self.limits.micro_batch_tokens))
+
+    def _copy(self) -> None:
+        if self.ranks.leads:
+            copy_policy(Path(self.job.policy.path), Path(self.job.out) / "policy")
+            if self.job.optimiser:
+                copy_policy(Path(self.job.optimiser), Path(self.job.out) / "optimizer")
+        self.events.append({"event": "no_step", "reason": "no row has a gradient", "detail": ""})
+
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - started
+
+
+def run_update(job: Job, ranks: Ranks, emit: Emit, import_seconds: float = 0.0) -> dict[str, Any]:
+    """Run a job and write its `update.json`, last of all. Raises `TrainingError`."""
+    started = time.perf_counter()
+    Path(job.out).mkdir(parents=True, exist_ok=True)
+    update = Update(job, ranks, emit, seconds={"import": import_seconds})
+    result = update.run()
+    result["seconds"] = import_seconds + time.perf_counter() - started
+    if ranks.leads:
+        write_json(Path(job.out) / "update.json", result)
+    return result
+
+
+def choose_device(setting: str) -> torch.device:
+    """auto: a GPU where there is one. Raises `TrainingError` where cuda is asked for and missing."""
+    if setting == "cuda" and not torch.cuda.is_available():
+        raise TrainingError("training.device is cuda, but torch sees no GPU; set it to auto or cpu")
+    return torch.device("cuda" if setting != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def fixed_ids(policy: Policy) -> list[int]:
+    """Token ids spread over the vocabulary, the same for every snapshot of a policy."""
+    size = int(policy.decoder.head.weight.shape[0])
+    return [(7919 * (i + 1)) % size for i in range(CANARY_TOKENS)]
+
+
+def out_of_memory(error: Exception) -> str:
+    """The first line of an out-of-memory error; empty for another one."""
+    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    ran_out = isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text or "out of memory" in text
+    return text if ran_out else ""
