@@ -160,7 +160,7 @@ class Credit:
     group_std: float  # ddof 1
     scaled: float  # the advantage before amplification
     advantage: float  # after it
-    rule: str  # top, positive, negative, zero, degenerate, alone; kept or rejected by best-of-N
+    rule: str  # top, positive, negative, zero, degenerate, alone; best-of-N: kept, rejected; dynamic sampling: filtered
     mask_turn: int  # turns before it get weight 0
     penalty: float = 0.0  # taken off the reward before the group's statistics
 

@@ -44,6 +44,13 @@ def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
+def resolve_conditions(settings: dict[str, Any]) -> dict[str, Any]:
+    """A preset's ``[when.webshop.method]`` table counts where the environment is of that kind, and nowhere else."""
+    cases = settings.get("when", {})
+    kind = settings.get("environment", {}).get("kind")
+    return merge({key: value for key, value in settings.items() if key != "when"}, cases.get(kind, {}))
+
+
 def assignment(text: str) -> dict[str, Any]:
     """``method.alpha=5`` as a nested dict; the value is JSON where it parses as JSON, else text.
 
@@ -72,6 +79,7 @@ def compose(*, model: str = "embedded", environment: str = "alfworld", method: s
     settings: dict[str, Any] = {}
     for folder, name in zip(FOLDERS, (model, environment, method), strict=True):
         settings = merge(settings, load_preset(folder, name))
+    settings = resolve_conditions(settings)
     settings = merge(settings, {key: value for key, value in top.items() if value is not None})
     for text in assignments:
         settings = merge(settings, assignment(text))

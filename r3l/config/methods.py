@@ -42,6 +42,7 @@ class R3LSettings(MethodSettings):
     reflect: bool = Field(True, description="off: N bases, no reflection, no retry")
     retry_when: Literal["not_success", "reward_below", "always", "never"] = Field("not_success", description="when a retry is run")
     retry_reward_below: float = Field(1.0, description="with reward_below: bases under this reward are retried")
+    retry_from: Literal["pivot", "start"] = Field("pivot", description="retries begin at the pivot, or from scratch (released, math)")
     retries_per_base: int = Field(1, ge=0, le=16, description="sequential retries, each after a fresh reflection, 0 to 16")
     invalid_reflection: Literal["skip", "clamp", "zero"] = Field("skip", description="no retry, pivot clamped, or pivot 0")
     guidance_position: Literal["system", "mid_system", "user"] = Field(
@@ -90,11 +91,21 @@ class DAPOSettings(ClippedSettings):
     clip_high: float = Field(0.28, gt=0, description="ratio clipped above 1 + this")
     loss_normalisation: Literal["trajectory", "trajectory_unmasked", "token"] = Field("token", description="token: mean over all tokens")
     dynamic_sampling: bool = Field(False, description="groups of equal rewards leave the batch's mean")
-    overlong_tokens: int = Field(0, ge=0, description="0: off; else soft punishment over the last tokens before the limit")
+    overlong_tokens: int = Field(0, ge=0, description="0: off; else soft punishment over so many tokens before overlong_limit")
+    overlong_limit: int = Field(0, ge=0, description="reply tokens of a trajectory from which the reward is 1 lower")
+
+    @model_validator(mode="after")
+    def refuse_limit_below_its_ramp(self) -> DAPOSettings:
+        if self.overlong_tokens > 0 and self.overlong_limit < self.overlong_tokens:
+            raise ValueError(f"overlong_limit={self.overlong_limit} is below overlong_tokens={self.overlong_tokens}: the punishment "
+                             "rises over the last overlong_tokens before overlong_limit, so give the limit in reply tokens of a trajectory")
+        return self
 
 
 class ReflectGRPOSettings(ClippedSettings):
     kind: Literal["reflect_grpo"] = "reflect_grpo"
+    retry_from: Literal["start", "pivot"] = Field("start", description="retries begin at the start, or at the pivot of the reflection")
+    retry_when: Literal["not_success", "always"] = Field("always", description="always: every base with a valid reflection is retried")
     invalid_reflection: Literal["skip", "clamp", "zero"] = Field("skip", description="no retry, pivot clamped, or pivot 0")
     guidance_position: Literal["system", "mid_system", "user"] = Field("mid_system", description="where the guidance stands")
 

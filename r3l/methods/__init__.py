@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from r3l.config.methods import AnyMethod
-from r3l.methods.base import Method
+from r3l.methods.base import UNCOUNTED, Method
+from r3l.methods.critique_grpo import CritiqueGRPO
+from r3l.methods.dapo import DAPO
 from r3l.methods.grpo import GRPO
+from r3l.methods.gspo import GSPO
+from r3l.methods.opmd import OPMD
 from r3l.methods.r3l import R3L
+from r3l.methods.raft import RAFT
+from r3l.methods.reflect_grpo import ReflectGRPO
 from r3l.methods.stages import credit_groups, training_rows
 from r3l.records import Credit, Episode, Event, Plan, Reflection, TrainingRow, Trajectory
 
 METHODS: dict[str, Method[Any]] = {
     "r3l": R3L(),
+    "raft": RAFT(),
     "grpo": GRPO(),
+    "opmd": OPMD(),
+    "gspo": GSPO(),
+    "dapo": DAPO(),
+    "reflect_grpo": ReflectGRPO(),
+    "critique_grpo": CritiqueGRPO(),
 }
 
 
@@ -38,3 +50,8 @@ def training_rows_stage(settings: AnyMethod, episodes: Sequence[Episode], reflec
     Each credited member gives one row or one `no_gradient` event; each reflection that is no lesson a `no_meta_task` event.
     """
     return training_rows(METHODS[settings.kind], settings, episodes, reflections, credit)
+
+
+def counted_groups(credit: Iterable[Credit]) -> int:
+    """Groups that count in the batch's mean: the denominator of `groups` reductions. A filtered group does not."""
+    return len({one.group_id for one in credit if one.rule not in UNCOUNTED})

@@ -19,6 +19,8 @@ from r3l.records import Credit, Kind, Plan, Reflection, Trajectory
 
 S = TypeVar("S", bound=MethodSettings)
 C = TypeVar("C", bound=ClippedSettings)
+# Rules of members that have no row and count in no mean: left out on purpose, unlike an advantage that is 0.
+UNCOUNTED = frozenset({"rejected", "filtered"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class Method(Generic[S]):
         penalties = self.penalties(settings, members)
         rewards = np.array([member.reward for member in members], dtype=np.float64) - penalties
         mean, std = group_statistics(rewards)
-        scaled = scaled_advantages(rewards, settings.scale)
+        scaled = self.scaled(settings, rewards)
         advantages, rules = self.advantages(settings, rewards, scaled)
         turns = mask_turns(members, self.pivot_mask(settings))
         return [
@@ -77,6 +79,10 @@ class Method(Generic[S]):
     def penalties(self, settings: S, members: Sequence[Trajectory]) -> Floats:
         """What is taken off each reward before the group's statistics, shape [G]."""
         return np.zeros(len(members))
+
+    def scaled(self, settings: S, rewards_G: Floats) -> Floats:
+        """A(tau): each reward against its group, shape [G]."""
+        return scaled_advantages(rewards_G, settings.scale)
 
     def advantages(self, settings: S, rewards_G: Floats, scaled_G: Floats) -> tuple[Floats, list[str]]:
         """A-hat and its rule for each member. A lone member and, unless successes are the top, equal rewards get 0."""

@@ -24,7 +24,7 @@ class R3L(Method[R3LSettings]):
         if not settings.reflect or retries == 0:
             return Plan(bases=group_size)
         return Plan(
-            bases=half, reflection="report", retries_per_base=retries, retried_bases=half // retries, retry_from="pivot",
+            bases=half, reflection="report", retries_per_base=retries, retried_bases=half // retries, retry_from=settings.retry_from,
             retry_when=settings.retry_when, retry_reward_below=settings.retry_reward_below,
             invalid_reflection=settings.invalid_reflection, guidance_position=settings.guidance_position,
             diverged=settings.diverged, group_fill=settings.group_fill)
@@ -40,10 +40,16 @@ class R3L(Method[R3LSettings]):
         left_out: list[LeftOut] = []
         for reflection in reflections:
             retry = retry_of.get(reflection.reflection_id)
-            if reason := why_not(settings, reflection, retry, seen):
-                left_out += [LeftOut(source, reason) for source in (reflection.reflection_id, *([retry.trajectory_id] if retry else []))]
+            reason = why_not(settings, reflection, retry, seen)
+            malformed = "" if reflection.status == Status.PARSED else f"{reflection.status}: {reflection.reason}"
+            if reason or malformed:
+                left_out.append(LeftOut(reflection.reflection_id, reason or malformed))
             else:
-                lessons += [Lesson(reflection), *([Lesson(reflection, retry, kept_turns(settings, retry))] if retry else [])]
+                lessons.append(Lesson(reflection))
+            if retry and reason:
+                left_out.append(LeftOut(retry.trajectory_id, reason))
+            elif retry:
+                lessons.append(Lesson(reflection, retry, kept_turns(settings, retry)))
         return lessons, left_out
 
     def lesson_objective(self, settings: R3LSettings) -> Objective:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from r3l.config.methods import MethodSettings
-from r3l.methods.base import LeftOut, Lesson, Method
+from r3l.methods.base import UNCOUNTED, LeftOut, Lesson, Method
 from r3l.methods.rows import explore_row, reflect_row, retry_row
 from r3l.records import Credit, Episode, Event, Kind, Reflection, Status, TrainingRow, Trajectory
 
@@ -74,14 +74,15 @@ def lesson_row(method: Method[Any], settings: MethodSettings, episodes: dict[str
 
 
 def no_gradient(row: TrainingRow, credit: Credit) -> str:
-    """Why a row would move nothing; empty where it does. A row of advantage 0 still has a gradient where it has a KL term."""
+    """Why a member has no row; empty where it has one. A row of advantage 0 is there for its KL term, or because its
+    tokens count in a mean over all tokens.
+    """
     if not row.token_ids:
         return "no turn of it is stored"
     if row.trained_tokens == 0:
         return f"fully masked: no sampled token from turn {credit.mask_turn} on"
-    if row.advantage == 0 and row.kl_coefficient == 0:
-        return f"advantage 0 ({credit.rule})"
-    return ""
+    needless = row.advantage == 0 and row.kl_coefficient == 0 and row.reduction != "tokens"
+    return f"advantage {row.advantage:g} ({credit.rule})" if needless or credit.rule in UNCOUNTED else ""
 
 
 def grouped(records: Iterable[Any]) -> dict[str, list[Any]]:

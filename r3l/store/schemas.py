@@ -114,7 +114,7 @@ CREDIT = [
     C("group_std", F64, "standard deviation, ddof 1"),
     C("scaled", F64, "A(tau): the advantage before amplification"),
     C("advantage", F64, "A-hat(tau): the advantage after it (paper, Eq. 8)"),
-    C("rule", STR, "which case applied: top, positive, negative, zero, degenerate, alone; RAFT: kept, rejected; dynamic sampling: filtered"),
+    C("rule", STR, "which case applied: top, positive, negative, zero, degenerate, alone; RAFT: kept, rejected; DAPO: filtered"),
     C("mask_turn", INT, "turns before it carry no weight (paper, Eq. 7)"),
     C("penalty", F64, "taken off the reward before the group's statistics (DAPO: overlong replies); else 0"),
 ]

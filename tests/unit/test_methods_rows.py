@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from methods_world import base, distilled, played, reflection, retry
 
 from r3l.config.methods import GRPOSettings, R3LSettings
 from r3l.methods import credit_stage, training_rows_stage
+from tests.exploration_group import base, distilled, played, reflection, retry
 
 
 def group(retry_reward=1.0):

@@ -1,0 +1,48 @@
+"""What one preset sets otherwise than another: `r3l presets --diff a b`."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from r3l.config.compose import load_preset, merge, resolve_conditions, validated
+from r3l.config.environments import AnyEnvironment
+
+Difference = tuple[str, Any, Any]
+
+
+def diff_presets(a: str, b: str, folder: str = "methods") -> list[Difference]:
+    """(setting, value in a, value in b) for every setting that differs; None where only one of them has it.
+
+    What differs in one environment only is named with it: ``environment.malformed_reward (webshop)``.
+
+    Raises:
+        ConfigError: there is no such preset.
+    """
+    kinds = [member.model_fields["kind"].default for member in get_args(get_args(AnyEnvironment)[0])]
+    differences = {kind: between(flat(resolved(folder, a, kind)), flat(resolved(folder, b, kind))) for kind in kinds}
+    everywhere = [one for one in differences[kinds[0]] if all(one in found for found in differences.values())]
+    return everywhere + [
+        (f"{name} ({kind})", left, right)
+        for kind, found in differences.items() for name, left, right in found if (name, left, right) not in everywhere]
+
+
+def resolved(folder: str, name: str, environment: str) -> dict[str, Any]:
+    """Every setting with one preset on top of the defaults."""
+    settings = merge({"environment": {"kind": environment}}, load_preset(folder, name))
+    return validated(resolve_conditions(settings)).model_dump(mode="json")
+
+
+def flat(settings: dict[str, Any]) -> dict[str, Any]:
+    """``{"method": {"alpha": 3}}`` as ``{"method.alpha": 3}``."""
+    leaves: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            leaves |= {f"{key}.{name}": leaf for name, leaf in flat(value).items()}
+        else:
+            leaves[key] = value
+    return leaves
+
+
+def between(a: dict[str, Any], b: dict[str, Any]) -> list[Difference]:
+    names = [*a, *(name for name in b if name not in a)]
+    return [(name, a.get(name), b.get(name)) for name in names if a.get(name) != b.get(name)]

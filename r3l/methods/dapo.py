@@ -1,0 +1,27 @@
+"""DAPO (Yu et al. 2025): clip-higher, token mean, dynamic sampling, overlong shaping."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from r3l.config.methods import DAPOSettings
+from r3l.credit.advantages import Floats, degenerate, overlong_penalty
+from r3l.methods.base import RatioMethod
+from r3l.records import Credit, Trajectory
+
+
+class DAPO(RatioMethod[DAPOSettings]):
+    """N trajectories, advantages as GRPO, ratio clipped at 0.2 below and 0.28 above, mean over all tokens, no KL."""
+
+    def credit(self, settings: DAPOSettings, members: Sequence[Trajectory]) -> list[Credit]:
+        """Dynamic sampling: a group whose rewards, before any shaping, are equal leaves the batch and its mean."""
+        credits = super().credit(settings, members)
+        if settings.dynamic_sampling and degenerate([member.reward for member in members]):
+            return [replace(credit, advantage=0.0, rule="filtered") for credit in credits]
+        return credits
+
+    def penalties(self, settings: DAPOSettings, members: Sequence[Trajectory]) -> Floats:
+        if settings.overlong_tokens == 0:
+            return super().penalties(settings, members)
+        return overlong_penalty([member.response_tokens for member in members], settings.overlong_limit, settings.overlong_tokens)

@@ -1,0 +1,21 @@
+"""RAFT (Dong et al. 2023): fine-tune on the best of what was sampled."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from r3l.config.methods import RAFTSettings
+from r3l.credit.advantages import Floats
+from r3l.methods.base import Method, Objective
+from r3l.records import Trajectory
+
+
+class RAFT(Method[RAFTSettings]):
+    """N trajectories; those with R >= success_threshold are kept and learned by their mean token NLL. No ratio, no KL."""
+
+    def advantages(self, settings: RAFTSettings, rewards_G: Floats, scaled_G: Floats) -> tuple[Floats, list[str]]:
+        kept = rewards_G >= settings.success_threshold
+        return kept.astype(np.float64), ["kept" if one else "rejected" for one in kept]
+
+    def objective(self, settings: RAFTSettings, member: Trajectory) -> Objective:
+        return Objective("cross_entropy", coefficient=settings.loss_factor)

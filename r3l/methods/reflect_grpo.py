@@ -1,0 +1,20 @@
+"""Reflect-GRPO (Bensal et al. 2025, on a group of GRPO): half the budget is guided retries."""
+
+from __future__ import annotations
+
+from r3l.config.methods import ReflectGRPOSettings
+from r3l.methods.base import RatioMethod
+from r3l.records import Plan
+
+
+class ReflectGRPO(RatioMethod[ReflectGRPOSettings]):
+    """N/2 bases, a reflection on each and a retry after each valid one, guidance removed; one group, credit and loss as
+    GRPO. No pivot mask, no amplification, no SFT. The paper's section "Comparison with Related Methods": every base is
+    retried, and from the start.
+    """
+
+    def plan(self, settings: ReflectGRPOSettings, group_size: int) -> Plan:
+        return Plan(
+            bases=group_size // 2, reflection="report", retries_per_base=1, retry_from=settings.retry_from,
+            retry_when=settings.retry_when, invalid_reflection=settings.invalid_reflection,
+            guidance_position=settings.guidance_position)

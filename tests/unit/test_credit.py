@@ -1,0 +1,145 @@
+"""Golden numbers of the credit functions: each worked out by hand beside its assertion."""
+
+import math
+
+import numpy as np
+import pytest
+
+from r3l.config.compose import compose
+from r3l.credit.advantages import group_statistics, overlong_penalty, scaled_advantages
+from r3l.credit.amplification import amplified
+from r3l.credit.dominance import dominance, variance_ratio
+from r3l.credit.pivot_mask import base_mask_turn, distilled_mask_turn, response_weights
+from r3l.methods import credit_stage
+from tests.exploration_group import base
+
+ONE_IN_EIGHT = [1, 0, 0, 0, 0, 0, 0, 0]
+PAPER = {"alpha": 3.0, "top_rule": "group_max", "top_value": 3.0, "success_threshold": 1.0}
+
+
+def credited(method, rewards, **settings):
+    config = compose(method=method, assignments=[f"method.{name}={value}" for name, value in settings.items()])
+    credit, events = credit_stage(config.method, [base(n, reward=reward) for n, reward in enumerate(rewards)])
+    assert events == []
+    return [one.advantage for one in credit], [one.rule for one in credit]
+
+
+def test_std_has_ddof_1():
+    # mean 1/8; squares (49 + 7) / 64 = 7/8; over 7 members: 1/8
+    assert group_statistics(ONE_IN_EIGHT) == (0.125, pytest.approx(math.sqrt(1 / 8)))
+    assert group_statistics([0.5]) == (0.5, 0.0)
+
+
+def test_plain_grpo_gives_the_lone_success_of_eight_2_47():
+    # (7/8) / sqrt(1/8) = 2.4749; each failure -(1/8) / sqrt(1/8) = -0.35355; epsilon 1e-6 moves the sixth digit
+    advantages, rules = credited("grpo", ONE_IN_EIGHT)
+    assert advantages == pytest.approx([2.47487, *[-0.353553] * 7], abs=1e-5)
+    assert rules == ["positive", *["negative"] * 7]
+    assert round(advantages[0], 2) == 2.47
+
+
+@pytest.mark.parametrize(("method", "lone", "failure", "mass"), [
+    ("paper", 3.0, -0.353553, 1.21),  # 3 / (7 * 0.353553) = 1.2122
+    ("released", 1.0, -0.125, 1.14),  # 1 / (7 * 0.125) = 1.1429
+])
+def test_advantage_mass_of_one_success_in_eight(method, lone, failure, mass):
+    advantages, rules = credited(method, ONE_IN_EIGHT)
+    assert advantages == pytest.approx([lone, *[failure] * 7], abs=1e-5)
+    assert rules[0] == "top"
+    assert round(dominance(advantages).ratio, 2) == mass
+
+
+def test_the_refused_combination_would_have_left_the_mass_at_0_40():
+    scaled = scaled_advantages(ONE_IN_EIGHT, "std")
+    advantages, _ = amplified(ONE_IN_EIGHT, scaled, **(PAPER | {"top_value": 1.0}))
+    assert advantages[0] == 1.0
+    assert round(dominance(advantages).ratio, 2) == 0.40  # 1 / 2.4749
+
+
+def test_ties_at_the_top_all_get_alpha():
+    # rewards 1 1 0 0: both 1 are R_max; mean .5, std sqrt(4 * .25 / 3) = .57735; failures -.5 / .57735 = -.866025
+    advantages, rules = credited("paper", [1, 1, 0, 0])
+    assert advantages == pytest.approx([3, 3, -0.866025, -0.866025], abs=1e-5)
+    assert rules == ["top", "top", "negative", "negative"]
+
+
+def test_partial_rewards_are_scaled_by_alpha_below_the_top():
+    # rewards 1 .6 .2 .2: mean .5; squares .25 + .01 + .09 + .09 = .44, / 3 = .146667, std .382971
+    # .1 / .382971 = .261116, times 3 = .783349; -.3 / .382971 = -.783349
+    advantages, rules = credited("paper", [1.0, 0.6, 0.2, 0.2])
+    assert advantages == pytest.approx([3, 0.783349, -0.783349, -0.783349], abs=1e-5)
+    assert rules == ["top", "positive", "negative", "negative"]
+    # released: 3 * .1 = .3 and -.3
+    assert credited("released", [1.0, 0.6, 0.2, 0.2])[0] == pytest.approx([1, 0.3, -0.3, -0.3])
+
+
+def test_negative_rewards():
+    # WebShop as released: -.1 for a malformed reply. Rewards -.1 .5 -> mean .2, std sqrt(2 * .09) = .424264
+    advantages, rules = credited("paper", [-0.1, 0.5])
+    assert advantages == pytest.approx([-0.3 / math.sqrt(0.18), 3.0], abs=1e-5)
+    assert rules == ["negative", "top"]
+    assert credited("released", [-0.1, 0.5])[0] == pytest.approx([-0.3, 0.9])  # .5 is no success: 3 * .3
+
+
+@pytest.mark.parametrize("rewards", [[0.0] * 8, [0.3] * 3, [-0.1, -0.1]])
+@pytest.mark.parametrize("method", ["paper", "released", "grpo", "grpo_pa", "opmd", "gspo"])
+def test_equal_rewards_without_success_teach_nothing(method, rewards):
+    assert credited(method, rewards) == ([0.0] * len(rewards), ["degenerate"] * len(rewards))
+
+
+def test_all_solved_is_degenerate_in_the_paper_and_1_each_as_released():
+    assert credited("paper", [1, 1, 1]) == ([0, 0, 0], ["degenerate"] * 3)
+    assert credited("released", [1, 1, 1]) == ([1, 1, 1], ["top"] * 3)
+
+
+@pytest.mark.parametrize("method", ["paper", "released", "grpo", "opmd"])
+@pytest.mark.parametrize("reward", [0.0, 1.0])
+def test_a_lone_member_gets_nothing(method, reward):
+    assert credited(method, [reward]) == ([0.0], ["alone"])
+
+
+def test_without_positive_is_plain_grpo_credit():
+    assert credited("r3l_without_positive", [1, 0.5, 0, 0])[0] == credited("grpo", [1, 0.5, 0, 0])[0]
+
+
+def test_grpo_and_opmd_with_amplification():
+    # 1 .5 0: mean .5, std .5, so +-1: top 3, 0 stays 0, -1; opmd: R - mean
+    assert credited("grpo_pa", [1, 0.5, 0])[0] == pytest.approx([3, 0, -1], abs=1e-5)
+    assert credited("opmd_pa", [1, 0.5, 0])[0] == pytest.approx([3, 0, -0.5])
+    # 1 .75 .5 0, opmd: mean .5625; .1875 * 3 = .5625
+    assert credited("opmd_pa", [1, 0.75, 0.5, 0])[0] == pytest.approx([3, 0.5625, -0.0625, -0.5625])
+
+
+def test_alpha_1_leaves_only_the_top_rule():
+    advantages, _ = credited("paper", [1.0, 0.6, 0.2, 0.2], alpha=1)
+    assert advantages == pytest.approx([1, 0.261116, -0.783349, -0.783349], abs=1e-5)
+
+
+def test_overlong_penalty_rises_over_the_last_tokens():
+    assert overlong_penalty([50, 80, 90, 100, 130], limit=100, soft=20).tolist() == [0, 0, 0.5, 1, 1]
+
+
+def test_pivot_mask_is_zero_before_the_pivot():
+    assert [mask.tolist() for mask in response_weights([2, 1, 3], 2)] == [[0, 0], [0], [1, 1, 1]]
+    assert [base_mask_turn([3, 1, 2], rule) for rule in ("both", "retry_only", "off")] == [1, 0, 0]
+    assert base_mask_turn([], "both") == 0
+    assert [distilled_mask_turn(3, rule) for rule in ("both", "retry_only", "off")] == [3, 3, 0]
+    assert distilled_mask_turn(None, "both") == 0
+
+
+def test_dominance_of_theorem_4_3():
+    # 2 of 8 succeed: A+ = .75 / s, A- = -.25 / s; p = .25: alpha_min = .75 * .25 / (.25 * .75) = 1, whatever s
+    plain = dominance(scaled_advantages([1, 1, 0, 0, 0, 0, 0, 0], "std"))
+    assert plain.positive_share == 0.25
+    assert plain.alpha_min == pytest.approx(1)
+    assert plain.positive_mean == pytest.approx(-3 * plain.negative_mean)
+    lopsided = dominance([1.0, -0.5, -1.5, 0.0])
+    assert (lopsided.positive_mass, lopsided.negative_mass, lopsided.ratio, lopsided.alpha_min) == (1.0, 2.0, 0.5, 2.0)
+    assert lopsided.positive_share == pytest.approx(1 / 3)
+    assert pytest.approx(lopsided.alpha_min) == (1 - 1 / 3) * 1.0 / (1 / 3 * 1.0)  # the theorem's own form
+    assert np.isnan(dominance([0.0, 0.0]).alpha_min)
+
+
+def test_variance_ratio_of_theorem_4_5():
+    # pivots at 20 % of 10 tokens on both members of a pair: (8 + 8) / 20
+    assert variance_ratio([8, 8], [10, 10]) == 0.8

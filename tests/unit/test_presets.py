@@ -1,0 +1,104 @@
+"""Every preset parses; what differs between two of them is told; a combination that can't work is refused."""
+
+from itertools import product
+
+import pytest
+
+from r3l.config import compose, load_preset, preset_names
+from r3l.config.compose import merge, resolve_conditions, validated
+from r3l.config.methods import DAPOSettings, R3LSettings
+from r3l.config.preset_diff import diff_presets
+from r3l.errors import ConfigError
+from r3l.methods import METHODS, plan
+
+PRESETS = preset_names("methods")
+
+
+@pytest.mark.parametrize(("method", "environment", "model"), product(PRESETS, preset_names("environments"), ["embedded"]))
+def test_every_method_preset_composes_with_every_environment(method, environment, model):
+    config = compose(model=model, environment=environment, method=method)
+    assert config.method.kind in METHODS
+    assert config.method.kind == load_preset("methods", method)["method"]["kind"]
+
+
+def test_every_method_has_a_preset():
+    assert {load_preset("methods", name)["method"]["kind"] for name in PRESETS} == set(METHODS)
+
+
+def test_every_preset_stays_within_the_budget():
+    """N trajectories a task; Critique-GRPO alone doubles it, as the paper says of it."""
+    for name, size in product(PRESETS, [2, 4, 8, 16]):
+        settings = compose(method=name).method
+        made = plan(settings, size)
+        retried = made.bases if made.retried_bases is None else made.retried_bases
+        rollouts = made.bases + retried * made.retries_per_base
+        assert rollouts == (2 * size if name == "critique_grpo" else size), name
+
+
+@pytest.mark.parametrize(("retries", "size", "expected"), [
+    (0, 8, (8, 0, None)), (1, 8, (4, 1, 4)), (2, 8, (4, 2, 2)), (4, 8, (4, 4, 1)), (4, 4, (2, 2, 1)), (1, 2, (1, 1, 1))])
+def test_retries_per_base_share_half_of_the_budget(retries, size, expected):
+    made = plan(R3LSettings(retries_per_base=retries), size)
+    assert (made.bases, made.retries_per_base, made.retried_bases) == expected
+
+
+def test_paper_is_the_default():
+    assert compose().method == R3LSettings()
+
+
+def test_paper_and_released_differ_in_what_the_method_page_lists():
+    assert diff_presets("paper", "released") == [
+        ("method.scale", "std", "none"),
+        ("method.loss_normalisation", "trajectory", "token"),
+        ("method.loss_factor", 1.0, 0.5),
+        ("method.kl_coefficient", 0.0, 0.001),
+        ("method.kl_estimator", "k3", "k2"),
+        ("method.top_rule", "group_max", "success"),
+        ("method.top_value", None, 1.0),
+        ("method.sft_rule", "improved", "solved"),
+        ("method.sft_as_rl", False, True),
+        ("rollout.reflection_temperature", 0.7, 1.0),
+        ("environment.bad_reply (webshop)", "continue", "end"),
+        ("environment.malformed_reward (webshop)", 0.0, -0.1),
+        ("method.retry_from (math)", "pivot", "start"),
+    ]
+
+
+@pytest.mark.parametrize(("ablation", "difference"), [
+    ("r3l_without_positive", ("method.amplify", True, False)),
+    ("r3l_without_credit", ("method.pivot_mask", "both", "off")),
+    ("r3l_without_reflect", ("method.reflect", True, False)),
+])
+def test_an_ablation_is_one_setting(ablation, difference):
+    assert diff_presets("paper", ablation) == [difference]
+
+
+@pytest.mark.parametrize("method", ["grpo", "opmd"])
+def test_amplification_is_a_setting_of_any_method(method):
+    assert diff_presets(method, f"{method}_pa") == [("method.top_rule", "none", "group_max"), ("method.amplify", False, True)]
+
+
+def test_a_condition_counts_in_its_environment_only():
+    settings = {"environment": {"kind": "math"}, "when": {"math": {"method": {"alpha": 5}}, "webshop": {"method": {"alpha": 7}}}}
+    assert resolve_conditions(settings) == {"environment": {"kind": "math"}, "method": {"alpha": 5}}
+    released = merge({"environment": {"kind": "math"}}, load_preset("methods", "released"))
+    assert plan(validated(resolve_conditions(released)).method, 8).retry_from == "start"
+    assert plan(compose(method="released").method, 8).retry_from == "pivot"
+
+
+def test_a_diluted_top_is_refused_with_its_reason():
+    with pytest.raises(ConfigError, match=r"scale=std with top_value=1 is refused.*0\.40.*1\.21.*1\.14.*2\.47") as refusal:
+        compose(method="paper", assignments=["method.top_value=1"])
+    assert "top_value=alpha" in str(refusal.value)
+    assert compose(method="paper", assignments=["method.top_value=1", "method.scale=none"]).method.top_value == 1
+    assert compose(method="paper", assignments=["method.top_value=1", "method.amplify=false"]).method.amplify is False
+
+
+def test_a_limit_below_its_ramp_is_refused():
+    with pytest.raises(ValueError, match="overlong_limit=10 is below overlong_tokens=20"):
+        DAPOSettings(overlong_tokens=20, overlong_limit=10)
+
+
+def test_an_unknown_preset_lists_those_that_exist():
+    with pytest.raises(ConfigError, match=r"unknown preset 'papre' in methods: expected one of .*paper"):
+        diff_presets("papre", "paper")
