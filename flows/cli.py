@@ -14,7 +14,6 @@ from rich.text import Text
 from flows import prefect_settings
 from r3l.config import Config, compose
 from r3l.errors import R3LError
-from r3l.exploration.tally import Tally
 
 app = typer.Typer(help="R3L post-training of language-model agents, where every stage of every iteration is a table.",
                   no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
@@ -51,7 +50,7 @@ def iterate(run: Run = "demo", preset: Preset = "paper", method: Method = "r3l",
     config = settings(run, preset, method, policy, environment, engine, set_, iteration=iteration, branch=branch or None)
     from flows.running import run_iteration
 
-    summary = run_iteration(config, Tally(), quiet=quiet or as_json)
+    summary = run_iteration(config, quiet=quiet or as_json)
     if as_json:
         typer.echo(json.dumps(summary, default=str))
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from r3l.config import preset_names
 from r3l.store.catalog import connect
 from r3l.store.check import check_run
+from r3l.store.query import query
 from r3l.store.stage import Store
 
 Root = Annotated[str, typer.Option("--store", help="store; empty: R3L_STORE, else data/runs")]
@@ -23,11 +24,11 @@ FROM iterations GROUP BY ALL ORDER BY last DESC
 """
 
 
-def sql(query: str, store: Root = "", run: Annotated[list[str] | None, typer.Option(help="only these runs")] = None,
+def sql(question: str, store: Root = "", run: Annotated[list[str] | None, typer.Option(help="only these runs")] = None,
         as_json: AsJson = False) -> None:
     """Ask the tables in SQL (DuckDB). Views: tasks, base, reflections, pivots, retries, distilled, credit, iterations, ..."""
     with connect(Store.open(store), run) as connection:
-        found = connection.execute(query).fetch_arrow_table()
+        found = query(connection, question)
     if as_json:
         for row in found.to_pylist():
             typer.echo(json.dumps(row, default=str))

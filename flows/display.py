@@ -87,12 +87,14 @@ def watching(display: Display, plain: bool) -> Iterator[None]:
         thread.join()
 
 
-def result(console: Console, summary: dict[str, Any]) -> None:
-    """The table at the end: figures, seconds per stage, where it is stored, what to ask."""
+def result(console: Console, summary: dict[str, Any], ask: bool = True) -> None:
+    """The table at the end: figures, seconds per stage and, with `ask`, where it is stored and what to ask."""
     both = Table.grid(padding=(0, 6, 0, 0))
     both.add_row(pairs(f"{summary['run']}, iteration {summary['iteration']}", shown(summary)),
                  pairs("seconds, summed over shards", [(stage, f"{spent:.1f}") for stage, spent in summary["stages"].items()]))
     console.print(both)
+    if not ask:
+        return
     console.print(f"\nstored in [bold]{summary['store']}/{summary['run']}[/bold]. Ask it:\n", highlight=False)
     for question in QUESTIONS:
         console.print(f"  r3l sql \"{question}\"", highlight=False, soft_wrap=True, style="cyan")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from r3l.config import Config
 from r3l.exploration.prompting import prompts_hash
+from r3l.methods import plan
 
 NOT_IDENTITY = {"workers", "step_timeout_s", "data_root", "tasks_per_shard", "shards_in_flight", "device", "timeout_s",
                 "processes", "micro_batch_tokens", "logits_chunk", "checkpoint_segments"}
@@ -20,23 +22,16 @@ def stage_settings(config: Config, stage: str) -> dict[str, Any]:
     """The settings that `stage` depends on; its parents' settings reach it through their fingerprints."""
     world, rollout = _of(config.environment), _of(config.rollout)
     context = {"context_tokens": config.policy.context_tokens, "thinking": config.policy.thinking}
-    plan = _of(config.method)
+    method, sampled = _of(config.method), asdict(plan(config.method, rollout["group_size"]))
     return {
         "tasks": {"environment": world, "tasks": rollout["tasks"]},
-        "base": {"environment": world, "temperature": rollout["temperature"], "group_size": rollout["group_size"], **context,
-                 "kind": config.method.kind, "reflect": plan.get("reflect")},
+        "base": {"environment": world, "temperature": rollout["temperature"], "bases": sampled["bases"], **context},
         "reflections": {"temperature": rollout["reflection_temperature"], "tokens": rollout["reflection_tokens"],
                         "structured": rollout["structured_reflections"], "prompts": prompts_hash(),
-                        **_plan_settings(plan), **context},
-        "retries": {"temperature": rollout["temperature"], "prompts": prompts_hash(), **_plan_settings(plan), **context},
+                        **sampled, **context},
+        "retries": {"temperature": rollout["temperature"], "prompts": prompts_hash(), **sampled, **context},
         "distilled": {},
-        "credit": {"method": plan},
-        "training_rows": {"method": plan, "sync_interval": config.training.sync_interval},
+        "credit": {"method": method},
+        "training_rows": {"method": method, "sync_interval": config.training.sync_interval},
         "updates": {"training": _of(config.training), "policy": _of(config.policy)},
     }[stage]
-
-
-def _plan_settings(method: dict[str, Any]) -> dict[str, Any]:
-    names = {"kind", "reflect", "retry_when", "retry_reward_below", "retries_per_base", "invalid_reflection",
-             "guidance_position", "diverged", "group_fill"}
-    return {name: value for name, value in method.items() if name in names}

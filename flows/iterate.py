@@ -10,7 +10,6 @@ from flows import prefect_settings
 prefect_settings.apply()
 
 from prefect import flow, get_run_logger  # noqa: E402
-from prefect.futures import PrefectFuture  # noqa: E402
 from prefect.runtime import flow_run  # noqa: E402
 from prefect.task_runners import ThreadPoolTaskRunner  # noqa: E402
 
@@ -23,6 +22,8 @@ from r3l.records import Plan  # noqa: E402
 from r3l.store.layout import StageRef  # noqa: E402
 
 MAX_THREADS = 256
+Coming = Any  # the future of a StageRef: Prefect's types want the StageRef itself where a task is submitted
+RUNNER: Any = ThreadPoolTaskRunner(max_workers=MAX_THREADS)
 # A display that watches the run from the same process puts its tally here before it calls the flow.
 WATCHED: dict[str, Tally] = {}
 
@@ -33,7 +34,7 @@ def _flow_run_name() -> str:
     return f"{run} iteration={'next' if iteration is None else iteration}"
 
 
-@flow(name="r3l", flow_run_name=_flow_run_name, task_runner=ThreadPoolTaskRunner(max_workers=MAX_THREADS), validate_parameters=True)
+@flow(name="r3l", flow_run_name=_flow_run_name, task_runner=RUNNER, validate_parameters=True)
 def iterate(config: Config = Config()) -> dict[str, Any]:  # noqa: B008 (a frozen model: the form shows its defaults)
     """One R3L iteration: sample, reflect, retry from the pivot, stitch, assign credit, update. Every stage is a table.
 
@@ -59,14 +60,14 @@ def iterate(config: Config = Config()) -> dict[str, Any]:  # noqa: B008 (a froze
 class Chain:
     """The futures of one shard: base, as many rounds of reflect, retry, stitch as the plan has, credit, training rows."""
 
-    base: PrefectFuture[StageRef]
-    reflections: list[PrefectFuture[StageRef]]
-    retries: list[PrefectFuture[StageRef]]
-    distilled: list[PrefectFuture[StageRef]]
-    credit: list[PrefectFuture[StageRef]] = field(default_factory=list)
-    training_rows: list[PrefectFuture[StageRef]] = field(default_factory=list)
+    base: Coming
+    reflections: list[Coming]
+    retries: list[Coming]
+    distilled: list[Coming]
+    credit: list[Coming] = field(default_factory=list)
+    training_rows: list[Coming] = field(default_factory=list)
 
-    def sampled(self) -> list[PrefectFuture[StageRef]]:
+    def sampled(self) -> list[Coming]:
         return [self.base, *self.reflections, *self.retries, *self.distilled]
 
 
@@ -92,8 +93,8 @@ def explore(bench: Workbench, plan: Plan, batch: StageRef, shard: int) -> Chain:
     rounds = plan.retries_per_base if plan.reflection != "none" else 0
     for round_ in range(rounds):
         before = list(chain.distilled)
-        reflections = tasks.reflections_task.submit(bench, batch, chain.base, before, shard, round_)
-        retries = tasks.retries_task.submit(bench, batch, chain.base, before, reflections, shard, round_)
+        reflections: Coming = tasks.reflections_task.submit(bench, batch, chain.base, before, shard, round_)
+        retries: Coming = tasks.retries_task.submit(bench, batch, chain.base, before, reflections, shard, round_)
         chain.distilled.append(tasks.distilled_task.submit(bench, chain.base, before, retries, shard, round_))
         chain.reflections.append(reflections)
         chain.retries.append(retries)
@@ -102,7 +103,7 @@ def explore(bench: Workbench, plan: Plan, batch: StageRef, shard: int) -> Chain:
 
 def credit(bench: Workbench, chain: Chain, shard: int) -> None:
     """Submit a shard's credit and training rows."""
-    assigned = tasks.credit_task.submit(bench, chain.base, chain.retries, chain.distilled, shard)
+    assigned: Coming = tasks.credit_task.submit(bench, chain.base, chain.retries, chain.distilled, shard)
     rows = tasks.training_rows_task.submit(bench, chain.base, chain.reflections, chain.retries, chain.distilled, assigned, shard)
     chain.credit.append(assigned)
     chain.training_rows.append(rows)

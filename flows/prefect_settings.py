@@ -26,5 +26,5 @@ def apply(quiet: bool = False) -> None:
     if "PREFECT_API_URL" not in os.environ and "PREFECT_PROFILES_PATH" not in os.environ:
         os.environ.setdefault("PREFECT_HOME", str(Path(".prefect").absolute()))
     if quiet:
-        os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
-        os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "ERROR")
+        os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")
+        os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")

@@ -14,40 +14,54 @@ from r3l.config import Config
 from r3l.exploration.tally import Tally
 
 
-def run_iteration(config: Config, tally: Tally, *, quiet: bool = False) -> dict[str, Any]:
+def run_iteration(config: Config, *, quiet: bool = False) -> dict[str, Any]:
     """One iteration in this process, on the Prefect server that is configured or else an ephemeral one.
 
     Raises:
         R3LError: whatever is wrong, before work starts where it can be known.
     """
-    from flows import preflight  # settings are checked before Prefect, whose start takes seconds
+    with displayed(config, quiet) as display:
+        from flows.iterate import iterate
 
-    console = Console(stderr=True)
-    display = Display(console, f"r3l · run {config.run} · {config.method.kind} on {config.environment.kind}", tally)
-    with _shown(display, quiet):
-        display.phase = "checking the settings, the policy and the tasks"
-        preflight.check(config)
-        display.phase = "starting Prefect"
-        from flows.iterate import WATCHED, iterate
-
-        WATCHED[config.run] = tally
-        display.phase = "starting Prefect's server" if "PREFECT_API_URL" not in os.environ else "asking Prefect's server for a run"
-        tally.on_first("tasks", lambda: setattr(display, "phase", "running"))
-        summary = iterate(config)
+        watch(display, config)
+        summary: dict[str, Any] = iterate(config)
     if not quiet:
-        result(console, summary)
+        result(display.console, summary)
     return summary
 
 
 def run_training(config: Config, iterations: int, *, quiet: bool = False) -> list[dict[str, Any]]:
-    """Further iterations of a run, one after another."""
-    return [run_iteration(config, Tally(), quiet=quiet) for _ in range(iterations)]
+    """Further iterations of a run, one after another; each one's figures are printed above the display."""
+    with displayed(config, quiet) as display:
+        from flows.train import LISTENERS, train
+
+        def heard(summary: dict[str, Any] | None) -> None:
+            if summary is None:
+                watch(display, config)
+            elif not quiet:
+                result(display.console, summary, ask=False)
+
+        LISTENERS[config.run] = heard
+        return list(train(config, iterations))
+
+
+def watch(display: Display, config: Config) -> None:
+    """Show the next iteration of the run from its beginning."""
+    from flows.iterate import WATCHED
+
+    display.tally = WATCHED[config.run] = Tally()
+    display.phase = "starting Prefect's server" if "PREFECT_API_URL" not in os.environ else "asking Prefect's server for a run"
+    display.tally.on_first("tasks", lambda: setattr(display, "phase", "running"))
 
 
 @contextlib.contextmanager
-def _shown(display: Display, quiet: bool) -> Iterator[None]:
-    if quiet:
-        yield
-        return
-    with watching(display, plain=not display.console.is_terminal):
-        yield
+def displayed(config: Config, quiet: bool) -> Iterator[Display]:
+    """A display, after the settings were checked: that comes before Prefect, whose start takes seconds."""
+    from flows import preflight
+
+    display = Display(Console(stderr=True), f"r3l · run {config.run} · {config.method.kind} on {config.environment.kind}", Tally())
+    with contextlib.nullcontext() if quiet else watching(display, plain=not display.console.is_terminal):
+        display.phase = "checking the settings, the policy and the tasks"
+        preflight.check(config)
+        display.phase = "starting Prefect"
+        yield display

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from r3l.store.catalog import connect
+from r3l.store.query import query
 from r3l.store.stage import Store
 
 # (column of the view, what it is called, format)
@@ -39,7 +40,7 @@ def summarise(store: Store, run: str, branch: str, iteration: int) -> dict[str, 
     """The row of the `iterations` view, and `stages`: stage -> seconds (summed over shards, which run side by side)."""
     with connect(store, [run]) as connection:
         place = [run, branch, iteration]
-        row = connection.execute("SELECT * FROM iterations WHERE run = ? AND branch = ? AND iteration = ?", place).fetch_arrow_table()
+        row = query(connection, "SELECT * FROM iterations WHERE run = ? AND branch = ? AND iteration = ?", place)
         seconds = connection.execute("SELECT stage, sum(seconds) FROM stages WHERE run = ? AND branch = ? AND iteration = ? GROUP BY stage",
                                      place).fetchall()
     found = dict(row.to_pylist()[0]) if row.num_rows else {"run": run, "branch": branch, "iteration": iteration}
@@ -49,8 +50,8 @@ def summarise(store: Store, run: str, branch: str, iteration: int) -> dict[str, 
 def history(store: Store, run: str, branch: str) -> list[dict[str, Any]]:
     """The `iterations` view of a run, oldest first."""
     with connect(store, [run]) as connection:
-        return connection.execute("SELECT * FROM iterations WHERE run = ? AND branch = ? AND iteration >= 0 ORDER BY iteration",
-                                  [run, branch]).fetch_arrow_table().to_pylist()
+        found = query(connection, "SELECT * FROM iterations WHERE run = ? AND branch = ? AND iteration >= 0 ORDER BY iteration", [run, branch])
+    return list(found.to_pylist())
 
 
 def shown(summary: dict[str, Any]) -> list[tuple[str, str]]:

@@ -1,0 +1,39 @@
+"""The flow `r3l-train`: iterations of one run, one after another. Each is a run of the flow `r3l`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flows import prefect_settings
+
+prefect_settings.apply()
+
+from prefect import flow, get_run_logger  # noqa: E402
+
+from flows.iterate import iterate  # noqa: E402
+from r3l.config import Config  # noqa: E402
+
+# A display that watches from the same process hears when an iteration begins and what came of it.
+Heard = Callable[[dict[str, Any] | None], None]
+LISTENERS: dict[str, Heard] = {}
+
+
+@flow(name="r3l-train", flow_run_name="{config.run}", validate_parameters=True)
+def train(config: Config = Config(), iterations: int = 10) -> list[dict[str, Any]]:  # noqa: B008 (a frozen model)
+    """Further iterations of a run.
+
+    Args:
+        config: as for one iteration; `iteration` is left empty.
+        iterations: how many, 1 or more.
+    """
+    if iterations < 1:
+        raise ValueError(f"iterations={iterations}: expected 1 or more")
+    heard = LISTENERS.get(config.run, lambda summary: None)
+    done = []
+    for number in range(iterations):
+        heard(None)
+        get_run_logger().info("iteration %d of %d", number + 1, iterations)
+        done.append(iterate(config))
+        heard(done[-1])
+    return done
