@@ -55,8 +55,8 @@ def row(source: str, iteration: int, task: int, role: str, turns: Spans, mask: i
                for sampled in (*(False for _ in context), *(True for _ in reply))]  # fmt: skip
     return TrainingRow(
         row_id=f"{source}/row", group_id=f"iteration={iteration}/task={task}", iteration=iteration, source_id=source, role=role,
-        term="rl" if role == "explore" else "sft", objective="policy_gradient", objective_settings="{}", reduction="groups", coefficient=1.0,
-        kl_coefficient=0.0, kl_estimator="none", advantage=advantage, behaviour_policy="p0", token_ids=ids,
+        term="rl" if role == "explore" else "sft", objective="policy_gradient", objective_settings="{}", reduction="groups",
+        coefficient=1.0, kl_coefficient=0.0, kl_estimator="none", advantage=advantage, behaviour_policy="p0", token_ids=ids,
         weights=weights, logprobs=[-0.5 * w for w in weights], trained_tokens=sum(w > 0 for w in weights),
     )  # fmt: skip
 
@@ -75,7 +75,8 @@ def iteration_tables(i: int) -> dict[str, Tables]:
     ]
     retries, retry_turns, distilled, distilled_turns = [], [], [], []
     for task, base, pivot, reward, salt in ((0, name(0, "base", 0), 1, 1.0, 0), (1, name(1, "base", 1), 2, 0.0, 3)):
-        links = {"base_id": base, "reflection_id": f"{base}/reflection=0", "pivot_asked": pivot, "pivot_turn": pivot}
+        links = {"base_id": base, "parent_id": base, "reflection_id": f"{base}/reflection=0", "pivot_asked": pivot,
+                 "pivot_turn": pivot, "shared_turns": pivot}  # fmt: skip
         retry, clean = name(task, "retry", 0), name(task, "distilled", 0)
         retries.append(trajectory(retry, "retry", i, task, 0, reward, 2 * (3 - pivot), **links))
         retry_turns += [turn(retry, i, k, salt + 50, (66, 67) if k == pivot else ()) for k in range(pivot, 3)]
@@ -128,11 +129,11 @@ def commit_stage(
     return store.commit(key, tables, fingerprint=mark, parents=parents, settings=settings, policy="p0", seed=5, metrics={"seconds": 1.0})
 
 
-def commit_iteration(store: Store, run: str = "demo", iteration: int = 0) -> dict[str, StageRef]:
+def commit_iteration(store: Store, run: str = "demo", iteration: int = 0, tables: dict[str, Tables] | None = None) -> dict[str, StageRef]:
     """Commit every stage, each with the one before it as its parent."""
     refs: dict[str, StageRef] = {}
     parents: list[StageRef] = []
-    for stage, tables in iteration_tables(iteration).items():
-        refs[stage] = commit_stage(store, stage, tables, parents, run, iteration)
+    for stage, rows in (tables or iteration_tables(iteration)).items():
+        refs[stage] = commit_stage(store, stage, rows, parents, run, iteration)
         parents = [refs[stage]]
     return refs

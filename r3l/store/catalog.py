@@ -23,6 +23,7 @@ from r3l.store.stage import Store
 ORDER = {stage: place for place, stage in enumerate(STAGES)}
 # Each view may use those before it.
 VIEWS = ("base", "retries", "distilled", "pivots", "groups", "account", "iterations")
+MACROS = "credit_macros"
 STAGES_SCHEMA = pa.schema(
     [("run", pa.string()), ("branch", pa.string()), ("iteration", pa.int32()), ("stage", pa.string()), ("shard", pa.int32()),
      ("rows", pa.int64()), ("bytes", pa.int64()), ("seconds", pa.float64()), ("fingerprint", pa.string()), ("digest", pa.string()),
@@ -52,7 +53,7 @@ def connect(store: Store, runs: Sequence[str] | None = None) -> duckdb.DuckDBPyC
     connection.execute("CREATE TABLE stages AS FROM stages_rows; DROP VIEW stages_rows; CREATE SCHEMA lines")
     for statement in views:
         connection.execute(statement)
-    for view in VIEWS:
+    for view in (*VIEWS, MACROS):
         connection.execute(view_sql(view))
     return connection
 

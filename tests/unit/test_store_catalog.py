@@ -50,7 +50,7 @@ def test_pivots_put_the_whole_story_in_one_row(store):
 
 
 def test_an_iteration_is_one_row_of_figures(store):
-    found = connect(store).execute("SELECT * FROM iterations").to_arrow_table().to_pylist()[0]
+    found = connect(store).sql("SELECT * FROM iterations").to_arrow_table().to_pylist()[0]
     assert found | {
         "tasks": 2, "bases": 4, "base_reward": 0.25, "reflections": 4, "parse_rate": 0.75, "retries": 2, "retry_improvement": 0.5,
         "retry_improvement_failed": 0.5, "reward_gain": 0.5, "pivot_mean": 1.5, "pivot_fraction": 0.5, "groups": 2, "mixed_groups": 1,

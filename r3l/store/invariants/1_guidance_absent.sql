@@ -1,16 +1,16 @@
--- 1. No distilled row holds guidance: its contexts are the base's up to the pivot and the retry's after it, token for token,
+-- 1. No distilled row holds guidance: its contexts are its parent's up to the pivot and the retry's after it, token for token,
 --    and none of its observations quotes a text of its reflection that neither the base nor the task had shown.
-WITH texts AS (
+WITH quotes AS (
     SELECT run, branch, reflection_id, unnest([report ->> '$.improvement_suggestion', report ->> '$.root_cause_analysis',
                                                report ->> '$.trajectory_summary']) AS quote
     FROM lines.reflections WHERE report <> ''
 )
 SELECT d.run, d.branch, d.iteration, d.distilled_id AS id,
-       'turn ' || t.turn || ': its context is not that of the base' AS what
+       'turn ' || t.turn || ': its context is not that of its parent' AS what
 FROM distilled d
 JOIN lines.turns t ON (t.run, t.branch, t.trajectory_id) = (d.run, d.branch, d.distilled_id)
-JOIN lines.turns b ON (b.run, b.branch, b.trajectory_id, b.turn) = (d.run, d.branch, d.base_id, t.turn)
-WHERE t.turn <= d.pivot_turn AND t.observation_hash = b.observation_hash AND t.context_ids <> b.context_ids
+JOIN lines.turns b ON (b.run, b.branch, b.trajectory_id, b.turn) = (d.run, d.branch, d.parent_id, t.turn)
+WHERE t.turn <= d.pivot_turn AND t.context_ids <> b.context_ids
 UNION ALL
 SELECT d.run, d.branch, d.iteration, d.distilled_id, 'turn ' || t.turn || ': its context is not that of the retry'
 FROM distilled d
@@ -21,6 +21,6 @@ UNION ALL
 SELECT d.run, d.branch, d.iteration, d.distilled_id, 'turn ' || t.turn || ': its observation quotes the reflection'
 FROM distilled d
 JOIN lines.turns t ON (t.run, t.branch, t.trajectory_id) = (d.run, d.branch, d.distilled_id)
-JOIN texts q ON (q.run, q.branch, q.reflection_id) = (d.run, d.branch, d.reflection_id)
+JOIN quotes q ON (q.run, q.branch, q.reflection_id) = (d.run, d.branch, d.reflection_id)
 WHERE length(q.quote) >= 20 AND contains(t.observation, q.quote)
   AND NOT EXISTS (FROM lines.turns o WHERE (o.run, o.branch, o.trajectory_id) = (d.run, d.branch, d.base_id) AND contains(o.observation, q.quote));

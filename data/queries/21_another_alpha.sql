@@ -1,0 +1,8 @@
+-- Counterfactual: what would alpha = 1, the released preset or plain GRPO have given the same rollouts?
+SELECT c.trajectory_id, c.reward, round(c.advantage, 4) AS as_trained, round(a.advantage, 4) AS alpha_1, round(r.advantage, 4) AS released,
+       round(p.advantage, 4) AS grpo
+FROM lines.credit c
+JOIN credit_paper(1.0) a USING (run, branch, iteration, trajectory_id)
+JOIN credit_released() r USING (run, branch, iteration, trajectory_id)
+JOIN credit_grpo() p USING (run, branch, iteration, trajectory_id)
+ORDER BY c.run, c.branch, c.iteration, c.task, c.trajectory_id;
