@@ -1,6 +1,6 @@
 """From log-probabilities to dL/dlogp of every trained token, row by row: the trie itself is blind to losses.
 
-    L = sum over rows of (coefficient x loss + kl_coefficient x KL) / D,   D = groups, or the term's trained tokens
+    L = sum over rows of (coefficient x loss + kl_coefficient x KL) / D,   D = groups, the term's trained tokens, or 1
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Denominators:
-    """What the sums of a term are divided by: METHOD's means over groups, or over trained tokens."""
+    """What the sums of a term are divided by: means over groups or over trained tokens, or nothing for a plain sum."""
 
     groups: int
     tokens: Counter[str]
 
     def of(self, row: Row) -> float:
-        if row.reduction not in {"groups", "tokens"}:
-            raise TrainingError(f"training row {row.row_id}: reduction {row.reduction!r} is unknown; expected groups or tokens")
-        return float(max(1, self.groups if row.reduction == "groups" else self.tokens[row.term]))
+        choices = {"groups": self.groups, "tokens": self.tokens[row.term], "sum": 1}
+        if row.reduction not in choices:
+            raise TrainingError(f"training row {row.row_id}: reduction {row.reduction!r} is unknown; expected one of {', '.join(choices)}")
+        return float(max(1, choices[row.reduction]))
 
 
 @dataclass(slots=True)
