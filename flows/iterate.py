@@ -14,6 +14,7 @@ from prefect.runtime import flow_run  # noqa: E402
 from prefect.task_runners import ThreadPoolTaskRunner  # noqa: E402
 
 from flows import artifacts, policies, preflight, tasks  # noqa: E402
+from flows.recorded import save_config  # noqa: E402
 from flows.update import sweep_staging  # noqa: E402
 from flows.workbench import Workbench  # noqa: E402
 from r3l.config import Config  # noqa: E402
@@ -46,6 +47,7 @@ def iterate(config: Config = Config()) -> dict[str, Any]:  # noqa: B008 (a froze
     with store.writer_lock(config.run, config.branch, iteration):
         store.sweep(config.run)
         sweep_staging(store.run_folder(config.run, config.branch))
+        save_config(store, config, iteration)
         get_run_logger().info("run %s, iteration %d, store %s", config.run, iteration, store.root)
         found = policies.find(config, store, iteration)
         bench = Workbench(config, store, iteration, found, WATCHED.get(config.run) or Tally())
@@ -60,50 +62,52 @@ def iterate(config: Config = Config()) -> dict[str, Any]:  # noqa: B008 (a froze
 class Chain:
     """The futures of one shard: base, as many rounds of reflect, retry, stitch as the plan has, credit, training rows."""
 
-    base: Coming
-    reflections: list[Coming]
-    retries: list[Coming]
-    distilled: list[Coming]
+    base: list[Coming] = field(default_factory=list)
+    reflections: list[Coming] = field(default_factory=list)
+    retries: list[Coming] = field(default_factory=list)
+    distilled: list[Coming] = field(default_factory=list)
     credit: list[Coming] = field(default_factory=list)
     training_rows: list[Coming] = field(default_factory=list)
 
-    def sampled(self) -> list[Coming]:
-        return [self.base, *self.reflections, *self.retries, *self.distilled]
+    def all(self) -> list[Coming]:
+        return [*self.base, *self.reflections, *self.retries, *self.distilled, *self.credit, *self.training_rows]
 
 
 def stages(bench: Workbench) -> list[StageRef]:
     """All stages of the iteration. Shards run side by side, each as its own chain; only the update waits for all."""
     plan = tasks.plan_of(bench)
-    batch = tasks.tasks_task(bench)
+    batch: StageRef = tasks.tasks_task(bench)
     shards = range(-(-bench.config.rollout.tasks // bench.config.rollout.tasks_per_shard))
     bench.tally.add("shards", planned=len(shards))
-    chains = {shard: explore(bench, plan, batch, shard) for shard in shards}
-    for shard, chain in chains.items():
-        credit(bench, chain, shard)
-    credits = [future.result() for chain in chains.values() for future in chain.credit]
-    rows = [future.result() for chain in chains.values() for future in chain.training_rows]
-    update = tasks.update_task(bench, credits, rows)
-    sampled = [future.result() for chain in chains.values() for future in chain.sampled()]
-    return [batch, *sampled, *credits, *rows, update]
+    chains = [submit(bench, plan, batch, shard) for shard in shards]
+    refs = [batch, *(future.result() for chain in chains for future in chain.all())]
+    if bench.wants("updates"):
+        credit, rows = ([ref for ref in refs if ref.stage == stage] for stage in ("credit", "training_rows"))
+        refs.append(tasks.update_task(bench, credit, rows))
+    return refs
 
 
-def explore(bench: Workbench, plan: Plan, batch: StageRef, shard: int) -> Chain:
-    """Submit a shard's sampling stages; each waits only for its own predecessors."""
-    chain = Chain(tasks.base_task.submit(bench, batch, shard), [], [], [])
-    rounds = plan.retries_per_base if plan.reflection != "none" else 0
-    for round_ in range(rounds):
-        before = list(chain.distilled)
-        reflections: Coming = tasks.reflections_task.submit(bench, batch, chain.base, before, shard, round_)
-        retries: Coming = tasks.retries_task.submit(bench, batch, chain.base, before, reflections, shard, round_)
-        chain.distilled.append(tasks.distilled_task.submit(bench, chain.base, before, retries, shard, round_))
-        chain.reflections.append(reflections)
-        chain.retries.append(retries)
+def submit(bench: Workbench, plan: Plan, batch: StageRef, shard: int) -> Chain:
+    """Submit a shard's stages; each waits only for its own predecessors."""
+    chain = Chain()
+    if bench.wants("base"):
+        chain.base.append(tasks.base_task.submit(bench, batch, shard))
+    for round_ in range(plan.retries_per_base if plan.reflection != "none" else 0):
+        reflect_and_retry(bench, chain, batch, shard, round_)
+    if bench.wants("credit"):
+        chain.credit.append(tasks.credit_task.submit(bench, chain.base[0], chain.retries, chain.distilled, shard))
+    if bench.wants("training_rows"):
+        chain.training_rows.append(tasks.training_rows_task.submit(
+            bench, chain.base[0], chain.reflections, chain.retries, chain.distilled, chain.credit[0], shard))
     return chain
 
 
-def credit(bench: Workbench, chain: Chain, shard: int) -> None:
-    """Submit a shard's credit and training rows."""
-    assigned: Coming = tasks.credit_task.submit(bench, chain.base, chain.retries, chain.distilled, shard)
-    rows = tasks.training_rows_task.submit(bench, chain.base, chain.reflections, chain.retries, chain.distilled, assigned, shard)
-    chain.credit.append(assigned)
-    chain.training_rows.append(rows)
+def reflect_and_retry(bench: Workbench, chain: Chain, batch: StageRef, shard: int, round_: int) -> None:
+    """One round: reflect on the newest attempts, retry from the pivots, stitch."""
+    before = list(chain.distilled)
+    if bench.wants("reflections"):
+        chain.reflections.append(tasks.reflections_task.submit(bench, batch, chain.base[0], before, shard, round_))
+    if bench.wants("retries"):
+        chain.retries.append(tasks.retries_task.submit(bench, batch, chain.base[0], before, chain.reflections[-1], shard, round_))
+    if bench.wants("distilled"):
+        chain.distilled.append(tasks.distilled_task.submit(bench, chain.base[0], before, chain.retries[-1], shard, round_))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from r3l.records import Credit, Episode, Event, Reflection, Task, TrainingRow, Trajectory, Turn
-from r3l.store.layout import StageRef
+from r3l.store.layout import StageKey, StageRef
 from r3l.store.stage import Store
 
 Tables = dict[str, Any]
@@ -17,6 +17,13 @@ Record = TypeVar("Record", Task, Trajectory, Turn, Reflection, Credit, TrainingR
 def records(store: Store, ref: StageRef, table: str, kind: type[Record]) -> list[Record]:
     """All rows of one table of a stage, in the order they were written."""
     return [kind(**row) for row in store.read(ref, table).to_pylist()]
+
+
+def reference(store: Store, key: StageKey) -> StageRef:
+    """The stage that is stored under a key. Raises `StoreError` where there is none."""
+    found = store.manifest(key)
+    return StageRef(run=key.run, branch=key.branch, iteration=key.iteration, stage=key.stage, shard=key.shard,
+                    fingerprint=found["fingerprint"], digest=found["digest"])
 
 
 def tasks(store: Store, ref: StageRef, slots: range | None = None) -> list[Task]:

@@ -50,7 +50,7 @@ def summarise(store: Store, run: str, branch: str, iteration: int) -> dict[str, 
 def history(store: Store, run: str, branch: str) -> list[dict[str, Any]]:
     """The `iterations` view of a run, oldest first."""
     with connect(store, [run]) as connection:
-        found = query(connection, "SELECT * FROM iterations WHERE run = ? AND branch = ? AND iteration >= 0 ORDER BY iteration", [run, branch])
+        found = query(connection, "SELECT * FROM iterations WHERE run = ? AND branch = ? ORDER BY iteration", [run, branch])
     return list(found.to_pylist())
 
 

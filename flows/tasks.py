@@ -25,6 +25,8 @@ Compute = Callable[[], stored.Tables]
 
 def run_stage(bench: Workbench, stage: str, shard: int | None, parents: Sequence[StageRef], compute: Compute) -> StageRef:
     """The stored stage where it is what it would become; else compute and commit it."""
+    if bench.replay and bench.takes_stored(stage):
+        return stored.reference(bench.store, StageKey(bench.config.run, bench.replay.source_branch, bench.iteration, stage, shard))
     config = bench.config
     settings = stage_settings(config, stage)
     samples = stage in {"base", "reflections", "retries"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from flows.policies import Policies
@@ -15,7 +16,19 @@ from r3l.environments import make_world
 from r3l.environments.pool import WorldPool
 from r3l.exploration.explorer import Explorer, Limits
 from r3l.exploration.tally import Tally
+from r3l.store.schemas import STAGES
 from r3l.store.stage import Store
+
+ORDER = list(STAGES)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Take stages before `from_stage` from `source_branch`, compute up to `to_stage`."""
+
+    source_branch: str
+    from_stage: str
+    to_stage: str
 
 
 class Workbench:
@@ -24,8 +37,10 @@ class Workbench:
     A stage that is already stored needs no explorer, so a rerun of a finished iteration loads no model and no world.
     """
 
-    def __init__(self, config: Config, store: Store, iteration: int, policies: Policies, tally: Tally) -> None:
+    def __init__(self, config: Config, store: Store, iteration: int, policies: Policies, tally: Tally,
+                 replay: Replay | None = None) -> None:
         self.config, self.store, self.iteration, self.policies, self.tally = config, store, iteration, policies, tally
+        self.replay = replay
         self.canary_error: float | None = None
         self._explorer: Explorer | None = None
         self._lock = threading.Lock()
@@ -60,9 +75,13 @@ class Workbench:
         chat = ChatFormat.load(self.policies.start.path, config.policy.thinking)
         return Explorer(world, pool, engine, chat, self.policies.behaviour.digest, limits(config), self.tally)
 
-    @property
-    def started(self) -> bool:
-        return self._explorer is not None
+    def wants(self, stage: str) -> bool:
+        """Whether the stage is part of what is being run: a replay may end early."""
+        return self.replay is None or ORDER.index(stage) <= ORDER.index(self.replay.to_stage)
+
+    def takes_stored(self, stage: str) -> bool:
+        """Whether a replay takes the stage as it was stored."""
+        return self.replay is not None and ORDER.index(stage) < ORDER.index(self.replay.from_stage)
 
     def close(self) -> None:
         self._open.close()
