@@ -1,6 +1,6 @@
 """Figures of the paper's analysis, per group or batch: gradient dominance (Theorem 4.3), variance ratio (Theorem 4.5).
 
-Shapes: G members. The views dominance.sql and variance.sql compute the same from the tables; a test holds them together.
+Shapes: G members. The view `dominance` computes the same from the tables; a test holds them together.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from r3l.store.stage import Store
 
 ORDER = {stage: place for place, stage in enumerate(STAGES)}
 # Each view may use those before it.
-VIEWS = ("base", "retries", "distilled", "pivots", "groups", "account", "iterations")
+VIEWS = ("base", "retries", "distilled", "pivots", "groups", "account", "dominance", "confusion", "iterations")
 MACROS = "credit_macros"
 STAGES_SCHEMA = pa.schema(
     [("run", pa.string()), ("branch", pa.string()), ("iteration", pa.int32()), ("stage", pa.string()), ("shard", pa.int32()),
@@ -65,7 +65,7 @@ def view_sql(view: str) -> str:
 def committed(store: Store, runs: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """The manifests of these runs, in the order of the pipeline."""
     prefixes = [""] if runs is None else list(runs)
-    keys = [key for prefix in prefixes for path in store.files.list(prefix) if (key := key_of(path))]
+    keys = [key for prefix in prefixes for path in store.files.paths(prefix) if (key := key_of(path))]
     keys.sort(key=lambda key: (key.run, key.branch, key.iteration, ORDER[key.stage], -1 if key.shard is None else key.shard))
     return [manifest for key in keys if (manifest := manifests.load(store.files, key))]
 
