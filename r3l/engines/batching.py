@@ -17,7 +17,6 @@ from r3l.engines.sampling import draw
 from r3l.engines.segments import Segment, SegmentTree, stack_layers
 
 STEP_TOKENS = 1024  # fed in one step at most, so that a long prompt does not hold the others up for long
-STEP_SCORES = 2**25  # attention scores of one layer in one step: 128 MB in float32
 FinishReason = Literal["stop", "length", "context"]
 
 
@@ -120,12 +119,11 @@ class Batch:
             assert segment is not None
             if not request.ready or room <= 0:
                 continue
-            longest = max(64, STEP_SCORES // (self.heads * (segment.computed + STEP_TOKENS)))
-            count = min(len(request.unfed), room, longest)
+            count = min(len(request.unfed), room)
             feeds.append(Feed(segment, count, segment.computed))
             owners[segment] = request
             room -= count
-        step = plan(feeds)
+        step = plan(feeds, self.heads)
         return step, [owners[feed.segment] for feed in step.feeds]
 
     def _forward(self, step: Step, requests: Sequence[Request], places: list[int]) -> Tensor:
