@@ -77,7 +77,7 @@ def source(config: Config, branch: str) -> Config:
 
 def free_branch(store: Store, run: str) -> str:
     """replay-1, or the first number that no branch has."""
-    taken = {path.split("branch=")[1].split("/")[0] for path in store.files.list(run) if "branch=" in path}
+    taken = store.branches(run)
     return next(name for number in range(1, len(taken) + 2) if (name := f"replay-{number}") not in taken)
 
 

@@ -16,11 +16,11 @@ import duckdb
 import pyarrow as pa
 
 from r3l.store import manifest as manifests
-from r3l.store.layout import StageKey, key_of
-from r3l.store.schemas import PLACE, STAGES, TABLES, arrow_schema
+from r3l.store.layout import key_of
+from r3l.store.lines import ORDER, inherited
+from r3l.store.schemas import PLACE, TABLES, arrow_schema
 from r3l.store.stage import Store
 
-ORDER = {stage: place for place, stage in enumerate(STAGES)}
 # Each view may use those before it.
 VIEWS = ("base", "retries", "distilled", "pivots", "groups", "account", "dominance", "confusion", "iterations")
 MACROS = "credit_macros"
@@ -32,30 +32,22 @@ STAGES_SCHEMA = pa.schema(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One file of one table, and which branch sees it."""
-
-    key: StageKey
-    table: str
-    url: str
-    rows: int
-
-
 def connect(store: Store, runs: Sequence[str] | None = None) -> duckdb.DuckDBPyConnection:
     """An in-memory connection with every view over these runs (None: all). Raises StoreError for a damaged manifest."""
     found = committed(store, runs)
+    own = [part for manifest in found for part in parts_of(store, manifest["branch"], manifest)]
+    taken_over = [part for branch, manifest in inherited(found) for part in parts_of(store, branch, manifest)]
     connection = duckdb.connect()
-    parts = [part for manifest in found for part in parts_of(store, manifest)]
-    views = table_views(parts)
-    rows = pa.Table.from_pylist([stage_row(manifest) for manifest in found], STAGES_SCHEMA)
-    connection.register("stages_rows", rows)
-    connection.execute("CREATE TABLE stages AS FROM stages_rows; DROP VIEW stages_rows; CREATE SCHEMA lines")
-    for statement in views:
-        connection.execute(statement)
-    for view in (*VIEWS, MACROS):
-        connection.execute(view_sql(view))
+    build(connection, pa.Table.from_pylist([stage_row(manifest) for manifest in found], STAGES_SCHEMA), table_views(own, taken_over))
     return connection
+
+
+def build(connection: duckdb.DuckDBPyConnection, stages: pa.Table, views: Sequence[str]) -> None:
+    """Everything that the dictionary names, in a fresh connection."""
+    connection.register("stages_rows", stages)
+    connection.execute("CREATE TABLE stages AS FROM stages_rows; DROP VIEW stages_rows; CREATE SCHEMA lines")
+    for statement in (*views, *map(view_sql, (*VIEWS, MACROS))):
+        connection.execute(statement)
 
 
 def view_sql(view: str) -> str:
@@ -70,10 +62,22 @@ def committed(store: Store, runs: Sequence[str] | None = None) -> list[dict[str,
     return [manifest for key in keys if (manifest := manifests.load(store.files, key))]
 
 
-def parts_of(store: Store, manifest: dict[str, Any]) -> list[Part]:
-    key = manifests.reference(manifest).key
-    files = [part for part in manifest["parts"] if part["rows"]]
-    return [Part(key, part["table"], store.files.url(f"{key.folder}/{part['file']}"), part["rows"]) for part in files]
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file of one table, as one branch sees it."""
+
+    run: str
+    branch: str
+    sharded: bool
+    table: str
+    url: str
+
+
+def parts_of(store: Store, branch: str, manifest: dict[str, Any]) -> list[Part]:
+    """The files of a stage that have rows."""
+    folder = manifests.reference(manifest).key.folder
+    return [Part(manifest["run"], branch, manifest["shard"] is not None, part["table"], store.files.url(f"{folder}/{part['file']}"))
+            for part in manifest["parts"] if part["rows"]]  # fmt: skip
 
 
 def stage_row(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -89,47 +93,31 @@ def stage_row(manifest: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def table_views(parts: Sequence[Part]) -> list[str]:
-    """CREATE VIEW for each table, in `main` and in `lines`."""
-    inherited = inherit(parts)
-    statements = []
-    for table in TABLES:
-        own = [part for part in parts if part.table == table]
-        statements.append(f"CREATE VIEW main.{table} AS {union(table, [(part.key.branch, part) for part in own])}")
-        seen = [(part.key.branch, part) for part in own] + [(branch, part) for branch, part in inherited if part.table == table]
-        statements.append(f"CREATE VIEW lines.{table} AS {union(table, seen)}")
-    return statements
-
-
-def inherit(parts: Sequence[Part]) -> list[tuple[str, Part]]:
-    """(branch, part of the run) for what a branch has from its run: in an iteration that it takes up, the stages before its first own."""
-    first: dict[tuple[str, str, int], int] = {}
-    for part in parts:
-        place = (part.key.run, part.key.branch, part.key.iteration)
-        first[place] = min(first.get(place, len(ORDER)), ORDER[part.key.stage])
-    branches = [(place, stage) for place, stage in first.items() if place[1]]
+def table_views(own: Sequence[Part], taken_over: Sequence[Part]) -> list[str]:
+    """CREATE VIEW for each table: in `main` its own rows, in `lines` those that branches took over as well."""
     return [
-        (branch, part)
-        for part in parts if not part.key.branch
-        for (run, branch, iteration), stage in branches
-        if (run, iteration) == (part.key.run, part.key.iteration) and ORDER[part.key.stage] < stage
-    ]  # fmt: skip
+        f"CREATE VIEW {schema}.{table} AS {union(table, [part for part in parts if part.table == table])}"
+        for schema, parts in (("main", own), ("lines", [*own, *taken_over]))
+        for table in TABLES
+    ]
 
 
-def union(table: str, parts: Sequence[tuple[str, Part]]) -> str:
+def union(table: str, parts: Sequence[Part]) -> str:
     """The rows of these files with their place: one scan per run, branch and (none or some) shard."""
-    columns = ", ".join(f'"{name}"' for name in arrow_schema(table).names)
     if not parts:
-        empty = ", ".join(f"NULL::{duck_type(column.type)} AS \"{column.name}\"" for column in (*PLACE, *TABLES[table]))
+        empty = ", ".join(f'NULL::{duck_type(column.type)} AS "{column.name}"' for column in (*PLACE, *TABLES[table]))
         return f"SELECT {empty} WHERE false"
     scans: dict[tuple[str, str, bool], list[str]] = {}
-    for branch, part in parts:
-        scans.setdefault((part.key.run, branch, part.key.shard is not None), []).append(part.url)
-    return " UNION ALL ".join(
-        f"SELECT {quoted(run)} AS run, {quoted(branch)} AS branch, {SHARD if sharded else 'NULL::INTEGER'} AS shard, {columns} "
-        f"FROM read_parquet([{', '.join(map(quoted, urls))}], filename = true, hive_partitioning = false)"
-        for (run, branch, sharded), urls in scans.items()
-    )
+    for part in parts:
+        scans.setdefault((part.run, part.branch, part.sharded), []).append(part.url)
+    return " UNION ALL ".join(scan(table, *place, urls) for place, urls in scans.items())
+
+
+def scan(table: str, run: str, branch: str, sharded: bool, urls: Sequence[str]) -> str:
+    columns = ", ".join(f'"{name}"' for name in arrow_schema(table).names)
+    files = f"read_parquet([{', '.join(map(quoted, urls))}], filename = true, hive_partitioning = false)"
+    shard = SHARD if sharded else "NULL::INTEGER"
+    return f"SELECT {quoted(run)} AS run, {quoted(branch)} AS branch, {shard} AS shard, {columns} FROM {files}"
 
 
 SHARD = "regexp_extract(filename, '/shard=([0-9]+)/', 1)::INTEGER"

@@ -15,6 +15,7 @@ from r3l.store.layout import MANIFEST, StageKey, key_of
 from r3l.store.parts import decode
 from r3l.store.schemas import arrow_schema
 from r3l.store.stage import Store
+from r3l.store.sweep import is_part
 
 INVARIANTS = ("1_guidance_absent", "2_prefix", "3_suffix", "4_turns_once", "5_rollback", "6_weights", "7_conservation")
 
@@ -49,8 +50,8 @@ def damaged(store: Store, run: str) -> Iterator[Finding]:
             except StoreError as error:
                 yield Finding("files", str(key), str(error))
     for path in sizes:
-        if path.endswith(".parquet") and path not in named and not any(part.startswith(".") for part in path.split("/")):
-            yield Finding("files", path, "no manifest names it; `r3l sweep` or the next iteration removes it")
+        if is_part(path) and path not in named:
+            yield Finding("files", path, "no manifest names it; the next start of its iteration sweeps it away")
 
 
 def verify(store: Store, key: StageKey) -> set[str]:

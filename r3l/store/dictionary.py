@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import duckdb
 
-from r3l.store.catalog import STAGES_SCHEMA, VIEWS, duck_type, table_views, view_sql
+from r3l.store.catalog import MACROS, STAGES_SCHEMA, VIEWS, build, duck_type, table_views, view_sql
 from r3l.store.check import INVARIANTS, invariant_sql
 from r3l.store.schemas import PLACE, STAGES, TABLES, VERSIONS, Column
 
@@ -60,15 +60,19 @@ def view_pages() -> str:
     connection = empty()
     pages = [f"### stages\n\nOne row per manifest.\n\n{shape(connection, 'stages')}"]
     pages += [f"### {view}\n\n{comment(view_sql(view))}\n\n{shape(connection, view)}" for view in VIEWS]
+    pages.append(f"### Macros\n\n{comment(view_sql(MACROS))}\n\n{macros()}")
     return "\n\n".join(pages)
+
+
+def macros() -> str:
+    """How each macro is called."""
+    calls = [line.removeprefix("CREATE MACRO ") for line in view_sql(MACROS).splitlines() if line.startswith("CREATE MACRO ")]
+    return "\n".join(f"- `{call.partition(' AS TABLE')[0]}`" for call in calls)
 
 
 def empty() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
-    connection.register("stages_rows", STAGES_SCHEMA.empty_table())
-    connection.execute("CREATE TABLE stages AS FROM stages_rows; CREATE SCHEMA lines")
-    for statement in (*table_views([]), *map(view_sql, VIEWS)):
-        connection.execute(statement)
+    build(connection, STAGES_SCHEMA.empty_table(), table_views([], []))
     return connection
 
 

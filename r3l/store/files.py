@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from r3l.errors import StoreError
+from r3l.store import process
 from r3l.store.layout import STAGING
 
 
@@ -20,7 +21,7 @@ class Files(Protocol):
 
     root: str
 
-    def list(self, prefix: str) -> list[str]: ...
+    def paths(self, prefix: str) -> list[str]: ...
 
     def sizes(self, prefix: str) -> dict[str, int]: ...
 
@@ -39,6 +40,9 @@ class Files(Protocol):
     def url(self, path: str) -> str:
         """What DuckDB and pyarrow open."""
 
+    def sweep_staging(self) -> list[str]:
+        """Delete what dead writers staged and never put in its place."""
+
 
 class LocalFiles:
     """A folder of the local file system."""
@@ -50,7 +54,7 @@ class LocalFiles:
         if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
             raise StoreError(f"store {root}: not writable ({there}); choose another by --store or R3L_STORE")
 
-    def list(self, prefix: str) -> list[str]:
+    def paths(self, prefix: str) -> list[str]:
         return sorted(self.sizes(prefix))
 
     def sizes(self, prefix: str) -> dict[str, int]:
@@ -73,7 +77,7 @@ class LocalFiles:
         return None if content is None else sha256(content).hexdigest()
 
     def put(self, path: str, content: bytes) -> None:
-        staged = self._staging() / uuid.uuid4().hex
+        staged = self._staging() / f"{process.mark()}~{uuid.uuid4().hex}"
         target = self.folder / path
         with open(staged, "wb") as file:
             file.write(content)
@@ -95,6 +99,13 @@ class LocalFiles:
 
     def url(self, path: str) -> str:
         return f"{self.root}/{path}"
+
+    def sweep_staging(self) -> list[str]:
+        folder = self.folder / STAGING
+        staged = [path for path in folder.glob("*~*") if process.lives(path.name.rpartition("~")[0]) is False]
+        for path in staged:
+            path.unlink(missing_ok=True)
+        return [path.relative_to(self.folder).as_posix() for path in staged]
 
     @contextmanager
     def _guard(self) -> Iterator[None]:

@@ -20,9 +20,10 @@ from r3l.store import manifest as manifests
 from r3l.store.digests import canonical, fingerprint, table_digest
 from r3l.store.files import Files, LocalFiles
 from r3l.store.layout import MANIFEST, StageKey, StageRef, iteration_folder, key_of, line_folder
-from r3l.store.lock import held
+from r3l.store.lock import LOCK, held
 from r3l.store.parts import Rows, decode, encode, to_table
 from r3l.store.schemas import STAGES, VERSIONS, arrow_schema
+from r3l.store.sweep import sweep
 
 __all__ = ["StageKey", "StageRef", "Store", "fingerprint"]
 log = logging.getLogger("r3l.store")
@@ -90,7 +91,7 @@ class Store:
 
     def _drop_unnamed(self, key: StageKey, parts: list[dict[str, Any]]) -> None:
         named = {MANIFEST, *(part["file"] for part in parts)}
-        for path in self.files.list(key.folder):
+        for path in self.files.paths(key.folder):
             if path.removeprefix(f"{key.folder}/") not in named and "/" not in path.removeprefix(f"{key.folder}/"):
                 self.files.delete(path)
 
@@ -135,27 +136,31 @@ class Store:
     def stages(self, run: str, branch: str = "", iteration: int | None = None) -> list[StageRef]:
         """The committed stages of a run (or of a branch of it, without the run's own), in the order of the pipeline."""
         prefix = line_folder(run, branch) if iteration is None else iteration_folder(run, branch, iteration)
-        keys = [key for path in self.files.list(prefix) if (key := key_of(path)) and key.branch == branch]
+        keys = [key for path in self.files.paths(prefix) if (key := key_of(path)) and key.branch == branch]
         found = [manifests.reference(content) for key in keys if (content := manifests.load(self.files, key))]
         order = list(STAGES)
         return sorted(found, key=lambda ref: (ref.iteration, order.index(ref.stage), -1 if ref.shard is None else ref.shard))
 
     def next_iteration(self, run: str, branch: str = "") -> int:
         """The first iteration without a committed update. A branch begins where it was forked."""
-        keys = {key for path in self.files.list(line_folder(run, branch)) if (key := key_of(path)) and key.branch == branch}
+        keys = {key for path in self.files.paths(line_folder(run, branch)) if (key := key_of(path)) and key.branch == branch}
         iteration = min((key.iteration for key in keys if key.iteration >= 0), default=0) if branch else 0
         while StageKey(run, branch, iteration, "updates") in keys:
             iteration += 1
         return iteration
 
+    def branches(self, run: str) -> list[str]:
+        """The names of a run's branches."""
+        return sorted({key.branch for path in self.files.paths(run) if (key := key_of(path)) and key.branch})
+
     def runs(self) -> list[str]:
         """The names of the runs that have at least one committed stage."""
-        return sorted({key.run for path in self.files.list("") if (key := key_of(path))})
+        return sorted({key.run for path in self.files.paths("") if (key := key_of(path))})
 
     @contextmanager
     def writer_lock(self, run: str, branch: str = "", iteration: int = 0) -> Iterator[None]:
         """Be the only writer of an iteration. Raises StoreError that names the holder where there is a living one."""
-        with held(self.files, f"{iteration_folder(run, branch, iteration)}/writer.lock"):
+        with held(self.files, f"{iteration_folder(run, branch, iteration)}/{LOCK}"):
             yield
 
     def run_folder(self, run: str, branch: str = "") -> Path:
@@ -165,8 +170,8 @@ class Store:
         return folder
 
     def sweep(self, run: str) -> list[str]:
-        """Delete what dead writers left: staged files, and parts that no manifest names. Call it under the writer's lock."""
-        return []
+        """Delete what dead writers left: staged files, and parts that no manifest names. Returns the deleted paths."""
+        return sweep(self.files, run)
 
 
 def whole(key: StageKey, tables: Mapping[str, Rows]) -> dict[str, Rows]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from r3l.store.catalog import connect
@@ -95,3 +97,16 @@ def test_a_sound_run_has_no_findings(store):
 def test_the_dictionary_is_what_the_code_makes(request):
     page = request.config.rootpath / "data" / "README.md"
     assert page.read_text() == dictionary(), "run: python -m r3l.store.dictionary > data/README.md"
+
+
+def test_a_branch_of_a_branch_sees_through_to_the_run(store):
+    """`alpha` was forked from the run at credit, `deep` from alpha at training_rows: deep has alpha's credit and the run's bases."""
+    tables = iteration_tables(0)
+    credit = [replace(row, advantage=9.0) for row in tables["credit"]["credit"]]
+    forked = commit_stage(store, "credit", {"credit": credit}, store.stages("demo")[4:5], "demo", 0, branch="alpha")
+    commit_stage(store, "training_rows", tables["training_rows"], [forked], "demo", 0, branch="deep")
+    connection = connect(store)
+    assert connection.execute("SELECT DISTINCT advantage FROM lines.credit WHERE branch = 'deep'").fetchall() == [(9.0,)]
+    assert connection.execute("SELECT count(*) FROM base WHERE branch = 'deep'").fetchall() == [(4,)]
+    assert connection.execute("SELECT count(*) FROM lines.updates WHERE branch = 'deep'").fetchall() == [(0,)]
+    assert store.branches("demo") == ["alpha", "deep"]

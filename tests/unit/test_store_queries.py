@@ -49,7 +49,8 @@ def answer(connection, name: str) -> list[dict[str, Any]]:
 def test_answers_counted_by_hand(connection):
     """Per iteration: retries at pivot 1 (won, +1) and 2 (lost, 0); 4 reflections; one of two groups mixed."""
     pivots = answer(connection, "02_pivots_that_paid_off.sql")
-    assert [(row["pivot_turn"], row["retries"], row["improved"], row["mean_gain"]) for row in pivots] == [(1, 2, 1.0, 1.0), (2, 2, 0.0, 0.0)]
+    figures = [(row["pivot_turn"], row["retries"], row["improved"], row["mean_gain"]) for row in pivots]
+    assert figures == [(1, 2, 1.0, 1.0), (2, 2, 0.0, 0.0)]
     worth = {(row["status"], row["outcome"]): row for row in answer(connection, "03_reflections_and_their_worth.sql")}
     failure = worth["parsed", "failure"]
     assert (failure["reflections"], failure["base_won"], failure["retried"], failure["retry_improved"]) == (4, 0.0, 4, 0.5)

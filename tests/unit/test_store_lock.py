@@ -1,0 +1,184 @@
+"""One writer per iteration; the dead are succeeded, the living are named; sweeping touches nobody's work."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from r3l.errors import StoreError
+from r3l.store import process
+from r3l.store.layout import StageKey
+from r3l.store.stage import Store
+from tests.store_iteration import commit_iteration, iteration_tables
+
+HOLDER = """
+import sys, time
+from r3l.store.stage import Store
+with Store.open(sys.argv[1]).writer_lock("demo", "", 3):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    return Store.open(str(tmp_path))
+
+
+@pytest.fixture
+def holder(store):
+    with subprocess.Popen([sys.executable, "-c", HOLDER, store.root], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "held\n"
+        yield child
+        child.kill()
+
+
+def lock_file(store: Store) -> Path:
+    return Path(store.root, "demo/iteration=00003/writer.lock")
+
+
+def test_a_living_holder_is_named(store, holder):
+    with pytest.raises(StoreError) as refusal, store.writer_lock("demo", "", 3):
+        pass
+    named = rf"demo/iteration=00003/writer.lock: held by host {socket.gethostname()}, process {holder.pid}, since 20\d\d-"
+    assert re.search(named, str(refusal.value))
+    with store.writer_lock("demo", "", 4), store.writer_lock("demo", "fork", 3):
+        pass  # another iteration, another branch
+
+
+def test_a_killed_holder_is_succeeded(store, holder):
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.wait()
+    assert lock_file(store).exists()
+    with store.writer_lock("demo", "", 3):
+        assert json.loads(lock_file(store).read_text())["process"] == process.mark()
+    assert not lock_file(store).exists()
+
+
+def test_a_holder_waits_for_nobody_to_clean_up_after_an_error(store):
+    with pytest.raises(RuntimeError), store.writer_lock("demo", "", 3):
+        raise RuntimeError
+    assert not lock_file(store).exists()
+
+
+@pytest.mark.parametrize(("renewed", "free"), [(0.0, False), (-299.0, False), (-301.0, True)])
+def test_a_holder_on_another_host_counts_by_its_lease(store, renewed, free):
+    lock_file(store).parent.mkdir(parents=True)
+    content = {"process": "elsewhere~17~99", "nonce": "n", "since": "2026-01-01T00:00:00+00:00", "renewed": time.time() + renewed}
+    lock_file(store).write_text(json.dumps(content))
+    if free:
+        with store.writer_lock("demo", "", 3):
+            pass
+    else:
+        with pytest.raises(StoreError, match="held by host elsewhere, process 17, since 2026"), store.writer_lock("demo", "", 3):
+            pass
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{\"process\": 3}"])
+def test_a_torn_lock_holds_nobody_up(store, content):
+    lock_file(store).parent.mkdir(parents=True)
+    lock_file(store).write_bytes(content)
+    with store.writer_lock("demo", "", 3):
+        pass
+
+
+def test_a_process_number_given_out_again_is_not_the_holder(store):
+    lock_file(store).parent.mkdir(parents=True)
+    other = f"{socket.gethostname()}~{os.getpid()}~1"
+    lock_file(store).write_text(json.dumps({"process": other, "nonce": "n", "since": "x", "renewed": time.time()}))
+    assert process.lives(other) is False
+    with store.writer_lock("demo", "", 3):
+        pass
+
+
+def test_of_eight_takers_one_wins(store):
+    def put(number: int) -> bool:
+        return store.files.put_if("demo/lock", str(number).encode(), None)
+
+    for _ in range(10):
+        with ThreadPoolExecutor(8) as pool:
+            assert sum(pool.map(put, range(8))) == 1
+        store.files.delete("demo/lock")
+
+
+def test_sweeping_deletes_what_the_dead_left_and_nothing_else(store):
+    refs = commit_iteration(store)
+    root = Path(store.root)
+    dead, alive = f"{socket.gethostname()}~999999999~5~abc", f"{process.mark()}~abc"
+    for name in (dead, alive):
+        (root / ".staging" / name).write_bytes(b"half")
+    orphan = root / refs["base"].key.folder / "part-turns-000000000000.parquet"
+    orphan.write_bytes(b"left behind")
+    policy = root / "demo" / "policies" / "iteration=00000" / "part-x.parquet"
+    policy.parent.mkdir(parents=True)
+    policy.write_bytes(b"not of the store")
+    before = {path for path in root.rglob("*") if path.is_file()}
+    assert sorted(store.sweep("demo")) == [f".staging/{dead}", orphan.relative_to(root).as_posix()]
+    assert before - {path for path in root.rglob("*") if path.is_file()} == {orphan, root / ".staging" / dead}
+    assert store.sweep("demo") == []
+
+
+def test_an_iteration_at_work_is_not_swept(store, holder):
+    part = "demo/iteration=00003/base/shard=000/part-turns-000000000000.parquet"
+    store.files.put(part, b"its manifest comes next")
+    assert store.sweep("demo") == []
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.wait()
+    with store.writer_lock("demo", "", 3):
+        assert store.sweep("demo") == [part]
+
+
+def test_a_stage_committed_by_another_meanwhile_is_refused(store, monkeypatch):
+    key = StageKey("demo", "", 0, "base", 0)
+    put = store.files.put
+
+    def overtaken(path: str, content: bytes) -> None:
+        monkeypatch.setattr(store.files, "put", put)
+        store.commit(key, iteration_tables(0)["base"], fingerprint="first")
+        put(path, content)
+
+    monkeypatch.setattr(store.files, "put", overtaken)
+    with pytest.raises(StoreError, match="another writer committed it meanwhile"):
+        store.commit(key, iteration_tables(1)["base"], fingerprint="second")
+    assert store.find(key, "first") is not None
+
+
+def test_readers_need_no_lock_and_never_see_half_a_stage(store):
+    """A writer replaces a stage 30 times while readers read it: each sees one of the two contents, whole, or is told."""
+    key = StageKey("demo", "", 0, "base", 0)
+    contents = [iteration_tables(i)["base"] for i in (0, 1)]
+    digests = {store.commit(key, tables, fingerprint=str(i)).digest for i, tables in enumerate(contents)}
+
+    def write() -> None:
+        for turn in range(30):
+            store.commit(key, contents[turn % 2], fingerprint=str(turn % 2))
+
+    def read(_: int) -> int:
+        ref = store.stages("demo")[0]
+        assert ref.digest in digests
+        try:
+            turns = store.read(ref, "turns")
+        except StoreError as error:
+            if not re.search("made again since|missing", str(error)):
+                raise
+            return 0
+        assert turns.num_rows == 12
+        assert len(set(turns["iteration"].to_pylist())) == 1
+        return 1
+
+    with ThreadPoolExecutor(3) as pool:
+        writing = pool.submit(write)
+        whole = sum(pool.map(read, range(60)))
+        writing.result()
+    assert whole > 0
