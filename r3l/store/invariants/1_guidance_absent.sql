@@ -3,7 +3,8 @@
 WITH quotes AS (
     SELECT run, branch, reflection_id, unnest([report ->> '$.improvement_suggestion', report ->> '$.root_cause_analysis',
                                                report ->> '$.trajectory_summary']) AS quote
-    FROM lines.reflections WHERE report <> ''
+    -- What an invalid reflection holds need not be JSON.
+    FROM (SELECT run, branch, reflection_id, CASE WHEN json_valid(report) THEN report::JSON END AS report FROM lines.reflections)
 )
 SELECT d.run, d.branch, d.iteration, d.distilled_id AS id,
        'turn ' || t.turn || ': its context is not that of its parent' AS what
