@@ -7,6 +7,7 @@ from typing import Any
 
 from r3l.store.catalog import connect
 from r3l.store.query import query
+from r3l.store.schemas import STAGES
 from r3l.store.stage import Store
 
 # (column of the view, what it is called, format)
@@ -44,7 +45,8 @@ def summarise(store: Store, run: str, branch: str, iteration: int) -> dict[str, 
         seconds = connection.execute("SELECT stage, sum(seconds) FROM stages WHERE run = ? AND branch = ? AND iteration = ? GROUP BY stage",
                                      place).fetchall()
     found = dict(row.to_pylist()[0]) if row.num_rows else {"run": run, "branch": branch, "iteration": iteration}
-    return found | {"stages": {stage: float(spent or 0) for stage, spent in seconds}}
+    spent = {stage: float(total or 0) for stage, total in seconds}
+    return found | {"stages": {stage: spent[stage] for stage in STAGES if stage in spent}}
 
 
 def history(store: Store, run: str, branch: str) -> list[dict[str, Any]]:

@@ -14,7 +14,8 @@ from r3l.errors import StoreError
 def query(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[Any] = ()) -> pa.Table:
     """The result of one statement. Raises `StoreError` with DuckDB's own words where it can't be run."""
     try:
-        found = connection.execute(sql, list(parameters)).to_arrow_table()
+        relation = connection.sql(sql, params=list(parameters))
+        found = relation.to_arrow_table() if relation is not None else None
     except duckdb.Error as error:
         raise StoreError(f"this query can't be run: {error}") from error
-    return found if found is not None else pa.table({})
+    return pa.table({}) if found is None else found
