@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files as package_files
+from typing import Any
 
 import duckdb
 
 from r3l.errors import StoreError
 from r3l.store import manifest as manifests
 from r3l.store.catalog import connect
-from r3l.store.layout import MANIFEST, StageKey, key_of
+from r3l.store.layout import StageKey, key_of
 from r3l.store.parts import decode
 from r3l.store.schemas import arrow_schema
 from r3l.store.stage import Store
@@ -43,25 +44,31 @@ def damaged(store: Store, run: str) -> Iterator[Finding]:
     """What is not as its manifest says, and what no manifest names."""
     sizes = store.files.sizes(run)
     named: set[str] = set()
+    sound = []
     for path in sizes:
-        if path.endswith(f"/{MANIFEST}") and (key := key_of(path)):
+        if key := key_of(path):
             try:
-                named |= verify(store, key)
+                manifest = verify(store, key)
+                named |= {f"{key.folder}/{part['file']}" for part in manifest["parts"]}
+                sound.append(manifest)
             except StoreError as error:
                 yield Finding("files", str(key), str(error))
+    for manifest in sound:
+        for outdated in manifests.outdated_parents(store.files, manifest):
+            yield Finding("lineage", str(manifests.reference(manifest).key), outdated)
     for path in sizes:
         if is_part(path) and path not in named:
             yield Finding("files", path, "no manifest names it; the next start of its iteration sweeps it away")
 
 
-def verify(store: Store, key: StageKey) -> set[str]:
-    """The files of a stage, each verified. Raises StoreError for the first that isn't what the manifest says."""
-    manifest = manifests.load(store.files, key) or {"parts": []}
+def verify(store: Store, key: StageKey) -> dict[str, Any]:
+    """A stage's manifest, its parts verified. Raises StoreError for the first that isn't what the manifest says."""
+    manifest = store.manifest(key)
     for part in manifest["parts"]:
         rows = decode(manifests.read_part(store.files, key, part), None)
         if rows.num_rows != part["rows"] or set(rows.column_names) != set(arrow_schema(part["table"]).names):
             raise StoreError(f"{key.folder}/{part['file']}: {rows.num_rows} rows of {rows.column_names}, the manifest says {part['rows']}")
-    return {f"{key.folder}/{part['file']}" for part in manifest["parts"]}
+    return manifest
 
 
 def broken(connection: duckdb.DuckDBPyConnection) -> list[Finding]:

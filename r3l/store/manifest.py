@@ -58,6 +58,23 @@ def reference(manifest: dict[str, Any]) -> StageRef:
     return StageRef(**{name: manifest[name] for name in StageRef.model_fields})
 
 
+def outdated_parents(files: Files, manifest: dict[str, Any]) -> list[str]:
+    """What a stage was made from and is no longer there as it was: made again with other rows, lost or damaged."""
+    found = []
+    for parent in manifest["parents"]:
+        key = StageRef(**parent).key
+        try:
+            present = load(files, key)
+        except StoreError as error:
+            found.append(str(error))
+            continue
+        if present is None:
+            found.append(f"{key.manifest}: missing, though {manifest['stage']} was made from it")
+        elif present["digest"] != parent["digest"]:
+            found.append(f"{key.manifest}: its rows are not those that {manifest['stage']} was made from")
+    return found
+
+
 def read_part(files: Files, key: StageKey, part: dict[str, Any]) -> bytes:
     """The verified bytes of a part. Raises StoreError where it is missing or not what the manifest says."""
     path = f"{key.folder}/{part['file']}"

@@ -138,6 +138,15 @@ TRAINING_ROWS = [
     C("logprobs", FLOATS, "behaviour log-probabilities, aligned; 0 where the token was not sampled"),
     C("trained_tokens", INT, "tokens with weight"),
 ]
+REPLAY = [
+    C("iteration", INT, "training iteration that learns from the group again"),
+    C("group_id", STR, "the group, of an earlier iteration; its rows are in training_rows with role replay"),
+    C("source_iteration", INT, "iteration that sampled it"),
+    C("age", INT, "iterations between the two"),
+    C("uses", INT, "updates that have learned from it, this one included"),
+    C("priority", F64, "decay ** -age"),
+    C("rows", INT, "training rows taken over"),
+]
 UPDATES = [
     C("iteration", INT, "training iteration"),
     C("step", INT, "optimiser steps taken by the run, this one included"),
@@ -192,7 +201,7 @@ EVENTS = [
 ]
 TABLES: dict[str, list[Column]] = {
     "tasks": TASKS, "trajectories": TRAJECTORIES, "turns": TURNS, "reflections": REFLECTIONS, "credit": CREDIT,
-    "training_rows": TRAINING_ROWS, "updates": UPDATES, "evaluations": EVALUATIONS, "events": EVENTS,
+    "training_rows": TRAINING_ROWS, "replay": REPLAY, "updates": UPDATES, "evaluations": EVALUATIONS, "events": EVENTS,
 }
 # The tables that each stage writes. Any stage may write events.
 STAGES: dict[str, tuple[str, ...]] = {
@@ -203,6 +212,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     "distilled": ("trajectories", "turns"),
     "credit": ("credit",),
     "training_rows": ("training_rows",),
+    "replay": ("replay", "training_rows"),
     "updates": ("updates",),
     "evaluations": ("evaluations", "trajectories", "turns"),
 }

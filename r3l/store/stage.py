@@ -96,7 +96,7 @@ class Store:
                 self.files.delete(path)
 
     def find(self, key: StageKey, fingerprint: str) -> StageRef | None:
-        """The committed stage, if it has this fingerprint and every part is what the manifest says; else None.
+        """The committed stage, if it has this fingerprint, its parts are what the manifest says, and its parents what they were; else None.
 
         A damaged stage is named in the log and counts as absent, so that it is made again. Raises StoreError for one
         that a newer version wrote.
@@ -107,10 +107,12 @@ class Store:
                 return None
             for part in found["parts"]:
                 manifests.read_part(self.files, key, part)
+            if outdated := manifests.outdated_parents(self.files, found):
+                raise StoreError(outdated[0])
         except manifests.NewerVersion:
             raise
         except StoreError as error:
-            log.warning("%s: the stage is made again", error)
+            log.warning("%s; stage %s is made again", error, key)
             return None
         return manifests.reference(found)
 
