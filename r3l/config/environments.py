@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from r3l.config.section import Member, any_of
 
@@ -30,9 +30,31 @@ class AlfworldSettings(EnvironmentSettings):
     admissible: bool = Field(False, description="list the admissible commands in each observation")
 
 
+LONG_HOUSEHOLD_TURNS = 32  # the longest of the shortest ways is 29 turns, and things have to be found
+
+
 class HouseholdSettings(EnvironmentSettings):
     kind: Literal["household"] = "household"
     level: Literal["easy", "standard", "long"] = Field("standard", description="long: 20 turns and more, late unrecoverable errors")
+    max_turns: int = Field(25, ge=1, le=1000, description="turns of an episode, 1 to 1000 (level long: 32 or more, 50 where not given)")
+    train_tasks: int = Field(1000, ge=1, le=100_000, description="training tasks, 1 to 100000")
+    heldout_tasks: int = Field(200, ge=1, le=100_000, description="held-out tasks, 1 to 100000; they share no errand with training")
+    tasks_seed: int = Field(0, ge=0, description="seed of the tasks, 0 or more")
+    end_when_lost: bool = Field(False, description="end the episode once the task can't be won any more")
+
+    @model_validator(mode="before")
+    @classmethod
+    def give_long_tasks_room(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("level") == "long":
+            return {"max_turns": 50, **values}
+        return values
+
+    @model_validator(mode="after")
+    def refuse_too_few_turns(self) -> HouseholdSettings:
+        if self.level == "long" and self.max_turns < LONG_HOUSEHOLD_TURNS:
+            raise ValueError(f"max_turns={self.max_turns} is too few for level long, whose tasks take 20 to 29 turns with everything "
+                             f"in sight: give {LONG_HOUSEHOLD_TURNS} or more (50 leaves room to search)")
+        return self
 
 
 class ScienceWorldSettings(EnvironmentSettings):
@@ -53,7 +75,11 @@ class MathSettings(EnvironmentSettings):
     kind: Literal["math"] = "math"
     max_turns: int = Field(3, ge=1, le=100, description="attempts, 1 to 100 (paper: 3)")
     reply_tokens: int = Field(4096, ge=8, le=131072, description="limit of a reply, 8 to 131072 (paper: 4096)")
-    dataset: str = Field("procedural", description="procedural, a benchmark name, or a jsonl/parquet file")
+    dataset: str = Field("procedural", description="procedural, dapo, gsm8k, math500, minerva, olympiad, amc23, or a jsonl/parquet file")
+    kinds: str = Field("chain_sum,simple_equations,gcd,products", description="procedural: kinds of reasoning-gym, with commas")
+    train_tasks: int = Field(1000, ge=1, le=100_000, description="procedural training tasks, 1 to 100000")
+    heldout_tasks: int = Field(200, ge=1, le=100_000, description="procedural held-out tasks, 1 to 100000")
+    tasks_seed: int = Field(0, ge=0, description="seed of the procedural tasks and of the held-out rows of a training set")
     answer_format: Literal["answer", "boxed"] = Field("answer", description="<answer>...</answer> or \\boxed{...}")
     grade_timeout_s: float = Field(5, gt=0, description="seconds the grader may take for one answer")
 
