@@ -32,6 +32,7 @@ def stage_settings(config: Config, stage: str) -> dict[str, Any]:
         "retries": {"temperature": rollout["temperature"], "prompts": prompts_hash(), **sampled, **context},
         "distilled": {},
         "credit": {"method": method},
-        "training_rows": {"method": method, "sync_interval": config.training.sync_interval},
+        "training_rows": {"method": method},
+        "replay": {name: value for name, value in _of(config.training).items() if name.startswith("replay_")},
         "updates": {"training": _of(config.training), "policy": _of(config.policy)},
     }[stage]

@@ -13,7 +13,7 @@ from prefect import flow, get_run_logger  # noqa: E402
 from prefect.runtime import flow_run  # noqa: E402
 from prefect.task_runners import ThreadPoolTaskRunner  # noqa: E402
 
-from flows import artifacts, policies, preflight, tasks  # noqa: E402
+from flows import artifacts, policies, preflight, replay_buffer, tasks  # noqa: E402
 from flows.recorded import save_config  # noqa: E402
 from flows.update import sweep_staging  # noqa: E402
 from flows.workbench import Workbench  # noqa: E402
@@ -83,7 +83,8 @@ def stages(bench: Workbench) -> list[StageRef]:
     refs = [batch, *(future.result() for chain in chains for future in chain.all())]
     if bench.wants("updates"):
         credit, rows = ([ref for ref in refs if ref.stage == stage] for stage in ("credit", "training_rows"))
-        refs.append(tasks.update_task(bench, credit, rows))
+        replayed = [tasks.replay_task(bench, credit, rows)] if replay_buffer.active(bench) else []
+        refs += [*replayed, tasks.update_task(bench, credit, rows, replayed)]
     return refs
 
 

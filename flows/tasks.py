@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
-from flows import stored
+from flows import replay_buffer, stored
 from flows.identity import stage_settings
 from flows.task_batch import draw
 from flows.update import update_tables
@@ -159,12 +159,24 @@ def training_rows_task(bench: Workbench, base: StageRef, reflections: list[Stage
     return run_stage(bench, "training_rows", shard, parents, compute)
 
 
+@task(name="replay", task_run_name="replay", cache_policy=NO_CACHE)
+def replay_task(bench: Workbench, credit: list[StageRef], rows: list[StageRef]) -> StageRef:
+    """Draw groups of earlier iterations to learn from again."""
+    parents = [*credit, *rows, *replay_buffer.history(bench)]
+    return run_stage(bench, "replay", None, parents, lambda: replay_buffer.replay_tables(bench, _counted(bench, credit)))
+
+
+def _counted(bench: Workbench, credit: list[StageRef]) -> int:
+    return counted_groups(one for ref in credit for one in stored.records(bench.store, ref, "credit", Credit))
+
+
 @task(name="updates", task_run_name="updates", cache_policy=NO_CACHE)
-def update_task(bench: Workbench, credit: list[StageRef], rows: list[StageRef]) -> StageRef:
-    """One optimiser step over the batch, by the update job."""
+def update_task(bench: Workbench, credit: list[StageRef], rows: list[StageRef], replay: list[StageRef]) -> StageRef:
+    """One optimiser step over the batch and, where there are any, replayed groups, by the update job."""
 
     def compute() -> stored.Tables:
-        credits = [one for ref in credit for one in stored.records(bench.store, ref, "credit", Credit)]
-        return update_tables(bench, rows, counted_groups(credits))
+        groups = _counted(bench, credit) + sum(bench.store.read(ref, "replay", ["group_id"]).num_rows for ref in replay)
+        older = {digest: path for ref in replay for digest, path in replay_buffer.behaviours(bench, ref).items()}
+        return update_tables(bench, [*rows, *replay], groups, older)
 
-    return run_stage(bench, "updates", None, rows, compute)
+    return run_stage(bench, "updates", None, [*rows, *replay], compute)

@@ -22,13 +22,18 @@ from r3l.store.schemas import UPDATES
 from r3l.store.stage import Store
 
 
-def update_tables(bench: Workbench, rows: Sequence[StageRef], groups: int) -> stored.Tables:
-    """Run the job, put its policy where the run keeps them, and return the tables of the stage."""
+def update_tables(bench: Workbench, rows: Sequence[StageRef], groups: int, older: dict[str, str]) -> stored.Tables:
+    """Run the job, put its policy where the run keeps them, and return the tables of the stage.
+
+    Args:
+        groups: groups that count in the batch's mean.
+        older: digest to folder of the policies that sampled replayed rows.
+    """
     config, run = bench.config, bench.store.run_folder(bench.config.run, bench.config.branch)
     staging = run / ".staging" / f"update-{bench.iteration:05d}-{uuid.uuid4().hex[:8]}"
     final = run / "policies" / f"iteration={bench.iteration:05d}"
     bench.tally.add("updates", planned=1)
-    result = launch(job(bench, rows, groups, staging), staging, config.training.processes, config.training.timeout_s,
+    result = launch(job(bench, rows, groups, older, staging), staging, config.training.processes, config.training.timeout_s,
                     lambda line: _progress(bench, line))
     digest = snapshot_digest(staging / "policy")
     if "canary" in result:
@@ -40,7 +45,7 @@ def update_tables(bench: Workbench, rows: Sequence[StageRef], groups: int) -> st
                        for one in result.get("events", [])]}
 
 
-def job(bench: Workbench, rows: Sequence[StageRef], groups: int, out: Path) -> dict[str, Any]:
+def job(bench: Workbench, rows: Sequence[StageRef], groups: int, older: dict[str, str], out: Path) -> dict[str, Any]:
     """The job's spec: everything it may know, as paths and settings."""
     config, policies = bench.config, bench.policies
     optimiser = policies.learner_folder / "optimizer" if policies.learner_folder else None
@@ -48,7 +53,7 @@ def job(bench: Workbench, rows: Sequence[StageRef], groups: int, out: Path) -> d
         "rows": [str(path) for ref in rows for path in files(bench.store, ref, out)],
         "groups": groups,
         "policy": {"path": policies.learner.path, "digest": policies.learner.digest, "base_path": policies.learner.base_path},
-        "policies": {policies.behaviour.digest: policies.behaviour.path},
+        "policies": {**older, policies.behaviour.digest: policies.behaviour.path},
         "reference": policies.start.path,
         "policy_settings": config.policy.model_dump(mode="json"),
         "training": config.training.model_dump(mode="json"),

@@ -1,0 +1,54 @@
+"""The replay buffer's choice: recency, the limit on uses, ties by seed."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from r3l.methods.replay_buffer import Candidate, choose, priority, replay_count, replayed
+from tests.store_iteration import iteration_tables
+
+SETTINGS = {"share": 0.5, "decay": 2.0, "limit": 3, "seed": 0}
+
+
+def test_priority_halves_with_each_iteration_at_decay_2():
+    assert [priority(Candidate("g", age, 1), 2.0) for age in (0, 1, 3)] == [1, 0.5, 0.125]
+
+
+def test_share_is_of_all_groups_of_the_update():
+    assert [replay_count(8, share, 100) for share in (0, 0.2, 0.5, 0.75)] == [0, 2, 8, 24]
+    assert replay_count(8, 0.5, 3) == 3
+    assert replay_count(8, 1.0, 5) == 5
+
+
+def test_recent_groups_come_first_and_used_up_ones_not_at_all():
+    buffer = [Candidate("old", 3, 1), Candidate("new", 1, 2), Candidate("spent", 1, 3), Candidate("middle", 2, 1)]
+    assert [one.group_id for one in choose(buffer, 2, **SETTINGS)] == ["new", "middle"]
+    assert [one.group_id for one in choose(buffer, 9, **SETTINGS)] == ["new", "middle", "old"]
+    assert [one.group_id for one in choose(buffer, 9, **(SETTINGS | {"limit": 2}))] == ["middle", "old"]
+    assert choose(buffer, 9, **(SETTINGS | {"limit": 1})) == []
+    assert [one.group_id for one in choose(buffer, 1, **(SETTINGS | {"decay": 0.5}))] == ["old"]  # below 1 the oldest lead
+
+
+def test_ties_are_broken_at_random_but_the_same_for_a_seed():
+    buffer = [Candidate(f"g{n}", 1, 1) for n in range(20)]
+    drawn = {seed: [one.group_id for one in choose(buffer, 5, **(SETTINGS | {"seed": seed}))] for seed in range(5)}
+    assert len({tuple(ids) for ids in drawn.values()}) == 5
+    assert choose(buffer[::-1], 5, **SETTINGS) == choose(buffer, 5, **SETTINGS)  # the order of the candidates does not matter
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 4)), max_size=12), st.integers(0, 10), st.integers(0, 3))
+def test_no_group_is_drawn_twice_beyond_its_limit_or_before_a_younger_one(shapes, fresh, seed):
+    buffer = [Candidate(f"g{n}", age, uses) for n, (age, uses) in enumerate(shapes)]
+    drawn = choose(buffer, fresh, **(SETTINGS | {"seed": seed}))
+    assert len({one.group_id for one in drawn}) == len(drawn) <= fresh
+    assert all(one.uses < 3 for one in drawn)
+    assert [one.age for one in drawn] == sorted(one.age for one in drawn)
+    left = [one for one in buffer if one.uses < 3 and one not in drawn]
+    assert not drawn or all(one.age >= drawn[-1].age for one in left)
+
+
+def test_replayed_rows_keep_what_was_sampled():
+    row = iteration_tables(3)["training_rows"]["training_rows"][0]
+    again = replayed([row], 7)[0]
+    assert (again.row_id, again.iteration, again.role) == (f"iteration=7/replay/{row.row_id}", 7, "replay")
+    for name in ("group_id", "source_id", "token_ids", "weights", "advantage", "behaviour_policy", "objective", "term"):
+        assert getattr(again, name) == getattr(row, name)
