@@ -71,8 +71,6 @@ class Plan:
 
     def slice(self, index: int) -> None:
         """With a knife in hand, where the object lies; the knife stays there."""
-        if self.state.held == index:
-            self.lay_down()
         at_hand = knives(self.engine, self.state)
         knife = self.state.held if self.state.held in at_hand else at_hand[0]
         self.fetch(knife)
@@ -82,19 +80,14 @@ class Plan:
         self.act(f"move {self.name(knife)} to {self.place(self.state.at)}")
 
     def fetch(self, index: int) -> None:
+        """What else is held is laid down where the object lies, so it can be taken again."""
         if self.state.held == index:
             return
-        if self.state.held != HAND:
-            self.lay_down()
         self.go(self.state.places[index])
         self.open()
+        if self.state.held != HAND:
+            self.act(f"move {self.name(self.state.held)} to {self.place(self.state.at)}")
         self.act(f"take {self.name(index)} from {self.place(self.state.at)}")
-
-    def lay_down(self) -> None:
-        """Put what is held where it can be taken again, here if possible."""
-        if not self.engine.reachable(self.state) or self.engine.final[self.state.at]:
-            self.go(next(i for i, openable in enumerate(self.engine.openable) if not openable and not self.engine.final[i]))
-        self.act(f"move {self.name(self.state.held)} to {self.place(self.state.at)}")
 
     def drop_at(self, place: int) -> None:
         self.go(place)
