@@ -115,8 +115,13 @@ class CritiqueGRPOSettings(ClippedSettings):
     gamma: float = Field(0.1, gt=0, description="f(p) = p / (p + gamma)")
 
 
+class RLOOSettings(MethodSettings):
+    kind: Literal["rloo"] = "rloo"
+    scale: Literal["std", "none"] = Field("none", description="none: R - mean")
+
+
 AnyMethod = Annotated[
     R3LSettings | RAFTSettings | GRPOSettings | OPMDSettings | GSPOSettings | DAPOSettings
-    | ReflectGRPOSettings | CritiqueGRPOSettings,
+    | ReflectGRPOSettings | CritiqueGRPOSettings | RLOOSettings,
     Field(discriminator="kind", json_schema_extra=any_of),
 ]

@@ -15,6 +15,7 @@ from r3l.methods.opmd import OPMD
 from r3l.methods.r3l import R3L
 from r3l.methods.raft import RAFT
 from r3l.methods.reflect_grpo import ReflectGRPO
+from r3l.methods.rloo import RLOO
 from r3l.methods.stages import credit_groups, training_rows
 from r3l.records import Credit, Episode, Event, Plan, Reflection, TrainingRow, Trajectory
 
@@ -27,6 +28,7 @@ METHODS: dict[str, Method[Any]] = {
     "dapo": DAPO(),
     "reflect_grpo": ReflectGRPO(),
     "critique_grpo": CritiqueGRPO(),
+    "rloo": RLOO(),
 }
 
 

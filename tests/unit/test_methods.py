@@ -14,6 +14,7 @@ from r3l.config.methods import (
     R3LSettings,
     RAFTSettings,
     ReflectGRPOSettings,
+    RLOOSettings,
 )
 from r3l.losses import LOSSES
 from r3l.methods import METHODS, counted_groups, credit_stage, plan, training_rows_stage
@@ -50,6 +51,13 @@ def test_opmd_divides_by_one_plus_tau():
     rows, _, _ = rows_of(OPMDSettings(tau=3.0), sampled(1.0, 0.0))
     assert [(r.objective, r.coefficient, r.advantage, r.kl_coefficient) for r in rows] == [
         ("policy_gradient", 0.25, 0.5, 0.0), ("policy_gradient", 0.25, -0.5, 0.0)]
+
+
+def test_rloo_compares_each_with_the_mean_of_the_others():
+    rows, _, credit = rows_of(RLOOSettings(), sampled(1.0, 0.5, 0.0))
+    assert [c.advantage for c in credit] == pytest.approx([1 - 0.25, 0.5 - 0.5, 0 - 0.75])
+    assert [(r.objective, r.kl_coefficient) for r in rows] == [("policy_gradient", 0.0)] * 2
+    assert [c.advantage for c in rows_of(RLOOSettings(), sampled(1.0))[2]] == [0.0]
 
 
 def test_gspo_has_a_ratio_a_sequence():
