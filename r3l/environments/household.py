@@ -16,7 +16,7 @@ from r3l.environments.base import Environment, Observation, Reply, Step
 from r3l.environments.household_engine import NOTHING, HouseholdEngine, State
 from r3l.environments.household_game import Game
 from r3l.environments.household_generator import SPLITS, first_games
-from r3l.environments.household_goal import progress, winnable, won
+from r3l.environments.household_goal import progress, winnable
 from r3l.environments.replies import parse_tagged_reply
 from r3l.errors import WorldError
 from r3l.records import Task
@@ -71,10 +71,11 @@ class HouseholdEnvironment:
         self.end_when_lost = end_when_lost
         self.engine: HouseholdEngine | None = None
         self.state: State | None = None
+        self.share: float | None = None  # progress, where it is known
 
     def reset(self, task: Task) -> Observation:
         self.engine = engine_of(task.payload)
-        self.state = self.engine.first
+        self.state, self.share = self.engine.first, None
         return Observation(self.engine.opening())
 
     def step(self, action: str) -> Step:
@@ -82,11 +83,11 @@ class HouseholdEnvironment:
             raise WorldError("household: step before reset")
         engine, before = self.engine, self.state
         self.state, text = engine.step(before, action)
-        if self.state is before:  # nothing changed, so nothing was won
-            return Step(Observation(text), accepted=text != NOTHING, progress=progress(engine, before))
-        success = won(engine, self.state)
+        if self.share is None or self.state.places is not before.places or self.state.marks is not before.marks:
+            self.share = progress(engine, self.state)
+        success = self.share == 1.0
         done = success or engine.sealed(self.state) or (self.end_when_lost and not winnable(engine, self.state))
-        return Step(Observation(text), done=done, reward=float(success), success=success, progress=progress(engine, self.state))
+        return Step(Observation(text), done, float(success), success, accepted=text != NOTHING, progress=self.share)
 
     def snapshot(self) -> State | None:
         return self.state
@@ -94,7 +95,7 @@ class HouseholdEnvironment:
     def restore(self, handle: object) -> None:
         if not isinstance(handle, State):
             raise WorldError(f"household: restore needs a handle of snapshot(), got {type(handle).__name__}")
-        self.state = handle
+        self.state, self.share = handle, None
 
     def close(self) -> None:
         self.state = None

@@ -44,10 +44,14 @@ class HouseholdEngine:
 
     def __init__(self, game: Game) -> None:
         self.game = game
+        self.capacity = sum(wanted.count for wanted in game.wanted)
         self.receptacles = {name: index for index, name in enumerate(game.receptacles)}
         self.objects = {name: index for index, name in enumerate(game.objects)}
         self.receptacle_kinds = [kind_of(name) for name in game.receptacles]
         self.object_kinds = [kind_of(name) for name in game.objects]
+        self.of_kind: dict[str, list[int]] = {wanted.kind: [] for wanted in game.wanted}
+        for index, kind in enumerate(self.object_kinds):
+            self.of_kind.setdefault(kind, []).append(index)
         self.openable = [kind in OPENABLE for kind in self.receptacle_kinds]
         self.final = [game.strict and kind in FINAL for kind in self.receptacle_kinds]
         self.first = State(NOWHERE, NOWHERE, game.places, (0,) * len(game.objects),
@@ -182,4 +186,4 @@ class HouseholdEngine:
         if not self.game.strict:
             return False
         inside = sum(where >= 0 and self.receptacle_kinds[where] == self.game.target for where in state.places)
-        return inside >= sum(wanted.count for wanted in self.game.wanted)
+        return inside >= self.capacity

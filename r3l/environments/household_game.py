@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Level = Literal["easy", "standard", "long"]
@@ -35,10 +35,10 @@ class Wanted:
     kind: str
     conditions: tuple[str, ...]
     count: int = 1
+    marks: int = field(init=False, compare=False)
 
-    @property
-    def marks(self) -> int:
-        return sum(MARKS[condition] for condition in self.conditions)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "marks", sum(MARKS[condition] for condition in self.conditions))
 
     def phrase(self) -> str:
         article = "a" if self.count == 1 else "two"

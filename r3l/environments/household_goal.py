@@ -8,7 +8,7 @@ from r3l.environments.household_game import COOL, HOT, KNIVES, RUINED, SLICEABLE
 
 def instances(engine: HouseholdEngine, wanted: Wanted) -> list[int]:
     """The objects of the wanted kind."""
-    return [i for i, kind in enumerate(engine.object_kinds) if kind == wanted.kind]
+    return engine.of_kind[wanted.kind]
 
 
 def on_target(engine: HouseholdEngine, state: State, index: int) -> bool:

@@ -14,7 +14,8 @@ from r3l.records import Task
 BOX = ("cabinet 1", "countertop 1", "fridge 1", "microwave 1", "sinkbasin 1", "box 1")
 
 
-def game(wanted: tuple[Wanted, ...], objects: dict[str, int], level: str = "long", target: str = "box", places: tuple[str, ...] = BOX) -> Game:
+def game(wanted: tuple[Wanted, ...], objects: dict[str, int], level: str = "long", target: str = "box",
+         places: tuple[str, ...] = BOX) -> Game:
     return Game(level, "t", places, tuple(objects), tuple(objects.values()), wanted, target)
 
 
@@ -55,7 +56,8 @@ SMALL = {
     "heat": game((Wanted("mug", ("hot",)),), {"mug 1": 0}),
     "slice": game((Wanted("tomato", ("sliced",)),), {"knife 1": 1, "tomato 1": 0}, places=("cabinet 1", "countertop 1", "box 1")),
     "two": game((Wanted("cup", (), 2),), {"cup 1": 0, "cup 2": 1}, "standard", "countertop", ("cabinet 1", "countertop 1", "shelf 1")),
-    "whole": game((Wanted("potato", ("cool",)),), {"knife 1": 1, "potato 1": 1}, "standard", "fridge", ("countertop 1", "shelf 1", "fridge 1")),
+    "whole": game((Wanted("potato", ("cool",)),), {"knife 1": 1, "potato 1": 1}, "standard", "fridge",
+                  ("countertop 1", "shelf 1", "fridge 1")),
 }
 
 
@@ -68,6 +70,7 @@ def test_winnable_is_what_an_exhaustive_search_finds_and_the_solver_is_as_short(
     lost = [state for state in states if state not in ends and not winnable(engine, state)]
     alive = [state for state in states if state not in ends and winnable(engine, state)]
     assert alive
+    assert all(won(engine, state) == (progress(engine, state) == 1.0) for state in states)
     assert bool(lost) == (name in {"heat", "whole"})  # in the others the box is sealed by what spoils it, or nothing can spoil
     for state in lost[::max(1, len(lost) // 15)]:
         assert search(engine, state)[0] is None
