@@ -22,7 +22,7 @@ from r3l.store.schemas import PLACE, TABLES, arrow_schema
 from r3l.store.stage import Store
 
 # Each view may use those before it.
-VIEWS = ("base", "retries", "distilled", "pivots", "groups", "account", "dominance", "confusion", "iterations")
+VIEWS = ("base", "retries", "distilled", "pivots", "groups", "account", "dominance", "confusion", "iterations", "genealogy")
 MACROS = "credit_macros"
 STAGES_SCHEMA = pa.schema(
     [("run", pa.string()), ("branch", pa.string()), ("iteration", pa.int32()), ("stage", pa.string()), ("shard", pa.int32()),
@@ -38,7 +38,9 @@ def connect(store: Store, runs: Sequence[str] | None = None) -> duckdb.DuckDBPyC
     own = [part for manifest in found for part in parts_of(store, manifest["branch"], manifest)]
     taken_over = [part for branch, manifest in inherited(found) for part in parts_of(store, branch, manifest)]
     connection = duckdb.connect()
-    build(connection, pa.Table.from_pylist([stage_row(manifest) for manifest in found], STAGES_SCHEMA), table_views(own, taken_over))
+    rows = pa.Table.from_pylist([stage_row(manifest) for manifest in found], STAGES_SCHEMA)
+    build(connection, rows, table_views(own, taken_over))
+    connection.execute("CREATE TABLE files AS SELECT unnest(?::VARCHAR[]) AS path", [[part.url for part in own]])
     return connection
 
 

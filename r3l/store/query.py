@@ -1,21 +1,64 @@
-"""Asking a catalog connection."""
+"""Asking a catalog connection: questions of the code, and questions of users, which can read the tables and nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from r3l.errors import StoreError
+from r3l.store.catalog import connect
+from r3l.store.stage import Store
+
+LOCKED = (
+    "SET enable_external_access = false",
+    "SET python_enable_replacements = false",
+    "SET autoload_known_extensions = false",
+    "SET autoinstall_known_extensions = false",
+    "SET lock_configuration = true",
+)
 
 
-def query(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[Any] = ()) -> pa.Table:
+def query(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> pa.Table:
     """The result of one statement. Raises `StoreError` with DuckDB's own words where it can't be run."""
     try:
-        relation = connection.sql(sql, params=list(parameters))
+        relation = connection.sql(sql, params=dict(parameters) if isinstance(parameters, Mapping) else list(parameters))
         found = relation.to_arrow_table() if relation is not None else None
     except duckdb.Error as error:
         raise StoreError(f"this query can't be run: {error}") from error
     return pa.table({}) if found is None else found
+
+
+def connect_for_users(store: Store, runs: Sequence[str] | None = None, memory: str = "2GB") -> duckdb.DuckDBPyConnection:
+    """A connection for SQL that others wrote: it opens the files of the views and no other, and can't be set otherwise."""
+    connection = connect(store, runs)
+    files = connection.execute("SELECT path FROM files").fetchall()
+    connection.execute("SET allowed_paths = ?", [[path for (path,) in files]])
+    connection.execute("SET memory_limit = ?", [memory])
+    for setting in LOCKED:
+        connection.execute(setting)
+    return connection
+
+
+def ask(connection: duckdb.DuckDBPyConnection, sql: str, seconds: float = 60.0) -> pa.Table:
+    """The answer to a user's question. Raises StoreError unless it is one SELECT, or where it takes longer than `seconds`."""
+    try:
+        statements = duckdb.extract_statements(sql)
+    except duckdb.Error as error:
+        raise StoreError(f"this query can't be run: {error}") from error
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        got = ", ".join(statement.type.name for statement in statements) or "nothing"
+        raise StoreError(f"one SELECT is expected (FROM, WITH, DESCRIBE, SUMMARIZE and SHOW are as good), got {got}")
+    clock = threading.Timer(seconds, connection.interrupt)
+    clock.start()
+    try:
+        return query(connection, sql)
+    except StoreError as error:
+        if isinstance(error.__cause__, duckdb.InterruptException):
+            raise StoreError(f"this query was stopped after {seconds:g} s; ask for less, or of fewer runs") from error
+        raise
+    finally:
+        clock.cancel()

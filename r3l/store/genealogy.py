@@ -1,0 +1,135 @@
+"""Why was this token trained with this weight? The whole line of a trajectory, from its task to the optimiser step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+from r3l.errors import StoreError
+from r3l.store.catalog import connect
+from r3l.store.query import query
+from r3l.store.stage import Store
+
+Row = dict[str, Any]
+TURNS = """
+SELECT t.turn, t.action, t.valid, t.observation, t.response, t.response_ids, t.response_logprobs, len(t.context_ids) AS context_tokens
+FROM lines.turns t
+WHERE t.branch = $branch AND (t.trajectory_id = $id OR (t.trajectory_id = $parent AND t.turn < $kept)) ORDER BY t.turn
+"""
+FROM_HERE = """
+SELECT f.reflection_id, f.status, f.outcome, f.pivot_turn, f.decision, p.retry_id, p.retry_reward, p.gain, p.distilled_id
+FROM lines.reflections f LEFT JOIN pivots p USING (run, branch, iteration, reflection_id)
+WHERE f.branch = $branch AND f.trajectory_id = $id ORDER BY f.reflection_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What `why` tells: `line` is the trajectory's row of the view `genealogy`."""
+
+    line: Row
+    turns: list[Row]  # turn, action, tokens, weight (of each of its tokens; 0: masked or not trained), loss_weight = weight x advantage
+    offspring: list[Row]  # reflections on it, and the retries they led to
+    tokens: list[Row]  # of the turn that was asked for: token, id, logprob, weight
+
+    def __str__(self) -> str:
+        return "\n".join(told(self))
+
+
+def why(store: Store, run: str, trajectory_id: str, branch: str = "", turn: int | None = None) -> Story:
+    """The story of a trajectory, with the tokens of one turn of it if asked.
+
+    Raises StoreError for a trajectory or turn that isn't stored.
+    """
+    with connect(store, [run]) as connection:
+        line = one(connection, run, branch, trajectory_id)
+        turns = played(connection, line)
+        offspring = query(connection, FROM_HERE, {"branch": branch, "id": trajectory_id}).to_pylist()
+    if turn is not None and turn not in {row["turn"] for row in turns}:
+        raise StoreError(f"{trajectory_id}: no turn {turn}; it has {', '.join(str(row['turn']) for row in turns) or 'no turns'}")
+    return Story(line, turns, offspring, [token for row in turns if row["turn"] == turn for token in tokens(row)])
+
+
+def one(connection: duckdb.DuckDBPyConnection, run: str, branch: str, trajectory_id: str) -> Row:
+    place = {"branch": branch, "id": trajectory_id}
+    found = query(connection, "SELECT * FROM genealogy WHERE branch = $branch AND trajectory_id = $id", place).to_pylist()
+    if found:
+        return found[0]
+    near = "SELECT trajectory_id FROM lines.trajectories WHERE branch = $branch ORDER BY levenshtein(trajectory_id, $id) LIMIT 3"
+    others = [row["trajectory_id"] for row in query(connection, near, place).to_pylist()]
+    raise StoreError(f"{trajectory_id}: not in run {run}{' branch ' + branch if branch else ''}; near it are {', '.join(others) or 'none'}")
+
+
+def played(connection: duckdb.DuckDBPyConnection, line: Row) -> list[Row]:
+    """The turns with their weights, as the training row has them; all weights 0 where there is no row."""
+    place = {"branch": line["branch"], "id": line["trajectory_id"]}
+    kept = line["pivot_turn"] if line["kind"] == "retry" else 0
+    turns = query(connection, TURNS, place | {"parent": line["parent_id"] or "", "kept": kept or 0}).to_pylist()
+    row = query(connection, "SELECT weights FROM lines.training_rows WHERE branch = $branch AND source_id = $id", place).to_pylist()
+    weights = row[0]["weights"] if row else []
+    if len(weights) < sum(turn["context_tokens"] + len(turn["response_ids"]) for turn in turns):
+        turns = [turn for turn in turns if turn["turn"] >= (kept or 0)]
+    position = 0
+    for turn in turns:
+        position += turn["context_tokens"]
+        own = weights[position : position + len(turn["response_ids"])] or [0.0] * len(turn["response_ids"])
+        position += len(own)
+        turn |= {"weights": own, "weight": max(own, default=0.0), "loss_weight": max(own, default=0.0) * (line["row_advantage"] or 0.0)}
+    return turns
+
+
+def tokens(turn: Row) -> list[Row]:
+    """One row per sampled token of a turn."""
+    return [
+        {"token": index, "id": id_, "logprob": logprob, "weight": weight}
+        for index, (id_, logprob, weight) in enumerate(zip(turn["response_ids"], turn["response_logprobs"], turn["weights"], strict=True))
+    ]
+
+
+def told(story: Story) -> Iterator[str]:
+    """The story in lines of text."""
+    line = story.line
+    yield f"{line['trajectory_id']}  {line['kind']} of run {line['run']}{' branch ' + line['branch'] if line['branch'] else ''}"
+    yield f"  task         {line['environment']}/{line['split']} {line['task_id']} ({line['task_type']})"
+    yield f"  came to      {line['status']}, reward {line['reward']:g} after {line['turns']} turns, sampled by policy {line['sampled_by']}"
+    if line["base_id"] != line["trajectory_id"]:
+        yield f"  base         {line['base_id']}, reward {line['base_reward']:g}"
+        yield f"  reflection   {line['reflection_id']}: {line['outcome']}, asks for turn {line['pivot_asked']}"
+        yield from (f"               {text}" for text in (line["root_cause"], line["suggestion"]) if text)
+        yield f"  pivot        {line['pivot_turn']} turns kept of {line['parent_id']}, {line['shared_turns']} shared with the base"
+        yield f"  retry        {line['retry_id']}, distilled into {line['distilled_id'] or 'nothing'}"
+    yield from credit_told(line)
+    yield from (f"  led to       {offspring_told(row)}" for row in story.offspring)
+    yield from turns_told(story.turns)
+    for t in story.tokens:
+        yield f"      token {t['token']:>4}  id {t['id']:>7}  logprob {t['logprob']:8.4f}  weight {t['weight']:.6g}"
+
+
+def credit_told(line: Row) -> Iterator[str]:
+    if line["rule"]:
+        group = f"group of {line['group_size']}, mean {line['group_mean']:.4g}, deviation {line['group_std']:.4g}"
+        yield f"  credit       {line['rule']}: advantage {line['advantage']:.4g} (scaled {line['scaled']:.4g}; {group})"
+    if line["row_id"]:
+        term = f"{line['term']} term, coefficient {line['coefficient']:g}, by {line['reduction']}"
+        yield f"  row          {line['row_id']}: {line['objective']} as {line['role']}, {term}; {line['trained_tokens']} tokens with weight"
+    if line["events"]:
+        yield f"  events       {line['events']}"
+    if line["row_id"] and line["step"] is not None:
+        yield f"  step         {line['step']}: {line['parent_policy']} -> {line['written_policy']} in {line['written_path']}"
+
+
+def offspring_told(row: Row) -> str:
+    reflection = f"{row['reflection_id']}: {row['outcome'] or row['status']}"
+    if row["retry_id"] is None:
+        return f"{reflection}; no retry: {row['decision']}"
+    came_to = f"reward {row['retry_reward']:g} ({row['gain']:+g})"
+    return f"{reflection}; retried from turn {row['pivot_turn']}, {came_to}, {row['distilled_id'] or 'not distilled'}"
+
+
+def turns_told(turns: Sequence[Row]) -> Iterator[str]:
+    for turn in turns:
+        weight = f"weight {turn['weight']:.6g} x {len(turn['response_ids'])} tokens" if turn["weight"] else "no weight"
+        yield f"    turn {turn['turn']:>3}  {turn['action'] or '(invalid reply)':<40.40}  {weight}"

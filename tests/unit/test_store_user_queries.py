@@ -1,0 +1,64 @@
+"""SQL that others wrote reads the tables of the store, and nothing else."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from r3l.errors import StoreError
+from r3l.store.query import ask, connect_for_users
+from r3l.store.stage import Store
+from tests.store_iteration import commit_iteration
+
+
+@pytest.fixture
+def connection(tmp_path) -> duckdb.DuckDBPyConnection:
+    store = Store.open(str(tmp_path))
+    commit_iteration(store)
+    (tmp_path / "secret.csv").write_text("a\n1\n")
+    return connect_for_users(store)
+
+
+@pytest.mark.parametrize("sql", [
+    "SELECT count(*) AS n FROM turns", "WITH x AS (SELECT 21 AS n) FROM x", "FROM (SELECT count(*) AS n FROM lines.turns)",
+])  # fmt: skip
+def test_questions_are_answered(connection, sql):
+    assert ask(connection, sql).to_pylist() == [{"n": 21}]
+
+
+def test_the_tables_can_be_looked_over(connection):
+    assert "pivots" in ask(connection, "SHOW TABLES")["name"].to_pylist()
+    assert ask(connection, "DESCRIBE pivots").num_rows > 20
+    assert ask(connection, "SUMMARIZE base").num_rows > 10
+
+
+@pytest.mark.parametrize(("sql", "named"), [
+    ("COPY turns TO 'x.parquet'", "got COPY"), ("SET threads = 1", "got SET"), ("ATTACH 'x.db'", "got ATTACH"),
+    ("INSTALL httpfs", "got LOAD"),
+    ("CREATE TABLE x AS SELECT 1", "got CREATE"), ("DROP VIEW turns", "got DROP"), ("SELECT 1; SELECT 2", "got SELECT, SELECT"),
+    ("", "got nothing"),
+    ("PRAGMA database_list", "got PRAGMA"), ("DELETE FROM stages", "got DELETE"), ("SELEC 1", "syntax error"),
+])  # fmt: skip
+def test_what_is_no_single_select_is_refused(connection, sql, named):
+    with pytest.raises(StoreError, match=named):
+        ask(connection, sql)
+
+
+@pytest.mark.parametrize("sql", [
+    "FROM read_csv('{root}/secret.csv')", "FROM '{root}/secret.csv'", "FROM read_text('/etc/hostname')", "FROM glob('{root}/*')",
+    "FROM read_parquet('{root}/../*/x.parquet')", "SELECT getenv('HOME')", "FROM sniff_csv('{root}/secret.csv')", "FROM sql",
+])  # fmt: skip
+def test_no_other_file_is_read(connection, sql, tmp_path):
+    with pytest.raises(StoreError):
+        ask(connection, sql.replace("{root}", str(tmp_path)))
+
+
+def test_a_view_can_not_be_widened_by_its_settings(connection):
+    with pytest.raises(duckdb.Error, match="locked"):
+        connection.execute("SET enable_external_access = true")
+
+
+def test_a_question_that_takes_too_long_is_stopped(connection):
+    with pytest.raises(StoreError, match=r"stopped after 0\.2 s"):
+        ask(connection, "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b", seconds=0.2)
+    assert ask(connection, "SELECT 1 AS n").num_rows == 1
