@@ -1,0 +1,57 @@
+"""The watch over the update job: what it prints is heard, what fails or hangs is said."""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flows import update_job
+from r3l.errors import TrainingError
+
+
+def launch(monkeypatch, folder: Path, script: str, timeout_s: float = 20):
+    """Run `script` in the job's place."""
+    monkeypatch.setattr(update_job, "_command", lambda spec, processes: [sys.executable, "-c", script])
+    heard = []
+    return update_job.launch({"out": str(folder)}, folder, 1, timeout_s, heard.append), heard
+
+
+def test_its_lines_are_heard_and_its_result_is_read(monkeypatch, tmp_path):
+    script = f"""
+import json, pathlib
+print(json.dumps({{"event": "micro_batch", "tokens": 7}}))
+print("not json")
+pathlib.Path({str(tmp_path)!r}, "update.json").write_text(json.dumps({{"loss": 0.5}}))
+"""
+    result, heard = launch(monkeypatch, tmp_path, script)
+    assert result == {"loss": 0.5}
+    assert heard == [{"event": "micro_batch", "tokens": 7}, {"event": "text", "text": "not json"}]
+
+
+def test_a_failed_job_says_its_last_words(monkeypatch, tmp_path):
+    with pytest.raises(TrainingError, match="exit code 3: no such policy"):
+        launch(monkeypatch, tmp_path, "import sys; print('no such policy', file=sys.stderr); sys.exit(3)")
+
+
+def test_a_hung_job_is_stopped(monkeypatch, tmp_path):
+    began = time.monotonic()
+    with pytest.raises(TrainingError, match=r"silent for 1 s and was stopped"):
+        launch(monkeypatch, tmp_path, "import time; time.sleep(600)", timeout_s=1)
+    assert time.monotonic() - began < 30
+
+
+def test_a_job_deaf_to_sigterm_is_killed(monkeypatch, tmp_path):
+    monkeypatch.setattr(update_job, "STOP_GRACE_S", 0.5)
+    with pytest.raises(TrainingError, match="was stopped"):
+        launch(monkeypatch, tmp_path, "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); "
+                                      "time.sleep(600)", timeout_s=2)
+
+
+def test_settling_replaces_a_leftover(tmp_path):
+    for name in ("new", "old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "which").write_text(name)
+    update_job.settle(tmp_path / "new", tmp_path / "old")
+    assert (tmp_path / "old" / "which").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
