@@ -93,12 +93,12 @@ def told(story: Story) -> Iterator[str]:
     """The story in lines of text."""
     line = story.line
     yield f"{line['trajectory_id']}  {line['kind']} of run {line['run']}{' branch ' + line['branch'] if line['branch'] else ''}"
-    yield f"  task         {line['environment']}/{line['split']} {line['task_id']} ({line['task_type']})"
+    yield f"  task         {line['environment']}/{line['split']} {plain(line['task_id'])} ({plain(line['task_type'])})"
     yield f"  came to      {line['status']}, reward {line['reward']:g} after {line['turns']} turns, sampled by policy {line['sampled_by']}"
     if line["base_id"] != line["trajectory_id"]:
         yield f"  base         {line['base_id']}, reward {line['base_reward']:g}"
         yield f"  reflection   {line['reflection_id']}: {line['outcome']}, asks for turn {line['pivot_asked']}"
-        yield from (f"               {text}" for text in (line["root_cause"], line["suggestion"]) if text)
+        yield from (f"               {plain(text)}" for text in (line["root_cause"], line["suggestion"]) if text)
         yield f"  pivot        {line['pivot_turn']} turns kept of {line['parent_id']}, {line['shared_turns']} shared with the base"
         yield f"  retry        {line['retry_id']}, distilled into {line['distilled_id'] or 'nothing'}"
     yield from credit_told(line)
@@ -116,7 +116,7 @@ def credit_told(line: Row) -> Iterator[str]:
         term = f"{line['term']} term, coefficient {line['coefficient']:g}, by {line['reduction']}"
         yield f"  row          {line['row_id']}: {line['objective']} as {line['role']}, {term}; {line['trained_tokens']} tokens with weight"
     if line["events"]:
-        yield f"  events       {line['events']}"
+        yield f"  events       {plain(line['events'])}"
     if line["row_id"] and line["step"] is not None:
         yield f"  step         {line['step']}: {line['parent_policy']} -> {line['written_policy']} in {line['written_path']}"
 
@@ -124,7 +124,7 @@ def credit_told(line: Row) -> Iterator[str]:
 def offspring_told(row: Row) -> str:
     reflection = f"{row['reflection_id']}: {row['outcome'] or row['status']}"
     if row["retry_id"] is None:
-        return f"{reflection}; no retry: {row['decision']}"
+        return f"{reflection}; no retry: {plain(row['decision'])}"
     came_to = f"reward {row['retry_reward']:g} ({row['gain']:+g})"
     return f"{reflection}; retried from turn {row['pivot_turn']}, {came_to}, {row['distilled_id'] or 'not distilled'}"
 
@@ -132,4 +132,10 @@ def offspring_told(row: Row) -> str:
 def turns_told(turns: Sequence[Row]) -> Iterator[str]:
     for turn in turns:
         weight = f"weight {turn['weight']:.6g} x {len(turn['response_ids'])} tokens" if turn["weight"] else "no weight"
-        yield f"    turn {turn['turn']:>3}  {turn['action'] or '(invalid reply)':<40.40}  {weight}"
+        yield f"    turn {turn['turn']:>3}  {plain(turn['action']) or '(invalid reply)':<40.40}  {weight}"
+
+
+def plain(text: str) -> str:
+    """What a model or a world said, on one line and without control characters: it may not steer a terminal."""
+    shown = "".join(character if character.isprintable() else " " for character in text)
+    return shown if len(shown) <= 300 else f"{shown[:299]}…"
