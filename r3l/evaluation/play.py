@@ -1,0 +1,38 @@
+"""Evaluation episodes: the same rules as base rollouts, at the test temperature, without reflection or retry."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from r3l.exploration.explorer import Explorer
+from r3l.exploration.sample import sample
+from r3l.records import Episode, Kind, Status, Task
+
+
+def evaluation_stage(explorer: Explorer, tasks: Sequence[Task], repeats: int, temperature: float) -> list[Episode]:
+    """`repeats` episodes of every task, in the order of the tasks."""
+
+    async def play_all() -> list[Episode]:
+        return list(await asyncio.gather(*(
+            sample(explorer, task, repeat, kind=Kind.EVALUATION, name="evaluation", temperature=temperature)
+            for task in tasks for repeat in range(repeats))))
+
+    explorer.tally.add("evaluation", planned=len(tasks) * repeats)
+    return asyncio.run(play_all())
+
+
+def evaluation_rows(episodes: Sequence[Episode], *, benchmark: str, answer_format: str, protocol: str,
+                    temperature: float) -> list[dict[str, Any]]:
+    """Rows of the table `evaluations`. An episode that the world or the engine broke counts as reward 0."""
+    rows = []
+    for one in episodes:
+        trajectory = one.trajectory
+        whole = Status(trajectory.status).trainable
+        rows.append({
+            "trajectory_id": trajectory.trajectory_id, "iteration": trajectory.iteration, "benchmark": benchmark,
+            "format": answer_format, "protocol": protocol, "repeat": trajectory.attempt, "task_id": trajectory.task_id,
+            "task_type": trajectory.task_type, "policy": trajectory.policy, "temperature": temperature, "status": trajectory.status,
+            "reward": trajectory.reward if whole else 0.0, "success": trajectory.success and whole, "turns": trajectory.turns})
+    return rows
