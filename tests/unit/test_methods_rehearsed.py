@@ -1,0 +1,118 @@
+"""Every method from rollouts to an optimiser step, with what sets it apart seen in the tables and in the update's figures."""
+
+import json
+import math
+
+import pytest
+
+from r3l.config import compose, preset_names
+from r3l.store.check import check_run
+from r3l.store.stage import Store
+from tests.rehearsal import GUIDE, rehearse, tiny_policy, update
+from tests.store_iteration import commit_iteration
+
+PRESETS = preset_names("methods")
+# Extra passes at S = 1 and at S > 1, as data/METHODS.md has them.
+PASSES = {"released": (2, 2), "dapo": (0, 2), **dict.fromkeys(("grpo", "grpo_pa", "gspo", "reflect_grpo", "critique_grpo"), (2, 3))}
+
+
+def settings_of(preset, **more):
+    return compose(method=preset, assignments=[f"method.{name}={json.dumps(value)}" for name, value in more.items()]).method
+
+
+@pytest.fixture(scope="module")
+def policies(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("policies")
+    return {"policy-0": tiny_policy(folder / "policy-0", 0), "reference": tiny_policy(folder / "reference", 1)}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_tables_of_every_method_hold_the_invariants(preset, tmp_path):
+    tables, _ = rehearse(settings_of(preset))
+    store = Store.open(str(tmp_path))
+    commit_iteration(store, tables=tables)
+    assert check_run(store, "demo") == []
+    assert tables["training_rows"]["training_rows"]
+
+
+@pytest.mark.parametrize(("retries", "counts"), [(0, (8, 0)), (2, (4, 4)), (4, (4, 4))])
+def test_several_retries_in_a_chain_hold_the_invariants(retries, counts, tmp_path):
+    """The dawdling base 0 of task 1 is retried again and again, each time after a fresh reflection on the last attempt."""
+    tables, _ = rehearse(settings_of("paper", retries_per_base=retries, retry_when="always"), group_size=8)
+    store = Store.open(str(tmp_path))
+    commit_iteration(store, tables=tables)
+    assert check_run(store, "demo") == []
+    task_1 = [one for stage in ("base", "retries") for one in tables[stage]["trajectories"] if one.task == 1]
+    assert tuple(sum(one.kind == kind for one in task_1) for kind in ("base", "retry")) == counts
+    chained = [one for one in tables["retries"]["trajectories"] if one.parent_id != one.base_id]
+    assert bool(chained) == (retries > 1)
+    assert all(one.shared_turns <= one.pivot_turn for one in chained)
+
+
+@pytest.mark.parametrize("guidance", ["system", "mid_system", "user"])
+def test_every_place_of_the_guidance_holds_the_invariants(guidance, tmp_path):
+    tables, _ = rehearse(settings_of("paper", guidance_position=guidance))
+    store = Store.open(str(tmp_path))
+    commit_iteration(store, tables=tables)
+    assert check_run(store, "demo") == []
+    roles = [row.role for row in tables["training_rows"]["training_rows"]]
+    assert roles.count("reflect") == roles.count("retry") == 2
+
+
+def test_reflect_grpo_trains_guided_retries_without_the_guidance():
+    tables, _ = rehearse(settings_of("reflect_grpo"))
+    assert {one.pivot_turn for one in tables["retries"]["trajectories"]} == {0}
+    assert len(tables["retries"]["trajectories"]) == 4  # every base, the solved one too
+    guided = ["".join(map(chr, turn.context_ids)) for turn in tables["retries"]["turns"] if turn.turn == 0]
+    assert all(GUIDE in text for text in guided)
+    rows = [row for row in tables["training_rows"]["training_rows"] if "/distilled=" in row.source_id]
+    assert len(rows) == 4
+    assert not any(GUIDE in "".join(map(chr, row.token_ids)) for row in rows)
+    assert not any(0 in [w for w, logp in zip(row.weights, row.logprobs, strict=True) if logp] for row in rows)  # nothing masked
+
+
+def test_critique_grpo_refines_all_and_adds_one_a_group():
+    tables, _ = rehearse(settings_of("critique_grpo"))
+    assert len(tables["base"]["trajectories"]) == len(tables["retries"]["trajectories"]) == 8
+    assert {one.outcome for one in tables["reflections"]["reflections"]} == {None}
+    shaped = [row for row in tables["training_rows"]["training_rows"] if row.objective == "shaped_ratio"]
+    assert [row.group_id for row in shaped] == ["iteration=0/task=0", "iteration=0/task=1"]
+    assert sum(event.event == "dropped" for event in tables["credit"]["events"]) == 6
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_method_takes_a_step_with_the_passes_that_its_page_names(preset, policies, tmp_path):
+    tables, groups = rehearse(settings_of(preset))
+    rows = tables["training_rows"]["training_rows"]
+    start = {"policy": {"path": policies["policy-0"], "digest": "policy-0"}, "reference": policies["reference"]}
+    first = update(tmp_path / "first", rows, groups, **start)
+    on_policy, off_policy = PASSES.get(preset, (0, 0))
+    assert first["stepped"]
+    assert first["grad_norm"] > 0
+    assert math.isfinite(first["loss"])
+    assert first["scoring_passes"] == on_policy
+    assert (first["reference_tokens"] > 0) == (first["loss_kl"] > 0) == (settings_of(preset).kl_coefficient > 0)
+    assert first["ratio_mean"] == 1.0
+    # S > 1: the same rows, sampled by policy-0, now train the policy that the first update wrote
+    later = start | {"policy": {"path": str(tmp_path / "first" / "out" / "policy"), "digest": "policy-1"},
+                     "policies": {"policy-0": policies["policy-0"]}}
+    second = update(tmp_path / "second", rows, groups, **later)
+    assert second["scoring_passes"] == off_policy
+    has_ratio = any(row.objective in {"clipped_ratio", "sequence_ratio"} for row in rows)
+    assert (second["ratio_mean"] != 1.0) == has_ratio
+
+
+def test_gspos_ratio_is_of_sequences_and_differs_from_grpos(policies, tmp_path):
+    """Off policy, on the same rollouts: GRPO has a ratio a token, GSPO one a row, and its narrow range clips most of them."""
+    figures = {}
+    for preset in ("grpo", "gspo"):
+        tables, groups = rehearse(settings_of(preset, kl_coefficient=0.0))
+        rows = tables["training_rows"]["training_rows"]
+        figures[preset] = update(tmp_path / preset, rows, groups, policy={"path": policies["reference"], "digest": "policy-1"},
+                                 policies={"policy-0": policies["policy-0"]})
+    grpo, gspo = figures["grpo"], figures["gspo"]
+    assert grpo["tokens_rl"] == gspo["tokens_rl"]
+    assert grpo["ratio_mean"] != pytest.approx(gspo["ratio_mean"], rel=1e-3)
+    assert grpo["loss"] != pytest.approx(gspo["loss"], rel=1e-3)
+    assert gspo["clip_fraction"] * 4 == pytest.approx(round(gspo["clip_fraction"] * 4))  # of four rows with a gradient
+    assert gspo["clip_fraction"] > 0
