@@ -26,6 +26,7 @@ class Step:
     success: bool = False
     accepted: bool = True  # False: the environment did not understand the action
     progress: float | None = None  # share of sub-goals reached, where the environment knows it
+    standing: float = 0.0  # the reward if the episode is cut off after this step, by the turn or the context limit
 
 
 @dataclass(frozen=True, slots=True)

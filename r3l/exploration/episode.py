@@ -46,6 +46,11 @@ class Played:
         self.status, self.reason = status, reason
         return self
 
+    def fail(self, status: Status, reason: str) -> Played:
+        """An attempt that broke is worth nothing, however far it had come."""
+        self.reward = 0.0
+        return self.end(status, reason)
+
 
 async def play(explorer: Explorer, start: Start, stage: str, temperature: float | None = None) -> Played:
     """Play from `start` until the world ends the episode or a limit does. Never raises for a failed world or engine:
@@ -56,9 +61,9 @@ async def play(explorer: Explorer, start: Start, stage: str, temperature: float 
     try:
         await _turns(explorer, start, stage, temperature, played)
     except EngineError as error:
-        played.end(Status.ENGINE_ERROR, str(error))
+        played.fail(Status.ENGINE_ERROR, str(error))
     except WorldError as error:
-        played.end(Status.ENVIRONMENT_ERROR, str(error))
+        played.fail(Status.ENVIRONMENT_ERROR, str(error))
     finally:
         explorer.pool.end(start.trajectory_id)
     played.seconds = time.monotonic() - began
@@ -86,6 +91,8 @@ async def _turns(explorer: Explorer, start: Start, stage: str, temperature: floa
             if not turn.valid:
                 played.end(Status.INVALID_REPLY, f"turn {k}: {observation}")
             return
+        if turn.valid:
+            played.reward = step.standing
         context = explorer.chat.following([{"role": "user", "content": observation}], explorer.chat.closed(completion.token_ids))
         ids += completion.token_ids + context
     played.end(Status.TURN_LIMIT, f"not done after {limits.max_turns} turns")
