@@ -1,0 +1,153 @@
+"""What a replay changed: two branches of one iteration, stage by stage, row by row, figure by figure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+from r3l.errors import StoreError
+from r3l.store.catalog import connect
+from r3l.store.query import query
+from r3l.store.stage import Store
+
+Row = dict[str, Any]
+# What is the same in every replay of the same settings: no sampling, no optimiser.
+DETERMINISTIC = ("tasks", "distilled", "credit", "training_rows")
+NOT_FIGURES = {"run", "branch", "iteration", "first_commit", "last_commit", "stage_seconds", "update_seconds"}
+SIDES = "(SELECT * FROM lines.{table} WHERE iteration = $iteration AND branch = ${side}) {side}"
+MADE = """
+SELECT stage, shard, digest, fingerprint, settings, rows FROM stages
+WHERE iteration = $iteration AND branch = $branch ORDER BY stage, shard
+"""
+ADVANTAGES = f"""
+SELECT count(*) FILTER (b.advantage <> a.advantage) AS changed, count(*) AS members, max(abs(b.advantage - a.advantage)) AS largest,
+       avg(abs(b.advantage - a.advantage)) AS mean, count(*) FILTER (sign(b.advantage) <> sign(a.advantage)) AS turned
+FROM {SIDES.format(table="credit", side="a")} JOIN {SIDES.format(table="credit", side="b")} USING (trajectory_id)
+"""
+ROWS = f"""
+SELECT row_id, a.row_id IS NOT NULL AND b.row_id IS NOT NULL AS in_both, a.row_id IS NOT NULL AS in_a,
+       a.token_ids <> b.token_ids AS other_tokens, a.weights <> b.weights AS other_weights, a.advantage <> b.advantage AS other_advantage,
+       list_sum(a.weights) AS mass_a, list_sum(b.weights) AS mass_b, a.trained_tokens AS trained_a, b.trained_tokens AS trained_b
+FROM {SIDES.format(table="training_rows", side="a")} FULL JOIN {SIDES.format(table="training_rows", side="b")} USING (row_id)
+ORDER BY row_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Branch b against branch a in one iteration."""
+
+    run: str
+    iteration: int
+    branch_a: str
+    branch_b: str
+    stages: list[Row]  # stage, shard, same_settings, same_rows, for what both made
+    settings: list[Row]  # stage, setting, a, b
+    advantages: Row  # changed, members, largest, mean, turned (other sign)
+    rows: Row  # only_a, only_b, both, other_tokens, other_weights, other_advantage, trained_a, trained_b
+    figures: list[Row]  # name, a, b: the columns of `iterations` that differ
+
+    @property
+    def proven(self) -> bool:
+        """Unchanged settings, and every deterministic stage with equal digests."""
+        return all(row["same_settings"] and (row["same_rows"] or row["stage"] not in DETERMINISTIC) for row in self.stages)
+
+    def __str__(self) -> str:
+        return "\n".join(told(self))
+
+
+def diff(store: Store, run: str, iteration: int, branch_a: str, branch_b: str) -> Difference:
+    """Compare two branches ("" is the run itself). Raises StoreError where one of them made nothing in the iteration."""
+    with connect(store, [run]) as connection:
+        made = {branch: {(row["stage"], row["shard"]): row for row in rows(connection, MADE, iteration, branch=branch)}
+                for branch in (branch_a, branch_b)}  # fmt: skip
+        for branch, stages in made.items():
+            if not stages:
+                others = ", ".join(store.branches(run)) or "no branches"
+                raise StoreError(f"run {run} iteration {iteration}: branch {branch!r} made nothing; it has {others}")
+        a, b = made[branch_a], made[branch_b]
+        both = [(a[key], b[key]) for key in a if key in b]
+        sides = {"a": branch_a, "b": branch_b}
+        return Difference(
+            run, iteration, branch_a, branch_b,
+            stages=[{"stage": x["stage"], "shard": x["shard"], "same_settings": x["fingerprint"] == y["fingerprint"],
+                     "same_rows": x["digest"] == y["digest"]} for x, y in both],
+            settings=list(changed_settings(both)),
+            advantages=rows(connection, ADVANTAGES, iteration, **sides)[0],
+            rows=counted(rows(connection, ROWS, iteration, **sides)),
+            figures=list(changed_figures(connection, iteration, branch_a, branch_b)),
+        )  # fmt: skip
+
+
+def rows(connection: duckdb.DuckDBPyConnection, sql: str, iteration: int, **parameters: str) -> list[Row]:
+    return query(connection, sql, {"iteration": iteration, **parameters}).to_pylist()
+
+
+def counted(found: list[Row]) -> Row:
+    """The training rows of both sides in numbers."""
+    both = [row for row in found if row["in_both"]]
+    return {
+        "only_a": [row["row_id"] for row in found if row["in_a"] and not row["in_both"]],
+        "only_b": [row["row_id"] for row in found if not row["in_a"]],
+        "both": len(both),
+        "other_tokens": sum(bool(row["other_tokens"]) for row in both),
+        "other_weights": sum(bool(row["other_weights"]) for row in both),
+        "other_advantage": sum(bool(row["other_advantage"]) for row in both),
+        "trained_a": sum(row["trained_a"] or 0 for row in found),
+        "trained_b": sum(row["trained_b"] or 0 for row in found),
+    }
+
+
+def changed_settings(both: list[tuple[Row, Row]]) -> Iterator[Row]:
+    """The settings that differ, each once per stage."""
+    seen = set()
+    for a, b in both:
+        before, after = flat(json.loads(a["settings"])), flat(json.loads(b["settings"]))
+        for name in sorted(before.keys() | after.keys()):
+            if before.get(name) != after.get(name) and (a["stage"], name) not in seen:
+                seen.add((a["stage"], name))
+                yield {"stage": a["stage"], "setting": name, "a": before.get(name), "b": after.get(name)}
+
+
+def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by dotted name."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return found
+
+
+def changed_figures(connection: duckdb.DuckDBPyConnection, iteration: int, branch_a: str, branch_b: str) -> Iterator[Row]:
+    sql = "SELECT * FROM iterations WHERE iteration = $iteration AND branch = $branch"
+    a, b = (rows(connection, sql, iteration, branch=branch)[0] for branch in (branch_a, branch_b))
+    yield from ({"name": name, "a": a[name], "b": b[name]} for name in a if name not in NOT_FIGURES and a[name] != b[name])
+
+
+def told(found: Difference) -> Iterator[str]:
+    """The difference in lines of text."""
+    a, b = found.branch_a or "the run", found.branch_b or "the run"
+    yield f"{found.run} iteration {found.iteration}: {b} against {a}"
+    for stage in dict.fromkeys(row["stage"] for row in found.stages):
+        shards = [row for row in found.stages if row["stage"] == stage]
+        settings = "same settings" if all(row["same_settings"] for row in shards) else "other settings"
+        equal = sum(row["same_rows"] for row in shards)
+        yield f"  {stage:<14} {settings}, {equal} of {len(shards)} shards with equal digests"
+    yield from (f"  {row['stage']}: {row['setting']} = {row['b']} (was {row['a']})" for row in found.settings)
+    if found.advantages["members"]:
+        of = found.advantages
+        size = f", by {of['mean']:.4g} in the mean and {of['largest']:.4g} at most; {of['turned']} change sign" if of["changed"] else ""
+        yield f"  advantages     {of['changed']} of {of['members']} changed{size}"
+    counts = found.rows
+    yield f"  training rows  {counts['both']} in both, {len(counts['only_b'])} in, {len(counts['only_a'])} out"
+    yield f"  weights        {counts['other_weights']} rows changed; {counts['trained_b']} tokens with weight (were {counts['trained_a']})"
+    yield from (f"  {row['name']:<14} {shown(row['b'])} (was {shown(row['a'])})" for row in found.figures)
+    if found.proven:
+        yield f"  proven: unchanged settings, and the deterministic stages ({', '.join(DETERMINISTIC)}) came out with equal digests"
+
+
+def shown(value: object) -> str:
+    return "none" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
