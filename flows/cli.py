@@ -58,12 +58,27 @@ def iterate(run: Run = "demo", preset: Preset = "paper", method: Method = "r3l",
 @app.command()
 def train(run: Run = "demo", preset: Preset = "paper", method: Method = "r3l", policy: Policy = "embedded",
           environment: EnvironmentName = "alfworld", engine: Engine = "", iterations: Annotated[int, typer.Option(
-              min=1, help="how many further iterations")] = 10, set_: Set = None, quiet: Quiet = False) -> None:
+              min=1, help="how many further iterations")] = 10, evaluate_every: Annotated[int, typer.Option(
+                  min=0, help="evaluate after every K iterations; 0: never")] = 0, set_: Set = None, quiet: Quiet = False) -> None:
     """Run further iterations of a run, one after another (the flow `r3l-train`)."""
-    config = settings(run, preset, method, policy, environment, engine, set_)
+    config = settings(run, preset, method, policy, environment, engine, [f"evaluation.every={evaluate_every}", *(set_ or [])])
     from flows.running import run_training
 
     run_training(config, iterations, quiet=quiet)
+
+
+@app.command()
+def evaluate(run: Run = "demo", preset: Preset = "paper", method: Method = "r3l", policy: Policy = "embedded",
+             environment: EnvironmentName = "alfworld", engine: Engine = "", iteration: Annotated[int | None, typer.Option(
+                 help="whose new policy; -1: the starting policy; empty: the newest")] = None, set_: Set = None,
+             quiet: Quiet = False, as_json: AsJson = False) -> None:
+    """Play test episodes with a policy of a run, and score them (the flow `r3l-evaluate`)."""
+    config = settings(run, preset, method, policy, environment, engine, set_, iteration=iteration)
+    from flows.running import run_evaluation
+
+    found = run_evaluation(config, quiet=quiet or as_json)
+    if as_json:
+        typer.echo(json.dumps(found, default=str))
 
 
 @app.command("warm-start")

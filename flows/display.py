@@ -19,7 +19,7 @@ from rich.text import Text
 from flows.summary import QUESTIONS, shown
 from r3l.exploration.tally import Tally
 
-STAGES = ("engine", "tasks", "base", "reflections", "retries", "distilled", "credit", "training_rows", "updates")
+STAGES = ("engine", "tasks", "base", "reflections", "retries", "distilled", "credit", "training_rows", "updates", "evaluation")
 PLAIN_EVERY_S = 5.0
 
 
@@ -37,7 +37,9 @@ class Display:
             table.add_column(name)
         for name in ("attempts", "turns", "tokens", "mean reward"):
             table.add_column(name, justify="right")
-        for stage in STAGES:
+        for stage in STAGES if not counts.get("evaluation") or counts.get("base") else ("engine", "evaluation"):
+            if stage == "evaluation" and not counts.get(stage):
+                continue
             table.add_row(*row(stage, counts.get(stage, {}), counts.get("shards", {}).get("planned", 0)))
         spent = Text(f" {self.phase} · {time.monotonic() - self.began:.0f} s", style="dim")
         head = Table.grid()
@@ -54,7 +56,7 @@ class Display:
 
 def row(stage: str, counts: dict[str, float], shards: float) -> list[Any]:
     """The cells of one stage. A stage without attempts of its own is done when all its shards are."""
-    sampled = stage in {"base", "reflections", "retries"}
+    sampled = stage in {"base", "reflections", "retries", "evaluation"}
     planned, done = counts.get("planned", 0), counts.get("done", 0)
     complete = counts.get("shards", 0) >= (1 if stage in {"tasks", "updates"} else shards or 1) or (stage == "engine" and bool(done))
     share = 1.0 if complete else (done / planned if planned else 0.0)
@@ -93,11 +95,26 @@ def result(console: Console, summary: dict[str, Any], ask: bool = True) -> None:
     both.add_row(pairs(f"{summary['run']}, iteration {summary['iteration']}", shown(summary)),
                  pairs("seconds, summed over shards", [(stage, f"{spent:.1f}") for stage, spent in summary["stages"].items()]))
     console.print(both)
+    if "evaluation" in summary:
+        evaluated(console, summary["evaluation"])
     if not ask:
         return
     console.print(f"\nstored in [bold]{summary['store']}/{summary['run']}[/bold]. Ask it:\n", highlight=False)
     for question in QUESTIONS:
         console.print(f"  r3l sql \"{question}\"", highlight=False, soft_wrap=True, style="cyan")
+
+
+def evaluated(console: Console, found: dict[str, Any]) -> None:
+    """The score of an evaluation, by task type and in all."""
+    table = Table(title=f"{found['run']}, policy of iteration {found['iteration']} on {found['benchmark']}", title_justify="left", box=None,
+                  title_style="bold", padding=(0, 2, 0, 0))
+    for name in found["table"][0]:
+        table.add_column(name, justify="left" if name == "task type" else "right")
+    for one in found["table"]:
+        table.add_row(*map(str, one.values()))
+    console.print(table)
+    if found["broken"]:
+        console.print(f"counted as 0, since the world or the engine failed: {', '.join(found['broken'])}", highlight=False)
 
 
 def pairs(title: str, rows: list[tuple[str, str]]) -> Table:

@@ -18,6 +18,7 @@ from flows.recorded import save_config  # noqa: E402
 from flows.update import sweep_staging  # noqa: E402
 from flows.workbench import Workbench  # noqa: E402
 from r3l.config import Config  # noqa: E402
+from r3l.errors import ConfigError  # noqa: E402
 from r3l.exploration.tally import Tally  # noqa: E402
 from r3l.records import Plan  # noqa: E402
 from r3l.store.layout import StageRef  # noqa: E402
@@ -42,6 +43,8 @@ def iterate(config: Config = Config()) -> dict[str, Any]:  # noqa: B008 (a froze
     Args:
         config: everything that can be set; empty `iteration` means the run's next one.
     """
+    if config.iteration == -1:
+        raise ConfigError("iteration=-1 names the starting policy, for evaluations only; leave it empty or give 0 or more")
     store = preflight.check(config)
     iteration = store.next_iteration(config.run, config.branch) if config.iteration is None else config.iteration
     with store.writer_lock(config.run, config.branch, iteration):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from r3l.config import Config
@@ -21,6 +21,10 @@ class Policies:
     behaviour: PolicySnapshot
     learner_folder: Path | None  # the folder of the update that wrote the learner: optimiser state, canary
     behaviour_folder: Path | None
+
+    def as_evaluated(self) -> Policies:
+        """The newest policy samples, whatever the synchronization interval."""
+        return replace(self, behaviour=self.learner, behaviour_folder=self.learner_folder)
 
 
 def find(config: Config, store: Store, iteration: int) -> Policies:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from flows.display import Display, result, watching
+from flows.display import Display, evaluated, result, watching
 from r3l.config import Config
 from r3l.exploration.tally import Tally
 
@@ -43,6 +43,20 @@ def run_training(config: Config, iterations: int, *, quiet: bool = False) -> lis
 
         LISTENERS[config.run] = heard
         return list(train(config, iterations))
+
+
+def run_evaluation(config: Config, *, quiet: bool = False) -> dict[str, Any]:
+    """Test episodes with a policy of the run."""
+    with displayed(config, quiet) as display:
+        from flows.evaluate import evaluate
+        from flows.iterate import WATCHED
+
+        WATCHED[config.run] = display.tally
+        display.phase = "evaluating"
+        found: dict[str, Any] = evaluate(config)
+    if not quiet:
+        evaluated(display.console, found)
+    return found
 
 
 def watch(display: Display, config: Config) -> None:

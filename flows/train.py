@@ -11,6 +11,7 @@ prefect_settings.apply()
 
 from prefect import flow, get_run_logger  # noqa: E402
 
+from flows.evaluate import evaluate  # noqa: E402
 from flows.iterate import iterate  # noqa: E402
 from r3l.config import Config  # noqa: E402
 
@@ -24,7 +25,7 @@ def train(config: Config = Config(), iterations: int = 10) -> list[dict[str, Any
     """Further iterations of a run.
 
     Args:
-        config: as for one iteration; `iteration` is left empty.
+        config: as for one iteration; `iteration` is left empty; evaluation.every says after how many iterations to evaluate.
         iterations: how many, 1 or more.
     """
     if iterations < 1:
@@ -35,5 +36,7 @@ def train(config: Config = Config(), iterations: int = 10) -> list[dict[str, Any
         heard(None)
         get_run_logger().info("iteration %d of %d", number + 1, iterations)
         done.append(iterate(config))
+        if config.evaluation.every and (number + 1) % config.evaluation.every == 0:
+            done[-1]["evaluation"] = evaluate(config)
         heard(done[-1])
     return done
