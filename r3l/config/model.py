@@ -13,7 +13,7 @@ from r3l.config.sections import EvaluationSettings, PolicySettings, RolloutSetti
 
 class Config(Section):
     run: str = Field("demo", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", description="name of the run: letters, digits, . _ -")
-    iteration: int | None = Field(None, ge=-1, description="empty: the run's next iteration, as found in the store (evaluation: -1 is the start)")
+    iteration: int | None = Field(None, ge=-1, description="empty: the run's next one, as found in the store (evaluation: -1 is the start)")
     branch: str = Field("", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,99})?$", description="empty: the run itself; else a branch of it")
     seed: int = Field(0, ge=0, description="seed of everything drawn, 0 or more")
     method: AnyMethod = Field(default_factory=R3LSettings, description="what is sampled, how it is credited, which loss")
