@@ -30,7 +30,7 @@ from r3l.training.rows import Row
 VOCABULARY = 61
 SIZE: dict[str, Any] = {
     "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
-    "vocab_size": VOCABULARY, "max_position_embeddings": 512, "initializer_range": 0.2, "bos_token_id": None, "eos_token_id": 1,
+    "vocab_size": VOCABULARY, "max_position_embeddings": 512, "initializer_range": 0.1, "bos_token_id": None, "eos_token_id": 1,
 }
 FAMILIES: dict[str, Any] = {
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**SIZE, tie_word_embeddings=True)),
@@ -43,8 +43,16 @@ SETTINGS = {"clipped_ratio": {"clip_low": 0.2, "clip_high": 0.28}, "sequence_rat
 
 
 def tiny_model(family: str = "llama", dtype: torch.dtype = torch.float32, seed: int = 0) -> Any:
+    """A random policy. In float64 its norms are torch's own: those of transformers work in float32 inside."""
     torch.manual_seed(seed)
-    return FAMILIES[family]().to(dtype).eval()
+    model = FAMILIES[family]().to(dtype).eval()
+    if dtype == torch.float64:
+        for name, module in list(model.named_modules()):
+            if type(module).__name__.endswith("RMSNorm"):
+                norm = torch.nn.RMSNorm(module.weight.shape, module.variance_epsilon, dtype=dtype)
+                norm.weight = module.weight
+                model.set_submodule(name, norm)
+    return model
 
 
 def write_policy(folder: Path, family: str = "llama", seed: int = 0) -> Path:
@@ -61,7 +69,8 @@ def record(name: str, ids: Any, weights: Any, **columns: Any) -> dict[str, Any]:
     """A record of `training_rows`; `weights` may be one number a token, or a list."""
     objective = columns.get("objective", "policy_gradient")
     assert objective in LOSSES
-    weights = [float(w) for w in weights]
+    weights = [float(np.float32(w)) for w in weights]  # the columns are float32
+    columns = {name: float(np.float32(value)) if isinstance(value, float) else value for name, value in columns.items()}
     return {
         "row_id": name, "group_id": "g0", "iteration": 0, "source_id": name, "role": "explore", "term": "rl", "objective": objective,
         "objective_settings": json.dumps(SETTINGS.get(objective, {})), "reduction": "groups", "coefficient": 1.0, "kl_coefficient": 0.0,

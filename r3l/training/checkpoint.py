@@ -21,7 +21,7 @@ from torch import nn
 from r3l.errors import TrainingError
 from r3l.training.policy import DTYPES, Policy
 
-TOKENIZER_FILES = ("tokenizer*", "*.jinja", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt")
+TOKENIZER_FILES = ("tokenizer*", "*.jinja", "*.model", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt")
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 

@@ -64,7 +64,9 @@ def load_policy(path: str, base_path: str | None, settings: PolicySettings, *, d
 def load_model(folder: Path, dtype: torch.dtype) -> Any:
     """A causal language model of a local folder, safetensors only. Raises `TrainingError` where there is none."""
     from transformers import AutoModelForCausalLM
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()
     if not (folder / "config.json").is_file():
         raise TrainingError(f"policy folder {folder}: no config.json; expected a transformers folder")
     try:

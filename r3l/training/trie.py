@@ -38,12 +38,14 @@ class Trie:
 
     ids: Ints
     segments: list[Segment]
-    spans: list[list[tuple[int, int]]]  # of each sequence: the ranges of ids that it runs through
+    spans: list[list[tuple[int, int]]]  # of each longest sequence: the ranges of ids that it runs through
+    members: list[tuple[int, int]]  # of each sequence: the longest sequence that it begins, and its length
 
     def path(self, sequence: int) -> Ints:
         """Positions in `ids` of the tokens of a sequence, in order."""
-        ranges = [np.arange(start, stop) for start, stop in self.spans[sequence]]
-        return np.concatenate(ranges) if ranges else np.zeros(0, np.int64)
+        longest, length = self.members[sequence]
+        ranges = [np.arange(start, stop) for start, stop in self.spans[longest]] if length else [np.zeros(0, np.int64)]
+        return np.concatenate(ranges)[:length]
 
     @property
     def tokens_computed(self) -> int:
@@ -55,12 +57,10 @@ def build_trie(sequences: Sequence[NDArray[np.integer]], longest: int = 0) -> Tr
 
     Sorted sequences differ from their neighbours by one common prefix, which gives every branching point.
     """
-    keys = [np.asarray(ids, ">u4").tobytes() for ids in sequences]
-    order = sorted((i for i in range(len(keys)) if keys[i]), key=keys.__getitem__)
-    rows = [np.asarray(sequences[i], np.int64) for i in order]
+    rows, members = _longest(sequences)
     shared = [0, *(common_prefix(a, b) for a, b in pairwise(rows))]
     builder = _Builder(longest)
-    spans: list[list[tuple[int, int]]] = [[] for _ in sequences]
+    spans: list[list[tuple[int, int]]] = [[] for _ in rows]
     stack = [(0, len(rows), 0, -1)] if rows else []
     while stack:
         first, last, depth, parent = stack.pop()
@@ -68,12 +68,25 @@ def build_trie(sequences: Sequence[NDArray[np.integer]], longest: int = 0) -> Tr
         if end > depth:
             start, parent = builder.add(rows[first][depth:end], depth, parent)
             for i in range(first, last):
-                spans[order[i]].append((start, start + end - depth))
-        cuts = [first, *(i for i in range(first + 1, last) if shared[i] == end), last]
-        for a, b in reversed(list(pairwise(cuts))):
-            if len(rows[b - 1]) > end:
-                stack.append((a, b, end, parent))
-    return Trie(builder.ids(), builder.segments, spans)
+                spans[i].append((start, start + end - depth))
+        if last - first > 1:
+            cuts = [first, *(i for i in range(first + 1, last) if shared[i] == end), last]
+            stack.extend((a, b, end, parent) for a, b in reversed(list(pairwise(cuts))))
+    return Trie(builder.ids(), builder.segments, spans, members)
+
+
+def _longest(sequences: Sequence[NDArray[np.integer]]) -> tuple[list[Ints], list[tuple[int, int]]]:
+    """(the sequences that begin no other one, sorted; for each sequence the index of such a one and its own length)."""
+    keys = [np.asarray(ids, ">u4").tobytes() for ids in sequences]
+    rows: list[Ints] = []
+    members = [(0, 0)] * len(keys)
+    above = b""
+    for i in sorted((i for i in range(len(keys)) if keys[i]), key=keys.__getitem__, reverse=True):
+        if not (rows and above.startswith(keys[i])):
+            rows.append(np.asarray(sequences[i], np.int64))
+            above = keys[i]
+        members[i] = (len(rows) - 1, len(sequences[i]))
+    return rows[::-1], [(len(rows) - 1 - row, length) if length else (0, 0) for row, length in members]
 
 
 def common_prefix(a: Ints, b: Ints) -> int:

@@ -81,7 +81,7 @@ class Update:
         if job.optimiser:
             load_optimiser(optimiser, named, Path(job.optimiser))
         with self._timed("passes"):
-            measures = self._gradients(policy, groups, others, denominators)
+            measures = self.gradients(policy, groups, others, denominators)
             self.ranks.sum_gradients(named.values())
         norm = float(nn.utils.clip_grad_norm_(named.values(), job.training.max_grad_norm))
         if not torch.isfinite(torch.tensor(norm)):
@@ -95,8 +95,11 @@ class Update:
                 save_optimiser(optimiser, named, Path(job.out) / "optimizer", job.step, masters=narrowed)
         return measures, norm
 
-    def _gradients(self, policy: Policy, groups: list[Group], others: OtherScores, denominators: Denominators) -> Measures:
-        """All micro-batches of this rank; from the start again with half the limits where memory runs out on any rank."""
+    def gradients(self, policy: Policy, groups: list[Group], others: OtherScores, denominators: Denominators) -> Measures:
+        """Leave this rank's part of the gradient on the policy's parameters, a micro-batch at a time.
+
+        Where memory runs out on any rank, all start again with half the limits. Raises `TrainingError` at the smallest ones.
+        """
         while True:
             measures, failure = Measures(), ""
             policy.model.zero_grad(set_to_none=True)

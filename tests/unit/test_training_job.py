@@ -14,23 +14,36 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from r3l.errors import TrainingError
+from r3l.training.job import Job
+from r3l.training.parallel import Ranks
+from r3l.training.update import run_update
 from tests.update_world import group, record, write_policy, write_rows
 
 
-def run_job(tmp_path: Path, records: list[dict[str, Any]], **settings: Any) -> tuple[subprocess.CompletedProcess[str], Path]:
-    out = tmp_path / "out"
+def job_of(tmp_path: Path, records: list[dict[str, Any]], **settings: Any) -> Job:
     policy = tmp_path / "policy"
     if not policy.exists():
         write_policy(policy)
-    job = {"rows": [write_rows(tmp_path / "rows.parquet", records)], "groups": 2, "policy": {"path": str(policy), "digest": "start"},
-           "training": {"learning_rate": 1e-3, "device": "cpu"}, "out": str(out), "iteration": 4, "step": 5, **settings}
-    (tmp_path / "job.json").write_text(json.dumps(job))
-    done = subprocess.run([sys.executable, "-m", "r3l.training", "--job", str(tmp_path / "job.json")], capture_output=True, text=True,
-                          timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path.cwd())}, check=False)
-    return done, out
+    return Job.model_validate({
+        "rows": [write_rows(tmp_path / "rows.parquet", records)], "groups": 2, "policy": {"path": str(policy), "digest": "start"},
+        "training": {"learning_rate": 1e-3, "device": "cpu"}, "out": str(tmp_path / "out"), "iteration": 4, "step": 5, **settings})
 
 
-def expected_step(policy: Path, records: list[dict[str, Any]], groups: int, sft_tokens: int) -> tuple[float, float, dict[str, torch.Tensor]]:
+def run_here(job: Job) -> tuple[dict[str, Any], Path]:
+    run_update(job, Ranks(), lambda event, **fields: None)
+    return json.loads((Path(job.out) / "update.json").read_text()), Path(job.out)
+
+
+def run_process(job: Job) -> subprocess.CompletedProcess[str]:
+    file = Path(job.out).with_name("job.json")
+    file.write_text(job.model_dump_json())
+    return subprocess.run([sys.executable, "-m", "r3l.training", "--job", str(file)], capture_output=True, text=True, timeout=240,
+                          env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path.cwd())}, check=False)
+
+
+def expected_step(policy: Path, records: list[dict[str, Any]], groups: int, sft_tokens: int
+                  ) -> tuple[float, float, dict[str, torch.Tensor]]:
     """Loss, gradient norm and weights after one step, written out with whole sequences and torch's own parts."""
     model = AutoModelForCausalLM.from_pretrained(policy).eval()
     total = torch.zeros(())
@@ -52,7 +65,8 @@ def test_the_job_takes_the_step_that_separate_sequences_would(tmp_path: Path) ->
     sft = record("g0/reflect=0", range(2, 20), [0.0] * 10 + [1.0] * 8, objective="cross_entropy", term="sft", reduction="tokens",
                  coefficient=0.5, role="reflect")
     records = [*group(0, "g0"), *group(1, "g1"), sft]
-    done, out = run_job(tmp_path, records)
+    job = job_of(tmp_path, records)
+    done, out = run_process(job), Path(job.out)
     assert done.returncode == 0, done.stderr
     update = json.loads((out / "update.json").read_text())
     loss, norm, weights = expected_step(tmp_path / "policy", records, groups=2, sft_tokens=8)
@@ -71,29 +85,62 @@ def test_the_job_takes_the_step_that_separate_sequences_would(tmp_path: Path) ->
 
 
 def test_the_new_policy_opens_as_it_is_and_the_canary_is_its_own(tmp_path: Path) -> None:
-    done, out = run_job(tmp_path, group(0), canary_ids=[3, 9, 27, 20])
-    assert done.returncode == 0, done.stderr
-    canary = json.loads((out / "update.json").read_text())["canary"]
+    update, out = run_here(job_of(tmp_path, group(0), canary_ids=[3, 9, 27, 20]))
+    canary = update["canary"]
     model = AutoModelForCausalLM.from_pretrained(out / "policy").eval()
-    logits = model(torch.tensor([canary["token_ids"]])).logits[0, :-1].log_softmax(-1)
+    logits = model(torch.tensor([canary["token_ids"]])).logits.detach()[0, :-1].log_softmax(-1)
     assert canary["logprobs"] == pytest.approx([float(logits[i, token]) for i, token in enumerate([9, 27, 20])], abs=1e-5)
     assert AutoTokenizer.from_pretrained(out / "policy").chat_template == AutoTokenizer.from_pretrained(tmp_path / "policy").chat_template
     assert not list(out.rglob("*.partial"))
 
 
 def test_without_a_gradient_no_step_is_taken(tmp_path: Path) -> None:
-    done, out = run_job(tmp_path, group(0, advantage=0.0))
-    assert done.returncode == 0, done.stderr
-    update = json.loads((out / "update.json").read_text())
+    update, out = run_here(job_of(tmp_path, group(0, advantage=0.0)))
     assert (update["stepped"], update["step"], update["grad_norm"], update["tokens_computed"]) == (False, 4, 0.0, 0)
     assert [event["event"] for event in update["events"]] == ["no_step"]
     before, after = (load_file(folder / "model.safetensors") for folder in (tmp_path / "policy", out / "policy"))
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
+def test_old_and_reference_log_probabilities_come_from_their_own_policies(tmp_path: Path) -> None:
+    """Rows that an older policy sampled: the ratio is to that policy as the trainer scores it; the reference is a third one."""
+    older, reference = write_policy(tmp_path / "older", seed=1), write_policy(tmp_path / "reference", seed=2)
+    write_policy(tmp_path / "policy")
+    models = {name: AutoModelForCausalLM.from_pretrained(tmp_path / name).eval() for name in ("policy", "older", "reference")}
+    columns = {"objective": "clipped_ratio", "kl_coefficient": 0.05, "kl_estimator": "k3"}
+    records = [*group(0, "g0", behaviour_policy="older", **columns), *group(1, "g1", **columns)]
+    update, _ = run_here(job_of(tmp_path, records, policies={"older": str(older)}, reference=str(reference)))
+    loss = kl_sum = 0.0
+    ratios, clipped = [], 0
+    for one in records:
+        ids, w = torch.tensor(one["token_ids"]), torch.tensor(one["weights"])[1:].double()
+        with torch.no_grad():
+            logp, old, ref = (models[name](ids[None]).logits[0, :-1].log_softmax(-1).gather(1, ids[1:, None])[:, 0].double()
+                              for name in ("policy", one["behaviour_policy"].replace("start", "policy"), "reference"))
+        ratio, a = (logp - old).exp(), one["advantage"]
+        plain, bounded = ratio * a, ratio.clamp(0.8, 1.28) * a
+        kl = ((ref - logp).exp() - (ref - logp) - 1)
+        loss += float(-(w * torch.minimum(plain, bounded)).sum() + one["kl_coefficient"] * (w * kl).sum()) / 2
+        kl_sum += float((w * kl).sum()) / 2
+        ratios += ratio[w != 0].tolist()
+        clipped += int(((bounded < plain) & (w != 0)).sum())
+    assert update["loss"] == pytest.approx(loss, rel=1e-4)
+    assert update["loss_kl"] == pytest.approx(kl_sum, rel=1e-4)
+    assert update["ratio_mean"] == pytest.approx(sum(ratios) / len(ratios), rel=1e-5)
+    assert update["clip_fraction"] == pytest.approx(clipped / len(ratios)) != 0
+    assert update["scoring_passes"] == 3  # the older policy, the reference, and the trained policy for its KL
+    assert update["reference_tokens"] == update["tokens_computed"]
+
+
+def test_a_missing_behaviour_policy_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="behaviour policy abc sampled some rows with a ratio"):
+        run_here(job_of(tmp_path, group(0, objective="clipped_ratio", behaviour_policy="abc")))
+
+
 def test_a_job_that_can_not_run_says_why_in_one_line(tmp_path: Path) -> None:
-    done, out = run_job(tmp_path, group(0), policy={"path": str(tmp_path / "nowhere"), "digest": "start"})
+    job = job_of(tmp_path, group(0), policy={"path": str(tmp_path / "nowhere"), "digest": "start"})
+    done = run_process(job)
     assert done.returncode == 1
     assert done.stderr.strip().splitlines() == [
         f"r3l.training: policy folder {tmp_path / 'nowhere'}: no config.json; expected a transformers folder"]
-    assert not (out / "policy").exists()
+    assert not (Path(job.out) / "policy").exists()
