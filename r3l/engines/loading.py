@@ -18,7 +18,9 @@ def load_model(snapshot: PolicySnapshot, dtype: torch.dtype, device: torch.devic
         EngineError: nothing loadable there, or an attention that the engine can't run (sliding windows).
     """
     from transformers import AutoModelForCausalLM
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()  # it would be drawn across the caller's own display
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(
             snapshot.base_path or snapshot.path, dtype=torch.float32 if snapshot.base_path else dtype,
