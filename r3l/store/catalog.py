@@ -38,6 +38,7 @@ def connect(store: Store, runs: Sequence[str] | None = None) -> duckdb.DuckDBPyC
     own = [part for manifest in found for part in parts_of(store, manifest["branch"], manifest)]
     taken_over = [part for branch, manifest in inherited(found) for part in parts_of(store, branch, manifest)]
     connection = duckdb.connect()
+    store.files.attach(connection)
     rows = pa.Table.from_pylist([stage_row(manifest) for manifest in found], STAGES_SCHEMA)
     build(connection, rows, table_views(own, taken_over))
     connection.execute("CREATE TABLE files AS SELECT unnest(?::VARCHAR[]) AS path", [[part.url for part in own]])

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from r3l.errors import StoreError
 from r3l.store import process
@@ -42,6 +42,19 @@ class Files(Protocol):
 
     def sweep_staging(self) -> list[str]:
         """Delete what dead writers staged and never put in its place."""
+
+    def attach(self, connection: Any) -> None:
+        """Let a DuckDB connection open the files."""
+
+    def fetch(self, folder: str) -> Path:
+        """A folder under the root as a folder of this machine: itself, or a copy."""
+
+    def publish(self, folder: str) -> None:
+        """Bring what was written into the local copy of a folder to the root."""
+
+    @property
+    def cache(self) -> Path:
+        """Where local copies lie."""
 
 
 class LocalFiles:
@@ -79,13 +92,17 @@ class LocalFiles:
     def put(self, path: str, content: bytes) -> None:
         staged = self._staging() / f"{process.mark()}~{uuid.uuid4().hex}"
         target = self.folder / path
-        with open(staged, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        target.parent.mkdir(parents=True, exist_ok=True)
-        os.rename(staged, target)
-        sync_folder(target.parent)
+        try:
+            with open(staged, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(staged, target)
+            sync_folder(target.parent)
+        except OSError as error:
+            staged.unlink(missing_ok=True)
+            raise StoreError(f"{target}: can't be written ({error.strerror}); nothing is half done, run again when there's room") from error
 
     def put_if(self, path: str, content: bytes, token: str | None) -> bool:
         with self._guard():
@@ -106,6 +123,19 @@ class LocalFiles:
         for path in staged:
             path.unlink(missing_ok=True)
         return [path.relative_to(self.folder).as_posix() for path in staged]
+
+    def attach(self, connection: Any) -> None:
+        """Local files need no help."""
+
+    def fetch(self, folder: str) -> Path:
+        return self.folder / folder
+
+    def publish(self, folder: str) -> None:
+        """It is where it belongs."""
+
+    @property
+    def cache(self) -> Path:
+        return self.folder
 
     @contextmanager
     def _guard(self) -> Iterator[None]:

@@ -42,7 +42,11 @@ class Store:
         Raises StoreError where it can't be written to, before anything is.
         """
         root = root or os.environ.get("R3L_STORE", "") or "data/runs"
-        return cls(LocalFiles(Path(root)))
+        if "://" not in root:
+            return cls(LocalFiles(Path(root)))
+        from r3l.store.objects import ObjectFiles
+
+        return cls(ObjectFiles(root))
 
     @property
     def root(self) -> str:
@@ -166,10 +170,21 @@ class Store:
             yield
 
     def run_folder(self, run: str, branch: str = "") -> Path:
-        """The local folder of a run, made if need be: policy snapshots lie in ``policies/iteration=00007/`` under it."""
-        folder = Path(self.root, line_folder(run, branch))
+        """The local folder of a run, made if need be: policy snapshots lie in ``policies/iteration=00007/`` under it.
+
+        Where the root is an object store it is a mirror: `publish` brings what is written there to the root, `local` fetches it.
+        """
+        folder = self.files.cache / line_folder(run, branch)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+    def local(self, folder: str) -> Path:
+        """A folder under the root (a policy, a stage's parts) as a folder of this machine."""
+        return self.files.fetch(folder)
+
+    def publish(self, folder: str) -> None:
+        """Bring a folder that was written under `run_folder` to the root."""
+        self.files.publish(folder)
 
     def sweep(self, run: str) -> list[str]:
         """Delete what dead writers left: staged files, and parts that no manifest names. Returns the deleted paths."""

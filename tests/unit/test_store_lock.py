@@ -182,3 +182,14 @@ def test_readers_need_no_lock_and_never_see_half_a_stage(store):
         whole = sum(pool.map(read, range(60)))
         writing.result()
     assert whole > 0
+
+
+def test_a_full_disk_is_named_and_leaves_nothing_half_done(store, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match="can't be written \\(No space left on device\\)"):
+        store.commit(StageKey("demo", "", 0, "base", 0), iteration_tables(0)["base"], fingerprint="f")
+    monkeypatch.undo()
+    assert [path.name for path in Path(store.root).rglob("*") if path.is_file()] in ([], ["guard"])

@@ -1,0 +1,113 @@
+"""A store in an object store (``s3://bucket/prefix`` and what else obstore opens): the same files, the same guarantees.
+
+A put is atomic there by nature, and the conditional put of the lock and the manifest is the service's own (e-tags), so that
+exactly one of several writers on any hosts wins. Keys, regions and endpoints come from the usual variables (AWS_ACCESS_KEY_ID,
+AWS_ENDPOINT_URL and so on).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+
+from r3l.errors import StoreError
+
+CACHE = "~/.cache/r3l"
+
+
+class ObjectFiles:
+    """Paths are relative to the root's prefix. `cache` mirrors, on this machine, the folders that must be local."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root.rstrip("/")
+        self.cache = Path(os.environ.get("R3L_CACHE") or CACHE).expanduser() / quote(self.root, safe="")
+        try:
+            self._store = obstore.store.from_url(self.root, client_options=client_options())
+            next(iter(self._store.list(chunk_size=1)), None)
+        except (BaseError, OSError, ValueError) as error:
+            raise StoreError(f"store {root}: can't be reached ({first_line(error)}); see AWS_ENDPOINT_URL and the credentials") from error
+
+    def paths(self, prefix: str) -> list[str]:
+        return sorted(self.sizes(prefix))
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        listed = self._store.list(prefix or None).collect()
+        return {entry["path"]: entry["size"] for entry in listed if "/policies/" not in f"/{entry['path']}"}
+
+    def read(self, path: str) -> bytes | None:
+        try:
+            return self._store.get(path).bytes().to_bytes()
+        except FileNotFoundError:
+            return None
+
+    def token(self, path: str) -> str | None:
+        try:
+            return self._store.head(path)["e_tag"]
+        except FileNotFoundError:
+            return None
+
+    def put(self, path: str, content: bytes) -> None:
+        try:
+            self._store.put(path, content)
+        except (BaseError, OSError) as error:
+            raise StoreError(f"{self.url(path)}: can't be written ({first_line(error)})") from error
+
+    def put_if(self, path: str, content: bytes, token: str | None) -> bool:
+        try:
+            self._store.put(path, content, mode="create" if token is None else {"e_tag": token})
+        except (AlreadyExistsError, PreconditionError, FileNotFoundError):
+            return False
+        except (BaseError, OSError) as error:
+            raise StoreError(f"{self.url(path)}: can't be written ({first_line(error)})") from error
+        return True
+
+    def delete(self, path: str) -> None:
+        self._store.delete(path)
+
+    def url(self, path: str) -> str:
+        return f"{self.root}/{path}"
+
+    def sweep_staging(self) -> list[str]:
+        return []
+
+    def attach(self, connection: Any) -> None:
+        """Let DuckDB open this store's files, through the same client."""
+        from obstore.fsspec import FsspecStore
+
+        protocol = urlsplit(self.root).scheme
+        opener: Any = type("ObjectFileSystem", (FsspecStore,), {"protocol": protocol})
+        connection.register_filesystem(opener(protocol, client_options=client_options()))
+
+    def fetch(self, folder: str) -> Path:
+        """A folder of the store (a policy, a stage's parts) as a local one. Its files are taken to be never rewritten."""
+        for entry in self._store.list(f"{folder}/").collect():
+            target = self.cache / entry["path"]
+            if not target.is_file() or target.stat().st_size != entry["size"]:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                arriving = target.with_name(f"{target.name}~{os.getpid()}")
+                with open(arriving, "wb") as file:
+                    for chunk in self._store.get(entry["path"]):
+                        file.write(chunk)
+                arriving.rename(target)
+        return self.cache / folder
+
+    def publish(self, folder: str) -> None:
+        """Put a local folder of the cache into the store."""
+        for path in sorted((self.cache / folder).rglob("*")):
+            if path.is_file():
+                self._store.put(path.relative_to(self.cache).as_posix(), path)
+
+
+def client_options() -> Any:
+    """Plain http only where the endpoint says so itself, as a server on loopback does."""
+    endpoint = os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT") or ""
+    return {"allow_http": True} if endpoint.startswith("http://") else None
+
+
+def first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0][:300]

@@ -1,0 +1,111 @@
+"""The store in an S3-speaking server on loopback: the same commits, reads, views and checks; conditional writes have one winner."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from r3l.errors import StoreError
+from r3l.store.check import check_run
+from r3l.store.layout import StageKey
+from r3l.store.policies import latest_policy
+from r3l.store.query import ask, connect_for_users
+from r3l.store.stage import Store
+from tests.store_iteration import commit_iteration, iteration_tables
+
+moto = pytest.importorskip("moto.server")
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def store(endpoint, monkeypatch, tmp_path, request) -> Store:
+    for name, value in {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_REGION": "us-east-1",
+                        "R3L_CACHE": str(tmp_path / "cache")}.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    bucket = f"bucket{abs(hash(request.node.name))}"
+    httpx.put(f"{endpoint}/{bucket}").raise_for_status()
+    return Store.open(f"s3://{bucket}/runs")
+
+
+def test_an_iteration_there_is_the_iteration_here(store, tmp_path):
+    there = commit_iteration(store)
+    here = commit_iteration(Store.open(str(tmp_path / "local")))
+    assert there == here
+    assert store.find(there["base"].key, there["base"].fingerprint) == there["base"]
+    assert store.read(there["base"], "turns").num_rows == 12
+    assert store.stages("demo") == list(there.values())
+    assert (store.runs(), store.next_iteration("demo")) == (["demo"], 1)
+    assert latest_policy(store, "demo") == ("demo/policies/iteration=00000", "p1")
+
+
+def test_duckdb_reads_it_there(store):
+    commit_iteration(store)
+    assert check_run(store, "demo") == []
+    connection = connect_for_users(store)
+    figures = ask(connection, "SELECT base_reward, trained_tokens FROM iterations").to_pylist()
+    assert figures == [{"base_reward": 0.25, "trained_tokens": 20}]
+    with pytest.raises(StoreError):
+        ask(connection, f"FROM read_parquet('{store.root}/demo/*/*/*/*.parquet')")
+
+
+def test_damage_is_seen_there(store):
+    refs = commit_iteration(store)
+    part = next(path for path in store.files.paths(refs["base"].key.folder) if "part-turns" in path)
+    content = store.files.read(part)
+    assert content is not None
+    store.files.put(part, content[:-9] + bytes(9))
+    with pytest.raises(StoreError, match=r"part-turns.*sha256 differs"):
+        store.read(refs["base"], "turns")
+    assert store.find(refs["base"].key, refs["base"].fingerprint) is None
+    assert part in str(check_run(store, "demo")[0])
+
+
+def test_of_eight_writers_one_wins(store):
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(lambda number: store.files.put_if("demo/lock", b"%d" % number, None), range(8))) == 1
+        token = store.files.token("demo/lock")
+        assert sum(pool.map(lambda number: store.files.put_if("demo/lock", b"x%d" % number, token), range(8))) == 1
+    assert not store.files.put_if("demo/gone", b"", "0" * 32)
+
+
+def test_one_writer_there_too(store):
+    with store.writer_lock("demo", "", 0):
+        with pytest.raises(StoreError, match="held by host"), store.writer_lock("demo", "", 0):
+            pass
+    with store.writer_lock("demo", "", 0):
+        store.files.put("demo/iteration=00000/base/shard=000/part-turns-0.parquet", b"orphan")
+        assert store.sweep("demo") == ["demo/iteration=00000/base/shard=000/part-turns-0.parquet"]
+
+
+def test_a_replaced_stage_leaves_nothing_behind(store):
+    key = StageKey("demo", "", 0, "base", 0)
+    store.commit(key, iteration_tables(0)["base"], fingerprint="f")
+    store.commit(key, iteration_tables(1)["base"], fingerprint="g")
+    assert len(store.files.paths("demo")) == 4
+
+
+def test_policies_travel(store, monkeypatch, tmp_path):
+    written = store.run_folder("demo") / "policies" / "iteration=00000"
+    written.mkdir(parents=True)
+    (written / "model.safetensors").write_bytes(b"weights")
+    store.publish("demo/policies/iteration=00000")
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path / "another machine"))
+    folder = Store.open(store.root).local("demo/policies/iteration=00000")
+    assert (folder / "model.safetensors").read_bytes() == b"weights"
+    assert folder.is_relative_to(tmp_path / "another machine")
+    assert store.files.paths("demo") == []
+
+
+def test_a_store_that_can_not_be_reached_is_named(store, monkeypatch):
+    with pytest.raises(StoreError, match="store s3://no-such-bucket/x: can't be reached"):
+        Store.open("s3://no-such-bucket/x")
