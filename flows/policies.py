@@ -50,6 +50,6 @@ def _newest(config: Config, store: Store, before: int, start: PolicySnapshot) ->
     if found is None:
         return start, None
     relative, digest = found
-    path = Path(store.root) / relative
+    path = store.local(relative.rpartition("/")[0]) / relative.rpartition("/")[2]
     base = start.path if (path / "adapter_config.json").is_file() else None
     return PolicySnapshot(str(path), digest, base), path.parent

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from flows import stored
@@ -72,5 +71,5 @@ def behaviours(bench: Workbench, replay: StageRef) -> dict[str, str]:
     for iteration in range(bench.iteration):
         for ref in earlier(bench, iteration, "updates"):
             made: list[dict[str, Any]] = bench.store.read(ref, "updates", ["policy", "path"]).to_pylist()
-            known |= {one["policy"]: str(Path(bench.store.root, line_folder(ref.run, ref.branch), one["path"])) for one in made}
+            known |= {one["policy"]: str(bench.store.local(f"{line_folder(ref.run, ref.branch)}/{one['path']}")) for one in made if one["policy"] in wanted}
     return {digest: path for digest, path in known.items() if digest in wanted}

@@ -16,7 +16,7 @@ from flows import stored
 from flows.update_job import launch, settle
 from flows.workbench import Workbench
 from r3l.records import Event
-from r3l.store.layout import StageRef
+from r3l.store.layout import StageRef, line_folder
 from r3l.store.policies import snapshot_digest
 from r3l.store.schemas import UPDATES
 from r3l.store.stage import Store
@@ -39,6 +39,7 @@ def update_tables(bench: Workbench, rows: Sequence[StageRef], groups: int, older
     if "canary" in result:
         (staging / "canary.json").write_text(json.dumps({"policy": digest, **result["canary"]}))
     settle(staging, final)
+    bench.store.publish(f"{line_folder(config.run, config.branch)}/policies/{final.name}")
     bench.tally.add("updates", done=1)
     return {"updates": [_row(bench, result, digest, f"policies/{final.name}/policy")],
             "events": [Event(bench.iteration, "updates", digest, one["event"], one["reason"], one.get("detail", ""))

@@ -6,7 +6,7 @@ import fcntl
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,7 +23,8 @@ class Files(Protocol):
 
     def paths(self, prefix: str) -> list[str]: ...
 
-    def sizes(self, prefix: str) -> dict[str, int]: ...
+    def sizes(self, prefix: str) -> dict[str, int]:
+        """Every file under a folder with its bytes; hidden folders and policies are not the tables' business."""
 
     def read(self, path: str) -> bytes | None: ...
 
@@ -73,10 +74,11 @@ class LocalFiles:
     def sizes(self, prefix: str) -> dict[str, int]:
         found: dict[str, int] = {}
         for folder, folders, names in os.walk(self.folder / prefix):
-            folders[:] = [name for name in folders if name != "policies"]
+            folders[:] = [name for name in folders if name != "policies" and not name.startswith(".")]
             for name in names:
                 path = Path(folder, name)
-                found[path.relative_to(self.folder).as_posix()] = path.stat().st_size
+                with suppress(FileNotFoundError):  # deleted since it was listed
+                    found[path.relative_to(self.folder).as_posix()] = path.stat().st_size
         return found
 
     def read(self, path: str) -> bytes | None:
