@@ -71,5 +71,6 @@ def behaviours(bench: Workbench, replay: StageRef) -> dict[str, str]:
     for iteration in range(bench.iteration):
         for ref in earlier(bench, iteration, "updates"):
             made: list[dict[str, Any]] = bench.store.read(ref, "updates", ["policy", "path"]).to_pylist()
-            known |= {one["policy"]: str(bench.store.local(f"{line_folder(ref.run, ref.branch)}/{one['path']}")) for one in made if one["policy"] in wanted}
+            line = line_folder(ref.run, ref.branch)
+            known |= {one["policy"]: str(bench.store.local(f"{line}/{one['path']}")) for one in made if one["policy"] in wanted}
     return {digest: path for digest, path in known.items() if digest in wanted}
