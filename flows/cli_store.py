@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from r3l.config import preset_names
+from r3l.config.preset_diff import diff_presets
 from r3l.store.catalog import connect
 from r3l.store.check import check_run
 from r3l.store.query import query
@@ -66,10 +67,20 @@ def runs(store: Root = "") -> None:
     Console().print(table)
 
 
-def presets() -> None:
-    """List the presets of models, environments and methods."""
+def presets(diff: Annotated[tuple[str, str] | None, typer.Option(help="two method presets: what they set differently")] = None) -> None:
+    """List the presets of models, environments and methods, or compare two methods."""
+    if diff:
+        _show_differences(*diff)
+        return
     for folder in ("models", "environments", "methods"):
         typer.echo(f"{folder}: {', '.join(preset_names(folder))}")
+
+
+def _show_differences(a: str, b: str) -> None:
+    table = Table("setting", a, b, header_style="bold")
+    for name, left, right in diff_presets(a, b):
+        table.add_row(name, *("—" if value is None else str(value) for value in (left, right)))
+    Console().print(table)
 
 
 def register(app: typer.Typer) -> None:

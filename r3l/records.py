@@ -185,7 +185,7 @@ class TrainingRow:
     behaviour_policy: str
     token_ids: list[int]
     weights: list[float]  # >= 0, aligned with token_ids; 0 off the trained reply tokens
-    logprobs: list[float]  # behaviour log-probabilities, aligned; 0 where not sampled
+    logprobs: list[float]  # behaviour log-probabilities, aligned; 0 where not sampled; NaN where sampled behind guidance
     trained_tokens: int
 
 

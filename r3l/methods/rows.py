@@ -2,19 +2,21 @@
 
     token_ids = C0 + A0 + C1 + A1 + ...       (C = context, A = sampled reply)
     weights   =  0 + w0 +  0 + w1 + ...       w_k = normaliser x mask_k, the same for all tokens of a reply
-    logprobs  =  0 + l0 +  0 + l1 + ...       as the behaviour policy sampled them
+    logprobs  =  0 + l0 +  0 + l1 + ...       as the behaviour policy sampled them; NaN for a distilled trajectory's replies
+                                              that were sampled behind the guidance, which its contexts no longer hold
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from r3l.config.methods import MethodSettings
 from r3l.credit.pivot_mask import response_weights
-from r3l.methods.base import Objective
-from r3l.records import Credit, Episode, Reflection, TrainingRow, Trajectory, Turn
+from r3l.methods.base import Objective, shared_turns
+from r3l.records import Credit, Episode, Kind, Reflection, TrainingRow, Trajectory, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,16 @@ class Segments:
 
 def explore_row(settings: MethodSettings, objective: Objective, member: Episode, credit: Credit) -> TrainingRow:
     """The row of a group's member: all its turns, with weight from `credit.mask_turn` on."""
-    segments = Segments.of_turns(member.turns, credit.mask_turn)
+    segments = Segments.of_turns(without_guided_logprobs(member), credit.mask_turn)
     return row(settings, objective, member.trajectory, credit.trajectory_id, segments, credit.advantage, credit.group_size)
+
+
+def without_guided_logprobs(member: Episode) -> list[Turn]:
+    """The turns; where a retry's replies were put behind other contexts, their log-probabilities there are not known."""
+    if member.trajectory.kind != Kind.DISTILLED:
+        return member.turns
+    shared = shared_turns(member.trajectory) or 0
+    return [turn if turn.turn < shared else replace(turn, response_logprobs=[math.nan] * len(turn.response_ids)) for turn in member.turns]
 
 
 def reflect_row(settings: MethodSettings, objective: Objective, reflection: Reflection, group_size: int) -> TrainingRow:

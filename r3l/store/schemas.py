@@ -135,7 +135,7 @@ TRAINING_ROWS = [
     C("behaviour_policy", STR, "digest of the policy that sampled it"),
     C("token_ids", IDS, "the whole sequence"),
     C("weights", FLOATS, "aligned with token_ids, >= 0: normaliser x pivot mask; 0 off the trained reply tokens"),
-    C("logprobs", FLOATS, "behaviour log-probabilities, aligned; 0 where the token was not sampled"),
+    C("logprobs", FLOATS, "behaviour log-probabilities, aligned; 0 where the token was not sampled, NaN where it was sampled behind guidance"),
     C("trained_tokens", INT, "tokens with weight"),
 ]
 REPLAY = [
@@ -159,7 +159,7 @@ UPDATES = [
     C("loss_kl", F64, "its KL term, before the coefficient"),
     C("grad_norm", F64, "before clipping"),
     C("entropy", F64, "mean entropy (nats) of the policy at the trained tokens"),
-    C("kl_start", F64, "KL to the behaviour policy, k3 estimate on the trained tokens"),
+    C("kl_start", F64, "KL to the behaviour policy, k3 estimate on the trained tokens that it sampled without guidance"),
     C("clip_fraction", F64, "share of trained tokens (or sequences) whose ratio was clipped"),
     C("ratio_mean", F64, "mean importance ratio; 1 where no objective has a ratio"),
     C("learning_rate", F64, "of this step"),

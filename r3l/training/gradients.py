@@ -45,7 +45,7 @@ class Measures:
     clipped: float = 0.0
     ratio_sum: float = 0.0
     kl_start_sum: float = 0.0
-    trained: float = 0.0  # trained tokens, once a row
+    known: float = 0.0  # trained tokens whose behaviour log-probability is known, once a row
     entropy_sum: float = 0.0
     positions: float = 0.0  # trained tokens, once a token that went through the model
     tokens_computed: float = 0.0
@@ -87,7 +87,8 @@ def measure(row: Row, scores: RowScores, denominator: float, measures: Measures)
     measures.add(**({"loss_sft": part} if row.term == "sft" else {"loss_rl": row.coefficient * part}))
     measures.add(ratios=counts[0], clipped=counts[1], ratio_sum=counts[2])
     drift = row.behaviour_logprobs - scores.logp
-    measures.add(kl_start_sum=float((np.exp(np.clip(drift, -30, 30)) - drift - 1).sum()), trained=len(drift))
+    drift = drift[np.isfinite(drift)]
+    measures.add(kl_start_sum=float((np.exp(np.clip(drift, -30, 30)) - drift - 1).sum()), known=len(drift))
 
 
 def _losses(row: Row, logp: torch.Tensor, scores: RowScores) -> tuple[torch.Tensor, torch.Tensor, tuple[int, int, float]]:

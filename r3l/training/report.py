@@ -22,7 +22,7 @@ def report(job: Job, found: Survey, sums: Measures, others: OtherScores, *, grad
         "loss": sums.loss, "loss_rl": sums.loss_rl, "loss_sft": sums.loss_sft, "loss_kl": sums.loss_kl,
         "grad_norm": grad_norm,
         "entropy": mean(sums.entropy_sum, sums.positions),
-        "kl_start": mean(sums.kl_start_sum, sums.trained),
+        "kl_start": mean(sums.kl_start_sum, sums.known),
         "clip_fraction": mean(sums.clipped, sums.ratios),
         "ratio_mean": mean(sums.ratio_sum, sums.ratios, empty=1.0),
         "learning_rate": learning_rate(job.training, job.step),

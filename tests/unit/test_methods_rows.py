@@ -1,6 +1,7 @@
 """Rows, weights and masks of a small group whose every number is written out here."""
 
 import json
+import math
 
 import pytest
 
@@ -39,6 +40,7 @@ def test_r3l_masks_the_shared_prefix_on_both_members_and_divides_by_all_sampled_
     stitched = rows[distilled(0).trajectory_id]
     assert stitched.token_ids == [1, 2, 3, 4, 5, 13, 14]
     assert stitched.weights == pytest.approx([0, 0, 0, 0, 0, 1 / 12, 1 / 12])
+    assert stitched.logprobs == pytest.approx([0, 0, -0.3, -0.4, 0, math.nan, math.nan], nan_ok=True)  # sampled behind the guidance
     assert (stitched.advantage, stitched.reduction, stitched.objective, stitched.kl_estimator) == (3.0, "groups", "policy_gradient", "none")
     assert events == []
 
@@ -53,6 +55,7 @@ def test_r3l_learns_the_reflection_and_the_guided_retry_that_worked():
     assert (guided.role, guided.advantage, guided.coefficient) == ("retry", 1.0, 1.0)
     assert guided.token_ids == [1, 2, 3, 4, 20, 21, 5, 13, 14]
     assert guided.weights == [0, 0, 0, 0, 0, 0, 0, 1, 1]
+    assert guided.logprobs == pytest.approx([0, 0, -0.3, -0.4, 0, 0, 0, -1.3, -1.4])
 
 
 def test_a_retry_that_did_not_help_is_no_lesson_and_says_so():

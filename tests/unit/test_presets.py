@@ -3,7 +3,10 @@
 from itertools import product
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
+from flows.cli_store import register
 from r3l.config import compose, load_preset, preset_names
 from r3l.config.compose import merge, resolve_conditions, validated
 from r3l.config.methods import DAPOSettings, R3LSettings
@@ -62,6 +65,15 @@ def test_paper_and_released_differ_in_what_the_method_page_lists():
         ("environment.malformed_reward (webshop)", 0.0, -0.1),
         ("method.retry_from (math)", "pivot", "start"),
     ]
+
+
+def test_the_command_prints_the_differences():
+    app = typer.Typer()
+    register(app)
+    printed = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["presets", "--diff", "paper", "r3l_without_credit"])
+    assert printed.exit_code == 0, printed.output
+    (line,) = [line for line in printed.output.splitlines() if "method." in line]
+    assert [cell.strip() for cell in line.strip("│").split("│")] == ["method.pivot_mask", "both", "off"]
 
 
 @pytest.mark.parametrize(("ablation", "difference"), [
