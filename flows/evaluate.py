@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ from flows import prefect_settings
 
 prefect_settings.apply()
 
-from prefect import flow, get_run_logger, task  # noqa: E402
+from prefect import flow, task  # noqa: E402
 from prefect.artifacts import create_table_artifact  # noqa: E402
 from prefect.cache_policies import NO_CACHE  # noqa: E402
 
@@ -29,6 +30,8 @@ from r3l.records import Task  # noqa: E402
 from r3l.seeds import derive  # noqa: E402
 from r3l.store.layout import StageKey, StageRef  # noqa: E402
 from r3l.store.stage import Store, fingerprint  # noqa: E402
+
+log = logging.getLogger("r3l.flows")
 
 
 @flow(name="r3l-evaluate", flow_run_name="evaluate {config.run}", task_runner=RUNNER, validate_parameters=True)
@@ -57,7 +60,7 @@ def evaluate_task(config: Config, store: Store, iteration: int) -> StageRef:
     key = StageKey(config.run, config.branch, iteration, "evaluations")
     ref = store.find(key, identity)
     if ref is not None:
-        get_run_logger().info("evaluations: found in the store, not played again")
+        log.info("evaluations: found in the store, not played again")
         return ref
     began = time.monotonic()
     bench = Workbench(config, store, iteration, found, WATCHED.get(config.run) or Tally())

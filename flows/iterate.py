@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +10,7 @@ from flows import prefect_settings
 
 prefect_settings.apply()
 
-from prefect import flow, get_run_logger  # noqa: E402
+from prefect import flow  # noqa: E402
 from prefect.runtime import flow_run  # noqa: E402
 from prefect.task_runners import ThreadPoolTaskRunner  # noqa: E402
 
@@ -23,6 +24,7 @@ from r3l.exploration.tally import Tally  # noqa: E402
 from r3l.records import Plan  # noqa: E402
 from r3l.store.layout import StageRef  # noqa: E402
 
+log = logging.getLogger("r3l.flows")
 MAX_THREADS = 256
 Coming = Any  # the future of a StageRef: Prefect's types want the StageRef itself where a task is submitted
 RUNNER: Any = ThreadPoolTaskRunner(max_workers=MAX_THREADS)
@@ -51,7 +53,7 @@ def iterate(config: Config = Config()) -> dict[str, Any]:  # noqa: B008 (a froze
         store.sweep(config.run)
         sweep_staging(store.run_folder(config.run, config.branch))
         save_config(store, config, iteration)
-        get_run_logger().info("run %s, iteration %d, store %s", config.run, iteration, store.root)
+        log.info("run %s, iteration %d, store %s", config.run, iteration, store.root)
         found = policies.find(config, store, iteration)
         bench = Workbench(config, store, iteration, found, WATCHED.get(config.run) or Tally())
         try:

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 
-from prefect import get_run_logger, task
+from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from flows import replay_buffer, stored
@@ -20,6 +21,7 @@ from r3l.records import Credit, Episode, Kind, Plan, Reflection, Task, Trajector
 from r3l.store.layout import StageKey, StageRef
 from r3l.store.stage import fingerprint
 
+log = logging.getLogger("r3l.flows")
 Compute = Callable[[], stored.Tables]
 
 
@@ -40,9 +42,9 @@ def run_stage(bench: Workbench, stage: str, shard: int | None, parents: Sequence
         tables = compute()
         found = bench.store.commit(key, tables, fingerprint=identity, parents=list(parents), settings=settings,
                                    policy=policy, seed=config.seed, metrics={"seconds": round(time.monotonic() - began, 3)})
-        get_run_logger().info("%s: %s", stage, ", ".join(f"{len(rows)} {name}" for name, rows in tables.items() if len(rows)))
+        log.info("%s: %s", stage, ", ".join(f"{len(rows)} {name}" for name, rows in tables.items() if len(rows)))
     else:
-        get_run_logger().info("%s: found in the store, not computed again", stage)
+        log.info("%s: found in the store, not computed again", stage)
     bench.tally.add(stage, shards=1)
     return found
 

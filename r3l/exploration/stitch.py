@@ -23,5 +23,5 @@ def distil(parent: Episode, retry: Episode) -> Episode:
     turns = renamed([*parent.turns[:pivot], *suffix], distilled_id)
     trajectory = replace(
         retry.trajectory, trajectory_id=distilled_id, kind=Kind.DISTILLED, retry_id=retry.trajectory.trajectory_id,
-        turns=len(turns), response_tokens=sum(len(turn.response_ids) for turn in turns))
+        seconds=0.0, turns=len(turns), response_tokens=sum(len(turn.response_ids) for turn in turns))
     return Episode(trajectory, turns)

@@ -1,0 +1,157 @@
+"""A whole iteration with a scripted policy, in a process of its own that may be killed at any moment.
+
+The stages, the store, the lock and the update's launch are the real ones; Prefect's task runner is a plain thread pool here, and
+the update job a script that takes its time and writes a policy. `python -m tests.flows.scripted STORE KILLS SEED` runs one
+undisturbed iteration, then others under fire, and prints what came of it as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from flows import iterate, tasks, update_job
+from flows.recorded import save_config
+from flows.update import sweep_staging
+from flows.workbench import Workbench
+from r3l.config import Config, compose
+from r3l.engines.base import PolicySnapshot
+from r3l.exploration.tally import Tally
+from r3l.records import Task
+from r3l.store.stage import Store
+from tests.fakes import explorer
+from tests.rehearsal import walker
+
+CALL_S = 0.002
+UPDATE = """
+import json, pathlib, struct, sys, time
+out = pathlib.Path(json.load(open(sys.argv[1]))["out"])
+for step in range(5):
+    print(json.dumps({"event": "micro_batch", "tokens": 1}), flush=True)
+    time.sleep(0.02)
+(out / "policy").mkdir()
+(out / "policy" / "config.json").write_text("{}")
+header = b"{}"
+(out / "policy" / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+(out / "update.json").write_text(json.dumps(json.loads(sys.argv[2])))
+"""
+FIGURES = dict.fromkeys(
+    ("loss", "loss_rl", "loss_sft", "loss_kl", "grad_norm", "entropy", "kl_start", "clip_fraction", "ratio_mean", "learning_rate", "seconds",
+     "peak_memory_mb"), 0.0) | dict.fromkeys(
+    ("step", "rows", "groups", "tokens_rl", "tokens_sft", "tokens_sequences", "tokens_computed", "scoring_passes", "reference_tokens"), 1)
+
+
+class Threaded:
+    """A Prefect task's function with `submit`, on threads."""
+
+    pool = ThreadPoolExecutor(32)
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.function(*arguments)
+
+    def submit(self, *arguments: Any) -> Future[Any]:
+        return self.pool.submit(lambda: self.function(*map(settled, arguments)))
+
+
+def settled(argument: Any) -> Any:
+    if isinstance(argument, Future):
+        return argument.result()
+    return [settled(one) for one in argument] if isinstance(argument, list) else argument
+
+
+def config_of(root: str, run: str) -> Config:
+    return compose(run=run, assignments=["rollout.tasks=4", "rollout.group_size=4", "rollout.tasks_per_shard=1", f"store.root={root}"])
+
+
+def play(root: str, run: str) -> None:
+    """One iteration, or what is left of it."""
+    slow = explorer(lambda name, prompt: (time.sleep(CALL_S), walker(name, prompt))[1])
+    Threaded.pool = ThreadPoolExecutor(32)
+    for name in [name for name in vars(tasks) if name.endswith("_task") and hasattr(getattr(tasks, name), "fn")]:
+        setattr(tasks, name, Threaded(getattr(tasks, name).fn))
+    tasks.draw = lambda config, iteration: [Task(iteration, k, f"corridor/{k}", "corridor", "train", "walk", "{}", 7 + k) for k in range(4)]
+    update_job._command = lambda spec, processes: [sys.executable, "-S", "-c", UPDATE, str(spec), json.dumps(FIGURES)]
+    Workbench._start = lambda self: slow
+    config, store = config_of(root, run), Store.open(root)
+    snapshot = PolicySnapshot(root, "policy-0")
+    policies: Any = SimpleNamespace(start=snapshot, learner=snapshot, behaviour=snapshot, learner_folder=None, behaviour_folder=None)
+    with store.writer_lock(run, "", 0):
+        store.sweep(run)
+        sweep_staging(store.run_folder(run))
+        save_config(store, config, 0)
+        iterate.stages(Workbench(config, store, 0, policies, Tally()))
+
+
+def fork(root: str, run: str, alive_s: float | None) -> tuple[bool, float]:
+    """Play in a forked process; kill its whole process group after `alive_s` seconds. (finished, seconds)."""
+    began = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        os.setpgid(0, 0)
+        code = 1
+        try:
+            play(root, run)
+            code = 0
+        finally:
+            os._exit(code)
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            if status:
+                raise RuntimeError(f"{run}: the iteration ended with status {status}")
+            return True, time.monotonic() - began
+        if alive_s is not None and time.monotonic() - began > alive_s:
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return False, time.monotonic() - began
+        time.sleep(0.001)
+
+
+def committed(root: str, run: str) -> dict[str, str]:
+    """Stage and shard -> digest."""
+    return {f"{ref.stage}/{ref.shard}": ref.digest for ref in Store.open(root).stages(run)}
+
+
+def main(root: str, kills: int, seed: int) -> dict[str, Any]:
+    """Iterations of their own run each, killed at random moments until `kills` kills are spent."""
+    rng = random.Random(seed)
+    _, whole_s = fork(root, "calm", None)
+    calm = committed(root, "calm")
+    figures: dict[str, Any] = {"seconds": whole_s, "kills": 0, "iterations": 0, "redone": 0, "most_redone": 0, "lost": [], "kept": 0}
+    while figures["kills"] < kills:
+        run, finished = f"fire-{figures['iterations']}", False
+        figures["iterations"] += 1
+        while not finished:
+            before = committed(root, run)
+            finished, _ = fork(root, run, rng.uniform(0, whole_s) if figures["kills"] < kills else None)
+            after = committed(root, run)
+            figures["kills"] += not finished
+            figures["kept"] += len(before)
+            redone = [stage for stage, digest in before.items() if after.get(stage) != digest]
+            figures["redone"] += len(redone)
+            figures["most_redone"] = max(figures["most_redone"], len(redone))
+        found = committed(root, run)
+        figures["lost"] += [f"{run}: {stage}" for stage in calm if stage not in found]
+        figures["lost"] += [f"{run}: {stage} has other rows" for stage in calm if deterministic(stage) and found.get(stage) != calm[stage]]
+    figures["staged"] = [str(path) for path in Path(root).glob("*/.staging/*")]
+    return figures
+
+
+def deterministic(stage: str) -> bool:
+    """Stages without wall times in their rows."""
+    return stage.split("/")[0] in {"tasks", "distilled", "credit", "training_rows"}
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))
