@@ -10,8 +10,8 @@ import pytest
 
 @pytest.mark.timeout(280)
 def test_twenty_kills_lose_no_row_and_redo_no_committed_shard(tmp_path):
-    done = subprocess.run([sys.executable, "-m", "tests.flows.scripted", str(tmp_path / "store"), "20", "7"], capture_output=True, text=True,
-                          check=False, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    command = [sys.executable, "-m", "tests.flows.scripted", str(tmp_path / "store"), "20", "7"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["kills"] >= 20
