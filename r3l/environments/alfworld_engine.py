@@ -1,0 +1,111 @@
+"""One loaded ALFWorld game: alfworld's and textworld's own engine, with snapshots by the planner's state ids."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import weakref
+from collections import defaultdict
+from ctypes import c_int
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from r3l.environments.alfworld_parsing import IDLE_LIBRARIES, libraries_again, translated_once
+from r3l.errors import WorldError
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the engine shows after a command."""
+
+    text: str
+    admissible: tuple[str, ...]
+    won: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A state id of the planner's registry, and the facts and last state that textworld keeps beside it."""
+
+    state_id: int
+    facts: dict[str, frozenset[Any]]
+    variables: dict[str, Any]
+    variables_by_type: dict[str, frozenset[Any]]
+    counts: Any
+    state: Any
+    moves: int
+
+
+class GameEngine:
+    """Loads a game once; every episode starts by restoring its first state. Not thread-safe: one process, one thread.
+
+    Raises:
+        WorldError: the game file can't be read or loaded.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            with libraries_again():
+                self.env = wrapped_environment()
+            with translated_once(), contextlib.redirect_stdout(io.StringIO()):
+                self.env.load(str(path))
+                state = self.env.reset()
+        except (OSError, ValueError, KeyError, AssertionError) as error:
+            raise WorldError(f"ALFWorld game {path} can't be loaded: {error!r}; make it again with `r3l prepare alfworld`") from error
+        self.core = innermost(self.env)
+        self.library = self.core._pddl_state.downward_lib
+        self.library.get_state_id.argtypes, self.library.get_state_id.restype = [], c_int
+        self.library.set_state_id.argtypes, self.library.set_state_id.restype = [c_int], None
+        weakref.finalize(self, IDLE_LIBRARIES.append, self.library).atexit = False
+        self.first = seen(state)
+        self.start = self.snapshot()
+
+    def reset(self) -> Seen:
+        self.restore(self.start)
+        return self.first
+
+    def step(self, command: str) -> Seen:
+        return seen(self.env.step(command)[0])
+
+    def snapshot(self) -> Snapshot:
+        facts = self.core._pddl_state
+        return Snapshot(self.library.get_state_id(), frozen_sets(facts._facts), dict(facts._vars_by_name),
+                        frozen_sets(facts._vars_by_type), copy.copy(facts._var_counts), self.core.state, self.core._moves)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        facts = self.core._pddl_state
+        self.library.set_state_id(snapshot.state_id)
+        facts._facts = defaultdict(set, {key: set(values) for key, values in snapshot.facts.items()})
+        facts._vars_by_name = dict(snapshot.variables)
+        facts._vars_by_type = defaultdict(set, {key: set(values) for key, values in snapshot.variables_by_type.items()})
+        facts._var_counts = copy.copy(snapshot.counts)
+        self.core.state, self.core._moves = snapshot.state, snapshot.moves
+        facts.all_applicable_actions()  # the operators that the next command is looked up in are those of this state
+
+
+def wrapped_environment() -> Any:
+    """The wrapper chain of ALFWorld's text environment, with names numbered in a fixed order."""
+    import textworld
+    from alfworld.agents.environment.alfred_tw_env import AlfredDemangler, AlfredInfos
+    from textworld.envs import PddlEnv
+
+    infos = textworld.EnvInfos(won=True, admissible_commands=True, extras=["gamefile"])
+    return AlfredInfos(AlfredDemangler(PddlEnv(infos), shuffle=False))
+
+
+def innermost(env: Any) -> Any:
+    while hasattr(env, "_wrapped_env"):
+        env = env._wrapped_env
+    return env
+
+
+def frozen_sets(sets: dict[str, set[Any]]) -> dict[str, frozenset[Any]]:
+    return {key: frozenset(values) for key, values in sets.items()}
+
+
+def seen(state: Any) -> Seen:
+    """Without the engine's banner, which says nothing about the task."""
+    text = state.feedback.split("=-", 1)[-1] if state.feedback.startswith("-=") else state.feedback
+    return Seen(text.strip(), tuple(state["admissible_commands"]), bool(state["won"]))

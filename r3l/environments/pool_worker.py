@@ -1,0 +1,87 @@
+"""A worker process: ``python -m r3l.environments.pool_worker``. JSON lines in, JSON lines out, over its standard pipes.
+
+    first line   {"world": <settings>}                              -> {"ready": true}
+    then         {"id": 7, "call": "step", "session": ..., ...}     -> {"id": 7, "value": ..., "counts": {...}}
+                                                                     or {"id": 7, "error": "..."}
+
+It ends when its input ends, so it never outlives the process that started it, however that one was stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+from dataclasses import asdict
+from typing import Any, TextIO
+
+from pydantic import TypeAdapter
+
+from r3l.config.environments import AnyEnvironment
+from r3l.environments import make_world
+from r3l.environments.pool_sessions import Sessions
+from r3l.records import Task
+
+Call = dict[str, Any]
+
+
+def main() -> None:
+    answers = private_output()
+    calls: queue.SimpleQueue[str] = queue.SimpleQueue()
+    first = sys.stdin.readline()
+    threading.Thread(target=read, args=(sys.stdin, calls), daemon=True).start()
+    sessions = Sessions(make_world(TypeAdapter(AnyEnvironment).validate_json(first)))
+    write(answers, {"ready": True})
+    while True:
+        write(answers, answer(sessions, json.loads(calls.get())))
+
+
+def private_output() -> TextIO:
+    """Standard output for answers alone: whatever else prints, in Python or in C, goes to standard error."""
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    return os.fdopen(kept, "w", encoding="utf-8")
+
+
+def read(source: TextIO, calls: queue.SimpleQueue[str]) -> None:
+    """In a thread of its own, so that the end of input ends the process even in the middle of a step."""
+    for line in source:
+        calls.put(line)
+    os._exit(0)
+
+
+def write(answers: TextIO, message: dict[str, Any]) -> None:
+    try:
+        answers.write(json.dumps(message) + "\n")
+        answers.flush()
+    except BrokenPipeError:  # nobody is there to read it
+        os._exit(0)
+
+
+def answer(sessions: Sessions, call: Call) -> dict[str, Any]:
+    """One call's answer. Whatever an environment raises becomes a message: a bad episode is a row, not an outage."""
+    before = sessions.counts.copy()
+    try:
+        value = perform(sessions, call)
+    except Exception as error:  # noqa: BLE001 - the one boundary where anything may come out of an engine
+        sessions.sessions.pop(call["session"], None)
+        return {"id": call["id"], "error": f"{type(error).__name__}: {error}"}
+    return {"id": call["id"], "value": value, "counts": dict(sessions.counts - before)}
+
+
+def perform(sessions: Sessions, call: Call) -> dict[str, Any] | None:
+    name, session = call["call"], call["session"]
+    if name == "start":
+        return asdict(sessions.start(session, Task(**call["task"])))
+    if name == "step":
+        return asdict(sessions.step(session, call["action"]))
+    if name == "rollback":
+        return asdict(sessions.rollback(session, Task(**call["task"]), call["actions"], call["observations"]))
+    sessions.end(session)
+    return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""The engine with memoised parsing says what the stock engine says."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from pathlib import Path
+
+import pytest
+
+from r3l.environments.alfworld_engine import GameEngine, Seen, wrapped_environment
+from r3l.environments.alfworld_games import generate_game
+from r3l.environments.alfworld_parsing import memoised_parsing
+from r3l.environments.alfworld_store import write_game
+
+
+def stock_walk(path: Path, steps: int, seed: int) -> list[Seen]:
+    """On alfworld's and textworld's own classes, untouched."""
+    env, rng = wrapped_environment(), random.Random(seed)
+    with contextlib.redirect_stdout(None):
+        env.load(str(path))
+    state = env.reset()
+    seen = [Seen(state.feedback.split("=-")[1].strip(), tuple(state["admissible_commands"]), state["won"])]
+    for _ in range(steps):
+        state = env.step(chosen(state["admissible_commands"], rng))[0]
+        seen.append(Seen(state.feedback.strip(), tuple(state["admissible_commands"]), state["won"]))
+    return seen
+
+
+def memoised_walk(path: Path, steps: int, seed: int) -> list[Seen]:
+    rng = random.Random(seed)
+    with memoised_parsing():
+        engine = GameEngine(path)
+        seen = [engine.reset()]
+        for _ in range(steps):
+            seen.append(engine.step(chosen(seen[-1].admissible, rng)))
+    return seen
+
+
+def chosen(admissible: list[str] | tuple[str, ...], rng: random.Random) -> str:
+    return rng.choice(list(admissible)) if rng.random() < 0.95 else "take the moon from the sky"
+
+
+def compare(tmp_path: Path, games: int, steps: int) -> int:
+    compared = 0
+    for index in range(games):
+        path = write_game(generate_game("full" if index % 2 else "kitchen", 5, "train", index), tmp_path)
+        stock, memoised = stock_walk(path, steps, seed=index), memoised_walk(path, steps, seed=index)
+        assert stock == memoised
+        compared += len(stock) - 1
+    return compared
+
+
+def test_memoised_parsing_changes_nothing(tmp_path: Path) -> None:
+    assert compare(tmp_path, games=2, steps=40) == 80
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_memoised_parsing_changes_nothing_in_ten_thousand_steps(tmp_path: Path) -> None:
+    assert compare(tmp_path, games=40, steps=250) == 10_000
+
+
+def test_parsing_is_put_back_after_the_block() -> None:
+    from textworld.envs.pddl import textgen
+    from textworld.logic import Rule
+
+    before = (textgen._parse_and_convert, textgen.copy_context, Rule.__dict__["parse_conjunctive_query"])
+    with memoised_parsing():
+        assert textgen.copy_context is not before[1]
+    assert (textgen._parse_and_convert, textgen.copy_context, Rule.__dict__["parse_conjunctive_query"]) == before

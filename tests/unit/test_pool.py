@@ -1,0 +1,138 @@
+"""The pool under faults: what hangs or dies is a failed call, and the rest goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from r3l.config.environments import AlfworldSettings
+from r3l.environments import make_world
+from r3l.environments.pool import WorldPool
+from r3l.errors import WorldError
+from r3l.records import Task
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> AlfworldSettings:
+    root = tmp_path_factory.mktemp("tasks")
+    return AlfworldSettings(data_root=str(root), train_games=4, heldout_games=1, workers=1, step_timeout_s=30)
+
+
+@pytest.fixture(scope="module")
+def tasks(settings: AlfworldSettings) -> list[Task]:
+    return make_world(settings).tasks("train")
+
+
+@pytest.fixture
+def pool(settings: AlfworldSettings) -> Iterator[WorldPool]:
+    with WorldPool(settings) as pool:
+        yield pool
+
+
+def test_sessions_from_many_threads(pool: WorldPool, settings: AlfworldSettings, tasks: list[Task]) -> None:
+    def play(number: int) -> list[str]:
+        task, session = tasks[number % len(tasks)], f"session {number}"
+        seen = pool.start(session, task).result(60)
+        texts = [seen.text]
+        for turn in range(6):
+            seen = pool.step(session, seen.admissible[turn % len(seen.admissible)]).result(60).observation
+            texts.append(seen.text)
+        pool.end(session).result(60)
+        return texts
+
+    with ThreadPoolExecutor(8) as threads:
+        episodes = list(threads.map(play, range(12)))
+    assert episodes[0:4] == episodes[4:8] == episodes[8:12]
+    assert len({tuple(episode) for episode in episodes}) == 4
+    assert pool.counts() == {"steps": 72, "restores": 0, "replays": 0, "restarts": 0}
+
+
+def test_rollback_through_the_pool(pool: WorldPool, tasks: list[Task]) -> None:
+    seen = pool.start("base", tasks[0]).result(60)
+    actions, texts = [], [seen.text]
+    for turn in range(5):
+        actions.append(seen.admissible[turn])
+        seen = pool.step("base", actions[-1]).result(60).observation
+        texts.append(seen.text)
+    pool.end("base")
+    rollback = pool.rollback("retry", tasks[0], actions[:3], texts[:4]).result(60)
+    assert (rollback.diverged_at, rollback.observations) == (None, texts[:4])
+    assert pool.step("retry", actions[3]).result(60).observation.text == texts[4]
+    wrong = pool.rollback("retry", tasks[0], actions[:3], [*texts[:2], "elsewhere", texts[3]]).result(60)
+    assert wrong.diverged_at == 2
+    assert pool.counts()["restores"] == 1
+    with pytest.raises(ValueError, match="3 actions need 4 observations"):
+        pool.rollback("retry", tasks[0], actions[:3], texts[:2])
+
+
+def test_a_hanging_worker_fails_its_sessions_and_is_replaced(settings: AlfworldSettings, tasks: list[Task]) -> None:
+    with WorldPool(settings) as pool:
+        pool.start("hangs", tasks[0]).result(60)
+        pool.start("beside", tasks[1]).result(60)
+        pool.settings = settings.model_copy(update={"step_timeout_s": 1.0})
+        os.kill(pool.workers[0].process.pid, signal.SIGSTOP)
+        hanging, beside = pool.step("hangs", "look"), pool.step("beside", "look")
+        with pytest.raises(WorldError, match=rf"task {tasks[0].task_id}, step of hangs: no answer within 1 s"):
+            hanging.result(30)
+        with pytest.raises(WorldError, match="step of hangs"):
+            beside.result(30)
+        with pytest.raises(WorldError):
+            pool.step("beside", "look").result(30)
+        pool.settings = settings
+        assert pool.start("again", tasks[0]).result(60).text.startswith("You are in the middle")
+        assert pool.counts()["restarts"] == 1
+
+
+def test_a_killed_worker_fails_its_sessions_and_is_replaced(pool: WorldPool, tasks: list[Task]) -> None:
+    pool.start("dies", tasks[0]).result(60)
+    os.kill(pool.workers[0].process.pid, signal.SIGSTOP)
+    step = pool.step("dies", "look")
+    os.kill(pool.workers[0].process.pid, signal.SIGKILL)
+    with pytest.raises(WorldError, match=rf"{tasks[0].task_id}.*exit status -9"):
+        step.result(30)
+    assert pool.start("again", tasks[0]).result(60).text.startswith("You are in the middle")
+    assert pool.counts()["restarts"] == 1
+
+
+def test_errors_of_an_environment_are_messages(pool: WorldPool, tasks: list[Task]) -> None:
+    broken = Task(**{**{name: getattr(tasks[0], name) for name in Task.__slots__}, "payload": '{"game": "nowhere"}'})
+    with pytest.raises(WorldError, match=r"no game at .*nowhere"):
+        pool.start("broken", broken).result(60)
+    with pytest.raises(WorldError, match="no session never"):
+        pool.step("never", "look").result(60)
+    assert pool.end("never").result(60) is None
+    assert pool.counts()["restarts"] == 0
+
+
+def test_workers_end_with_a_parent_that_was_killed(settings: AlfworldSettings) -> None:
+    script = ("import sys, time; from r3l.config.environments import AlfworldSettings; from r3l.environments.pool import WorldPool\n"
+              "pool = WorldPool(AlfworldSettings(workers=2))\n"
+              "print(*[worker.process.pid for worker in pool.workers], flush=True); time.sleep(60)")
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert parent.stdout is not None
+    workers = [int(pid) for pid in parent.stdout.readline().split()]
+    assert len(workers) == 2
+    parent.kill()
+    parent.wait()
+    limit = time.monotonic() + 20
+    while any(alive(pid) for pid in workers) and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert not any(alive(pid) for pid in workers)
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
