@@ -79,9 +79,9 @@ class Decoder:
         return torch.autocast(self.device.type, torch.bfloat16) if self.dtype == torch.bfloat16 else nullcontext()
 
 
-def why_not_exact(model: Any) -> str:
-    """Why a model can't be run along a trie with plain cached forward calls; empty where it can."""
-    for i, layer in enumerate(DynamicCache(config=model.config).layers):
+def why_not_exact(config: Any) -> str:
+    """Why a model of this config can't be run along a trie with plain cached forward calls; empty where it can."""
+    for i, layer in enumerate(DynamicCache(config=config).layers):
         if not isinstance(layer, DynamicLayer):
             return f"layer {i} keeps a {type(layer).__name__}, not keys and values"
     return ""

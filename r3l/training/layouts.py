@@ -77,6 +77,3 @@ def lay_out(rows: Sequence[Row], limits: Limits) -> tuple[Trie, list[NDArray[np.
     for place in places:
         wanted[place] = True
     return trie, places, wanted
-
-
-LAYOUTS: dict[str, type[Layout]] = {"trie": TrieLayout}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,12 +44,11 @@ def load_policy(path: str, base_path: str | None, settings: PolicySettings, *, d
     Raises:
         TrainingError: no model there, an adapter where `settings.adapter` is none, or no plain output layer.
     """
-    folder = Path(path)
-    is_folder_adapter = (folder / "adapter_config.json").is_file()
+    folder, base_folder = Path(path), find_base(path, base_path)
+    is_folder_adapter = folder != base_folder
     if trainable and is_folder_adapter and settings.adapter == "none":
         raise TrainingError(f"policy folder {path} is a peft adapter, but policy.adapter is none; set it to lora, or merge it "
                             "with `r3l export-policy`")
-    base_folder = Path(base_path or _named_base(folder)) if is_folder_adapter else folder
     wants_adapter = is_folder_adapter or (trainable and settings.adapter == "lora")
     frozen = wants_adapter or not trainable
     base = load_model(base_folder, DTYPES[dtype] if frozen else torch.float32)
@@ -67,19 +67,29 @@ def load_model(folder: Path, dtype: torch.dtype) -> Any:
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()
-    if not (folder / "config.json").is_file():
-        raise TrainingError(f"policy folder {folder}: no config.json; expected a transformers folder")
+    config = load_config(folder)
     try:
-        return AutoModelForCausalLM.from_pretrained(str(folder), dtype=dtype, trust_remote_code=False, use_safetensors=True,
+        return AutoModelForCausalLM.from_pretrained(str(folder), config=config, dtype=dtype, trust_remote_code=False, use_safetensors=True,
                                                     local_files_only=True)
     except (OSError, ValueError) as error:
         raise TrainingError(f"policy folder {folder}: {str(error).splitlines()[0]}") from error
 
 
-def _named_base(folder: Path) -> str:
-    from peft import PeftConfig
+def find_base(path: str, base_path: str | None) -> Path:
+    """The folder of the whole model: of an adapter `base_path`, or the base that its adapter_config.json names."""
+    file = Path(path) / "adapter_config.json"
+    if not file.is_file():
+        return Path(path)
+    return Path(base_path or json.loads(file.read_text())["base_model_name_or_path"])
 
-    return str(PeftConfig.from_pretrained(str(folder)).base_model_name_or_path)
+
+def load_config(folder: Path) -> Any:
+    """Raises `TrainingError` where the folder holds no transformers config."""
+    from transformers import AutoConfig
+
+    if not (folder / "config.json").is_file():
+        raise TrainingError(f"policy folder {folder}: no config.json; expected a transformers folder")
+    return AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
 
 
 def _with_adapter(base: Any, folder: Path | None, settings: PolicySettings, seed: int, trainable: bool) -> Any:

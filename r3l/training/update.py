@@ -14,12 +14,13 @@ from torch import nn
 
 from r3l.errors import TrainingError
 from r3l.training.checkpoint import copy_policy, load_optimiser, save_optimiser, save_policy, write_json
+from r3l.training.dense_layouts import choose_layout
 from r3l.training.gradients import Denominators, Measures, measure, row_gradient
 from r3l.training.job import Job
-from r3l.training.layouts import LAYOUTS, Layout, Limits
+from r3l.training.layouts import Layout, Limits
 from r3l.training.optimiser import make_optimiser
 from r3l.training.parallel import Ranks
-from r3l.training.policy import Policy, canary_logprobs, load_policy
+from r3l.training.policy import Policy, canary_logprobs, find_base, load_config, load_policy
 from r3l.training.report import peak_memory_mb, report
 from r3l.training.rows import Row
 from r3l.training.scoring import OtherScores, score_others
@@ -43,7 +44,7 @@ class Update:
     def __post_init__(self) -> None:
         settings = self.job.training
         self.device = choose_device(settings.device)
-        self.layout: Layout = LAYOUTS[settings.layout]()
+        self.layout: Layout
         self.limits = Limits(settings.micro_batch_tokens, settings.logits_chunk, recompute=settings.checkpoint_segments,
                              segment_tokens=SEGMENT_TOKENS if settings.checkpoint_segments else 0)
 
@@ -56,6 +57,8 @@ class Update:
         job = self.job
         with self._timed("survey"):
             found = survey(job.rows, job.policy.digest)
+        with self._timed("load"):
+            self._choose_layout()
         self.emit("start", rows=found.rows, groups=len(found.groups), tokens=sum(group.cost for group in found.groups))
         groups = self.ranks.share(found.groups)
         with self._timed("scoring"):
@@ -74,6 +77,12 @@ class Update:
         result |= {"canary": {"token_ids": canary_ids, "logprobs": canary_logprobs(policy, canary_ids)}, "events": self.events,
                    "peak_memory_mb": peak_memory_mb(self.device), "seconds_by_part": self.seconds}
         return result
+
+    def _choose_layout(self) -> None:
+        job = self.job
+        self.layout, reason = choose_layout(job.training.layout, load_config(find_base(job.policy.path, job.policy.base_path)))
+        if reason:
+            self.events.append({"event": "layout", "reason": reason, "detail": f"padded rows instead of the {job.training.layout}"})
 
     def _step(self, policy: Policy, groups: list[Group], others: OtherScores, denominators: Denominators) -> tuple[Measures, float]:
         job, named = self.job, dict(policy.trainable())

@@ -10,8 +10,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from peft import LoraConfig, get_peft_model
 
 from r3l.training.decoder import Decoder
+from r3l.training.dense_layouts import choose_layout
 from r3l.training.gradients import Denominators, Measures
 from r3l.training.job import Job
 from r3l.training.parallel import Ranks
@@ -75,12 +77,26 @@ def trie_gradient(model: Any, records: list[dict[str, Any]], groups: int, other:
     found = survey([file], "start")
     policy = Policy(model, Decoder(model), False, [])
     update = Update(job, Ranks(), lambda event, **fields: None)
+    update.layout, _ = choose_layout(job.training.layout, model.config)
     measures = update.gradients(policy, found.groups, others, Denominators(groups, found.tokens))
     return gradient_vector(model), measures
 
 
-def compare(records: list[dict[str, Any]], tmp: Any, family: str = "llama", dtype: torch.dtype = torch.float32, **training: Any) -> float:
+def with_adapter(model: Any, targets: list[str] | str) -> Any:
+    """A LoRA adapter in the middle of its training: neither factor is zero."""
+    adapted = get_peft_model(model, LoraConfig(r=3, lora_alpha=6, target_modules=targets, task_type="CAUSAL_LM"))
+    with torch.no_grad():
+        for name, parameter in adapted.named_parameters():
+            if "lora_B" in name:
+                parameter.copy_(0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
+    return model.eval()
+
+
+def compare(records: list[dict[str, Any]], tmp: Any, family: str = "llama", dtype: torch.dtype = torch.float32, lora: list[str] | str = "",
+            **training: Any) -> float:
     model = tiny_model(family, dtype)
+    if lora:
+        model = with_adapter(model, lora)
     other, reference = copy.deepcopy(model), tiny_model(family, dtype, seed=0)
     with torch.no_grad():
         for shifted, scale in ((other, 0.02), (reference, 0.03)):
@@ -123,10 +139,28 @@ def test_every_family_on_the_trie(family: str, tmp_path: Any) -> None:
     assert compare(records, tmp_path, family) <= 1e-6
 
 
-@pytest.mark.parametrize("training", [{"micro_batch_tokens": 64}, {"logits_chunk": 16}, {"checkpoint_segments": True}])
-def test_limits_change_nothing(training: dict[str, Any], tmp_path: Any) -> None:
+@pytest.mark.parametrize("targets", ["all-linear", ["q_proj"], ["v_proj", "down_proj"]])
+def test_lora_on_the_trie(targets: list[str] | str, tmp_path: Any) -> None:
+    """With q_proj alone the first layer's keys and values have no gradient to pass on."""
+    assert compare([*group(3, "g0"), *group(4, "g1")], tmp_path, lora=targets) <= 1e-6
+
+
+@pytest.mark.parametrize("training", [{"micro_batch_tokens": 64}, {"logits_chunk": 16}, {"checkpoint_segments": True},
+                                      {"layout": "padded"}, {"layout": "packed"}, {"layout": "padded", "micro_batch_tokens": 64},
+                                      {"layout": "packed", "micro_batch_tokens": 64}])
+def test_limits_and_layouts_change_nothing(training: dict[str, Any], tmp_path: Any) -> None:
     records = [one for seed in range(4) for one in group(seed, f"g{seed}")]
     assert compare(records, tmp_path, **training) <= 1e-6
+
+
+def test_linear_attention_falls_back_to_padded_rows_and_says_so(tmp_path: Any) -> None:
+    from transformers import Qwen3NextConfig
+
+    config = Qwen3NextConfig(num_hidden_layers=2, layer_types=["linear_attention", "full_attention"])
+    layout, reason = choose_layout("trie", config)
+    assert type(layout).__name__ == "PaddedLayout"
+    assert reason.startswith("layer 0 keeps a ")
+    assert choose_layout("trie", tiny_model().config)[1] == ""
 
 
 def test_shared_tokens_with_opposite_weights_and_a_row_inside_another(tmp_path: Any) -> None:

@@ -41,6 +41,7 @@ def in_one_process(policy: Path, tmp_path: Path, steps: int) -> dict[str, torch.
 
     from r3l.training.decoder import Decoder
     from r3l.training.gradients import Denominators
+    from r3l.training.layouts import TrieLayout
     from r3l.training.optimiser import make_optimiser
     from r3l.training.policy import Policy
     from r3l.training.scoring import OtherScores
@@ -55,7 +56,9 @@ def in_one_process(policy: Path, tmp_path: Path, steps: int) -> dict[str, torch.
             "training": {"learning_rate": 1e-2, "device": "cpu"}})
         found = survey(job.rows, job.policy.digest)
         optimiser = optimiser or make_optimiser(dict(model.named_parameters()), job.training, number)
-        Update(job, Ranks(), lambda event, **fields: None).gradients(
+        update = Update(job, Ranks(), lambda event, **fields: None)
+        update.layout = TrieLayout()
+        update.gradients(
             Policy(model, Decoder(model), False, []), found.groups, OtherScores(), Denominators(3, found.tokens))
         torch.nn.utils.clip_grad_norm_(model.parameters(), job.training.max_grad_norm)
         optimiser.step()
