@@ -18,8 +18,9 @@ import pyarrow as pa
 from r3l.store import manifest as manifests
 from r3l.store.layout import key_of
 from r3l.store.lines import ORDER, inherited
-from r3l.store.schemas import PLACE, TABLES, arrow_schema
+from r3l.store.schemas import PLACE, TABLES
 from r3l.store.stage import Store
+from r3l.store.versions import select_list
 
 # Each view may use those before it.
 VIEWS = ("base", "retries", "distilled", "pivots", "groups", "account", "dominance", "confusion", "iterations", "genealogy")
@@ -72,6 +73,7 @@ class Part:
     run: str
     branch: str
     sharded: bool
+    version: int
     table: str
     url: str
 
@@ -79,7 +81,8 @@ class Part:
 def parts_of(store: Store, branch: str, manifest: dict[str, Any]) -> list[Part]:
     """The files of a stage that have rows."""
     folder = manifests.reference(manifest).key.folder
-    return [Part(manifest["run"], branch, manifest["shard"] is not None, part["table"], store.files.url(f"{folder}/{part['file']}"))
+    return [Part(manifest["run"], branch, manifest["shard"] is not None, manifest["schema_version"], part["table"],
+                  store.files.url(f"{folder}/{part['file']}"))
             for part in manifest["parts"] if part["rows"]]  # fmt: skip
 
 
@@ -106,18 +109,18 @@ def table_views(own: Sequence[Part], taken_over: Sequence[Part]) -> list[str]:
 
 
 def union(table: str, parts: Sequence[Part]) -> str:
-    """The rows of these files with their place: one scan per run, branch and (none or some) shard."""
+    """The rows of these files with their place: one scan per run, branch, version and (none or some) shard."""
     if not parts:
         empty = ", ".join(f'NULL::{duck_type(column.type)} AS "{column.name}"' for column in (*PLACE, *TABLES[table]))
         return f"SELECT {empty} WHERE false"
-    scans: dict[tuple[str, str, bool], list[str]] = {}
+    scans: dict[tuple[str, str, bool, int], list[str]] = {}
     for part in parts:
-        scans.setdefault((part.run, part.branch, part.sharded), []).append(part.url)
+        scans.setdefault((part.run, part.branch, part.sharded, part.version), []).append(part.url)
     return " UNION ALL ".join(scan(table, *place, urls) for place, urls in scans.items())
 
 
-def scan(table: str, run: str, branch: str, sharded: bool, urls: Sequence[str]) -> str:
-    columns = ", ".join(f'"{name}"' for name in arrow_schema(table).names)
+def scan(table: str, run: str, branch: str, sharded: bool, version: int, urls: Sequence[str]) -> str:
+    columns = select_list(table, version)
     files = f"read_parquet([{', '.join(map(quoted, urls))}], filename = true, hive_partitioning = false)"
     shard = SHARD if sharded else "NULL::INTEGER"
     return f"SELECT {quoted(run)} AS run, {quoted(branch)} AS branch, {shard} AS shard, {columns} FROM {files}"

@@ -14,9 +14,9 @@ from r3l.store import manifest as manifests
 from r3l.store.catalog import connect
 from r3l.store.layout import StageKey, key_of
 from r3l.store.parts import decode
-from r3l.store.schemas import arrow_schema
 from r3l.store.stage import Store
 from r3l.store.sweep import is_part
+from r3l.store.versions import stored_names
 
 INVARIANTS = ("1_guidance_absent", "2_prefix", "3_suffix", "4_turns_once", "5_rollback", "6_weights", "7_conservation")
 
@@ -66,7 +66,7 @@ def verify(store: Store, key: StageKey) -> dict[str, Any]:
     manifest = store.manifest(key)
     for part in manifest["parts"]:
         rows = decode(manifests.read_part(store.files, key, part), None)
-        if rows.num_rows != part["rows"] or set(rows.column_names) != set(arrow_schema(part["table"]).names):
+        if rows.num_rows != part["rows"] or set(rows.column_names) != set(stored_names(part["table"], manifest["schema_version"])):
             raise StoreError(f"{key.folder}/{part['file']}: {rows.num_rows} rows of {rows.column_names}, the manifest says {part['rows']}")
     return manifest
 

@@ -135,7 +135,7 @@ TRAINING_ROWS = [
     C("behaviour_policy", STR, "digest of the policy that sampled it"),
     C("token_ids", IDS, "the whole sequence"),
     C("weights", FLOATS, "aligned with token_ids, >= 0: normaliser x pivot mask; 0 off the trained reply tokens"),
-    C("logprobs", FLOATS, "behaviour log-probabilities, aligned; 0 where the token was not sampled, NaN where it was sampled behind guidance"),
+    C("logprobs", FLOATS, "behaviour log-probabilities, aligned; 0 where not sampled, NaN where sampled behind guidance"),
     C("trained_tokens", INT, "tokens with weight"),
 ]
 REPLAY = [
@@ -223,8 +223,8 @@ def arrow_schema(table: str) -> pa.Schema:
     return pa.schema([pa.field(c.name, c.type, nullable=c.nullable) for c in TABLES[table]])
 
 
-# The version of each stage: raised when what it writes changes its meaning. Readers refuse newer ones (r3l/store/versions.py).
-VERSIONS: dict[str, int] = dict.fromkeys(STAGES, 1)
+# The version of each stage, raised with every change of what it writes: r3l/store/versions.py reads the older ones, newer ones are refused.
+VERSIONS: dict[str, int] = dict.fromkeys(STAGES, 1) | dict.fromkeys(("base", "retries", "distilled", "evaluations", "credit"), 2)
 # Columns that differ between two runs of the same work: left out of content digests.
 VOLATILE = frozenset({"seconds", "peak_memory_mb"})
 # Columns that every view has beside the stored ones: they come from the place of the file.

@@ -24,6 +24,7 @@ from r3l.store.lock import LOCK, held
 from r3l.store.parts import Rows, decode, encode, to_table
 from r3l.store.schemas import STAGES, VERSIONS, arrow_schema
 from r3l.store.sweep import sweep
+from r3l.store.versions import upgraded
 
 __all__ = ["StageKey", "StageRef", "Store", "fingerprint"]
 log = logging.getLogger("r3l.store")
@@ -136,7 +137,10 @@ class Store:
         schema = arrow_schema(table) if columns is None else pa.schema([arrow_schema(table).field(name) for name in columns])
         for part in found["parts"]:
             if part["table"] == table:
-                return decode(manifests.read_part(self.files, ref.key, part), schema.names).select(schema.names).cast(schema)
+                content, version = manifests.read_part(self.files, ref.key, part), found["schema_version"]
+                if version == VERSIONS[ref.stage]:
+                    return decode(content, schema.names).select(schema.names).cast(schema)
+                return upgraded(decode(content), table, version).select(schema.names)
         return schema.empty_table()
 
     def stages(self, run: str, branch: str = "", iteration: int | None = None) -> list[StageRef]:

@@ -1,0 +1,89 @@
+"""What earlier versions stored is read as if the present one had written it; what later ones stored is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from r3l.errors import StoreError
+from r3l.store.catalog import connect
+from r3l.store.check import check_run
+from r3l.store.manifest import seal
+from r3l.store.schemas import STAGES, TABLES, VERSIONS, arrow_schema
+from r3l.store.stage import Store
+from r3l.store.versions import ADDED
+from tests.store_iteration import commit_iteration
+
+STORED = Path(__file__).parents[1] / "golden" / "store_v1"
+# sha256 of each stage's columns, by its version. A change of columns without a new version makes stored runs unreadable.
+PINNED = {
+    ("tasks", 1): "aad17db4a54936d3",
+    ("base", 2): "73017dbf37dce67f",
+    ("reflections", 1): "b831c62d20aaf6bb",
+    ("retries", 2): "73017dbf37dce67f",
+    ("distilled", 2): "73017dbf37dce67f",
+    ("credit", 2): "d1ee4590fb958c9d",
+    ("training_rows", 1): "4203a56ec417e13a",
+    ("replay", 1): "49cadf086466c983",
+    ("updates", 1): "3864611b26bf79b7",
+    ("evaluations", 2): "ef206b92913e661a",
+}
+
+
+@pytest.fixture
+def old(tmp_path) -> Store:
+    """An iteration of tests/store_iteration.py as version 1 stored it."""
+    shutil.copytree(STORED, tmp_path / "old")
+    return Store.open(str(tmp_path / "old"))
+
+
+def test_rows_of_version_1_are_read_as_they_are_now(old, tmp_path):
+    new = commit_iteration(Store.open(str(tmp_path / "new")))
+    store = Store.open(str(tmp_path / "new"))
+    for ref in old.stages("demo"):
+        for table in STAGES[ref.stage]:
+            assert old.read(ref, table).equals(store.read(new[ref.stage], table)), (ref.stage, table)
+    retries = next(ref for ref in old.stages("demo") if ref.stage == "retries")
+    assert old.manifest(retries)["schema_version"] == 1
+    assert old.read(retries, "trajectories", ["parent_id", "shared_turns"]).to_pydict() == {
+        "parent_id": ["iteration=0/task=0/base=0", "iteration=0/task=1/base=1"], "shared_turns": [1, 2]}  # fmt: skip
+
+
+def test_views_and_checks_take_old_and_new_together(old):
+    assert check_run(old, "demo") == []
+    commit_iteration(old, iteration=1)
+    assert check_run(old, "demo") == []
+    connection = connect(old)
+    sql = "SELECT iteration, parent_id, shared_turns FROM retries WHERE task = 1 ORDER BY iteration"
+    assert connection.execute(sql).fetchall() == [(0, "iteration=0/task=1/base=1", 2), (1, "iteration=1/task=1/base=1", 2)]
+    assert connection.execute("SELECT DISTINCT penalty FROM credit").fetchall() == [(0.0,)]
+
+
+def test_a_newer_version_is_refused_and_not_made_again(old):
+    ref = old.stages("demo")[1]
+    path = Path(old.root, ref.key.manifest)
+    content = json.loads(path.read_text())
+    del content["checksum"]
+    path.write_bytes(seal(content | {"schema_version": VERSIONS["base"] + 1, "code_version": "9.9"}))
+    with pytest.raises(StoreError, match=r"version 3 of stage base; this code reads up to 2: it was written by r3l 9\.9"):
+        old.find(ref.key, ref.fingerprint)
+
+
+def test_what_was_added_exists_and_came_with_a_version():
+    for (table, version), columns in ADDED.items():
+        writers = [stage for stage, tables in STAGES.items() if table in tables]
+        assert all(VERSIONS[stage] >= version for stage in writers)
+        assert set(columns) <= {column.name for column in TABLES[table]}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_change_of_columns_comes_with_a_version(stage):
+    columns = "\n".join(f"{table}: {arrow_schema(table)}" for table in (*STAGES[stage], "events"))
+    pinned = PINNED.get((stage, VERSIONS[stage]))
+    assert pinned == sha256(columns.encode()).hexdigest()[:16], (
+        "raise the stage's version in r3l/store/schemas.py, say in r3l/store/versions.py what older rows have in it, and pin it here"
+    )
