@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
-MARK = {True: "[green]same[/green]", False: "[yellow]differs[/yellow]"}
+from r3l.store.difference import diff, told
+from r3l.store.stage import Store
 
 
 def replay(run: str, iteration: Annotated[int, typer.Option(help="which iteration")],
@@ -34,19 +34,11 @@ def replay(run: str, iteration: Annotated[int, typer.Option(help="which iteratio
 
 
 def show(console: Console, result: dict[str, Any]) -> None:
-    """A line for each replayed stage; shards that agree are one line."""
-    rows = [row for row in result["stages"] if row["replayed"]]
-    table = Table("stage", "shards", "settings and inputs", "rows", header_style="bold")
-    for stage in dict.fromkeys(row["stage"] for row in rows):
-        shards = [row for row in rows if row["stage"] == stage]
-        table.add_row(stage, str(len(shards)), *(MARK[all(row[what] for row in shards)] for what in ("same_settings", "same_rows")))
-    console.print(f"[bold]{result['run']}[/bold] iteration {result['iteration']} → branch [bold]{result['branch']}[/bold]", highlight=False)
-    console.print(table)
-    if rows and all(row["same_rows"] for row in rows):
-        console.print("every replayed stage came out with the same rows, digest for digest")
-    else:
-        console.print(f"compare in SQL: SELECT branch, * EXCLUDE (run, branch) FROM iterations WHERE run = '{result['run']}' "
-                      f"AND iteration = {result['iteration']}", highlight=False, soft_wrap=True)
+    """What differs between the branch and what it was replayed from, stage by stage."""
+    console.print(f"replayed into branch [bold]{result['branch']}[/bold]", highlight=False)
+    found = diff(Store.open(result["store"]), result["run"], result["iteration"], result["source_branch"], result["branch"])
+    for line in told(found):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def register(app: typer.Typer) -> None:

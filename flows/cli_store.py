@@ -13,6 +13,7 @@ from r3l.config import preset_names
 from r3l.config.preset_diff import diff_presets
 from r3l.store.catalog import connect
 from r3l.store.check import check_run
+from r3l.store.genealogy import why as genealogy
 from r3l.store.query import query
 from r3l.store.stage import Store
 
@@ -67,6 +68,13 @@ def runs(store: Root = "") -> None:
     Console().print(table)
 
 
+def why(trajectory: str, run: Annotated[str, typer.Option(help="name of the run")] = "demo",
+        branch: Annotated[str, typer.Option(help="a branch of the run")] = "",
+        turn: Annotated[int | None, typer.Option(help="this turn token by token too")] = None, store: Root = "") -> None:
+    """Why a trajectory was trained with its weights: row, credit, retry, reflection, base, task, and the step it went into."""
+    typer.echo(str(genealogy(Store.open(store), run, trajectory, branch, turn)))
+
+
 def presets(diff: Annotated[tuple[str, str] | None, typer.Option(help="two method presets: what they set differently")] = None) -> None:
     """List the presets of models, environments and methods, or compare two methods."""
     if diff:
@@ -84,5 +92,5 @@ def _show_differences(a: str, b: str) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    for command in (sql, check, runs, presets):
+    for command in (sql, check, runs, why, presets):
         app.command()(command)
