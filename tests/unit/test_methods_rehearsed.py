@@ -49,6 +49,20 @@ def test_several_retries_in_a_chain_hold_the_invariants(retries, counts, tmp_pat
     assert all(one.shared_turns <= one.pivot_turn for one in chained)
 
 
+@pytest.mark.parametrize(("setting", "value"), [
+    ("group_fill", "extra_base"), ("retry_when", "never"), ("retry_when", "reward_below"), ("retry_from", "start"), ("sft_rule", "none"),
+    ("pivot_mask", "retry_only"), ("sft_as_rl", True), ("loss_normalisation", "trajectory_unmasked")])
+def test_every_setting_holds_the_invariants(setting, value, tmp_path):
+    tables, _ = rehearse(settings_of("paper", **{setting: value}))
+    store = Store.open(str(tmp_path))
+    commit_iteration(store, tables=tables)
+    assert check_run(store, "demo") == []
+    if setting == "group_fill":  # base 1 of task 0 won and is not retried: a further base takes the retry's place
+        extra = [one for one in tables["retries"]["trajectories"] if one.kind == "base"]
+        assert [one.trajectory_id for one in extra] == ["iteration=0/task=0/base=3"]
+        assert {one.group_size for one in tables["credit"]["credit"]} == {4}
+
+
 @pytest.mark.parametrize("guidance", ["system", "mid_system", "user"])
 def test_every_place_of_the_guidance_holds_the_invariants(guidance, tmp_path):
     tables, _ = rehearse(settings_of("paper", guidance_position=guidance))

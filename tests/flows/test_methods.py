@@ -1,0 +1,116 @@
+"""Methods through the flow: its stages and the real update on a scripted policy, and (slow) everything on the embedded one."""
+
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flows import iterate, policies, tasks
+from flows.workbench import Workbench
+from r3l.config import compose, preset_names
+from r3l.exploration.tally import Tally
+from r3l.records import Task
+from r3l.store.catalog import connect
+from r3l.store.check import check_run
+from r3l.store.query import query
+from r3l.store.stage import Store
+from r3l.training.job import Job
+from r3l.training.parallel import Ranks
+from r3l.training.update import run_update
+from tests.fakes import explorer
+from tests.flows.small import small_config
+from tests.rehearsal import tiny_policy, walker
+
+
+class Direct:
+    """A Prefect task run on the spot: `submit` gives a future that is done."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, *arguments):
+        return self.function(*arguments)
+
+    def submit(self, *arguments):
+        future = Future()
+        future.set_result(self.function(*[settled(one) for one in arguments]))
+        return future
+
+
+def settled(argument):
+    if isinstance(argument, Future):
+        return argument.result()
+    return [settled(one) for one in argument] if isinstance(argument, list) else argument
+
+
+@pytest.fixture
+def corridor(monkeypatch):
+    """The flow's stages over the corridor with the scripted walker for a policy; the update is the real one, in this process."""
+    names = [name for name in vars(tasks) if name.endswith("_task") and hasattr(getattr(tasks, name), "fn")]
+    for name in names:
+        monkeypatch.setattr(tasks, name, Direct(getattr(tasks, name).fn))
+    monkeypatch.setattr(tasks, "draw", lambda config, iteration: [
+        Task(iteration, slot, f"corridor/{slot}", "corridor", "train", "walk", "{}", 7 + slot) for slot in range(2)])
+    monkeypatch.setattr("flows.update.launch", lambda job, folder, *_: run_update(Job(**job), Ranks(), lambda event, **fields: None))
+    monkeypatch.setattr(Workbench, "_start", lambda bench: replace(explorer(walker), policy=bench.policies.behaviour.digest))
+
+
+def iteration(config, store, number):
+    found = policies.find(config, store, number)
+    iterate.stages(Workbench(config, store, number, found, Tally()))
+    return found
+
+
+def ask(store, sql):
+    with connect(store) as connection:
+        return query(connection, sql).to_pylist()
+
+
+def test_beyond_s_1_the_ratio_leaves_1_and_groups_are_learned_again(corridor, tmp_path):
+    store = Store.open(str(tmp_path / "store"))
+    config = compose(method="grpo", run="demo", assignments=[
+        "rollout.tasks=2", "rollout.group_size=4", "training.sync_interval=2", "training.learning_rate=0.01", "method.kl_coefficient=0",
+        f"store.root={store.root}", f"policy.path={tiny_policy(tmp_path / 'start', 0)}"])
+    found = [iteration(config, store, number) for number in range(3)]
+    assert found[0].behaviour == found[1].behaviour == found[0].start
+    assert found[1].learner != found[1].behaviour
+    assert found[2].learner == found[2].behaviour
+    updates = ask(store, "SELECT ratio_mean, scoring_passes, rows, groups FROM updates ORDER BY iteration")
+    assert updates[0] == {"ratio_mean": 1.0, "scoring_passes": 0, "rows": 4, "groups": 2}
+    assert updates[1]["ratio_mean"] != 1.0 != updates[2]["ratio_mean"]
+    # the group of task 0 has rows in each iteration (task 1 fails alike): 4 fresh ones, and 4 of each group drawn again
+    assert ask(store, "SELECT iteration, source_iteration, age, uses, rows FROM replay ORDER BY ALL") == [
+        {"iteration": 1, "source_iteration": 0, "age": 1, "uses": 2, "rows": 4},
+        {"iteration": 2, "source_iteration": 0, "age": 2, "uses": 3, "rows": 4},
+        {"iteration": 2, "source_iteration": 1, "age": 1, "uses": 2, "rows": 4}]
+    assert [(one["rows"], one["groups"]) for one in updates] == [(4, 2), (8, 3), (12, 4)]
+    assert updates[2]["scoring_passes"] == 2  # the policy that sampled the replayed rows, and the one that is trained
+    assert check_run(store, "demo") == []
+
+
+# Four tasks, N = 4: bases, and retries at most.
+EXPECTED = {**dict.fromkeys(("paper", "released", "r3l_without_positive", "r3l_without_credit", "reflect_grpo"), (8, 8)),
+            "critique_grpo": (16, 16)}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("methods")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.skipif(not Path("data/policies/embedded/model.safetensors").is_file(), reason="no embedded policy: run r3l warm-start")
+@pytest.mark.parametrize("preset", preset_names("methods"))
+def test_every_method_goes_through_an_iteration_on_the_embedded_policy(preset, root):
+    config = small_config(root, "rollout.tasks=4", method=preset).model_copy(update={"run": preset})
+    summary = iterate.iterate(config)
+    store = Store.open(str(root))
+    assert check_run(store, preset) == []
+    counts = {row["kind"]: row["n"] for row in ask(
+        store, f"SELECT kind, count(*) AS n FROM trajectories WHERE run = '{preset}' GROUP BY kind")}
+    bases, retries = EXPECTED.get(preset, (16, 0))
+    assert counts["base"] == bases
+    assert counts.get("retry", 0) <= retries
+    assert summary["groups"] == 4
