@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
+
+FinishReason = Literal["stop", "length", "context"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class Completion:
 
     token_ids: list[int]
     logprobs: list[float]
-    finish_reason: Literal["stop", "length", "context"]
+    finish_reason: FinishReason
     cached_tokens: int = 0  # prompt tokens that were not computed again
 
 
@@ -64,3 +66,12 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Replicated(Protocol):
+    """An engine of several servers, each of which the canary has to check."""
+
+    def score_each(self, token_ids: Sequence[int]) -> dict[str, list[float]]:
+        """`Engine.score` by every server, by its name."""
+        ...

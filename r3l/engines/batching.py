@@ -6,18 +6,17 @@ import random
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from r3l.engines.attention import Feed, Step, plan
-from r3l.engines.base import Completion, Sampling
+from r3l.engines.base import Completion, FinishReason, Sampling
 from r3l.engines.sampling import draw
 from r3l.engines.segments import Segment, SegmentTree, stack_layers
 
 STEP_TOKENS = 1024  # fed in one step at most, so that a long prompt does not hold the others up for long
-FinishReason = Literal["stop", "length", "context"]
 
 
 @dataclass(eq=False)

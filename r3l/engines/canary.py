@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from r3l.engines.base import Engine
+from r3l.engines.base import Engine, Replicated
 from r3l.errors import EngineError
 
 TOLERANCES = {"float32": 2e-3, "bfloat16": 0.25}
@@ -32,20 +32,24 @@ def check_canary(engine: Engine, path: Path | None, dtype: str, tolerance: float
 
 
 def compare(engine: Engine, token_ids: Sequence[int], logprobs: Sequence[float], tolerance: float) -> float:
-    """Largest |engine - trainer| over the log-probabilities of token_ids[1:].
+    """Largest |engine - trainer| over the log-probabilities of token_ids[1:], of all servers where there are several.
 
     Raises:
         EngineError: it is above `tolerance`, or not a number.
     """
-    scored = engine.score(token_ids)
+    scores = engine.score_each(token_ids) if isinstance(engine, Replicated) else {"the engine": engine.score(token_ids)}
+    return max(_compare(name, scored, token_ids, logprobs, tolerance) for name, scored in scores.items())
+
+
+def _compare(name: str, scored: Sequence[float], token_ids: Sequence[int], logprobs: Sequence[float], tolerance: float) -> float:
     if len(scored) != len(logprobs):
-        raise EngineError(f"canary of {len(token_ids)} tokens: got {len(scored)} log-probabilities from the engine and "
+        raise EngineError(f"canary of {len(token_ids)} tokens: got {len(scored)} log-probabilities from {name} and "
                           f"{len(logprobs)} from the trainer, expected {len(token_ids) - 1} of both")
-    differences = [abs(engine_says - trainer_says) for engine_says, trainer_says in zip(scored, logprobs, strict=True)]
+    differences = [abs(sampled - trained) for sampled, trained in zip(scored, logprobs, strict=True)]
     worst = max(range(len(differences)), key=lambda place: math.inf if math.isnan(differences[place]) else differences[place])
     if not differences[worst] <= tolerance:
         raise EngineError(
-            f"the engine does not run the policy that the trainer wrote: token {worst + 1} of the canary has log-probability "
-            f"{scored[worst]:.6g} in the engine and {logprobs[worst]:.6g} in the trainer, difference {differences[worst]:.3g}, "
+            f"{name} does not run the policy that the trainer wrote: token {worst + 1} of the canary has log-probability "
+            f"{scored[worst]:.6g} there and {logprobs[worst]:.6g} in the trainer, difference {differences[worst]:.3g}, "
             f"tolerance {tolerance:.3g}. A stale or wrong policy was loaded; restart the engine, or set engine.canary_tolerance")
     return differences[worst]
