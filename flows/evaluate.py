@@ -20,7 +20,7 @@ from flows.artifacts import artifact_key  # noqa: E402
 from flows.identity import stage_settings  # noqa: E402
 from flows.iterate import RUNNER, WATCHED  # noqa: E402
 from flows.workbench import Workbench  # noqa: E402
-from r3l.config import Config  # noqa: E402
+from r3l.config import Config, compose  # noqa: E402
 from r3l.environments import make_world  # noqa: E402
 from r3l.errors import ConfigError  # noqa: E402
 from r3l.evaluation.play import evaluation_rows, evaluation_stage  # noqa: E402
@@ -35,7 +35,7 @@ log = logging.getLogger("r3l.flows")
 
 
 @flow(name="r3l-evaluate", flow_run_name="evaluate {config.run}", task_runner=RUNNER, validate_parameters=True)
-def evaluate(config: Config = Config()) -> dict[str, Any]:  # noqa: B008 (a frozen model)
+def evaluate(config: Config = compose()) -> dict[str, Any]:  # noqa: B008 (a frozen model)
     """Play test episodes with a policy of the run and score them.
 
     Args:

@@ -18,7 +18,7 @@ from flows import artifacts, policies, preflight, replay_buffer, tasks  # noqa: 
 from flows.recorded import save_config  # noqa: E402
 from flows.update import sweep_staging  # noqa: E402
 from flows.workbench import Workbench  # noqa: E402
-from r3l.config import Config  # noqa: E402
+from r3l.config import Config, compose  # noqa: E402
 from r3l.errors import ConfigError  # noqa: E402
 from r3l.exploration.tally import Tally  # noqa: E402
 from r3l.records import Plan  # noqa: E402
@@ -39,7 +39,7 @@ def _flow_run_name() -> str:
 
 
 @flow(name="r3l", flow_run_name=_flow_run_name, task_runner=RUNNER, validate_parameters=True)
-def iterate(config: Config = Config()) -> dict[str, Any]:  # noqa: B008 (a frozen model: the form shows its defaults)
+def iterate(config: Config = compose()) -> dict[str, Any]:  # noqa: B008 (frozen; what the form shows)
     """One R3L iteration: sample, reflect, retry from the pivot, stitch, assign credit, update. Every stage is a table.
 
     Args:

@@ -14,7 +14,7 @@ from prefect import flow  # noqa: E402
 
 from flows.evaluate import evaluate  # noqa: E402
 from flows.iterate import iterate  # noqa: E402
-from r3l.config import Config  # noqa: E402
+from r3l.config import Config, compose  # noqa: E402
 
 log = logging.getLogger("r3l.flows")
 # A display that watches from the same process hears when an iteration begins and what came of it.
@@ -23,7 +23,7 @@ LISTENERS: dict[str, Heard] = {}
 
 
 @flow(name="r3l-train", flow_run_name="{config.run}", validate_parameters=True)
-def train(config: Config = Config(), iterations: int = 10) -> list[dict[str, Any]]:  # noqa: B008 (a frozen model)
+def train(config: Config = compose(), iterations: int = 10) -> list[dict[str, Any]]:  # noqa: B008 (a frozen model)
     """Further iterations of a run.
 
     Args:

@@ -12,7 +12,8 @@ class Section(BaseModel):
 class Member(Section):
     """A member of a union (tabs in a form). A form may keep the keys of the tab left behind, so extras are ignored."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, validate_default=True,
+                              model_title_generator=lambda member: member.__name__.removesuffix("Settings"))
 
 
 def any_of(schema: dict[str, Any]) -> None:
