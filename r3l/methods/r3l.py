@@ -61,13 +61,13 @@ class R3L(Method[R3LSettings]):
 def why_not(settings: R3LSettings, reflection: Reflection, retry: Trajectory | None, seen: dict[str, Trajectory]) -> str:
     """Why a reflection and its retry are no lesson; empty where they are one (rules of `sft_rule`)."""
     if settings.sft_rule == "none" or settings.sft_weight == 0:
-        return "meta-tasks are off" if retry else reflection.decision
+        return "meta-tasks are off" if retry else not_retried(reflection)
     target, base = seen.get(reflection.trajectory_id), seen.get(reflection.base_id)
     if target is None or base is None:
         return "what it reflects on is not stored"
     if retry is None:
         confirmed = reflection.status == Status.PARSED and reflection.outcome == "success" and target.reward >= settings.success_threshold
-        return "" if settings.sft_rule == "solved" and confirmed else reflection.decision
+        return "" if settings.sft_rule == "solved" and confirmed else not_retried(reflection)
     if not Status(retry.status).trainable:
         return f"the retry ended with {retry.status}: {retry.reason}"
     before = max((target, base), key=lambda attempt: attempt.reward)
@@ -77,6 +77,11 @@ def why_not(settings: R3LSettings, reflection: Reflection, retry: Trajectory | N
         return f"the retry's reward {retry.reward:g} is below {settings.success_threshold:g}"
     better = retry.reward > before.reward or retry.turns < before.turns
     return "" if better else f"the retry is neither better ({before.reward:g}) nor shorter ({before.turns} turns)"
+
+
+def not_retried(reflection: Reflection) -> str:
+    """Why a reflection has no retry."""
+    return "its retry is not stored" if reflection.decision == "retry" else reflection.decision or "no retry"
 
 
 def kept_turns(settings: R3LSettings, retry: Trajectory) -> int:

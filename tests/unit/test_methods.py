@@ -166,6 +166,12 @@ def test_a_false_success_is_no_lesson():
     assert [(e.event, e.reason) for e in events] == [("no_meta_task", "no retry: outcome success")]
 
 
+def test_a_reflection_whose_retry_is_lost_is_no_lesson():
+    rows, events, _ = rows_of(R3LSettings(), sampled(0.0, 1.0), [reflection(0)])
+    assert {r.role for r in rows} == {"explore"}
+    assert [(e.event, e.reason) for e in events] == [("no_meta_task", "its retry is not stored")]
+
+
 def test_an_invalid_reflection_is_not_learned_though_its_retry_is():
     rows, events, _ = rows_of(R3LSettings(), pair(), [reflection(0, status="invalid", reason="no JSON object")])
     assert [r.role for r in rows] == ["explore", "explore", "retry"]
