@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +13,15 @@ from tests.rehearsal import GUIDE, rehearse, tiny_policy, update
 from tests.store_iteration import commit_iteration
 
 PRESETS = preset_names("methods")
-# Extra passes at S = 1 and at S > 1, as data/METHODS.md has them.
-PASSES = {"released": (2, 2), "dapo": (0, 2), **dict.fromkeys(("grpo", "grpo_pa", "gspo", "reflect_grpo", "critique_grpo"), (2, 3))}
+PAGE = Path(__file__).parents[2] / "data" / "METHODS.md"
+# Passes at S > 1: the behaviour policy and the policy itself for a ratio, the reference and the policy itself for a KL term.
+LATER = {"released": 2, "dapo": 2, **dict.fromkeys(("grpo", "grpo_pa", "gspo", "reflect_grpo", "critique_grpo"), 3)}
+
+
+def passes_on_the_page():
+    """Preset to extra forward passes at S = 1, as the table of data/METHODS.md has them."""
+    cells = [line.replace(r"\|", "").strip("|").split("|") for line in PAGE.read_text().split("\n\n")[2].splitlines()[2:]]
+    return {row[0].split("`")[1]: int(row[-1].strip()[0]) for row in cells}
 
 
 def settings_of(preset, **more):
@@ -94,17 +102,20 @@ def test_critique_grpo_refines_all_and_adds_one_a_group():
     assert sum(event.event == "dropped" for event in tables["credit"]["events"]) == 6
 
 
+def test_the_page_has_every_preset():
+    assert sorted(passes_on_the_page()) == PRESETS
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_method_takes_a_step_with_the_passes_that_its_page_names(preset, policies, tmp_path):
     tables, groups = rehearse(settings_of(preset))
     rows = tables["training_rows"]["training_rows"]
     start = {"policy": {"path": policies["policy-0"], "digest": "policy-0"}, "reference": policies["reference"]}
     first = update(tmp_path / "first", rows, groups, **start)
-    on_policy, off_policy = PASSES.get(preset, (0, 0))
     assert first["stepped"]
     assert first["grad_norm"] > 0
     assert math.isfinite(first["loss"])
-    assert first["scoring_passes"] == on_policy
+    assert first["scoring_passes"] == passes_on_the_page()[preset]
     assert (first["reference_tokens"] > 0) == (first["loss_kl"] > 0) == (settings_of(preset).kl_coefficient > 0)
     assert first["ratio_mean"] == 1.0
     assert math.isfinite(first["kl_start"])
@@ -112,7 +123,7 @@ def test_every_method_takes_a_step_with_the_passes_that_its_page_names(preset, p
     later = start | {"policy": {"path": str(tmp_path / "first" / "out" / "policy"), "digest": "policy-1"},
                      "policies": {"policy-0": policies["policy-0"]}}
     second = update(tmp_path / "second", rows, groups, **later)
-    assert second["scoring_passes"] == off_policy
+    assert second["scoring_passes"] == LATER.get(preset, 0)
     has_ratio = any(row.objective in {"clipped_ratio", "sequence_ratio"} for row in rows)
     assert (second["ratio_mean"] != 1.0) == has_ratio
 
