@@ -67,8 +67,18 @@ class WebShopSettings(EnvironmentSettings):
     kind: Literal["webshop"] = "webshop"
     max_turns: int = Field(15, ge=1, le=1000, description="turns of an episode, 1 to 1000 (paper: 15)")
     catalogue: str = Field("synthetic", description="synthetic, or a folder with the original files, or http:// of a server")
+    products: int | None = Field(None, ge=1, description="products of the catalogue; empty: 1100 synthetic ones, or all of the files")
+    catalogue_seed: int = Field(0, ge=0, description="seed of the synthetic catalogue, 0 or more")
+    goals: Literal["auto", "human", "attributes"] = Field(
+        "auto", description="human: instructions that people wrote; attributes: made from products; auto: human where there are any")
     text_mode: Literal["rich", "plain"] = Field("rich", description="rich: [button] X [button_]; plain: [SEP]")
-    split_rule: Literal["paper", "webshop"] = Field("paper", description="which split of the goals")
+    split_rule: Literal["paper", "webshop", "scaled"] = Field(
+        "paper", description="paper: train 0-4095, test 4096-4195; webshop: test 0-499, dev 500-1499, train the rest; scaled: tenths")
+    title_nouns: Literal["words", "spacy"] = Field(
+        "words", description="how a title's nouns are found for the reward; spacy: by its English model, as the original")
+    action_rule: Literal["original", "released"] = Field(
+        "original", description="original: the same page again after an action that can't be done; released: told why")
+    server_goals: int = Field(12087, ge=1, description="goals that a server has (the original's human goals: 12087)")
 
 
 class MathSettings(EnvironmentSettings):
@@ -76,7 +86,7 @@ class MathSettings(EnvironmentSettings):
     max_turns: int = Field(3, ge=1, le=100, description="attempts, 1 to 100 (paper: 3)")
     reply_tokens: int = Field(4096, ge=8, le=131072, description="limit of a reply, 8 to 131072 (paper: 4096)")
     dataset: str = Field("procedural", description="procedural, dapo, gsm8k, math500, minerva, olympiad, amc23, or a jsonl/parquet file")
-    kinds: str = Field("chain_sum,simple_equations,gcd,products", description="procedural: kinds of reasoning-gym, with commas")
+    kinds: str = Field("chain_sum,simple_equations,gcd,gsm_symbolic", description="procedural: kinds of reasoning-gym, with commas")
     train_tasks: int = Field(1000, ge=1, le=100_000, description="procedural training tasks, 1 to 100000")
     heldout_tasks: int = Field(200, ge=1, le=100_000, description="procedural held-out tasks, 1 to 100000")
     tasks_seed: int = Field(0, ge=0, description="seed of the procedural tasks and of the held-out rows of a training set")

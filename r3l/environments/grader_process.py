@@ -1,0 +1,120 @@
+"""The grader: ``python -m r3l.environments.grader_process <seconds> <library>``. JSON lines in and out, in its main thread.
+
+    {"ready": true}                                    once, when the library is imported
+    {"gold": "1/2", "answer": "0.5"}                -> {"correct": true, "reason": ""}      by math_verify
+    {"kind": "gcd", "entry": {...}, "answer": "4"}  -> the same                             by reasoning_gym's own scorer
+
+An alarm ends what takes longer than <seconds>. Where Python can't be interrupted (one huge power) whoever started this
+process kills it, and should nobody be there any more, its limit of processor time does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import os
+import re
+import resource
+import signal
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+MEMORY_BYTES = 2 << 30
+DELIMITERS = re.compile(r"\\[()\[\]]|\\?\$")
+SCIENTIFIC = re.compile(r"(?<![\w.])([-+]?\d+(?:\.\d+)?)[eE]([-+]?\d+)(?![\w.])")
+
+
+class OutOfTime(BaseException):
+    """Not an `Exception`, so that no library takes it for an answer that it can't parse."""
+
+
+def main() -> None:
+    seconds, library = float(sys.argv[1]), sys.argv[2]
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever a library prints is no answer
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+    importlib.import_module(library)  # takes seconds: before any clock runs
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, most))
+    signal.signal(signal.SIGALRM, out_of_time)
+    send(answers, {"ready": True})
+    for line in sys.stdin:
+        send(answers, marked(json.loads(line), seconds))
+
+
+def send(answers: Any, message: dict[str, Any]) -> None:
+    answers.write(json.dumps(message) + "\n")
+    answers.flush()
+
+
+def out_of_time(*_: object) -> None:
+    raise OutOfTime
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """An alarm after `seconds`, and an end to the process a little after as much processor time."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime + seconds) + 3, most))
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def marked(request: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """Whatever a parser or a scorer raises is a wrong mark with its reason; the gold answer is in no reason."""
+    try:
+        with limited(seconds):
+            return scored(request) if "kind" in request else verified(request["gold"], request["answer"])
+    except OutOfTime:
+        return wrong("timeout")
+    except (MemoryError, RecursionError, OverflowError) as error:
+        return wrong(f"too large: {type(error).__name__}")
+    except Exception as error:  # noqa: BLE001 - a scorer may raise anything at what a policy wrote; it becomes the mark's reason
+        return wrong(f"unreadable: {type(error).__name__}")
+
+
+def wrong(reason: str) -> dict[str, Any]:
+    return {"correct": False, "reason": reason}
+
+
+def verified(gold: str, answer: str) -> dict[str, Any]:
+    """By math-verify, whose order is (gold, answer). Its own time limits are off: they would replace our alarm."""
+    from math_verify import parse, verify
+
+    parsed_gold, parsed = (parse(wrapped(text), parsing_timeout=None) for text in (gold, answer))
+    if not parsed:
+        return wrong("unreadable: no mathematics in it")
+    if not parsed_gold:
+        return wrong("the gold answer is unreadable")
+    return {"correct": bool(verify(parsed_gold, parsed, timeout_seconds=None)), "reason": ""}
+
+
+def wrapped(text: str) -> str:
+    """As one formula: bare ``3\\sqrt{2}`` would be read as 3. Sheds delimiters of its own; 4.5e33 is no 4.5 times Euler's number."""
+    plain = " ".join(DELIMITERS.sub("", text).split()).rstrip(".")
+    return f"${SCIENTIFIC.sub(scientific, plain)}$"
+
+
+def scientific(found: re.Match[str]) -> str:
+    return f"{found[1]} \\times 10^{{{int(found[2])}}}"
+
+
+def scored(request: dict[str, Any]) -> dict[str, Any]:
+    """By the task's own scorer: solved means score 1."""
+    import reasoning_gym
+
+    score = reasoning_gym.get_score_answer_fn(request["kind"])(request["answer"], request["entry"])
+    return {"correct": float(score) >= 1.0, "reason": ""}
+
+
+if __name__ == "__main__":
+    main()
