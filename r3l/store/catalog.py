@@ -29,13 +29,18 @@ STAGES_SCHEMA = pa.schema(
     [("run", pa.string()), ("branch", pa.string()), ("iteration", pa.int32()), ("stage", pa.string()), ("shard", pa.int32()),
      ("rows", pa.int64()), ("bytes", pa.int64()), ("seconds", pa.float64()), ("fingerprint", pa.string()), ("digest", pa.string()),
      ("schema_version", pa.int32()), ("code_version", pa.string()), ("policy", pa.string()), ("seed", pa.int64()),
-     ("settings", pa.string()), ("metrics", pa.string()), ("parents", pa.list_(pa.string())), ("committed_at", pa.string())]
+     ("settings", pa.string()), ("metrics", pa.string()), ("parents", pa.list_(pa.string())), ("pruned", pa.list_(pa.string())),
+     ("committed_at", pa.string())]
 )  # fmt: skip
 
 
 def connect(store: Store, runs: Sequence[str] | None = None) -> duckdb.DuckDBPyConnection:
     """An in-memory connection with every view over these runs (None: all). Raises StoreError for a damaged manifest."""
-    found = committed(store, runs)
+    return connect_to(store, committed(store, runs))
+
+
+def connect_to(store: Store, found: Sequence[dict[str, Any]]) -> duckdb.DuckDBPyConnection:
+    """The same over the stages of these manifests."""
     own = [part for manifest in found for part in parts_of(store, manifest["branch"], manifest)]
     taken_over = [part for branch, manifest in inherited(found) for part in parts_of(store, branch, manifest)]
     connection = duckdb.connect()
@@ -96,6 +101,7 @@ def stage_row(manifest: dict[str, Any]) -> dict[str, Any]:
         "settings": json.dumps(manifest["settings"], sort_keys=True),
         "metrics": json.dumps(manifest["metrics"], sort_keys=True),
         "parents": [parent["fingerprint"] for parent in manifest["parents"]],
+        "pruned": [f"{part['table']}.{column}" for part in manifest["parts"] for column in part.get("dropped", ())],
     }
 
 

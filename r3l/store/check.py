@@ -11,7 +11,7 @@ import duckdb
 
 from r3l.errors import StoreError
 from r3l.store import manifest as manifests
-from r3l.store.catalog import connect
+from r3l.store.catalog import committed, connect_to
 from r3l.store.layout import StageKey, key_of
 from r3l.store.parts import decode
 from r3l.store.stage import Store
@@ -34,10 +34,19 @@ class Finding:
 
 
 def check_run(store: Store, run: str) -> list[Finding]:
-    """Every finding, damaged files first; the invariants are asked only of a run whose files are sound. Empty: the run is sound."""
+    """Every finding, damaged files first. Empty: the run is sound.
+
+    The invariants are asked only of a run whose files are sound, and not of iterations whose tokens were pruned.
+    """
     if run not in store.runs():
         raise StoreError(f"run {run!r}: not in {store.root}; it has {', '.join(store.runs()) or 'no runs'}")
-    return list(damaged(store, run)) or broken(connect(store, [run]))
+    return list(damaged(store, run)) or broken(connect_to(store, list(unpruned(committed(store, [run])))))
+
+
+def unpruned(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The manifests of iterations that still have every column."""
+    pruned = {manifest["iteration"] for manifest in found if any(part.get("dropped") for part in manifest["parts"])}
+    yield from (manifest for manifest in found if manifest["iteration"] not in pruned)
 
 
 def damaged(store: Store, run: str) -> Iterator[Finding]:

@@ -72,7 +72,7 @@ class Store:
         """
         before = self.files.token(key.manifest)
         checked = {table: to_table(table, rows) for table, rows in whole(key, tables).items()}
-        parts = [self._put_part(key, table, rows) for table, rows in checked.items()]
+        parts = [self._put_part(key, table, rows) for table, rows in checked.items() if rows.num_rows]
         content = {
             "run": key.run, "branch": key.branch, "iteration": key.iteration, "stage": key.stage, "shard": key.shard,
             "fingerprint": fingerprint, "digest": sha256(canonical([[p["table"], p["digest"]] for p in parts])).hexdigest(),
@@ -137,6 +137,7 @@ class Store:
         schema = arrow_schema(table) if columns is None else pa.schema([arrow_schema(table).field(name) for name in columns])
         for part in found["parts"]:
             if part["table"] == table:
+                refuse_dropped(ref.key, part, schema.names)
                 content, version = manifests.read_part(self.files, ref.key, part), found["schema_version"]
                 if version == VERSIONS[ref.stage]:
                     return decode(content, schema.names).select(schema.names).cast(schema)
@@ -195,8 +196,14 @@ class Store:
         return sweep(self.files, run)
 
 
+def refuse_dropped(key: StageKey, part: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Raise StoreError for a column that was pruned: it is empty where it had been full."""
+    if dropped := set(names) & set(part.get("dropped", ())):
+        raise StoreError(f"stage {key}: {part['table']}.{', '.join(sorted(dropped))} was pruned; replay from an earlier stage instead")
+
+
 def whole(key: StageKey, tables: Mapping[str, Rows]) -> dict[str, Rows]:
-    """Every table of the stage, the empty ones too. Raises StoreError for a table that the stage doesn't write."""
+    """Every table of the stage, the empty ones too (they get no file). Raises StoreError for a table that the stage doesn't write."""
     allowed = (*STAGES[key.stage], "events")
     if foreign := set(tables) - set(allowed):
         raise StoreError(f"stage {key.stage} writes {', '.join(allowed)}, not {', '.join(sorted(foreign))}")

@@ -91,7 +91,7 @@ def test_a_replaced_stage_leaves_nothing_behind(store):
     key = StageKey("demo", "", 0, "base", 0)
     store.commit(key, iteration_tables(0)["base"], fingerprint="f")
     store.commit(key, iteration_tables(1)["base"], fingerprint="g")
-    assert len(store.files.paths("demo")) == 4
+    assert len(store.files.paths("demo")) == 3
 
 
 def test_policies_travel(store, monkeypatch, tmp_path):

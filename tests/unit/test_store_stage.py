@@ -51,7 +51,7 @@ def test_what_is_written_is_read_back(store):
     assert store.read(ref, "trajectories", ["reward", "pivot_turn"]).to_pydict() == {"reward": [0, 1, 0, 0], "pivot_turn": [None] * 4}
     assert store.read(ref, "events").num_rows == 0
     manifest = store.manifest(ref)
-    assert [(p["table"], p["rows"]) for p in manifest["parts"]] == [("trajectories", 4), ("turns", 12), ("events", 0)]
+    assert [(p["table"], p["rows"]) for p in manifest["parts"]] == [("trajectories", 4), ("turns", 12)]
     assert (manifest["policy"], manifest["seed"], manifest["settings"], manifest["metrics"]) == ("p0", 3, {"n": 8}, {"turns": 12})
 
 
@@ -66,7 +66,7 @@ def test_a_second_commit_replaces_the_first_and_leaves_no_file_behind(store, tmp
     first = store.commit(KEY, iteration_tables(7)["base"], fingerprint="f")
     second = store.commit(KEY, iteration_tables(8)["base"], fingerprint="g")
     assert store.find(KEY, "g") == second
-    assert sorted(p.name.split("-")[1] for p in (tmp_path / "runs" / KEY.folder).glob("part-*")) == ["events", "trajectories", "turns"]
+    assert sorted(p.name.split("-")[1] for p in (tmp_path / "runs" / KEY.folder).glob("part-*")) == ["trajectories", "turns"]
     with pytest.raises(StoreError, match="made again since"):
         store.read(first, "turns")
 

@@ -26,7 +26,7 @@ o AS (SELECT run, branch, iteration, sum(reflections) FILTER (correct) / nullif(
              AS outcome_accuracy
       FROM confusion GROUP BY run, branch, iteration),
 t AS (SELECT run, branch, iteration, count(*) AS training_rows, sum(trained_tokens)::BIGINT AS trained_tokens,
-             sum(len(token_ids))::BIGINT AS sequence_tokens
+             sum(nullif(len(token_ids), 0))::BIGINT AS sequence_tokens
       FROM lines.training_rows GROUP BY run, branch, iteration),
 u AS (SELECT run, branch, iteration, max(step) AS step, avg(loss) AS loss, avg(loss_rl) AS loss_rl, avg(loss_sft) AS loss_sft,
              avg(loss_kl) AS loss_kl, avg(grad_norm) AS grad_norm, avg(entropy) AS entropy, avg(kl_start) AS kl_start,

@@ -1,0 +1,77 @@
+"""Pruning gives back bytes and says what is lost; rows, manifests, figures and the newest iterations stay."""
+
+from __future__ import annotations
+
+import pytest
+
+from r3l.errors import StoreError
+from r3l.store.catalog import connect
+from r3l.store.check import check_run
+from r3l.store.retention import prune_run
+from r3l.store.stage import Store
+from tests.store_iteration import commit_iteration, commit_stage, iteration_tables
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    store = Store.open(str(tmp_path))
+    for iteration in range(3):
+        commit_iteration(store, iteration=iteration)
+    return store
+
+
+def figures(store: Store) -> list[dict]:
+    rows = connect(store).sql("SELECT * FROM iterations").to_arrow_table().to_pylist()
+    return [{name: value for name, value in row.items() if name != "sequence_tokens"} for row in rows]
+
+
+@pytest.mark.parametrize("drop", ["logprobs", "tokens", "all"])
+def test_old_iterations_lose_their_heavy_columns_and_nothing_else(store, drop):
+    before, refs = figures(store), store.stages("demo")
+    pruned = prune_run(store, "demo", keep_last=1, drop=drop)
+    assert pruned.iterations == [("demo", "", 0), ("demo", "", 1)]
+    assert 0 < pruned.after < pruned.before
+    assert figures(store) == before
+    assert store.stages("demo") == refs
+    assert all(store.find(ref.key, ref.fingerprint) == ref for ref in refs)
+    assert check_run(store, "demo") == []
+    assert store.next_iteration("demo") == 3
+    assert connect(store).execute("SELECT count(*) FROM turns").fetchall() == [(63,)]
+    assert prune_run(store, "demo", keep_last=1, drop=drop).after == pruned.after
+
+
+def test_what_was_pruned_is_refused_by_name_and_the_rest_is_read(store):
+    base = store.stages("demo", iteration=0)[1]
+    prune_run(store, "demo", keep_last=2, drop="logprobs")
+    assert store.read(base, "turns", ["response_ids"]).num_rows == 12
+    with pytest.raises(StoreError, match=r"turns\.response_logprobs was pruned; replay from an earlier stage"):
+        store.read(base, "turns")
+    prune_run(store, "demo", keep_last=2, drop="tokens")
+    with pytest.raises(StoreError, match="context_ids, response_ids, response_logprobs was pruned"):
+        store.read(base, "turns")
+    assert store.read(store.stages("demo", iteration=1)[1], "turns").num_rows == 12
+    sql = "SELECT iteration, list_sort(list_distinct(flatten(list(pruned)))) FROM stages GROUP BY iteration ORDER BY iteration"
+    rows = connect(store).execute(sql).fetchall()
+    assert [iteration for iteration, columns in rows if columns] == [0]
+    assert "training_rows.token_ids" in rows[0][1]
+
+
+def test_it_says_what_was_given_back_and_what_is_lost(store):
+    text = str(prune_run(store, "demo", keep_last=2, drop="tokens"))
+    assert "bytes given back\ndemo iteration 0\nno longer replayable there: reflections, retries and distilled" in text
+    assert str(prune_run(store, "demo", keep_last=5)) == "0 of 0 bytes given back"
+
+
+def test_each_branch_keeps_its_own_newest(store):
+    commit_stage(store, "credit", iteration_tables(0)["credit"], [], "demo", 0, branch="fork")
+    assert prune_run(store, "demo", keep_last=2).iterations == [("demo", "", 0)]
+
+
+def test_at_least_one_iteration_is_kept(store):
+    with pytest.raises(StoreError, match="--keep-last 0: expected 1 or more"):
+        prune_run(store, "demo", keep_last=0)
+
+
+def test_an_iteration_at_work_is_not_pruned(store):
+    with store.writer_lock("demo", "", 0), pytest.raises(StoreError, match="held by"):
+        prune_run(store, "demo", keep_last=1)
