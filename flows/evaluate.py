@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import replace
 from typing import Any
@@ -19,6 +18,7 @@ from flows import policies, preflight, stored  # noqa: E402
 from flows.artifacts import artifact_key  # noqa: E402
 from flows.identity import stage_settings  # noqa: E402
 from flows.iterate import RUNNER, WATCHED  # noqa: E402
+from flows.logs import log  # noqa: E402
 from flows.workbench import Workbench  # noqa: E402
 from r3l.config import Config, compose  # noqa: E402
 from r3l.environments import make_world  # noqa: E402
@@ -30,8 +30,6 @@ from r3l.records import Task  # noqa: E402
 from r3l.seeds import derive  # noqa: E402
 from r3l.store.layout import StageKey, StageRef  # noqa: E402
 from r3l.store.stage import Store, fingerprint  # noqa: E402
-
-log = logging.getLogger("r3l.flows")
 
 
 @flow(name="r3l-evaluate", flow_run_name="evaluate {config.run}", task_runner=RUNNER, validate_parameters=True)
@@ -60,7 +58,7 @@ def evaluate_task(config: Config, store: Store, iteration: int) -> StageRef:
     key = StageKey(config.run, config.branch, iteration, "evaluations")
     ref = store.find(key, identity)
     if ref is not None:
-        log.info("evaluations: found in the store, not played again")
+        log().info("evaluations: found in the store, not played again")
         return ref
     began = time.monotonic()
     bench = Workbench(config, store, iteration, found, WATCHED.get(config.run) or Tally())

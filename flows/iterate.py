@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,16 +14,17 @@ from prefect.runtime import flow_run  # noqa: E402
 from prefect.task_runners import ThreadPoolTaskRunner  # noqa: E402
 
 from flows import artifacts, policies, preflight, replay_buffer, tasks  # noqa: E402
+from flows.logs import log  # noqa: E402
 from flows.recorded import save_config  # noqa: E402
 from flows.update import sweep_staging  # noqa: E402
 from flows.workbench import Workbench  # noqa: E402
 from r3l.config import Config, compose  # noqa: E402
-from r3l.errors import ConfigError  # noqa: E402
+from r3l.errors import ConfigError, R3LError  # noqa: E402
 from r3l.exploration.tally import Tally  # noqa: E402
 from r3l.records import Plan  # noqa: E402
 from r3l.store.layout import StageRef  # noqa: E402
+from r3l.store.stage import Store  # noqa: E402
 
-log = logging.getLogger("r3l.flows")
 MAX_THREADS = 256
 Coming = Any  # the future of a StageRef: Prefect's types want the StageRef itself where a task is submitted
 RUNNER: Any = ThreadPoolTaskRunner(max_workers=MAX_THREADS)
@@ -33,9 +33,19 @@ WATCHED: dict[str, Tally] = {}
 
 
 def _flow_run_name() -> str:
-    config = flow_run.parameters["config"]
-    run, iteration = (config.run, config.iteration) if isinstance(config, Config) else (config.get("run"), config.get("iteration"))
-    return f"{run} iteration={'next' if iteration is None else iteration}"
+    """E.g. ``demo iteration=7``: a run without an iteration number is named after the one that it takes."""
+    config = Config.model_validate(flow_run.parameters["config"])
+    try:
+        return f"{config.run}{config.branch and '/'}{config.branch} iteration={the_iteration(config, Store.open(config.store.root))}"
+    except R3LError:
+        return config.run  # what is wrong is said by the preflight, as the run's failure
+
+
+def the_iteration(config: Config, store: Store) -> int:
+    """The iteration asked for, or else the run's next one. Raises `ConfigError` for -1, which only evaluations know."""
+    if config.iteration == -1:
+        raise ConfigError("iteration=-1 names the starting policy, for evaluations only; leave it empty or give 0 or more")
+    return store.next_iteration(config.run, config.branch) if config.iteration is None else config.iteration
 
 
 @flow(name="r3l", flow_run_name=_flow_run_name, task_runner=RUNNER, validate_parameters=True)
@@ -45,15 +55,13 @@ def iterate(config: Config = compose()) -> dict[str, Any]:  # noqa: B008 (frozen
     Args:
         config: everything that can be set; empty `iteration` means the run's next one.
     """
-    if config.iteration == -1:
-        raise ConfigError("iteration=-1 names the starting policy, for evaluations only; leave it empty or give 0 or more")
     store = preflight.check(config)
-    iteration = store.next_iteration(config.run, config.branch) if config.iteration is None else config.iteration
+    iteration = the_iteration(config, store)
     with store.writer_lock(config.run, config.branch, iteration):
         store.sweep(config.run)
         sweep_staging(store.run_folder(config.run, config.branch))
         save_config(store, config, iteration)
-        log.info("run %s, iteration %d, store %s", config.run, iteration, store.root)
+        log().info("run %s, iteration %d, store %s", config.run, iteration, store.root)
         found = policies.find(config, store, iteration)
         bench = Workbench(config, store, iteration, found, WATCHED.get(config.run) or Tally())
         try:

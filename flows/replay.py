@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from flows import prefect_settings
@@ -13,6 +12,7 @@ from prefect import flow  # noqa: E402
 
 from flows import policies  # noqa: E402
 from flows.iterate import RUNNER, WATCHED, stages  # noqa: E402
+from flows.logs import log  # noqa: E402
 from flows.recorded import load_config, save_config  # noqa: E402
 from flows.workbench import Replay, Workbench  # noqa: E402
 from r3l.config import Config  # noqa: E402
@@ -23,7 +23,6 @@ from r3l.store.layout import StageRef  # noqa: E402
 from r3l.store.schemas import STAGES  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
 
-log = logging.getLogger("r3l.flows")
 ORDER = [stage for stage in STAGES if stage != "evaluations"]
 
 
@@ -59,7 +58,7 @@ def replay(run: str, iteration: int, from_stage: str = "credit", to_stage: str =
             refs = stages(bench)
         finally:
             bench.close()
-    log.info("replayed %s iteration %d from %s into branch %s", run, iteration, from_stage, name)
+    log().info("replayed %s iteration %d from %s into branch %s", run, iteration, from_stage, name)
     return {"run": run, "iteration": iteration, "branch": name, "source_branch": source_branch, "store": opened.root,
             "stages": compared(opened, refs, source_branch)}
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 
@@ -12,6 +11,7 @@ from prefect.cache_policies import NO_CACHE
 
 from flows import replay_buffer, stored
 from flows.identity import stage_settings
+from flows.logs import log
 from flows.task_batch import draw
 from flows.update import update_tables
 from flows.workbench import Workbench
@@ -21,7 +21,6 @@ from r3l.records import Credit, Episode, Kind, Plan, Reflection, Task, Trajector
 from r3l.store.layout import StageKey, StageRef
 from r3l.store.stage import fingerprint
 
-log = logging.getLogger("r3l.flows")
 Compute = Callable[[], stored.Tables]
 
 
@@ -42,9 +41,9 @@ def run_stage(bench: Workbench, stage: str, shard: int | None, parents: Sequence
         tables = compute()
         found = bench.store.commit(key, tables, fingerprint=identity, parents=list(parents), settings=settings,
                                    policy=policy, seed=config.seed, metrics={"seconds": round(time.monotonic() - began, 3)})
-        log.info("%s: %s", stage, ", ".join(f"{len(rows)} {name}" for name, rows in tables.items() if len(rows)))
+        log().info("%s: %s", stage, ", ".join(f"{len(rows)} {name}" for name, rows in tables.items() if len(rows)))
     else:
-        log.info("%s: found in the store, not computed again", stage)
+        log().info("%s: found in the store, not computed again", stage)
     bench.tally.add(stage, shards=1)
     return found
 

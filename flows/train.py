@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -14,9 +13,9 @@ from prefect import flow  # noqa: E402
 
 from flows.evaluate import evaluate  # noqa: E402
 from flows.iterate import iterate  # noqa: E402
+from flows.logs import log  # noqa: E402
 from r3l.config import Config, compose  # noqa: E402
 
-log = logging.getLogger("r3l.flows")
 # A display that watches from the same process hears when an iteration begins and what came of it.
 Heard = Callable[[dict[str, Any] | None], None]
 LISTENERS: dict[str, Heard] = {}
@@ -36,7 +35,7 @@ def train(config: Config = compose(), iterations: int = 10) -> list[dict[str, An
     done = []
     for number in range(iterations):
         heard(None)
-        log.info("iteration %d of %d", number + 1, iterations)
+        log().info("iteration %d of %d", number + 1, iterations)
         done.append(iterate(config))
         if config.evaluation.every and (number + 1) % config.evaluation.every == 0:
             done[-1]["evaluation"] = evaluate(config)
