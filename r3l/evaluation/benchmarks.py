@@ -1,0 +1,93 @@
+"""The benchmarks by name: which environment, which split, how many tasks, in which formats and protocols."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from r3l.config import Config
+from r3l.config.compose import merge, validated
+from r3l.errors import ConfigError
+
+KEPT = ("workers", "step_timeout_s", "data_root")  # settings of the machine, whatever world is asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """`environment` are its settings, `tasks` how many it has where that is fixed. With `attempts` a problem may be
+    answered once (the default) or as often as one asks for, after right/wrong feedback: protocols that are never mixed.
+    """
+
+    environment: dict[str, Any]
+    split: str
+    tasks: int | None = None
+    formats: tuple[str, ...] = ("",)
+    attempts: bool = False
+
+
+def mathematics(dataset: str, tasks: int | None) -> Benchmark:
+    return Benchmark({"kind": "math", "dataset": dataset}, "test", tasks, ("answer", "boxed"), attempts=True)
+
+
+BENCHMARKS: dict[str, Benchmark] = {
+    "alfworld": Benchmark({"kind": "alfworld", "games": "downloaded"}, "valid_seen", 140),
+    "alfworld-unseen": Benchmark({"kind": "alfworld", "games": "downloaded"}, "valid_unseen", 134),
+    "alfworld-kitchen": Benchmark({"kind": "alfworld", "games": "kitchen"}, "heldout"),
+    "alfworld-full": Benchmark({"kind": "alfworld", "games": "full"}, "heldout"),
+    "household-easy": Benchmark({"kind": "household", "level": "easy"}, "heldout"),
+    "household-standard": Benchmark({"kind": "household", "level": "standard"}, "heldout"),
+    "household-long": Benchmark({"kind": "household", "level": "long"}, "heldout"),
+    "scienceworld": Benchmark({"kind": "scienceworld"}, "test", 1308),
+    "webshop": Benchmark({"kind": "webshop", "split_rule": "paper"}, "test", 100),
+    "webshop-original": Benchmark({"kind": "webshop", "split_rule": "webshop"}, "test", 500),
+    "webshop-scaled": Benchmark({"kind": "webshop", "split_rule": "scaled"}, "test"),
+    "procedural": mathematics("procedural", None),
+    "gsm8k": mathematics("gsm8k", 1319),
+    "math500": mathematics("math500", 500),
+    "minerva": mathematics("minerva", 272),
+    "olympiad": mathematics("olympiad", 674),
+    "amc23": mathematics("amc23", 40),
+    "dapo": mathematics("dapo", 300),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Posed:
+    """A benchmark as a config plays it; the other fields are columns of `evaluations`."""
+
+    config: Config
+    benchmark: str
+    format: str
+    protocol: str
+
+
+def posed(config: Config, name: str, answer_format: str = "", attempts: int = 1) -> Posed:
+    """`config` with the environment and the split of a benchmark. Where the environment is of the same kind its other settings
+    stay; of another kind only those of the machine do. `evaluation.tasks` is left alone, but never above what there is.
+
+    Raises:
+        ConfigError: an unknown benchmark, or a format or protocol that it does not have.
+    """
+    found = BENCHMARKS.get(name)
+    if found is None:
+        raise ConfigError(f"unknown benchmark {name!r}: expected one of {', '.join(BENCHMARKS)}")
+    chosen = answer_format or found.formats[0]
+    if chosen not in found.formats:
+        expected = " or ".join(filter(None, found.formats)) or "none"
+        raise ConfigError(f"benchmark {name} has no answer format {chosen!r}: expected {expected}")
+    if attempts != 1 and not found.attempts:
+        raise ConfigError(f"benchmark {name} is played once: attempts={attempts} is for mathematics")
+    overrides = dict(found.environment)
+    if found.attempts:
+        overrides |= {"max_turns": attempts, "answer_format": chosen}
+    return Posed(reconfigured(config, overrides, found), name, chosen, "single" if attempts == 1 else f"attempts={attempts}")
+
+
+def reconfigured(config: Config, overrides: dict[str, Any], benchmark: Benchmark) -> Config:
+    settings = config.model_dump(mode="json")
+    below = settings.pop("environment")
+    if below["kind"] != overrides["kind"] or below.get("level") != overrides.get("level", below.get("level")):
+        below = {key: below[key] for key in KEPT}  # another level has its own turns too
+    settings["environment"] = merge(below | {"kind": overrides["kind"]}, overrides)
+    settings["evaluation"] |= {"split": benchmark.split, "tasks": min(config.evaluation.tasks, benchmark.tasks or config.evaluation.tasks)}
+    return validated(settings)

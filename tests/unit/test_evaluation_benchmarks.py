@@ -1,0 +1,65 @@
+"""Every benchmark of the table poses a config that parses, and the tasks that need no download are there."""
+
+import json
+
+import pytest
+
+from r3l.config import Config, compose
+from r3l.environments import make_world
+from r3l.errors import ConfigError
+from r3l.evaluation.benchmarks import BENCHMARKS, posed
+
+PAPER = {"alfworld": 140, "webshop": 100, "scienceworld": 1308, "dapo": 300, "amc23": 40, "gsm8k": 1319, "math500": 500, "minerva": 272,
+         "olympiad": 674}
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_and_format_is_a_config(name):
+    for answer_format in BENCHMARKS[name].formats:
+        found = posed(Config(), name, answer_format)
+        environment = found.config.environment
+        assert (found.benchmark, found.format, found.protocol) == (name, answer_format, "single")
+        assert {key: getattr(environment, key) for key in BENCHMARKS[name].environment} == BENCHMARKS[name].environment
+        assert found.config.evaluation.split == BENCHMARKS[name].split
+        assert environment.kind != "math" or (environment.max_turns, environment.answer_format) == (1, answer_format)
+
+
+def test_the_test_sets_of_the_paper_have_its_sizes():
+    assert {name: BENCHMARKS[name].tasks for name in PAPER} == PAPER
+
+
+@pytest.mark.parametrize("name", ["household-easy", "household-standard", "household-long", "procedural", "scienceworld"])
+def test_tasks_of_benchmarks_without_a_download(name):
+    config = posed(Config(), name).config
+    tasks = make_world(config.environment).tasks(config.evaluation.split)
+    assert len(tasks) == (BENCHMARKS[name].tasks or config.environment.heldout_tasks)
+    assert len({task.task_id for task in tasks}) == len(tasks)
+
+
+def test_three_attempts_are_a_protocol_of_their_own():
+    found = posed(Config(), "gsm8k", "boxed", attempts=3)
+    assert (found.protocol, found.format, found.config.environment.max_turns) == ("attempts=3", "boxed", 3)
+
+
+def test_settings_of_the_same_world_stay_and_those_of_another_go_but_the_machines():
+    config = compose(environment="household", assignments=[
+        "environment.level=easy", "environment.max_turns=9", "environment.workers=5", "environment.heldout_tasks=7",
+        "evaluation.tasks=1000"])
+    same = posed(config, "household-easy").config
+    assert (same.environment.max_turns, same.environment.heldout_tasks, same.environment.workers) == (9, 7, 5)
+    longer = posed(config, "household-long").config
+    assert (longer.environment.level, longer.environment.max_turns, longer.environment.workers) == ("long", 50, 5)
+    other = posed(config, "amc23").config
+    assert (other.environment.workers, other.environment.reply_tokens, other.evaluation.tasks) == (5, 4096, 40)
+    assert json.loads(other.model_dump_json())["method"] == json.loads(config.model_dump_json())["method"]
+
+
+@pytest.mark.parametrize(("name", "more", "message"), [
+    ("gsm9k", {}, "unknown benchmark 'gsm9k': expected one of alfworld"),
+    ("gsm8k", {"answer_format": "prose"}, "no answer format 'prose': expected answer or boxed"),
+    ("webshop", {"answer_format": "boxed"}, "no answer format 'boxed': expected none"),
+    ("webshop", {"attempts": 3}, "attempts=3 is for mathematics"),
+])
+def test_what_a_benchmark_does_not_have_is_refused(name, more, message):
+    with pytest.raises(ConfigError, match=message):
+        posed(Config(), name, **more)
