@@ -16,10 +16,11 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 
 from r3l.errors import TrainingError
 from r3l.training.policy import DTYPES, Policy
+from r3l.training.sharding import sharded_like, whole
 
 TOKENIZER_FILES = ("tokenizer*", "*.jinja", "*.model", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt")
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -50,15 +51,25 @@ def write_json(path: Path, content: Any) -> None:
     partial.rename(path)
 
 
-def save_policy(policy: Policy, folder: Path, dtype: str) -> None:
-    """The policy's folder, with tokenizer and chat template. `dtype` is that of the written weights of a whole model."""
+def policy_weights(policy: Policy, dtype: str) -> dict[str, Tensor]:
+    """What is saved of a policy, whole and on the CPU: an adapter's weights, or a model's in `dtype`. Every rank must ask for it."""
+    state = policy.model.state_dict(keep_vars=True)
+    if policy.is_adapter:
+        return {name: whole(tensor) for name, tensor in state.items() if "lora_" in name}
+    tied: set[int] = set()
+    weights: dict[str, Tensor] = {}
+    for name, tensor in state.items():
+        if id(tensor) not in tied:
+            weights[name] = whole(tensor).to(DTYPES[dtype])
+            tied.add(id(tensor))
+    return weights
+
+
+def save_policy(policy: Policy, weights: dict[str, Tensor], folder: Path) -> None:
+    """The policy's folder, with tokenizer and chat template."""
     with written_whole(folder) as partial:
-        if policy.is_adapter:
-            policy.model.save_pretrained(str(partial), safe_serialization=True)
-            (partial / "README.md").unlink(missing_ok=True)
-        else:
-            narrowed = {name: tensor.detach().to(DTYPES[dtype]) for name, tensor in policy.model.state_dict().items()}
-            policy.model.save_pretrained(str(partial), state_dict=narrowed)
+        policy.model.save_pretrained(str(partial), state_dict=weights)
+        (partial / "README.md").unlink(missing_ok=True)
         copy_tokenizer(policy.sources, partial)
 
 
@@ -78,16 +89,21 @@ def copy_tokenizer(sources: Iterable[Path], folder: Path) -> None:
             return
 
 
-def save_optimiser(optimiser: torch.optim.Optimizer, named: dict[str, nn.Parameter], folder: Path, step: int, masters: bool) -> None:
-    """Moments by parameter name; with `masters` the float32 weights too, for a policy that is written in another dtype."""
-    tensors = {f"{moment}/{name}": optimiser.state[parameter][moment].contiguous() for name, parameter in named.items()
-               for moment in MOMENTS if parameter in optimiser.state}
-    if masters:
-        tensors |= {f"master/{name}": parameter.detach().contiguous() for name, parameter in named.items()}
+def optimiser_tensors(optimiser: torch.optim.Optimizer, named: dict[str, nn.Parameter], masters: bool) -> dict[str, Tensor]:
+    """Moments by parameter name; with `masters` the float32 weights too, for a policy that is written in another dtype.
+
+    Whole and on the CPU: every rank must ask for it.
+    """
+    tensors = {f"{moment}/{name}": whole(optimiser.state[p][moment]).contiguous() for name, p in named.items() for moment in MOMENTS}
+    return tensors | ({f"master/{name}": whole(p).contiguous() for name, p in named.items()} if masters else {})
+
+
+def save_optimiser(optimiser: torch.optim.Optimizer, named: dict[str, nn.Parameter], tensors: dict[str, Tensor], folder: Path) -> None:
+    """The state's folder. `taken` in its JSON: AdamW's own count of steps of each parameter."""
     with written_whole(folder) as partial:
         save_file(tensors, str(partial / "optimizer.safetensors"))
-        taken = {name: float(optimiser.state[p]["step"]) for name, p in named.items() if p in optimiser.state}
-        (partial / "optimizer.json").write_text(json.dumps({"optimiser": "AdamW", "step": step, "taken": taken}))
+        taken = {name: float(optimiser.state[p]["step"]) for name, p in named.items()}
+        (partial / "optimizer.json").write_text(json.dumps({"optimiser": "AdamW", "taken": taken}))
 
 
 def load_optimiser(optimiser: torch.optim.Optimizer, named: dict[str, nn.Parameter], folder: Path) -> None:
@@ -111,7 +127,7 @@ def load_optimiser(optimiser: torch.optim.Optimizer, named: dict[str, nn.Paramet
                             f"(got {shapes.get(first)}, expected {expected.get(first)}); start afresh with another run")
     with torch.no_grad():
         for name, parameter in named.items():
-            optimiser.state[parameter] = {moment: tensors[f"{moment}/{name}"].to(parameter.device) for moment in MOMENTS}
+            optimiser.state[parameter] = {moment: sharded_like(tensors[f"{moment}/{name}"], parameter) for moment in MOMENTS}
             optimiser.state[parameter]["step"] = torch.tensor(taken[name])
             if f"master/{name}" in tensors:
-                parameter.copy_(tensors[f"master/{name}"])
+                parameter.copy_(sharded_like(tensors[f"master/{name}"], parameter))

@@ -70,6 +70,12 @@ class Decoder:
         own: KeyValues = [layer.own for layer in layers if layer.own is not None]
         return self.narrow(out.last_hidden_state[0]), own
 
+    def begin(self) -> None:
+        """Called before the first backward of a step."""
+
+    def finish(self) -> None:
+        """Called after the last backward of a step, on every rank."""
+
     def narrow(self, hidden: Tensor) -> Tensor:
         """Hidden states as the head reads them."""
         return hidden.to(self.dtype) if self.dtype == torch.bfloat16 else hidden

@@ -13,6 +13,7 @@ from dataclasses import astuple, dataclass
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.tensor import DTensor
 
 from r3l.training.gradients import Measures
 from r3l.training.shards import Group
@@ -43,14 +44,14 @@ class Ranks:
         return [group for group in groups if group.group_id in mine]
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Sum the gradients over the ranks, in buckets; a parameter without one counts as zero."""
-        if self.size == 1:
-            return
+        """Sum the gradients over the ranks, in buckets. Sharded ones are sums already."""
         bucket: list[torch.Tensor] = []
         filled = 0
         for parameter in parameters:
             if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
+                parameter.grad = torch.zeros_like(parameter)  # where another rank has one, or AdamW would lose count of its steps
+            if self.size == 1 or isinstance(parameter, DTensor):
+                continue
             bucket.append(parameter.grad)
             filled += parameter.numel()
             if filled >= BUCKET_NUMBERS:

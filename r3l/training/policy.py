@@ -33,13 +33,14 @@ class Policy:
 
 
 def load_policy(path: str, base_path: str | None, settings: PolicySettings, *, dtype: str, device: torch.device, seed: int = 0,
-                trainable: bool = True) -> Policy:
+                trainable: bool = True, sharded: bool = False) -> Policy:
     """The policy in a folder.
 
     Args:
         base_path: of an adapter folder; empty: the base that its adapter_config.json names.
         dtype: of forward and backward. Trained weights are float32; a frozen base is held in `dtype`.
         seed: of a new adapter's weights.
+        sharded: spread weights, gradients and optimiser state over the ranks (FSDP2).
 
     Raises:
         TrainingError: no model there, an adapter where `settings.adapter` is none, or no plain output layer.
@@ -58,7 +59,15 @@ def load_policy(path: str, base_path: str | None, settings: PolicySettings, *, d
     model = model.to(device).eval()
     if not trainable:
         model.requires_grad_(False)
-    return Policy(model, Decoder(base, DTYPES[dtype]), wants_adapter, [folder, base_folder])
+    return Policy(model, make_decoder(base, DTYPES[dtype], sharded), wants_adapter, [folder, base_folder])
+
+
+def make_decoder(base: Any, dtype: torch.dtype, sharded: bool) -> Decoder:
+    if not sharded:
+        return Decoder(base, dtype)
+    from r3l.training.sharding import ShardedDecoder
+
+    return ShardedDecoder(base, dtype)
 
 
 def load_model(folder: Path, dtype: torch.dtype) -> Any:

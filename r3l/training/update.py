@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from r3l.errors import TrainingError
-from r3l.training.checkpoint import copy_policy, load_optimiser, save_optimiser, save_policy, write_json
+from r3l.training.checkpoint import copy_policy, load_optimiser, optimiser_tensors, policy_weights, save_optimiser, save_policy, write_json
 from r3l.training.dense_layouts import choose_layout
 from r3l.training.gradients import Denominators, Measures, measure, row_gradient
 from r3l.training.job import Job
@@ -24,6 +24,7 @@ from r3l.training.policy import Policy, canary_logprobs, find_base, load_config,
 from r3l.training.report import peak_memory_mb, report
 from r3l.training.rows import Row
 from r3l.training.scoring import OtherScores, score_others
+from r3l.training.sharding import whole
 from r3l.training.shards import Group, micro_batches, read_groups, survey
 
 Emit = Callable[..., None]
@@ -45,6 +46,7 @@ class Update:
         settings = self.job.training
         self.device = choose_device(settings.device)
         self.layout: Layout
+        self.sharded = settings.sharding == "fsdp2" and self.ranks.size > 1
         self.limits = Limits(settings.micro_batch_tokens, settings.logits_chunk, recompute=settings.checkpoint_segments,
                              segment_tokens=SEGMENT_TOKENS if settings.checkpoint_segments else 0)
 
@@ -65,7 +67,7 @@ class Update:
             others = score_others(job, found, self.layout, self.limits, self.device, self._batches(groups))
         with self._timed("load"):
             policy = load_policy(job.policy.path, job.policy.base_path, job.policy_settings, dtype=job.training.dtype,
-                                 device=self.device, seed=job.seed)
+                                 device=self.device, seed=job.seed, sharded=self.sharded)
         measures, grad_norm = Measures(), 0.0
         if found.groups:
             measures, grad_norm = self._step(policy, groups, others, Denominators(job.groups, found.tokens))
@@ -92,17 +94,22 @@ class Update:
         with self._timed("passes"):
             measures = self.gradients(policy, groups, others, denominators)
             self.ranks.sum_gradients(named.values())
-        norm = float(nn.utils.clip_grad_norm_(named.values(), job.training.max_grad_norm))
+        norm = float(whole(nn.utils.clip_grad_norm_(named.values(), job.training.max_grad_norm)))
         if not torch.isfinite(torch.tensor(norm)):
             raise TrainingError(f"the gradient's norm is {norm}; no step was taken: look at the weights and log-probabilities of "
                                 f"iteration {job.iteration}'s training rows")
         optimiser.step()
-        if self.ranks.leads:
-            with self._timed("save"):
-                narrowed = not policy.is_adapter and job.policy_settings.dtype != "float32"
-                save_policy(policy, Path(job.out) / "policy", job.policy_settings.dtype)
-                save_optimiser(optimiser, named, Path(job.out) / "optimizer", job.step, masters=narrowed)
+        with self._timed("save"):
+            self._save(policy, optimiser, named)
         return measures, norm
+
+    def _save(self, policy: Policy, optimiser: torch.optim.Optimizer, named: dict[str, nn.Parameter]) -> None:
+        dtype, out = self.job.policy_settings.dtype, Path(self.job.out)
+        weights = policy_weights(policy, dtype)
+        state = optimiser_tensors(optimiser, named, masters=not policy.is_adapter and dtype != "float32")
+        if self.ranks.leads:
+            save_policy(policy, weights, out / "policy")
+            save_optimiser(optimiser, named, state, out / "optimizer")
 
     def gradients(self, policy: Policy, groups: list[Group], others: OtherScores, denominators: Denominators) -> Measures:
         """Leave this rank's part of the gradient on the policy's parameters, a micro-batch at a time.
@@ -112,6 +119,7 @@ class Update:
         while True:
             measures, failure = Measures(), ""
             policy.model.zero_grad(set_to_none=True)
+            policy.decoder.begin()
             try:
                 self._accumulate(policy, groups, others, denominators, measures)
             except (RuntimeError, MemoryError) as error:
@@ -119,10 +127,11 @@ class Update:
                 if not failure:
                     raise
             if not self.ranks.any(bool(failure)):
+                policy.decoder.finish()
                 return measures
             smaller = self.limits.halved()
-            if smaller == self.limits:
-                raise TrainingError(f"out of memory even with the smallest micro-batch ({self.limits}): {failure}")
+            if smaller == self.limits or self.sharded:  # gradients gathered by FSDP2 can't be taken back
+                raise TrainingError(f"out of memory, and the limits can't be lowered any more ({self.limits}): {failure}")
             self.events.append({"event": "out_of_memory", "reason": failure, "detail": f"{self.limits} -> {smaller}"})
             self.emit("out_of_memory", reason=failure, limits=str(smaller))
             self.limits = smaller

@@ -1,0 +1,113 @@
+"""Demonstrations as supervised rows, encoded exactly as rollouts are: same prompts, same chat format, same positions.
+
+    attempt     opening(system, observation 0) + reply 0 + following(observation 1) + reply 1 ...
+    reflection  opening(reflection prompt, transcript) + report
+    retry       the attempt's ids before the pivot + following(guidance, observation p) + reply p ...
+                (pivot 0: opening(system + guidance, observation 0) + reply 0 ...)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from r3l.engines.chat_format import ChatFormat, Message
+from r3l.environments.alfworld_demonstrations import Demonstration, DemoTurn
+from r3l.exploration.prompting import guidance, reflection_messages
+
+READ = 0.15  # weight of what the policy reads: observations teach it to copy
+PIVOT = 4.0  # weight of turn numbers in reports: a token each, and the whole retry hangs on them
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """ids and the weight of predicting each of them, aligned."""
+
+    kind: Literal["attempt", "reflection", "retry"]
+    ids: list[int]
+    weights: list[float]
+
+
+class RowEncoder:
+    """Encodes with caches: the same observation occurs thousands of times."""
+
+    def __init__(self, chat: ChatFormat, system: str) -> None:
+        self.chat, self.system = chat, system
+        self.read: dict[str, list[int]] = {}
+        self.replies: dict[str, list[int]] = {}
+
+    def rows(self, demonstration: Demonstration) -> Iterator[Row]:
+        yield self.attempt(demonstration.turns)
+        yield self.reflection(demonstration)
+        if demonstration.retry:
+            yield self.retry(demonstration)
+
+    def attempt(self, turns: list[DemoTurn]) -> Row:
+        row = self.opened("attempt", self.system, turns[0])
+        self.extend(row, turns[1:])
+        return row
+
+    def reflection(self, demonstration: Demonstration) -> Row:
+        turns = [(turn.observation, turn.reply) for turn in demonstration.turns]
+        ids = self.chat.opening(reflection_messages(turns, demonstration.final, float(demonstration.won)))
+        row = Row("reflection", ids, self.reading(ids))
+        self.add_report(row, json.dumps(demonstration.report))
+        return row
+
+    def retry(self, demonstration: Demonstration) -> Row:
+        pivot, text = demonstration.report["retry_from_step"], guidance(json.dumps(demonstration.report))
+        if pivot == 0:
+            row = self.opened("retry", f"{self.system}\n\n{text}", demonstration.retry[0])
+        else:
+            kept = self.attempt(demonstration.turns[:pivot])
+            row = Row("retry", kept.ids, [0.0] * len(kept.ids))
+            first = demonstration.retry[0]
+            between = self.chat.following([{"role": "system", "content": text}, {"role": "user", "content": first.observation}])
+            self.add(row, between, [0.0] * len(between))
+            self.add_reply(row, first)
+        self.extend(row, demonstration.retry[1:])
+        return row
+
+    def opened(self, kind: Literal["attempt", "retry"], system: str, turn: DemoTurn) -> Row:
+        messages: list[Message] = [{"role": "system", "content": system}, {"role": "user", "content": turn.observation}]
+        ids = self.chat.opening(messages)
+        row = Row(kind, ids, self.reading(ids))
+        self.add_reply(row, turn)
+        return row
+
+    def extend(self, row: Row, turns: Iterable[DemoTurn]) -> None:
+        for turn in turns:
+            if turn.observation not in self.read:
+                self.read[turn.observation] = self.chat.following([{"role": "user", "content": turn.observation}])
+            ids = self.read[turn.observation]
+            self.add(row, ids, [READ] * len(ids))
+            self.add_reply(row, turn)
+
+    def add_reply(self, row: Row, turn: DemoTurn) -> None:
+        """A stray action is context to recover from, never an example."""
+        ids = self.reply(turn.reply)
+        self.add(row, ids, [0.0 if turn.stray else 1.0] * len(ids))
+
+    def add_report(self, row: Row, text: str) -> None:
+        ids = self.reply(text)
+        words = [self.chat.tokenizer.decode([token]).strip() for token in ids]
+        self.add(row, ids, [PIVOT if word.isdigit() and before.endswith(("Turn", '":')) else 1.0
+                            for before, word in zip(["", *words], words, strict=False)])
+
+    def reply(self, text: str) -> list[int]:
+        """As an engine samples it: the text's ids and the end-of-turn token."""
+        if text not in self.replies:
+            self.replies[text] = [*self.chat.tokenizer.encode(text, add_special_tokens=False), self.chat.stop_ids[0]]
+        return self.replies[text]
+
+    def reading(self, ids: list[int]) -> list[float]:
+        """The system prompt is the same everywhere and teaches nothing; what comes after it is read."""
+        system = ids.index(self.chat.stop_ids[0]) + 1
+        return [0.0] * system + [READ] * (len(ids) - system)
+
+    @staticmethod
+    def add(row: Row, ids: list[int], weights: list[float]) -> None:
+        row.ids.extend(ids)
+        row.weights.extend(weights)

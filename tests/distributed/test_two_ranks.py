@@ -1,0 +1,81 @@
+"""Two processes over gloo take the step of one process: with unequal numbers of groups and segments, full and LoRA."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from r3l.training.job import Job
+from r3l.training.parallel import Ranks
+from r3l.training.shards import Group
+from r3l.training.update import run_update
+from tests.update_world import group, relative_error, write_policy, write_rows
+
+LORA = {"adapter": "lora", "lora_rank": 4, "lora_alpha": 8}
+SHARDED = {"sharding": "fsdp2"}
+CASES: dict[str, dict[str, Any]] = {
+    "full": {}, "lora": {"policy_settings": LORA}, "sharded": {"training": SHARDED},
+    "sharded-lora": {"policy_settings": LORA, "training": SHARDED},
+}
+
+
+def make_job(tmp_path: Path, name: str, out: str, **settings: Any) -> Job:
+    """Three groups of unequal size, one with a KL to a reference: an uneven split over two ranks."""
+    columns = {"objective": "clipped_ratio", "kl_coefficient": 0.1, "kl_estimator": "k3"}
+    records = [*group(0, "g0", members=6), *group(1, "g1", members=2), *group(2, "g2", members=4, **columns)]
+    start, reference = tmp_path / "start", tmp_path / "reference"
+    if not start.exists():
+        write_policy(start)
+        write_policy(reference, seed=1)
+    training = {"learning_rate": 1e-2, "device": "cpu", "micro_batch_tokens": 64, **settings.get("training", {})}
+    return Job.model_validate({
+        "rows": [write_rows(tmp_path / "rows.parquet", records)], "groups": 3, "policy": {"path": str(start), "digest": "start"},
+        "reference": str(reference), "out": str(tmp_path / f"{out}-{name}"), **settings, "training": training})
+
+
+def run_ranks(tmp_path: Path, jobs: list[Job]) -> None:
+    files = []
+    for i, job in enumerate(jobs):
+        files.append(str(tmp_path / f"job{i}.json"))
+        Path(files[-1]).write_text(job.model_dump_json())
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "tests/distributed/run_jobs.py", *files],
+        capture_output=True, text=True, timeout=280, check=False, env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path.cwd())})
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def same_step(one: Path, two: Path) -> None:
+    """The same losses, norm, canary and weights, but for the order of a sum."""
+    a, b = (json.loads((folder / "update.json").read_text()) for folder in (one, two))
+    for name in ("loss", "loss_kl", "grad_norm", "entropy", "kl_start", "tokens_rl", "reference_tokens", "tokens_sequences", "rows"):
+        assert b[name] == pytest.approx(a[name], rel=1e-5), name
+    assert b["canary"]["logprobs"] == pytest.approx(a["canary"]["logprobs"], abs=1e-4)
+    first, second = (load_file(folder / "optimizer" / "optimizer.safetensors") for folder in (one, two))
+    assert first.keys() == second.keys()
+    moments = [torch.cat([state[name].flatten() for name in sorted(first) if name.startswith("exp_avg/")]) for state in (first, second)]
+    assert relative_error(moments[1], moments[0]) <= 1e-6  # a tenth of the clipped gradient: AdamW's step itself blows up its rounding
+    file = next((one / "policy").glob("*.safetensors")).name
+    weights = [load_file(folder / "policy" / file) for folder in (one, two)]
+    assert {name: tensor.shape for name, tensor in weights[0].items()} == {name: tensor.shape for name, tensor in weights[1].items()}
+
+
+def test_two_ranks_take_the_step_of_one(tmp_path: Path) -> None:
+    run_ranks(tmp_path, [make_job(tmp_path, name, "two", **case) for name, case in CASES.items()])
+    for name, case in CASES.items():
+        job = make_job(tmp_path, name, "one", **case)
+        run_update(job, Ranks(), lambda event, **fields: None)
+        same_step(Path(job.out), tmp_path / f"two-{name}")
+
+
+def test_groups_are_split_by_cost() -> None:
+    groups = [Group("a", cost=5), Group("b", cost=9), Group("c", cost=4), Group("d", cost=2)]
+    shares = [[one.group_id for one in Ranks(rank, 2).share(groups)] for rank in (0, 1)]
+    assert shares == [["b", "d"], ["a", "c"]]  # 9 | 5, 9 | 9, 11 | 9
