@@ -28,9 +28,9 @@ def gold_leaks(tasks: Iterable[Task], trajectories: Iterable[Trajectory], turns:
     An opening may hold it only if the question itself does. Feedback may never. Guidance may only where it stands in
     the question or in the policy's own replies, since a reflector that quotes those reveals nothing.
     """
-    problems = {(task.iteration, task.task): json.loads(task.payload) for task in tasks if task.environment == "math"}
-    episodes = [one for one in trajectories if (one.iteration, one.task) in problems]
-    told = {one.trajectory_id: problems[one.iteration, one.task] for one in episodes}
+    problems = {task.task_id: json.loads(task.payload) for task in tasks if task.environment == "math"}
+    episodes = [one for one in trajectories if one.task_id in problems]
+    told = {one.trajectory_id: problems[one.task_id] for one in episodes}
     played: dict[str, list[Turn]] = defaultdict(list)
     for turn in sorted(turns, key=lambda turn: turn.turn):
         played[turn.trajectory_id].append(turn)
