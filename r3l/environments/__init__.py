@@ -7,9 +7,17 @@ from r3l.environments.alfworld import AlfworldWorld
 from r3l.environments.base import World
 from r3l.environments.household import HouseholdWorld
 from r3l.environments.mathematics import MathWorld
+from r3l.environments.scienceworld import ScienceWorldWorld
+from r3l.environments.webshop import WebShopWorld
 from r3l.errors import ConfigError
 
-ENVIRONMENTS: dict[str, type] = {"alfworld": AlfworldWorld, "household": HouseholdWorld, "math": MathWorld}
+ENVIRONMENTS: dict[str, type] = {
+    "alfworld": AlfworldWorld,
+    "household": HouseholdWorld,
+    "math": MathWorld,
+    "scienceworld": ScienceWorldWorld,
+    "webshop": WebShopWorld,
+}
 
 
 def make_world(settings: EnvironmentSettings) -> World:
