@@ -99,7 +99,8 @@ def draw_goal(task_type: str, room: Room, rng: random.Random) -> Goal | None:
 
 
 def place_objects(room: Room, goal: Goal, rng: random.Random) -> list[Placed] | None:
-    """The targets away from where they belong, the lamp, and up to three of each other kind; None where a target has no place."""
+    """The targets away from where they belong, the lamp, and up to three of each other kind; None where a target has no place or
+    two names are equal."""
     placed: list[Placed] = []
     for _ in range(2 if goal.task_type == "pick_two_obj_and_place" else rng.randint(1, 2)):
         placed += place(goal.target, room, rng, avoid=goal.parent)
@@ -114,7 +115,8 @@ def place_objects(room: Room, goal: Goal, rng: random.Random) -> list[Placed] | 
         if kind in affordances().portable and kind != goal.target:
             for _ in range(rng.choice((0, 1, 1, 2, 3))):
                 placed += place(kind, room, rng)
-    return placed
+    # Two objects that fall on the same hundredth of a metre would share a name, which the planner refuses.
+    return placed if len({one.name for one in placed}) == len(placed) else None
 
 
 def place(kind: str, room: Room, rng: random.Random, avoid: str = "") -> list[Placed]:

@@ -87,3 +87,10 @@ def test_the_downloaded_layout_is_read_sorted_and_without_unsolvable_games(tmp_p
     assert len(list_games(settings, "valid_seen")) == 3
     with pytest.raises(WorldError, match="r3l prepare alfworld"):
         list_games(settings, "train")
+
+
+def test_two_objects_never_share_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planner refuses a game with a name twice, so such a draw is drawn again: with one name for all, no draw can succeed."""
+    monkeypatch.setattr("r3l.environments.alfworld_games.object_name", lambda kind, receptacle, rng: f"{kind}|same")
+    with pytest.raises(WorldError, match="no room suits pick_two_obj_and_place"):
+        generate_game("full", 0, "train", TASK_TYPES.index("pick_two_obj_and_place"))
