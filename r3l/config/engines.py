@@ -17,7 +17,7 @@ class TransformersLocalSettings(EngineSettings):
     kind: Literal["transformers_local"] = "transformers_local"
     max_batch: int = Field(64, ge=1, le=4096, description="sequences decoded together, 1 to 4096")
     cache_tokens: int = Field(400_000, ge=0, description="key/value tokens kept for later turns and retries, 0 or more")
-    threads: int = Field(0, ge=0, le=256, description="torch threads, 0: as many as cores")
+    threads: int = Field(0, ge=0, le=256, description="torch threads, 0: one for a tiny policy, else as many as cores")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where it samples")
 
 

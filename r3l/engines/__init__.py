@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from r3l.config.engines import AnyEngine, TransformersLocalSettings, VllmLocalSettings, VllmServerSettings
@@ -12,6 +13,7 @@ from r3l.errors import ConfigError
 
 def transformers_local(settings: AnyEngine, policy: PolicySettings) -> Engine:
     assert isinstance(settings, TransformersLocalSettings)
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin while they wait starve the environments' workers
     from r3l.engines.transformers_local import TransformersLocal
 
     return TransformersLocal(settings, policy)

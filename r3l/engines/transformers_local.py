@@ -7,7 +7,6 @@ future, and what was computed stays for the next turn or a retry.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
@@ -27,6 +26,7 @@ from r3l.engines.segments import SegmentTree
 from r3l.errors import EngineError
 
 TINY = 30_000_000  # parameters up to which a second thread costs more than it gives
+THREADS = torch.get_num_threads()  # OMP_NUM_THREADS where it is set, else the cores
 
 
 @dataclass
@@ -153,7 +153,7 @@ class TransformersLocal:
         device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if chosen == "auto" else chosen)
         model = load_model(snapshot, getattr(torch, self.policy.dtype), device)
         tiny = sum(parameter.numel() for parameter in model.parameters()) < TINY
-        torch.set_num_threads(self.settings.threads or (1 if tiny else os.cpu_count() or 1))
+        torch.set_num_threads(self.settings.threads or (1 if tiny else THREADS))
         limit = min(self.policy.context_tokens, model.config.max_position_embeddings)
         self.batch = Batch(model, SegmentTree(self.settings.cache_tokens), limit)
 

@@ -11,6 +11,10 @@ from r3l.engines.base import Completion, PolicySnapshot, Sampling
 from r3l.errors import EngineError
 
 
+WHOLE_DISTRIBUTION = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+"""Said in every call: else vLLM takes them from the policy's generation_config.json (top_p 0.8 and more for Qwen2.5)."""
+
+
 class ServerGone(Exception):
     """A failure that another server, or the same one later, may not have: worth another try."""
 
@@ -68,7 +72,7 @@ class VllmRoutes:
         body: dict[str, Any] = {
             "model": self.model, "prompt": list(prompt), "max_tokens": room, "temperature": sampling.temperature,
             "seed": sampling.seed, "stop_token_ids": list(sampling.stop_token_ids), "ignore_eos": True, "logprobs": 0,
-            "return_token_ids": True, "skip_special_tokens": False,
+            "return_token_ids": True, "skip_special_tokens": False, **WHOLE_DISTRIBUTION,
         }
         if sampling.json_schema is not None:
             body["structured_outputs"] = {"json": sampling.json_schema}

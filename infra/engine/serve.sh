@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Serve a policy with vLLM, for engine.kind=vllm_server.
+# Usage: infra/engine/serve.sh POLICY [PORT] [further options of vLLM, e.g. --tensor-parallel-size 2]
+#   POLICY  a folder that the servers see under the same path as the trainer does, or a hub name
+#   VLLM_ENV (default .venv-vllm), CONTEXT (default 20480), HOST (default 127.0.0.1), LORA_RANK (default 16; 0: no adapters),
+#   R3L_ENGINE_KEY (a key for /v1), VLLM_CPU_KVCACHE_SPACE (GB on a CPU)
+# The routes that load weights have no key: keep HOST on loopback or on a private network.
+set -euo pipefail
+policy="${1:?usage: infra/engine/serve.sh POLICY [PORT] [options]}"
+port="${2:-8000}"
+shift $(( $# > 2 ? 2 : $# ))
+options=(--model "$policy" --host "${HOST:-127.0.0.1}" --port "$port" --max-model-len "${CONTEXT:-20480}"
+         --enable-prefix-caching --enable-prompt-tokens-details --generation-config vllm --logprobs-mode raw_logprobs)
+rank="${LORA_RANK:-16}"
+if [ "$rank" -gt 0 ]; then
+  options+=(--enable-lora --max-loras 2 --max-lora-rank "$rank")  # 2: the next adapter is loaded before the last one goes
+fi
+if [ -n "${R3L_ENGINE_KEY:-}" ]; then
+  export VLLM_API_KEY="$R3L_ENGINE_KEY"  # by the environment: a key on the command line is seen by every user
+fi
+export VLLM_SERVER_DEV_MODE=1 VLLM_ALLOW_RUNTIME_LORA_UPDATING=1
+export VLLM_CPU_NUM_OF_RESERVED_CPU="${VLLM_CPU_NUM_OF_RESERVED_CPU:-0}" VLLM_CPU_KVCACHE_SPACE="${VLLM_CPU_KVCACHE_SPACE:-1}"
+exec "${VLLM_ENV:-.venv-vllm}/bin/python" -m vllm.entrypoints.openai.api_server "${options[@]}" "$@"

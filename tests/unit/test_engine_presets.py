@@ -1,0 +1,30 @@
+"""The model presets: each parses with every environment, and the paper's models have the paper's numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from r3l.config import compose, preset_names
+
+PAPER = {"qwen2.5-1.5b", "qwen2.5-7b", "qwen3-4b", "llama-3.2-3b"}
+
+
+@pytest.mark.parametrize("model", preset_names("models"))
+def test_a_model_preset_parses_with_every_environment(model: str) -> None:
+    for environment in preset_names("environments"):
+        assert compose(model=model, environment=environment).policy.name == model
+
+
+@pytest.mark.parametrize("model", sorted(PAPER))
+def test_the_papers_models_have_the_papers_numbers(model: str) -> None:
+    config = compose(model=model)
+    assert (config.policy.context_tokens, config.training.learning_rate, config.rollout.tasks, config.rollout.reflection_tokens) == (
+        20480, 1e-6, 96, 4096)
+    assert config.engine.kind == "vllm_server"
+    assert config.policy.adapter == "none"
+
+
+def test_smollm2_trains_an_adapter_with_the_embedded_engine() -> None:
+    config = compose(model="smollm2", environment="math")
+    assert (config.policy.adapter, config.policy.lora_rank, config.training.learning_rate) == ("lora", 16, 5e-4)
+    assert (config.engine.kind, config.environment.reply_tokens) == ("transformers_local", 96)
