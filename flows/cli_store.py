@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,8 +14,10 @@ from r3l.config import preset_names
 from r3l.config.preset_diff import diff_presets
 from r3l.store.catalog import connect
 from r3l.store.check import check_run
+from r3l.store.export import export_run
 from r3l.store.genealogy import why as genealogy
 from r3l.store.query import query
+from r3l.store.retention import Drop, prune_run
 from r3l.store.stage import Store
 
 Root = Annotated[str, typer.Option("--store", help="store; empty: R3L_STORE, else data/runs")]
@@ -75,6 +78,20 @@ def why(trajectory: str, run: Annotated[str, typer.Option(help="name of the run"
     typer.echo(str(genealogy(Store.open(store), run, trajectory, branch, turn)))
 
 
+def export(run: str, out: Annotated[Path | None, typer.Option(help=".parquet or .jsonl; empty: RUN.parquet here")] = None,
+           store: Root = "") -> None:
+    """Write a run as one nested file to share: a row per trajectory, with its turns, reflections, credit and training rows."""
+    path = out or Path(f"{run}.parquet")
+    typer.echo(f"{path}: {export_run(Store.open(store), run, path)} trajectories")
+
+
+def prune(run: str, keep_last: Annotated[int, typer.Option(min=1, help="iterations that stay whole, 1 or more")],
+          drop: Annotated[Drop, typer.Option(help="what goes: log-probabilities, token ids too, or texts too")] = "logprobs",
+          store: Root = "") -> None:
+    """Give back the space of old iterations; rows, manifests and figures stay. Says what can no longer be replayed."""
+    typer.echo(str(prune_run(Store.open(store), run, keep_last, drop)))
+
+
 def presets(diff: Annotated[tuple[str, str] | None, typer.Option(help="two method presets: what they set differently")] = None) -> None:
     """List the presets of models, environments and methods, or compare two methods."""
     if diff:
@@ -92,5 +109,5 @@ def _show_differences(a: str, b: str) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    for command in (sql, check, runs, why, presets):
+    for command in (sql, check, runs, why, export, prune, presets):
         app.command()(command)
