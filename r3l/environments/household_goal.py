@@ -27,6 +27,11 @@ def won(engine: HouseholdEngine, state: State) -> bool:
                for wanted in engine.game.wanted)
 
 
+def over(engine: HouseholdEngine, state: State) -> bool:
+    """Whether the game has ended: won, or the box sealed with something else in it."""
+    return won(engine, state) or engine.sealed(state)
+
+
 def reached(engine: HouseholdEngine, state: State, index: int, wanted: Wanted) -> int:
     """Sub-goals that object `index` has reached: fetched, each wanted mark, delivered as wanted. At most 2 + marks."""
     mark = state.marks[index]
