@@ -13,6 +13,7 @@ from torch import Tensor
 
 from r3l.engines.attention import Feed, Step, plan
 from r3l.engines.base import Completion, FinishReason, Sampling
+from r3l.engines.constraint import Constraint
 from r3l.engines.sampling import draw
 from r3l.engines.segments import Segment, SegmentTree, stack_layers
 
@@ -33,7 +34,7 @@ class Request:
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     chance: random.Random = field(default_factory=random.Random)
-    constraint: Any = None
+    constraint: Constraint | None = None
 
     def admit(self, tree: SegmentTree) -> None:
         """Find what is stored of the prompt; the rest is to be fed. The last token always is: it gives the first logits."""
@@ -58,6 +59,8 @@ class Request:
         assert self.segment is not None
         self.ids.append(token)
         self.logprobs.append(logprob)
+        if self.constraint:
+            self.constraint.take(token)
         if token in self.sampling.stop_token_ids:
             return "stop"
         if len(self.ids) >= self.sampling.max_tokens:
@@ -146,7 +149,7 @@ class Batch:
     def _sample(self, requests: list[Request], logits: Tensor) -> None:
         samplings = [request.sampling for request in requests if request.sampling]
         tokens, logprobs = draw(logits, [sampling.temperature for sampling in samplings],
-                                [request.chance.random() for request in requests])
+                                [request.chance.random() for request in requests], _allowed(requests, logits))
         self.sampled_tokens += len(tokens)
         for request, token, logprob in zip(requests, tokens, logprobs, strict=True):
             reason = request.accept(token, logprob, self.context_limit)
@@ -166,6 +169,17 @@ def _wanted(request: Request, feed: Feed) -> list[int]:
     if request.sampling is None:
         return list(range(feed.first, last))
     return [last - 1] if feed.count == len(request.unfed) else []
+
+
+def _allowed(requests: Sequence[Request], logits: Tensor) -> Tensor | None:
+    """(R, V) true where a token may be drawn; None where no reply is held to a schema."""
+    if not any(request.constraint for request in requests):
+        return None
+    allowed = torch.ones(logits.shape, dtype=torch.bool)
+    for row, request in enumerate(requests):
+        if request.constraint:
+            allowed[row] = request.constraint.allowed()
+    return allowed.to(logits.device)
 
 
 def _store(step: Step) -> None:

@@ -21,6 +21,7 @@ from r3l.config.engines import TransformersLocalSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.base import Completion, PolicySnapshot, Sampling
 from r3l.engines.batching import Batch, Request
+from r3l.engines.constraint import Grammars
 from r3l.engines.loading import load_model
 from r3l.engines.segments import SegmentTree
 from r3l.errors import EngineError
@@ -46,6 +47,8 @@ class TransformersLocal:
         self.batch: Batch | None = None
         self.totals = dict.fromkeys(
             ("requests", "prompt_tokens", "cached_tokens", "sampled_tokens", "busy_seconds", "retried_calls", "steps"), 0.0)
+        self._policy_path = ""  # where the tokenizer is
+        self._grammars: Grammars | None = None
         self._inbox: deque[Request | Command] = deque()
         self._arrival = threading.Condition()
         self._closed = False
@@ -113,16 +116,20 @@ class TransformersLocal:
     def _turn(self, waiting: deque[Request | Command]) -> None:
         while waiting and self._admissible(waiting[0]):
             item = waiting.popleft()
-            if isinstance(item, Command):
-                _run(item)
-            else:
-                self._admit(item)
+            try:
+                self._run(item) if isinstance(item, Command) else self._admit(item)
+            except EngineError as error:
+                item.future.set_exception(error)
         if self.batch and self.batch.active:
             before = self.batch.sampled_tokens
             self.batch.step()
             self.totals["steps"] += 1
             self.totals["sampled_tokens"] += self.batch.sampled_tokens - before
             self.batch.tree.evict()
+
+    def _run(self, command: Command) -> None:
+        command.action()
+        command.future.set_result(None)
 
     def _admissible(self, item: Request | Command) -> bool:
         active = len(self.batch.active) if self.batch else 0
@@ -136,10 +143,18 @@ class TransformersLocal:
         elif request.sampling and len(request.prompt) >= self.batch.context_limit:
             request.future.set_result(Completion([], [], "context"))
         else:
+            self._hold_to_schema(request)
             self.batch.admit(request)
             self.totals["requests"] += 1
             self.totals["prompt_tokens"] += len(request.prompt)
             self.totals["cached_tokens"] += request.cached
+
+    def _hold_to_schema(self, request: Request) -> None:
+        if request.sampling and request.sampling.json_schema is not None:
+            if self._grammars is None:
+                assert self.batch is not None
+                self._grammars = Grammars(self._policy_path, self.batch.model.config.vocab_size)
+            request.constraint = self._grammars.constraint(request.sampling.json_schema, request.sampling.stop_token_ids)
 
     def _fail(self, error: EngineError) -> None:
         """Whatever is stored may be half written: start from an empty tree."""
@@ -148,7 +163,7 @@ class TransformersLocal:
             self.batch = Batch(self.batch.model, SegmentTree(self.settings.cache_tokens), self.batch.context_limit)
 
     def _load(self, snapshot: PolicySnapshot) -> None:
-        self.batch = None
+        self.batch = self._grammars = None
         chosen = self.settings.device
         device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if chosen == "auto" else chosen)
         model = load_model(snapshot, getattr(torch, self.policy.dtype), device)
@@ -156,12 +171,5 @@ class TransformersLocal:
         torch.set_num_threads(self.settings.threads or (1 if tiny else THREADS))
         limit = min(self.policy.context_tokens, model.config.max_position_embeddings)
         self.batch = Batch(model, SegmentTree(self.settings.cache_tokens), limit)
+        self._policy_path = snapshot.base_path or snapshot.path
 
-
-def _run(command: Command) -> None:
-    try:
-        command.action()
-    except EngineError as error:
-        command.future.set_exception(error)
-    else:
-        command.future.set_result(None)
