@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from r3l.errors import StoreError
-from r3l.store.schemas import IDS, TABLES, arrow_schema
+from r3l.store.schemas import TABLES, arrow_schema
 
 ROW_GROUP = 10_000
 Rows: TypeAlias = "pa.Table | Sequence[Any]"
@@ -40,14 +40,13 @@ def columns(table: str, rows: Sequence[Any]) -> dict[str, list[Any]]:
 
 
 def encode(table: pa.Table) -> bytes:
-    """Parquet, zstd. Token ids as BYTE_STREAM_SPLIT: the high bytes of an id are nearly constant, so they cost next to nothing."""
-    ids = [field.name for field in table.schema if field.type == IDS]
-    plain = [field.name for field in table.schema if field.name not in ids]
-    leaves = [f"{name}.list.element" if pa.types.is_list(table.schema.field(name).type) else name for name in plain]
+    """Parquet, zstd. Token ids and their log-probs as BYTE_STREAM_SPLIT: the high bytes are nearly constant and cost next to nothing."""
+    split = [f"{field.name}.list.element" for field in table.schema if pa.types.is_list(field.type)]
+    others = [field.name for field in table.schema if not pa.types.is_list(field.type)]
     sink = pa.BufferOutputStream()
     pq.write_table(
-        table, sink, compression="zstd", row_group_size=ROW_GROUP, use_dictionary=leaves, write_page_checksum=True,
-        column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in ids}, store_schema=False,
+        table, sink, compression="zstd", row_group_size=ROW_GROUP, use_dictionary=others, write_page_checksum=True,
+        column_encoding=dict.fromkeys(split, "BYTE_STREAM_SPLIT"), store_schema=False,
     )  # fmt: skip
     return sink.getvalue().to_pybytes()
 
