@@ -1,0 +1,192 @@
+"""One exploration group, and one attempt of it as four panes: base, reflection, retry, distilled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from r3l.audit.lines import Line
+from r3l.audit.reader import Reader, Row
+from r3l.audit.weights import Piece, Trained, place_weights
+from r3l.errors import StoreError
+
+MEMBERS = """
+SELECT t.* EXCLUDE (run, branch, shard), c.rule, c.scaled, c.advantage, c.group_mean, c.group_std, c.group_size,
+       c.mask_turn, c.penalty::DOUBLE AS penalty
+FROM lines.trajectories t
+LEFT JOIN (FROM lines.credit WHERE run = $run AND branch = $branch AND iteration = $iteration) c USING (trajectory_id)
+WHERE t.run = $run AND t.branch = $branch AND t.iteration = $iteration AND t.group_id = $group
+ORDER BY t.kind, t.attempt
+"""
+REFLECTIONS = """
+SELECT * EXCLUDE (run, branch, shard, response_logprobs)
+FROM lines.reflections WHERE run = $run AND branch = $branch AND iteration = $iteration AND group_id = $group ORDER BY base_id, attempt
+"""
+TURNS = """
+SELECT * EXCLUDE (run, branch, shard, observation_hash) FROM lines.turns
+WHERE run = $run AND branch = $branch AND iteration = $iteration AND list_contains($ids, trajectory_id) ORDER BY trajectory_id, turn
+"""
+ROWS = """
+SELECT * EXCLUDE (run, branch, shard, logprobs) FROM lines.training_rows
+WHERE run = $run AND branch = $branch AND iteration = $iteration AND list_contains($ids, source_id) AND role <> 'replay'
+"""
+FIND = """
+SELECT iteration, group_id, trajectory_id, kind FROM lines.trajectories WHERE run = $run AND branch = $branch AND trajectory_id = $id
+UNION ALL
+SELECT iteration, group_id, base_id, 'base' FROM lines.reflections WHERE run = $run AND branch = $branch AND reflection_id = $id
+LIMIT 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where an id belongs."""
+
+    iteration: int
+    group_id: str
+    trajectory_id: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One way through the group: a base, and what was made from it as far as it went."""
+
+    base: Row
+    reflection: Row | None = None
+    retry: Row | None = None
+    distilled: Row | None = None
+
+    @property
+    def gain(self) -> float | None:
+        return None if self.retry is None else self.retry["reward"] - self.base["reward"]
+
+    @property
+    def name(self) -> str:
+        """The id that opens this attempt: the furthest it got."""
+        furthest = self.retry or self.base
+        return str(furthest["trajectory_id"])
+
+    def ids(self) -> list[str]:
+        rows = [row for row in (self.base, self.retry, self.distilled) if row]
+        parents = [row["parent_id"] for row in rows if row.get("parent_id")]
+        return [*dict.fromkeys([*(row["trajectory_id"] for row in rows), *parents])]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The members of a group, its reflections, and the attempts they make up."""
+
+    line: Line
+    iteration: int
+    group_id: str
+    members: list[Row]
+    reflections: list[Row]
+    attempts: list[Attempt] = field(default_factory=list)
+
+    def attempt(self, name: str = "") -> Attempt:
+        """The attempt that holds this id; without one, that with the largest gain or loss. Raises StoreError for no such id."""
+        if not name:
+            return max(self.attempts, key=lambda one: (one.gain is not None, abs(one.gain or 0)))
+        for one in self.attempts:
+            held = [row["trajectory_id"] for row in (one.retry, one.distilled, one.base) if row]
+            if name in held or (one.reflection and name == one.reflection["reflection_id"]):
+                return one
+        raise StoreError(f"{name}: not an attempt of {self.group_id} in {self.line}; see the table of groups")
+
+
+@dataclass(frozen=True, slots=True)
+class Panes:
+    """The turns of an attempt by trajectory, and what each source was trained with. Pivot: leading turns kept from the parent."""
+
+    attempt: Attempt
+    turns: dict[str, dict[int, Row]]
+    trained: dict[str, Trained]
+    pivot: int | None
+    diverges: int | None
+
+    def largest(self, term: str) -> float:
+        """The largest |weight x advantage| among the rows of a term: what shades are measured by, as each term has its own normaliser."""
+        rows = [one for one in self.trained.values() if one.row["term"] == term]
+        return max((abs(one.effect(turn)) for one in rows for turn in one.weights), default=0.0)
+
+    def of(self, row: Row | None) -> dict[int, Row]:
+        return {} if row is None else self.turns.get(row["trajectory_id"], {})
+
+    @property
+    def count(self) -> int:
+        """Turns to show: those of the longest pane."""
+        return max((max(turns) + 1 for turns in self.turns.values() if turns), default=0)
+
+
+def find(reader: Reader, line: Line, id_: str) -> Found | None:
+    """The group that a trajectory or a reflection belongs to."""
+    rows = reader.rows(FIND, {"run": line.run, "branch": line.branch, "id": id_})
+    return Found(**rows[0]) if rows else None
+
+
+def group(reader: Reader, line: Line, iteration: int, group_id: str) -> Group:
+    """A group with all its attempts. Raises StoreError where the line has no such group."""
+    place = {"run": line.run, "branch": line.branch, "iteration": iteration, "group": group_id}
+    members = reader.rows(MEMBERS, place)
+    if not members:
+        raise StoreError(f"group {group_id!r}: not in {line}; `r3l audit` lists the groups there are")
+    found = Group(line, iteration, group_id, members, reader.rows(REFLECTIONS, place))
+    return replace(found, attempts=attempts_of(found))
+
+
+def attempts_of(found: Group) -> list[Attempt]:
+    """Each base with each of its reflections and retries; a base without any stands alone."""
+    by_retry = {row["retry_id"]: row for row in found.members if row["kind"] == "distilled"}
+    reflections = {row["reflection_id"]: row for row in found.reflections}
+    attempts = []
+    for base in (row for row in found.members if row["kind"] not in ("retry", "distilled")):
+        mine = base["trajectory_id"]
+        retries = [row for row in found.members if row["kind"] == "retry" and row["base_id"] == mine]
+        used = {row["reflection_id"] for row in retries}
+        attempts += [Attempt(base, reflections.get(row["reflection_id"]), row, by_retry.get(row["trajectory_id"])) for row in retries]
+        unused = [row for row in found.reflections if row["base_id"] == mine and row["reflection_id"] not in used]
+        attempts += [Attempt(base, row) for row in unused]
+        if not retries and not unused:
+            attempts.append(Attempt(base))
+    return attempts
+
+
+def panes(reader: Reader, found: Group, attempt: Attempt) -> Panes:
+    """The turns and weights of one attempt."""
+    ids = attempt.ids()
+    place = {"run": found.line.run, "branch": found.line.branch, "iteration": found.iteration}
+    turns: dict[str, dict[int, Row]] = {id_: {} for id_ in ids}
+    for row in reader.rows(TURNS, {**place, "ids": ids}):
+        turns[row["trajectory_id"]][row["turn"]] = row
+    sources = [*ids, *([attempt.reflection["reflection_id"]] if attempt.reflection else [])]
+    rows = reader.rows(ROWS, {**place, "ids": sources})
+    trained = {row["source_id"]: place_weights(row, *readings(row["source_id"], attempt, turns)) for row in rows}
+    pivot = attempt.retry["pivot_turn"] if attempt.retry else None
+    later = attempt.distilled or attempt.retry
+    diverges = divergence(turns[attempt.base["trajectory_id"]], turns[later["trajectory_id"]]) if later else None
+    return Panes(attempt, turns, trained, pivot, diverges)
+
+
+def readings(source: str, attempt: Attempt, turns: dict[str, dict[int, Row]]) -> list[list[Piece]]:
+    """The sequences that a training row of this source can be."""
+    reflection, retry = attempt.reflection, attempt.retry
+    if reflection and source == reflection["reflection_id"]:
+        return [[Piece(0, reflection["context_ids"], reflection["response_ids"])]]
+    own = pieces(turns[source].values())
+    if not retry or source != retry["trajectory_id"]:
+        return [own]
+    kept = [row for k, row in turns.get(retry["parent_id"], {}).items() if k < (retry["pivot_turn"] or 0)]
+    return [[*pieces(kept), *own], own]
+
+
+def pieces(rows: Iterable[Row]) -> list[Piece]:
+    return [Piece(row["turn"], row["context_ids"], row["response_ids"]) for row in rows]
+
+
+def divergence(base: dict[int, Row], other: dict[int, Row]) -> int | None:
+    """The first turn that both have and in which they differ: another observation or another reply."""
+    for turn in sorted(base.keys() & other.keys()):
+        if (base[turn]["observation"], base[turn]["response"]) != (other[turn]["observation"], other[turn]["response"]):
+            return turn
+    return None

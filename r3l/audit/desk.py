@@ -1,0 +1,54 @@
+"""What every route works with: the reader, the templates, the worked questions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Query, Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment
+
+from r3l.audit.lines import Line, known_line, lines
+from r3l.audit.reader import Reader
+from r3l.audit.sandbox import Question
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """One per app."""
+
+    reader: Reader
+    templates: Environment
+    questions: list[Question]
+
+    def page(self, template: str, status: int = 200, **seen: Any) -> HTMLResponse:
+        """A rendered page. `line` in `seen` gives it the tabs of that run."""
+        content = self.templates.get_template(template).render(line=seen.pop("line", None), store=self.reader.store.root, **seen)
+        return HTMLResponse(content, status_code=status)
+
+    def line_page(self, template: str, line: Line, tab: str, **seen: Any) -> HTMLResponse:
+        """A page of one run or branch, with the others to change to."""
+        others = [Line(row["run"], row["branch"]) for row in lines(self.reader)]
+        return self.page(template, line=line, tab=tab, others=others, **seen)
+
+
+def desk_of(request: Request) -> Desk:
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+AtDesk = Annotated[Desk, Depends(desk_of)]
+
+
+def line_of(desk: AtDesk, run: str, branch: Annotated[str, Query(max_length=100)] = "") -> Line:
+    return known_line(desk.reader, Line(run, branch))
+
+
+OfLine = Annotated[Line, Depends(line_of)]
+
+
+def whole_number(text: str) -> int | None:
+    """A field of a form: empty, or no number, is none."""
+    stripped = text.strip()
+    return int(stripped) if stripped.lstrip("-").isdecimal() and len(stripped) < 10 else None

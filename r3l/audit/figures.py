@@ -1,0 +1,64 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import Any
+
+DASH = "–"
+
+
+def absent(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def number(value: Any, digits: int = 3) -> str:
+    """A count with separators, a measure with so many digits behind the point; a dash where there is none."""
+    if absent(value):
+        return DASH
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if not isinstance(value, float):
+        return str(value)
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if value and abs(value) < 10**-digits:
+        return f"{value:.1e}".replace("-", "−")
+    text = f"{value:,.{digits}f}"
+    return (text if text.strip("-0.,") else text.lstrip("-")).replace("-", "−")
+
+
+def signed(value: Any, digits: int = 2) -> str:
+    text = number(value, digits)
+    return f"+{text}" if not absent(value) and value > 0 else text
+
+
+def percent(value: Any) -> str:
+    return DASH if absent(value) else f"{100 * value:.0f} %" if value in (0, 1) else f"{100 * value:.1f} %"
+
+
+def size(value: Any) -> str:
+    """Bytes in the largest unit that keeps a digit before the point."""
+    if absent(value):
+        return DASH
+    for unit, power in (("GB", 9), ("MB", 6), ("kB", 3)):
+        if value >= 10**power:
+            return f"{value / 10**power:.1f} {unit}"
+    return f"{value} B"
+
+
+def seconds(value: Any) -> str:
+    """A span of time: 0.8 s, 42 s, 12 min, 3.4 h."""
+    if absent(value):
+        return DASH
+    if value < 10:
+        return f"{value:.1f} s"
+    return f"{value:.0f} s" if value < 120 else f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
+
+
+def moment(value: Any) -> str:
+    """An ISO time, to the minute, in UTC."""
+    return DASH if not value else datetime.fromisoformat(str(value)).strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,92 @@
+"""Runs and their branches, each one line of iterations, and what the iterations of a line came to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from r3l.audit.reader import Reader, Row
+from r3l.errors import StoreError
+
+LINES = """
+SELECT run, branch, count(DISTINCT iteration) FILTER (iteration >= 0) AS iterations, max(iteration) AS last_iteration,
+       sum(rows)::BIGINT AS rows, sum(bytes)::BIGINT AS bytes, min(committed_at) AS first_commit, max(committed_at) AS last_commit
+FROM stages GROUP BY run, branch ORDER BY run, branch
+"""
+# Named one by one: what is not asked for is not computed, and the sum of all sequence lengths reads every token.
+MEASURES = (
+    "tasks", "bases", "base_reward", "base_success", "base_turns", "reflections", "parse_rate", "retries", "retry_reward", "retry_success",
+    "retry_improvement", "retry_improvement_failed", "reward_gain", "pivot_mean", "pivot_fraction", "diverged", "distilled", "groups",
+    "mixed_groups", "mixed_groups / nullif(groups, 0) AS mixed_share", "training_rows", "trained_tokens", "step", "loss", "loss_rl",
+    "loss_sft", "loss_kl", "grad_norm", "entropy", "kl_start", "canary_error", "update_seconds", "stage_seconds", "evaluation_reward",
+    "evaluation_success", "evaluated", "first_commit", "last_commit",
+)  # fmt: skip
+ITERATIONS = f"SELECT run, branch, iteration, {', '.join(MEASURES)} FROM iterations WHERE run = ? AND branch = ? ORDER BY iteration"
+SETTINGS = """
+SELECT stage, arg_max(settings, iteration) AS settings FROM stages WHERE run = ? AND branch = ? GROUP BY stage ORDER BY stage
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A run, or a branch of it."""
+
+    run: str
+    branch: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Line:
+        run, _, branch = text.partition("/")
+        return cls(run, branch)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return (self.run, self.branch)
+
+    def __str__(self) -> str:
+        return f"{self.run}/{self.branch}" if self.branch else self.run
+
+
+def lines(reader: Reader) -> list[Row]:
+    """Every run and branch of the store, with its size and times."""
+    return reader.remembered(LINES)
+
+
+def known_line(reader: Reader, line: Line) -> Line:
+    """The line itself. Raises StoreError, naming those there are, where the store doesn't have it."""
+    there = [str(Line(row["run"], row["branch"])) for row in lines(reader)]
+    if str(line) not in there:
+        raise StoreError(f"{line}: not in {reader.store.root}; it has {', '.join(there) or 'no runs'}")
+    return line
+
+
+def iterations(reader: Reader, line: Line) -> list[Row]:
+    """One row per iteration of the line, oldest first."""
+    return reader.remembered(ITERATIONS, line.place)
+
+
+def line_settings(reader: Reader, line: Line) -> dict[str, Any]:
+    """`stage.setting` -> value, as the newest manifest of each stage has it; a branch has its run's where it has none of its own."""
+    stages = {row["stage"]: row["settings"] for place in (Line(line.run), line) for row in reader.remembered(SETTINGS, place.place)}
+    found: dict[str, Any] = {}
+    for stage, settings in stages.items():
+        flatten(json.loads(settings), stage, found)
+    return found
+
+
+def flatten(value: Any, name: str, into: dict[str, Any]) -> None:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            flatten(inner, f"{name}.{key}", into)
+    else:
+        into[name] = value
+
+
+def differing_settings(reader: Reader, chosen: Sequence[Line]) -> list[tuple[str, list[Any]]]:
+    """The settings that are not the same in all these lines, with the value in each (None: not set there)."""
+    each = [line_settings(reader, line) for line in chosen]
+    names = sorted({name for settings in each for name in settings})
+    table = [(name, [settings.get(name) for settings in each]) for name in names]
+    return [(name, values) for name, values in table if any(value != values[0] for value in values)]

@@ -1,0 +1,104 @@
+"""Reading a store that grows: one locked, in-memory connection per state of the store, and cursors for whoever asks."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import duckdb
+
+from r3l.errors import StoreError
+from r3l.store.catalog import connect
+from r3l.store.stage import Store
+
+LOOK_AGAIN_SECONDS = 3.0
+MEMORY, THREADS = "2GB", 2
+Row = dict[str, Any]
+
+
+@dataclass
+class Snapshot:
+    """The store as it was at one moment, and the answers that were given then to questions that are costly to ask again."""
+
+    state: str
+    connection: duckdb.DuckDBPyConnection
+    answers: dict[tuple[str, tuple[Any, ...]], list[Row]] = field(default_factory=dict)
+
+
+class Reader:
+    """Questions to the store's views. Safe to use from several threads; sees new stages within a few seconds."""
+
+    def __init__(self, store: Store, runs: Sequence[str] | None = None, look_again: float = LOOK_AGAIN_SECONDS) -> None:
+        self.store = store
+        self.runs = runs
+        self.look_again = look_again
+        self._guard = threading.Lock()
+        self._snapshot: Snapshot | None = None
+        self._looked = 0.0
+
+    def snapshot(self) -> Snapshot:
+        """The present state; connects anew where a stage was committed since. Raises StoreError for a damaged manifest."""
+        with self._guard:
+            if self._snapshot is None or time.monotonic() - self._looked > self.look_again:
+                state = state_of(self.store)
+                if self._snapshot is None or self._snapshot.state != state:
+                    self._snapshot = Snapshot(state, locked(self.store, self.runs))
+                self._looked = time.monotonic()
+            return self._snapshot
+
+    def close(self) -> None:
+        """Let go of the files; the next question connects anew."""
+        with self._guard:
+            if self._snapshot is not None:
+                self._snapshot.connection.close()
+            self._snapshot = None
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        return self.snapshot().connection.cursor()
+
+    def rows(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
+        """The rows of the answer. A stage that was replaced meanwhile is looked up once more; raises StoreError where that fails."""
+        for last in (False, True):
+            try:
+                with self.cursor() as cursor:
+                    cursor.execute(sql, dict(parameters) if isinstance(parameters, Mapping) else list(parameters))
+                    names = [column[0] for column in cursor.description or ()]
+                    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+            except duckdb.IOException as error:
+                if last:
+                    raise StoreError(f"store {self.store.root}: a stage can't be read ({error}); `r3l check` names the file") from error
+                self._snapshot = None
+        return []
+
+    def remembered(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """As `rows`, asked once per state of the store: for the few rows of a costly question."""
+        answers = self.snapshot().answers
+        key = (sql, tuple(parameters))
+        if key not in answers:
+            answers[key] = self.rows(sql, parameters)
+        return answers[key]
+
+
+def state_of(store: Store) -> str:
+    """Names what is committed: parts are named by their content, so that a stage made anew is another state."""
+    digest = blake2b(digest_size=16)
+    for path, size in sorted(store.files.sizes("").items()):
+        if path.endswith((".parquet", ".json")):
+            digest.update(f"{path}\0{size}\0".encode())
+    return digest.hexdigest()
+
+
+def locked(store: Store, runs: Sequence[str] | None) -> duckdb.DuckDBPyConnection:
+    """A connection that opens files of the store and of no other place, and whose settings can't be changed any more."""
+    connection = connect(store, runs)
+    folder = store.root.rstrip("/").replace("'", "''")
+    for setting in (
+        f"allowed_directories = ['{folder}/']", "enable_external_access = false", "python_enable_replacements = false",
+        "parquet_metadata_cache = true", f"memory_limit = '{MEMORY}'", f"threads = {THREADS}", "lock_configuration = true",
+    ):  # fmt: skip
+        connection.execute(f"SET {setting}")
+    return connection

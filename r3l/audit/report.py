@@ -1,0 +1,101 @@
+"""A report: one HTML file that holds everything it shows, to send to somebody who has neither the store nor a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.resources import files as package_files
+from pathlib import Path
+
+from markupsafe import Markup
+
+import r3l
+from r3l.audit import findings
+from r3l.audit.attempts import Attempt, Group, Panes, group, panes
+from r3l.audit.lines import Line, iterations, known_line, line_settings
+from r3l.audit.pages import environment, iteration_charts
+from r3l.audit.reader import Reader, Row
+from r3l.store.stage import Store
+
+# Why an attempt is told, how many of that kind, and which. Each has its retry, so that there are four panes to look at.
+TELLING = (
+    ("The retry solved what its base had not", 3, "r.success AND NOT b.success", "r.pivot_turn DESC"),
+    ("The retry did worse than its base", 2, "r.reward < b.reward", "r.reward - b.reward"),
+    ("A reflection saw a fault in a solved base", 1, "b.success AND f.outcome = 'failure'", "r.iteration DESC"),
+    ("The retry changed nothing", 2, "NOT r.success AND r.reward = b.reward", "r.turns - r.pivot_turn DESC"),
+    ("The rollback diverged", 1, "r.status = 'diverged'", "r.iteration DESC"),
+    ("Back to the very beginning", 1, "r.pivot_turn = 0 AND r.reward > b.reward", "r.iteration DESC"),
+)
+COUNT = 10
+PICK = """
+SELECT r.iteration, r.group_id, r.trajectory_id
+FROM (FROM lines.trajectories WHERE run = $run AND branch = $branch AND kind = 'retry') r
+JOIN (FROM lines.trajectories WHERE run = $run AND branch = $branch AND kind = 'base') b
+  ON (r.iteration, r.base_id) = (b.iteration, b.trajectory_id)
+LEFT JOIN (FROM lines.reflections WHERE run = $run AND branch = $branch) f
+  ON (r.iteration, r.reflection_id) = (f.iteration, f.reflection_id)
+WHERE {condition} ORDER BY {order}, r.iteration DESC, r.trajectory_id LIMIT 20
+"""
+BASES = """
+SELECT iteration, group_id, trajectory_id FROM lines.trajectories WHERE run = $run AND branch = $branch AND kind = 'base'
+ORDER BY success, iteration DESC, trajectory_id LIMIT 20
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """An attempt of the report, and why it is in it."""
+
+    why: str
+    group: Group
+    attempt: Attempt
+    panes: Panes
+
+
+def write_report(store: Store, run: str, path: Path, branch: str = "") -> Path:
+    """Write the report of a run or branch: figures, tables, and up to ten telling attempts. Raises StoreError for an unknown run."""
+    reader = Reader(store, [run])
+    try:
+        line = known_line(reader, Line(run, branch))
+        content = render(reader, line)
+    finally:
+        reader.close()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def render(reader: Reader, line: Line) -> str:
+    past = iterations(reader, line)
+    style = package_files("r3l.audit").joinpath("static", "audit.css").read_text(encoding="utf-8")
+    return environment().get_template("report.html").render(
+        report=line, past=past, charts=iteration_charts([(str(line), past)]), style=Markup(style), version=r3l.__version__,
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), settings=line_settings(reader, line),
+        confusion=findings.confusion(reader, line), pivots=findings.by_pivot(reader, line), account=findings.account(reader, line),
+        worst=findings.worst_reflections(reader, line, limit=10), reasons=findings.reasons(reader, line)[:20],
+        telling=[*telling(reader, line)],
+    )  # fmt: skip
+
+
+def telling(reader: Reader, line: Line) -> Iterator[Telling]:
+    """Ten attempts: some of each kind as far as there are any, then more of the first kinds; without retries, bases."""
+    told: dict[str, str] = {}
+    wanted = [(why, count, pick(reader, line, condition, order)) for why, count, condition, order in TELLING]
+    places: dict[str, Row] = {}
+    for enough in (False, True):
+        for why, count, rows in wanted:
+            fresh = [row for row in rows if row["trajectory_id"] not in told]
+            for row in fresh[: COUNT - len(told) if enough else min(count, COUNT - len(told))]:
+                told[row["trajectory_id"]], places[row["trajectory_id"]] = why, row
+    for row in reader.rows(BASES, {"run": line.run, "branch": line.branch}) if not told else []:
+        if len(told) < COUNT:
+            told[row["trajectory_id"]], places[row["trajectory_id"]] = "A base attempt", row
+    for id_, why in told.items():
+        found = group(reader, line, places[id_]["iteration"], places[id_]["group_id"])
+        attempt = found.attempt(id_)
+        yield Telling(why, found, attempt, panes(reader, found, attempt))
+
+
+def pick(reader: Reader, line: Line, condition: str, order: str) -> list[Row]:
+    return reader.rows(PICK.format(condition=condition, order=order), {"run": line.run, "branch": line.branch})

@@ -1,0 +1,98 @@
+"""The SQL box: one SELECT, read-only, in the locked connection, with limits on rows, cells and time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from r3l.audit.reader import Reader
+from r3l.errors import R3LError
+
+ROWS, SECONDS, LENGTH = 1_000, 20.0, 20_000
+_SLOT = threading.BoundedSemaphore(2)
+_WORKERS = ThreadPoolExecutor(2, thread_name_prefix="r3l-sql")
+
+
+class QueryError(R3LError, ValueError):
+    """A query that is not one SELECT, is wrong, or ran past a limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The first rows of an answer; `more`: there were others."""
+
+    columns: list[str]
+    rows: list[tuple[Any, ...]]
+    more: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A worked question: its name, what it asks (the comment at its top), and its SQL."""
+
+    name: str
+    asks: str
+    sql: str
+
+
+def ask(reader: Reader, query: str, rows: int = ROWS, seconds: float = SECONDS) -> Answer:
+    """Run one SELECT. Raises QueryError for anything else, for what DuckDB says is wrong, and past the limits."""
+    statement = one_select(query)
+    if not _SLOT.acquire(blocking=False):
+        raise QueryError("two queries are running already; wait for one to end")
+    cursor = reader.cursor()
+    begun = time.monotonic()
+    job = _WORKERS.submit(fetch, cursor, statement, rows + 1)
+    job.add_done_callback(lambda _: _SLOT.release())
+    try:
+        columns, found = job.result(timeout=seconds)
+    except NotYet:
+        cursor.interrupt()
+        raise QueryError(f"stopped after {seconds:g} s; narrow it (WHERE iteration = ...), or use `r3l sql`, which has no limit") from None
+    return Answer(columns, found[:rows], len(found) > rows, time.monotonic() - begun)
+
+
+def one_select(query: str) -> duckdb.Statement:
+    """The statement, parsed. Raises QueryError unless it is exactly one SELECT."""
+    if len(query) > LENGTH:
+        raise QueryError(f"{len(query)} characters, at most {LENGTH} are read")
+    try:
+        statements = duckdb.extract_statements(query)
+    except duckdb.Error as error:
+        raise QueryError(str(error)) from error
+    if len(statements) != 1:
+        raise QueryError(f"got {len(statements)} statements, expected one SELECT")
+    if statements[0].type != duckdb.StatementType.SELECT:
+        raise QueryError(f"got {statements[0].type.name}, expected one SELECT: the store is only read here")
+    return statements[0]
+
+
+def fetch(cursor: duckdb.DuckDBPyConnection, statement: duckdb.Statement, rows: int) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Column names and the first rows. In a read-only transaction: a SELECT may hold a DELETE in its WITH."""
+    try:
+        cursor.execute("BEGIN TRANSACTION READ ONLY")
+        relation = cursor.sql(statement)
+        return list(relation.columns), relation.limit(rows).fetchall()
+    except (duckdb.Error, RuntimeError) as error:
+        raise QueryError(str(error)) from error
+    finally:
+        cursor.close()
+
+
+def worked_questions(folder: Path) -> list[Question]:
+    """The questions that ship with the repository: ``NN_name.sql``, the question as its first comment."""
+    found = []
+    for path in sorted(folder.glob("*.sql")) if folder.is_dir() else []:
+        lines = path.read_text(encoding="utf-8").strip().splitlines()
+        comment = [line for line in lines if line.startswith("--")]
+        asks = " ".join(line.removeprefix("--").strip() for line in comment[:1]) or path.stem
+        found.append(Question(path.stem, asks, "\n".join(line for line in lines if not line.startswith("--")).strip()))
+    return found

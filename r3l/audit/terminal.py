@@ -1,0 +1,188 @@
+"""A trajectory and a run, for the terminal. Text of models is shown as text: no markup, no control codes."""
+
+from __future__ import annotations
+
+from rich.columns import Columns
+from rich.console import Group as Stack
+from rich.console import RenderableType
+from rich.panel import Panel
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from r3l.audit.attempts import Attempt, Panes, find, group, panes
+from r3l.audit.figures import number, percent, seconds, signed, size
+from r3l.audit.findings import account, stages
+from r3l.audit.lines import Line, iterations, known_line, lines
+from r3l.audit.pages import report_fields
+from r3l.audit.reader import Reader, Row
+from r3l.audit.untrusted import excerpt, shortened
+from r3l.audit.weights import Trained, level
+from r3l.errors import StoreError
+from r3l.store.stage import Store
+
+# Background of a reply: raised and lowered, from a little to the most.
+UP = ("", "#1c2a44", "#20355e", "#254278", "#2a4f92", "#305fb4")
+DOWN = ("", "#3d2a1a", "#54361c", "#6c431f", "#855022", "#a26026")
+FIGURES = (
+    ("base_reward", "base reward", number), ("base_success", "base success", percent), ("parse_rate", "reflections that parse", percent),
+    ("retries", "retries", number), ("retry_improvement", "improvement rate", percent), ("reward_gain", "gain", signed),
+    ("pivot_mean", "pivot", number), ("mixed_groups", "mixed groups", number), ("trained_tokens", "trained tokens", number),
+    ("loss", "loss", number), ("grad_norm", "gradient norm", number), ("entropy", "entropy (nats)", number),
+    ("evaluation_reward", "evaluation reward", number),
+)  # fmt: skip
+
+
+def show(store: Store, trajectory_id: str, line: Line | None = None) -> RenderableType:
+    """A trajectory's conversation with its pivot marked, the reflection beside it, weights as shading.
+
+    Without a line the id is looked for in every run. Raises StoreError where it is in none, or in several.
+    """
+    reader = Reader(store)
+    try:
+        where = line or only_line(reader, trajectory_id)
+        found = find(reader, known_line(reader, where), trajectory_id)
+        if found is None:
+            raise StoreError(f"{trajectory_id}: no trajectory or reflection of {where} has this id")
+        whole = group(reader, where, found.iteration, found.group_id)
+        attempt = whole.attempt(trajectory_id)
+        row = next(member for member in whole.members if member["trajectory_id"] == found.trajectory_id)
+        return conversation(where, row, attempt, panes(reader, whole, attempt))
+    finally:
+        reader.close()
+
+
+def only_line(reader: Reader, id_: str) -> Line:
+    """The one run that has this id; branches are asked for by name."""
+    runs = [Line(row["run"]) for row in lines(reader) if not row["branch"]]
+    having = [line for line in runs if find(reader, line, id_)]
+    if len(having) != 1:
+        there = (
+            f"is in {', '.join(map(str, having))}; choose by --run" if having else f"is in none of {', '.join(map(str, runs)) or 'no runs'}"
+        )
+        raise StoreError(f"{id_}: {there}")
+    return having[0]
+
+
+def conversation(line: Line, row: Row, attempt: Attempt, seen: Panes) -> RenderableType:
+    """The whole view: what it came to, the turns, and the reflection to their right."""
+    trained = seen.trained.get(row["trajectory_id"])
+    parts: list[RenderableType] = [heading(line, row, attempt, trained)]
+    pivot = seen.pivot if attempt.retry else None
+    turns = dict(seen.of(row))
+    if row["kind"] == "retry":
+        kept = seen.turns.get(row["parent_id"], {})
+        turns = {**{k: turn for k, turn in kept.items() if k < (pivot or 0)}, **turns}
+    spoken: list[RenderableType] = []
+    largest = seen.largest(trained.row["term"]) if trained else 0.0
+    for k, turn in sorted(turns.items()):
+        if k == pivot:
+            spoken.append(Rule(f"pivot {k}", style="magenta"))
+        spoken.append(said(turn, trained, largest, differs=k == seen.diverges))
+    spoken.append(Text.assemble(("end  ", "dim"), (excerpt(row["final_observation"]).head, "italic")))
+    if attempt.reflection is None:
+        return Stack(*parts, *spoken)
+    table = Table.grid(expand=True, padding=(0, 1))
+    table.add_column(ratio=3)
+    table.add_column(ratio=2)
+    table.add_row(Stack(*spoken), reflection_panel(attempt.reflection))
+    return Stack(*parts, table)
+
+
+def heading(line: Line, row: Row, attempt: Attempt, trained: Trained | None) -> RenderableType:
+    text = Text.assemble((row["trajectory_id"], "bold"), f"  of {line}, task ", (shortened(row["task_id"], 80), "bold"), "\n")
+    text.append(f"reward {number(row['reward'], 2)}", style="green" if row["success"] else "red")
+    text.append(f"  {row['status']}  {row['turns']} turns, {number(row['response_tokens'])} tokens")
+    if attempt.gain is not None:
+        text.append(f"  gain of the retry {signed(attempt.gain)}")
+    if row["rule"] is not None:
+        text.append(f"\nadvantage {signed(row['advantage'])} ({row['rule']}; ")
+        text.append(f"group mean {number(row['group_mean'])}, std {number(row['group_std'])})")
+    text.append(f"\ntrained: {trained.row['role']}, {number(trained.row['trained_tokens'])} tokens" if trained else "\nnot trained on")
+    if row["reason"]:
+        text.append(f"\n{shortened(row['reason'], 300)}", style="dim")
+    return Panel(text, border_style="dim")
+
+
+def said(turn: Row, trained: Trained | None, largest: float, differs: bool) -> RenderableType:
+    """One turn: number, observation, the reply on a ground as strong as its weight x advantage."""
+    effect = trained.effect(turn["turn"]) if trained else 0.0
+    masked = trained is not None and trained.aligned and turn["turn"] in trained.weights and not any(trained.weights[turn["turn"]])
+    ground = (UP if effect > 0 else DOWN)[level(effect, largest)]
+    weight = "masked" if masked else f"w·Â {signed(effect, 4)}" if effect else "no weight"
+    text = Text(clipped(turn["observation"]), style="dim")
+    reply = Text(clipped(turn["response"]), style=f"#f4f6fa on {ground}" if ground else "dim" if masked else "")
+    reply.append(f"  {weight}{', first divergence' if differs else ''}", style="dim")
+    row = Table.grid(padding=(0, 1))
+    row.add_row(Text(f"{turn['turn']:>3}", style="bold magenta" if differs else "bold"), Stack(text, reply, ""))
+    return row
+
+
+def clipped(content: str) -> str:
+    """A text for one turn: its beginning and end, and how much is left out."""
+    cut = excerpt(content, 2_000, 300)
+    return f"{cut.head}… {number(cut.hidden)} characters …{cut.tail}" if cut.hidden else cut.head
+
+
+def reflection_panel(reflection: Row) -> RenderableType:
+    text = Text(f"{reflection['status']}, says {reflection['outcome'] or '–'}, pivot {number(reflection['pivot_turn'])}\n")
+    text.append(f"{shortened(reflection['decision'], 200)}\n", style="bold")
+    for name, value in report_fields(reflection["report"]) or [("reply", reflection["text"])]:
+        text.append(f"\n{shortened(name, 80)}\n", style="magenta").append(f"{clipped(value)}\n")
+    return Panel(text, title="reflection", border_style="magenta")
+
+
+def status(store: Store, run: str, branch: str = "") -> RenderableType:
+    """Where a run stands: the stages of its newest iteration, its figures beside those before, its account. Raises StoreError."""
+    reader = Reader(store, [run])
+    try:
+        line = known_line(reader, Line(run, branch))
+        past = iterations(reader, line)
+        newest = past[-1]["iteration"] if past else max(row["last_iteration"] for row in lines(reader) if row["branch"] == branch)
+        done = stages(reader, line, newest)
+        return Stack(
+            Text.assemble(
+                (str(line), "bold"), f"  iteration {newest}, {'done' if any(row['stage'] == 'updates' for row in done) else 'not done yet'}"
+            ),
+            Columns([stage_table(done), figure_table(past[-2:]), account_table(account(reader, line, newest))], padding=(0, 3)),
+        )
+    finally:
+        reader.close()
+
+
+def stage_table(done: list[Row]) -> Table:
+    table = Table(
+        "stage", "shards", "rows", "size", "seconds", title="committed stages", title_justify="left", header_style="bold", box=None
+    )
+    for row in done:
+        table.add_row(row["stage"], str(row["shards"]), number(row["rows"]), size(row["bytes"]), seconds(row["seconds"]))
+    return table
+
+
+def figure_table(past: list[Row]) -> Table:
+    table = Table(
+        "figure", *(f"iteration {row['iteration']}" for row in past), title="figures", title_justify="left", header_style="bold", box=None
+    )
+    for column, name, shown in FIGURES:
+        if any(row[column] is not None for row in past):
+            table.add_row(name, *(shown(row[column]) for row in past))
+    return table
+
+
+def account_table(rows: list[Row]) -> Table:
+    table = Table(
+        "attempts of",
+        "all",
+        "trained",
+        "led on",
+        "dropped",
+        "unaccounted",
+        title="account",
+        title_justify="left",
+        header_style="bold",
+        box=None,
+    )
+    for row in rows:
+        lost = Text(number(row["unaccounted"]), style="red" if row["unaccounted"] else "green")
+        table.add_row(row["stage"], *(number(row[name]) for name in ("attempts", "trained", "led_on", "dropped")), lost)
+    return table

@@ -1,0 +1,117 @@
+"""Stored metrics into a tracker, whenever: the store has them all, so a tracker that was down, or is new, is filled later.
+
+Written again, nothing is doubled: TensorBoard's file is replaced, the others get only the iterations that they don't have.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from r3l.audit.figures import absent
+from r3l.audit.lines import MEASURES, Line, iterations, known_line
+from r3l.audit.reader import Reader, Row
+from r3l.errors import R3LError
+from r3l.store.stage import Store
+
+SUFFIX = ".r3l"
+TAG = "r3l.line"
+NOT_MEASURES = {"first_commit", "last_commit", "step"}
+NAMES = [measure.split(" AS ")[-1] for measure in MEASURES if measure not in NOT_MEASURES]
+Point = tuple[int, float, dict[str, float]]  # iteration, unix time of its last commit, metrics
+
+
+class TrackerError(R3LError):
+    """A tracker that is not installed, or that refuses what it is given."""
+
+
+def track(store: Store, run: str, to: str, where: str = "", branch: str = "") -> int:
+    """Write the measures of every iteration to a tracker; the number of iterations written.
+
+    `where`: TensorBoard: the log folder (default ``runs``). MLflow: the tracking URI. W&B, trackio: the project (default ``r3l``).
+    Raises TrackerError where the tracker's package is missing, StoreError where the run is.
+    """
+    reader = Reader(store, [run])
+    try:
+        line = known_line(reader, Line(run, branch))
+        points = [point(row) for row in iterations(reader, line)]
+    finally:
+        reader.close()
+    return WRITERS[to](line, points, where)
+
+
+def point(row: Row) -> Point:
+    """The measures that an iteration has; one that does not apply is left out, never written as 0."""
+    metrics = {name: float(row[name]) for name in NAMES if not absent(row[name])}
+    return row["iteration"], datetime.fromisoformat(row["last_commit"]).timestamp(), metrics
+
+
+def needed(module: str, package: str) -> Any:
+    """An optional package. Raises TrackerError saying how to get it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise TrackerError(f"tracker {package}: not installed ({error}); uv pip install {package}") from error
+
+
+def to_tensorboard(line: Line, points: Sequence[Point], where: str) -> int:
+    """Event file ``<where>/<run>[/<branch>]/events.out.tfevents….r3l``; the one written before is replaced."""
+    writer_module = needed("tensorboard.summary.writer.event_file_writer", "tensorboard")
+    event = needed("tensorboard.compat.proto.event_pb2", "tensorboard")
+    summary = needed("tensorboard.compat.proto.summary_pb2", "tensorboard")
+    folder = Path(where or "runs", *line.place)
+    before = [*folder.glob(f"events.out.tfevents.*{SUFFIX}")]
+    writer = writer_module.EventFileWriter(str(folder), filename_suffix=SUFFIX)
+    for iteration, time, metrics in points:
+        values = [summary.Summary.Value(tag=f"r3l/{name}", simple_value=value) for name, value in metrics.items()]
+        writer.add_event(event.Event(wall_time=time, step=iteration, summary=summary.Summary(value=values)))
+    writer.close()
+    for path in before:
+        path.unlink()
+    return len(points)
+
+
+def to_mlflow(line: Line, points: Sequence[Point], where: str) -> int:
+    """One MLflow run per line, in the experiment ``r3l``; found again by its tag."""
+    mlflow = needed("mlflow", "mlflow")
+    client = mlflow.MlflowClient(tracking_uri=where or None)
+    experiment = client.get_experiment_by_name("r3l")
+    experiment_id = experiment.experiment_id if experiment else client.create_experiment("r3l")
+    found = client.search_runs([experiment_id], filter_string=f"tags.`{TAG}` = '{line}'", max_results=1)
+    run = found[0] if found else client.create_run(experiment_id, run_name=str(line), tags={TAG: str(line)})
+    known = {metric.step for name in run.data.metrics for metric in client.get_metric_history(run.info.run_id, name)}
+    new = [point for point in points if point[0] not in known]
+    for iteration, time, metrics in new:
+        batch = [mlflow.entities.Metric(name, value, int(1000 * time), iteration) for name, value in metrics.items()]
+        client.log_batch(run.info.run_id, metrics=batch)
+    client.set_terminated(run.info.run_id)
+    return len(new)
+
+
+def to_wandb(line: Line, points: Sequence[Point], where: str) -> int:
+    """One W&B run per line, resumed by its id."""
+    wandb = needed("wandb", "wandb")
+    name = str(line).replace("/", "-")
+    with wandb.init(project=where or "r3l", id=name, name=str(line), resume="allow") as run:
+        new = [point for point in points if point[0] >= (run.step if run.resumed else 0)]
+        for iteration, _, metrics in new:
+            run.log(metrics, step=iteration)
+    return len(new)
+
+
+def to_trackio(line: Line, points: Sequence[Point], where: str) -> int:
+    """A trackio run per line. Trackio has no steps to resume from: a line written again is a run of a new name."""
+    trackio = needed("trackio", "trackio")
+    trackio.init(project=where or "r3l", name=f"{line}@{points[-1][0] if points else 0}".replace("/", "-"), resume="never")
+    for iteration, _, metrics in points:
+        trackio.log(metrics, step=iteration)
+    trackio.finish()
+    return len(points)
+
+
+WRITERS: dict[str, Callable[[Line, Sequence[Point], str], int]] = {
+    "tensorboard": to_tensorboard, "mlflow": to_mlflow, "wandb": to_wandb, "trackio": to_trackio,
+}  # fmt: skip

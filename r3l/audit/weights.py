@@ -1,0 +1,70 @@
+"""From a training row back to the turns it was made of: which weight each sampled token of each turn was trained with.
+
+token_ids = C0 + A0 + C1 + A1 + ...       (C = context, A = sampled reply; a row of K turns)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from r3l.audit.reader import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One turn of a sequence: its number, its context and its reply."""
+
+    turn: int
+    context_ids: list[int]
+    response_ids: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What a source was trained with: the row's columns, and per turn the weights of its reply's tokens.
+
+    `aligned` is False where the row's tokens are not those of the pieces, or were pruned, so that no weight can be shown in its place.
+    """
+
+    row: Row
+    aligned: bool
+    weights: dict[int, list[float]] = field(default_factory=dict)
+
+    @property
+    def pruned(self) -> bool:
+        return not self.row["token_ids"]
+
+    @property
+    def advantage(self) -> float:
+        return float(self.row["advantage"])
+
+    def effect(self, turn: int) -> float:
+        """weight x advantage of the turn's most heavily weighted token; 0 where nothing of it is trained."""
+        return max(self.weights.get(turn, [0.0]), default=0.0) * self.advantage
+
+
+def place_weights(row: Row, *readings: Sequence[Piece]) -> Trained:
+    """Lay the row over the first of the readings whose tokens it has (a retry may stand behind its parent's prefix, or alone)."""
+    for pieces in readings if row["token_ids"] else ():
+        ids = [token for piece in pieces for token in (*piece.context_ids, *piece.response_ids)]
+        if ids == row["token_ids"]:
+            return Trained(row, True, cut(row["weights"], pieces))
+    return Trained(row, False)
+
+
+def cut(weights: Sequence[float], pieces: Sequence[Piece]) -> dict[int, list[float]]:
+    """The replies' shares of a row's weights, by turn."""
+    found, place = {}, 0
+    for piece in pieces:
+        place += len(piece.context_ids)
+        found[piece.turn] = list(weights[place : place + len(piece.response_ids)])
+        place += len(piece.response_ids)
+    return found
+
+
+def level(effect: float, largest: float, levels: int = 5) -> int:
+    """Shade 1..levels in proportion to |effect|; 0 for none, and never 0 for some."""
+    if not effect or not largest:
+        return 0
+    return max(1, round(levels * min(1.0, abs(effect) / largest)))

@@ -1,0 +1,166 @@
+"""What the audit reads, against the hand-made iteration of tests/store_iteration.py."""
+
+import dataclasses
+
+import pytest
+
+from r3l.audit.attempts import find, group, panes
+from r3l.audit.findings import account, by_pivot, confusion, events, reasons, stages, worst_reflections
+from r3l.audit.groups import Filter, choices, group_page
+from r3l.audit.lines import Line, differing_settings, iterations, known_line, lines
+from r3l.audit.reader import Reader
+from r3l.audit.tokens import token_page
+from r3l.errors import StoreError
+from r3l.store.stage import Store
+from tests.store_iteration import commit_iteration, commit_stage, iteration_tables
+
+LINE = Line("demo")
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory):
+    store = Store.open(str(tmp_path_factory.mktemp("store")))
+    for iteration in (0, 1):
+        commit_iteration(store, iteration=iteration)
+    tables = iteration_tables(1)
+    credit = [dataclasses.replace(one, advantage=5.0 if one.rule == "top" else one.advantage) for one in tables["credit"]["credit"]]
+    commit_stage(store, "credit", {"credit": credit}, [], "demo", 1, branch="bold", alpha=5)
+    found = Reader(store)
+    yield found
+    found.close()
+
+
+def test_the_lines_and_their_iterations(reader):
+    assert [(row["run"], row["branch"], row["iterations"], row["last_iteration"]) for row in lines(reader)] == [("demo", "", 2, 1), ("demo", "bold", 1, 1)]
+    past = iterations(reader, LINE)
+    assert [row["iteration"] for row in past] == [0, 1]
+    wanted = {"bases": 4, "base_reward": 0.25, "parse_rate": 0.75, "retries": 2, "retry_improvement": 0.5, "reward_gain": 0.5, "pivot_mean": 1.5,
+              "mixed_groups": 1, "groups": 2, "mixed_share": 0.5, "training_rows": 5, "trained_tokens": 20, "grad_norm": 1.5, "entropy": 2.0}  # fmt: skip
+    assert {name: past[0][name] for name in wanted} == pytest.approx(wanted)
+    with pytest.raises(StoreError, match=r"nope: not in .*; it has demo, demo/bold"):
+        known_line(reader, Line("nope"))
+
+
+def test_settings_that_differ_between_a_run_and_its_branch(reader):
+    assert differing_settings(reader, [LINE, Line("demo", "bold")]) == [("credit.alpha", [None, 5])]
+
+
+def test_the_table_of_groups(reader):
+    page = group_page(reader, LINE, Filter(sort="task", descending=False, iteration=1))
+    assert page.total == 2
+    first, second = page.rows
+    assert (first["group_id"], first["task_id"], first["bases"], first["retries"], first["distilled"]) == ("iteration=1/task=0", "t0", 2, 1, 1)
+    assert (first["base_reward"], first["retry_reward"], first["best_gain"], first["worst_gain"], first["pivot"]) == (0.5, 1.0, 1.0, 1.0, 1.0)
+    assert first["mixed"] is True
+    assert first["reward_std"] == pytest.approx((1 / 3) ** 0.5)
+    assert (second["best_gain"], second["mixed"], second["statuses"]) == (0.0, False, ["completed"])
+
+
+@pytest.mark.parametrize(("asked", "groups"), [
+    (Filter(), 4), (Filter(mixed="yes"), 2), (Filter(mixed="no", iteration=0), 1), (Filter(gain="better"), 2), (Filter(gain="worse"), 0),
+    (Filter(gain="none"), 2), (Filter(text="T1"), 2), (Filter(text="%"), 0), (Filter(status="completed"), 4), (Filter(status="diverged"), 0),
+    (Filter(task_type="look"), 4), (Filter(task_type="' OR 1=1 --"), 0), (Filter(page=1), 0),
+])  # fmt: skip
+def test_filters(reader, asked, groups):
+    page = group_page(reader, LINE, asked)
+    assert (page.total, len(page.rows)) == (groups, groups)
+
+
+def test_sorting_goes_by_known_columns_only(reader):
+    ordered = group_page(reader, LINE, Filter(sort="retry_reward", descending=False)).rows
+    assert [row["retry_reward"] for row in ordered] == [0.0, 0.0, 1.0, 1.0]
+    assert [row["iteration"] for row in group_page(reader, LINE, Filter(sort="1; DROP TABLE stages")).rows] == [1, 1, 0, 0]
+    assert choices(reader, LINE) == {"task_types": ["look"], "statuses": ["completed"], "first": 0, "last": 1}
+
+
+def test_the_attempts_of_a_group(reader):
+    found = group(reader, LINE, 0, "iteration=0/task=0")
+    shown = [(one.base["attempt"], one.reflection["status"], one.retry and one.retry["attempt"], one.gain) for one in found.attempts]
+    assert shown == [(0, "parsed", 0, 1.0), (1, "parsed", None, None)]
+    assert found.attempt().name == "iteration=0/task=0/retry=0"
+    assert found.attempt("iteration=0/task=0/distilled=0") == found.attempt("iteration=0/task=0/base=0/reflection=0") == found.attempts[0]
+    with pytest.raises(StoreError, match="not an attempt of iteration=0/task=0"):
+        found.attempt("iteration=0/task=1/base=0")
+    with pytest.raises(StoreError, match="not in demo"):
+        group(reader, LINE, 0, "iteration=0/task=9")
+
+
+def test_the_panes_lay_weights_over_the_turns_they_belong_to(reader):
+    found = group(reader, LINE, 0, "iteration=0/task=0")
+    seen = panes(reader, found, found.attempts[0])
+    assert (seen.pivot, seen.diverges, seen.count) == (1, 1, 3)
+    base, clean, retry, reflection = (seen.trained[f"iteration=0/task=0/{name}"] for name in ("base=0", "distilled=0", "retry=0", "base=0/reflection=0"))
+    masked_prefix = {0: [0.0, 0.0], 1: [1.0, 1.0], 2: [1.0, 1.0]}
+    assert base.aligned and base.weights == clean.weights == retry.weights == masked_prefix
+    assert reflection.weights == {0: [1.0, 1.0]}
+    assert (clean.effect(0), clean.effect(1), base.effect(1)) == (0.0, 3.0, pytest.approx((0 - 2 / 3) / (1 / 3) ** 0.5))
+    assert (seen.largest("rl"), seen.largest("sft")) == (3.0, 1.0)
+    assert list(seen.of(found.attempts[0].retry)) == [1, 2]
+
+
+def test_an_attempt_that_was_not_retried_has_no_pivot(reader):
+    found = group(reader, LINE, 0, "iteration=0/task=0")
+    seen = panes(reader, found, found.attempts[1])
+    assert (seen.pivot, seen.diverges, seen.count, list(seen.trained)) == (None, None, 3, ["iteration=0/task=0/base=1"])
+
+
+def test_a_branch_shows_its_own_credit_over_its_runs_attempts(reader):
+    found = group(reader, Line("demo", "bold"), 1, "iteration=1/task=0")
+    assert [row["advantage"] for row in found.members if row["rule"] == "top"] == [5.0, 5.0]
+    assert find(reader, Line("demo", "bold"), "iteration=0/task=0/base=0") is None
+
+
+def test_ids_are_found(reader):
+    found = find(reader, LINE, "iteration=1/task=1/base=1/reflection=0")
+    assert (found.iteration, found.group_id, found.trajectory_id) == (1, "iteration=1/task=1", "iteration=1/task=1/base=1")
+    assert find(reader, LINE, "iteration=7/task=1/base=1") is None
+
+
+def test_confusion_of_claims_and_rewards(reader):
+    cells = {(row.claimed, kind): cell["reflections"] if cell else 0 for row in confusion(reader, LINE, 0)
+             for kind, cell in (("solved", row.solved), ("unsolved", row.unsolved))}  # fmt: skip
+    assert cells == {("success", "solved"): 1, ("success", "unsolved"): 0, ("failure", "solved"): 0, ("failure", "unsolved"): 2,
+                     ("invalid", "solved"): 0, ("invalid", "unsolved"): 1}  # fmt: skip
+    failure = next(row for row in confusion(reader, LINE) if row.claimed == "failure").unsolved
+    assert (failure["retries"], failure["improved"], failure["gain"]) == (4, 0.5, 0.5)
+
+
+def test_the_worst_reflections_and_gain_by_pivot(reader):
+    faults = [(row["fault"], row["reflection_id"], row["gain"]) for row in worst_reflections(reader, LINE, 0)]
+    assert faults == [("can't be read", "iteration=0/task=1/base=0/reflection=0", None), ("changed nothing", "iteration=0/task=1/base=1/reflection=0", 0.0)]
+    assert [row["fault"] for row in worst_reflections(reader, LINE, 0, "changed nothing")] == ["changed nothing"]
+    assert [(row["pivot_turn"], row["retries"], row["improved"]) for row in by_pivot(reader, LINE)] == [(1, 2, 1.0), (2, 2, 0.0)]
+
+
+def test_the_account_and_events(reader):
+    rows = {row["stage"]: (row["attempts"], row["trained"], row["led_on"], row["dropped"], row["unaccounted"]) for row in account(reader, LINE, 0)}
+    assert rows == {"base": (4, 2, 0, 2, 0), "reflections": (4, 1, 1, 2, 0), "retries": (2, 1, 1, 0, 0), "distilled": (2, 1, 0, 1, 0)}
+    counted = {row["reason"]: row["times"] for row in reasons(reader, LINE)}
+    assert counted == {"all rewards of the group are equal": 6, "outcome is success": 2, "invalid reflection": 2}
+    chosen = {"stage": "training_rows", "event": "dropped", "reason": ""}
+    assert len(events(reader, LINE, 1, chosen, 0, 100)) == 3
+    assert len(events(reader, LINE, None, chosen, 1, 4)) == 2
+    assert [row["stage"] for row in stages(reader, LINE, 1)][:2] == ["tasks", "base"]
+
+
+def test_a_row_token_by_token(reader):
+    page = token_page(reader, LINE, 0, "iteration=0/task=0/base=0", 0, every=False)
+    assert [(token["place"], token["id"], token["weight"]) for token in page.tokens] == [(8, 1001, 1.0), (9, 7, 1.0), (13, 1002, 1.0), (14, 7, 1.0)]
+    assert (page.row["rule"], page.row["mask_turn"], page.last) == ("negative", 1, 0)
+    assert len(token_page(reader, LINE, 0, "iteration=0/task=0/base=0", 0, every=True).tokens) == 15
+    with pytest.raises(StoreError, match="no training row"):
+        token_page(reader, LINE, 0, "iteration=0/task=1/base=0", 0, every=False)
+
+
+def test_new_stages_are_seen_and_a_stage_made_anew_is_read_anew(tmp_path):
+    store = Store.open(str(tmp_path))
+    refs = commit_iteration(store)
+    reader = Reader(store, look_again=0.0)
+    before = iterations(reader, LINE)
+    tables = iteration_tables(0)
+    tables["updates"]["updates"][0]["entropy"] = 1.25
+    commit_stage(store, "updates", tables["updates"], [refs["training_rows"]], "demo", 0, again=True)
+    commit_iteration(store, iteration=1)
+    after = iterations(reader, LINE)
+    reader.close()
+    assert ([row["entropy"] for row in before], [row["entropy"] for row in after]) == ([2.0], [1.25, 2.0])

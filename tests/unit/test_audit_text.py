@@ -1,0 +1,53 @@
+from r3l.audit.figures import number, percent, seconds, signed, size
+from r3l.audit.pages import cell, environment, report_fields, url
+from r3l.audit.untrusted import excerpt, shortened, visible
+from r3l.audit.weights import level
+
+
+def test_what_acts_or_hides_is_shown_by_its_code_point():
+    assert visible("a\x1b[31mb\x07") == "a⟨U+001B⟩[31mb⟨U+0007⟩"
+    assert visible("x\u202egnp\u2066\u200b\ufeff\r") == "x⟨U+202E⟩gnp⟨U+2066⟩⟨U+200B⟩⟨U+FEFF⟩⟨U+000D⟩"
+    assert visible("\u2028\U000e0041\x9b") == "⟨U+2028⟩⟨U+E0041⟩⟨U+009B⟩"
+
+
+def test_what_people_write_stays_as_it_is():
+    plain = "línea\n\tمرحبا नमस्\u200dते 👩\u200d🚀 <b>&amp;</b> {{ 1 }}"
+    assert visible(plain) is plain
+
+
+def test_a_long_text_keeps_its_beginning_and_end_and_counts_the_rest():
+    cut = excerpt("a" * 6_000 + "b" * 500_000 + "c" * 1_000)
+    assert (cut.head, cut.hidden, cut.tail) == ("a" * 6_000, 500_000, "c" * 1_000)
+    whole = excerpt("d" * 8_000)
+    assert (len(whole.head), whole.hidden, whole.tail) == (8_000, 0, "")
+    assert shortened("one\n  two\u202e", 20) == "one two⟨U+202E⟩"
+    assert shortened("abcdef", 3) == "abc…"
+
+
+def test_numbers_as_people_read_them():
+    assert [number(v) for v in (None, 1234567, 0.5, -0.0001, float("nan"), True, -0.0)] == ["–", "1,234,567", "0.500", "−1.0e-04".replace("-", "−"),
+                                                                                          "–", "yes", "0.000"]  # fmt: skip
+    assert [signed(v) for v in (1.0, -0.5, 0.0, None)] == ["+1.00", "−0.50", "0.00", "–"]
+    assert [percent(v) for v in (0.125, 1, 0.0)] == ["12.5 %", "100 %", "0 %"]
+    assert [size(v) for v in (12, 1500, 2_000_000)] == ["12 B", "1.5 kB", "2.0 MB"]
+    assert [seconds(v) for v in (0.84, 42, 720, 12_240)] == ["0.8 s", "42 s", "12 min", "3.4 h"]
+
+
+def test_every_template_output_is_escaped_and_made_visible():
+    made = environment().from_string('<p title="{{ x }}">{{ x }}</p>').render(x='"><script>\x1b\u202e')
+    assert made == '<p title="&#34;&gt;&lt;script&gt;⟨U+001B⟩⟨U+202E⟩">&#34;&gt;&lt;script&gt;⟨U+001B⟩⟨U+202E⟩</p>'
+
+
+def test_links_are_quoted_and_leave_out_what_is_not_set():
+    assert url("run", "a b/c", "group", branch="", id="iteration=3/task=1&x", page=0) == "/run/a%20b%2Fc/group?id=iteration%3D3%2Ftask%3D1%26x&page=0"
+
+
+def test_cells_and_reports():
+    assert cell([1] * 100).startswith("[1, 1") and cell([1] * 100).endswith(", …]")
+    assert cell("x" * 500) == "x" * 400 + "… (500 characters)"
+    assert report_fields('{"root_cause": "late", "steps": [1, "é"]}') == [("root cause", "late"), ("steps", '[1, "é"]')]
+    assert report_fields("") == report_fields("[1]") == report_fields("{") == []
+
+
+def test_shades_are_in_proportion_and_never_hide_a_weight():
+    assert [level(effect, 1.0) for effect in (0.0, 0.01, -0.5, 0.9, 1.0)] == [0, 1, 2, 4, 5]
