@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from flows import stored
 from flows.update_job import launch, settle
 from flows.workbench import Workbench
@@ -51,7 +49,7 @@ def job(bench: Workbench, rows: Sequence[StageRef], groups: int, older: dict[str
     config, policies = bench.config, bench.policies
     optimiser = policies.learner_folder / "optimizer" if policies.learner_folder else None
     return {
-        "rows": [str(path) for ref in rows for path in files(bench.store, ref, out)],
+        "rows": [str(path) for ref in rows for path in files(bench.store, ref)],
         "groups": groups,
         "policy": {"path": policies.learner.path, "digest": policies.learner.digest, "base_path": policies.learner.base_path},
         "policies": {**older, policies.behaviour.digest: policies.behaviour.path},
@@ -64,15 +62,11 @@ def job(bench: Workbench, rows: Sequence[StageRef], groups: int, older: dict[str
     }
 
 
-def files(store: Store, ref: StageRef, scratch: Path) -> list[Path]:
-    """The stage's training rows as local files; from a remote store they are copied beside the job."""
-    folder = Path(store.root) / ref.key.folder
-    if folder.is_dir():
-        return [folder / part["file"] for part in store.manifest(ref)["parts"] if part["table"] == "training_rows" and part["rows"]]
-    scratch.mkdir(parents=True, exist_ok=True)
-    copy = scratch / f"rows-{ref.fingerprint[:16]}.parquet"
-    pq.write_table(store.read(ref, "training_rows"), copy)
-    return [copy]
+def files(store: Store, ref: StageRef) -> list[Path]:
+    """The stage's training rows as local files."""
+    parts = [part["file"] for part in store.manifest(ref)["parts"] if part["table"] == "training_rows" and part["rows"]]
+    folder = store.local(ref.key.folder) if parts else Path()
+    return [folder / name for name in parts]
 
 
 def _progress(bench: Workbench, line: dict[str, Any]) -> None:
