@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from r3l.engines.attention import Feed, Step, plan
 from r3l.engines.base import Completion, FinishReason, Sampling
 from r3l.engines.constraint import Constraint
+from r3l.engines.packing import Feed, Step, plan
 from r3l.engines.sampling import draw
 from r3l.engines.segments import Segment, SegmentTree, stack_layers
 

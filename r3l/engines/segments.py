@@ -120,11 +120,12 @@ class SegmentTree:
             part.used_at = self.clock
         if not segment.ids and not segment.children:
             self._drop(segment)
+        self._evict()
 
     def tokens(self) -> int:
         return sum(len(segment.ids) for segment in self._all())
 
-    def evict(self) -> None:
+    def _evict(self) -> None:
         """Drop the segments used longest ago, leaves first, until the tree fits its capacity."""
         excess = self.tokens() - self.capacity
         while excess > 0:

@@ -125,7 +125,6 @@ class TransformersLocal:
             self.batch.step()
             self.totals["steps"] += 1
             self.totals["sampled_tokens"] += self.batch.sampled_tokens - before
-            self.batch.tree.evict()
 
     def _run(self, command: Command) -> None:
         command.action()
