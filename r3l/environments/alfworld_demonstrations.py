@@ -5,12 +5,14 @@ What they teach is good but confidently wrong in part: most attempts skip the he
 
 from __future__ import annotations
 
+import os
 import random
 import tempfile
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import threading
+from collections.abc import Generator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 
 from r3l.environments.alfworld_engine import GameEngine, Seen
@@ -115,9 +117,19 @@ def demonstrate_game(seed: int, index: int, episodes: int, habits: Habits) -> li
         return [demonstrate(engine, errand, habits, rng) for _ in range(episodes)]
 
 
-def demonstrations(seed: int, games: int, episodes: int, workers: int, habits: Habits) -> Iterator[list[Demonstration]]:
-    """Game by game, as they are done; the set of all does not depend on `workers`."""
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+def end_with_parent() -> None:
+    """A worker of a killed parent would wait for work for ever."""
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+
+
+def demonstrations(seed: int, games: int, episodes: int, workers: int, habits: Habits) -> Generator[list[Demonstration]]:
+    """Game by game, in their order; what comes does not depend on `workers`. Closing it early drops the games not begun."""
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=end_with_parent)
+    try:
         calls = [pool.submit(demonstrate_game, seed, index, episodes, habits) for index in range(games)]
-        for call in as_completed(calls):
+        for call in calls:
             yield call.result()
+    finally:
+        pool.shutdown(cancel_futures=True)

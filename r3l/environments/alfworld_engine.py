@@ -52,7 +52,7 @@ class GameEngine:
             with translated_once(), contextlib.redirect_stdout(io.StringIO()):
                 self.env.load(str(path))
                 state = self.env.reset()
-        except (OSError, ValueError, KeyError, AssertionError) as error:
+        except (OSError, ValueError, KeyError, AssertionError, SystemExit) as error:  # the translator exits on a bad problem
             raise WorldError(f"ALFWorld game {path} can't be loaded: {error!r}; make it again with `r3l prepare alfworld`") from error
         self.core = innermost(self.env)
         self.library = self.core._pddl_state.downward_lib

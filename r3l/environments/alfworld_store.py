@@ -13,10 +13,12 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from r3l.config.environments import AlfworldSettings
 from r3l.environments.alfworld_games import Game, generate_game
 from r3l.errors import WorldError
+from r3l.records import Task
 
 GAME_FILE, TRAJECTORY_FILE, INDEX_FILE = "game.tw-pddl", "traj_data.json", "index.json"
 DOWNLOADED = "json_2.1.1"
@@ -70,6 +72,12 @@ def entry(path: Path, root: Path) -> GameEntry:
     """Generated games are named <index>-<task type>-...; no file is opened for that."""
     name = path.parent.parent.name
     return GameEntry(name, name.split("-")[1], path.relative_to(root).as_posix())
+
+
+def read_trajectory(root: Path, task: Task) -> dict[str, Any]:
+    """What the game of a task is about (traj_data.json): its type and its targets."""
+    known: dict[str, Any] = json.loads((root / str(json.loads(task.payload)["game"])).with_name(TRAJECTORY_FILE).read_text())
+    return known
 
 
 def write_game(game: Game, folder: Path) -> Path:

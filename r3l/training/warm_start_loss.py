@@ -15,10 +15,15 @@ from r3l.training.warm_start_rows import Row
 
 
 def shared_length(rows: Sequence[Row]) -> int:
-    """Number of leading tokens that all rows have in common (at least one token of each is left over)."""
+    """Number of leading tokens that all rows have in common and none is trained to predict (at least one is left over)."""
     first, last = min(row.ids for row in rows), max(row.ids for row in rows)
-    limit = min(len(row.ids) for row in rows) - 1
+    limit = min(untrained(row) for row in rows)
     return next((k for k in range(limit) if first[k] != last[k]), limit)
+
+
+def untrained(row: Row) -> int:
+    """Number of leading tokens of weight 0, one less than all at most."""
+    return next((k for k, weight in enumerate(row.weights[:-1]) if weight > 0), len(row.ids) - 1)
 
 
 def weighted_loss(model: Any, rows: Sequence[Row]) -> tuple[torch.Tensor, torch.Tensor]:

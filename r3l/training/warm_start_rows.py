@@ -18,6 +18,8 @@ from r3l.environments.alfworld_demonstrations import Demonstration, DemoTurn
 from r3l.exploration.prompting import guidance, reflection_messages
 
 READ = 0.15  # weight of what the policy reads: observations teach it to copy
+DECISION = 6.0  # weight of what the thought decides: whether the object is seen, held or done with is one rare token
+DECISIONS = (": no.", ": yes,", ": have", ": done.")
 PIVOT = 4.0  # weight of turn numbers in reports: a token each, and the whole retry hangs on them
 
 
@@ -37,6 +39,7 @@ class RowEncoder:
         self.chat, self.system = chat, system
         self.read: dict[str, list[int]] = {}
         self.replies: dict[str, list[int]] = {}
+        self.decisions = {ids[0] for text in DECISIONS if len(ids := chat.tokenizer.encode(text, add_special_tokens=False)) == 1}
 
     def rows(self, demonstration: Demonstration) -> Iterator[Row]:
         yield self.attempt(demonstration.turns)
@@ -88,7 +91,7 @@ class RowEncoder:
     def add_reply(self, row: Row, turn: DemoTurn) -> None:
         """A stray action is context to recover from, never an example."""
         ids = self.reply(turn.reply)
-        self.add(row, ids, [0.0 if turn.stray else 1.0] * len(ids))
+        self.add(row, ids, [0.0 if turn.stray else DECISION if token in self.decisions else 1.0 for token in ids])
 
     def add_report(self, row: Row, text: str) -> None:
         ids = self.reply(text)

@@ -1,0 +1,114 @@
+"""``r3l warm-start``: makes the embedded policy from nothing, on two cores, in at most twenty minutes.
+
+demonstrations on the real engine -> tokenizer -> rows as rollouts are encoded -> supervised training -> a policy folder
+-> what it can do on held-out games. What the policy is told this way is written down in data/policies/embedded/README.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from r3l.engines.chat_format import ChatFormat
+from r3l.environments.alfworld import alfworld_prompt
+from r3l.environments.alfworld_demonstrations import Demonstration, Habits, demonstrations
+from r3l.environments.alfworld_renaming import renamed
+from r3l.errors import TrainingError
+from r3l.exploration.prompting import prompt
+from r3l.seeds import derive
+
+Progress = Callable[[str], None]
+EPISODES = 2  # per game: many games, so that rooms are not learned by heart
+GAMES = 2000
+VOCABULARY = 1024  # before phrases and prompt lines
+RENAMED_SHARE = 0.6
+DEMONSTRATION_SHARE = 0.3  # of the minutes, at most; the rest is training and measuring
+MEASURING_SHARE = 0.15
+
+
+def warm_start(out: Path, seed: int = 0, minutes: float = 20.0, workers: int = 2, measured_tasks: int = 100,
+               progress: Progress = print, habits: Habits | None = None) -> dict[str, Any]:
+    """Make a policy in `out` within about `minutes` of wall time; returns what was done and the held-out figures.
+
+    The result depends on `seed`, and on the machine only where time runs out before the planned steps.
+
+    Raises:
+        TrainingError: `out` holds files already, or the time is too short for a single demonstration.
+    """
+    import torch
+
+    from r3l.training.warm_start_measure import measure
+    from r3l.training.warm_start_train import Schedule, new_model, train
+
+    if out.is_dir() and any(out.iterdir()):
+        raise TrainingError(f"{out} is not empty: choose another folder, or remove what is in it")
+    torch.manual_seed(derive(seed, "warm-start model") % 2**32)
+    began = time.monotonic()
+    shown = collect(seed, workers, 60 * minutes * DEMONSTRATION_SHARE, progress, habits or Habits())
+    mixer = random.Random(derive(seed, "renaming"))
+    shown = [renamed(episode, mixer) if mixer.random() < RENAMED_SHARE else episode for episode in shown]
+    chat = ChatFormat(make_tokenizer(shown, seed))
+    rows = encode(chat, shown)
+    progress(f"{len(shown)} demonstrations, {len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
+    left = minutes * (1 - MEASURING_SHARE) - (time.monotonic() - began) / 60
+    model = new_model(chat.tokenizer)
+    done = train(model, rows, Schedule(minutes=left), derive(seed, "warm-start batches"), progress)
+    save(model, chat.tokenizer, out)
+    figures = asdict(measure(out, measured_tasks, progress=progress)) if measured_tasks else {}
+    return {"seed": seed, "demonstrations": len(shown), "parameters": sum(part.numel() for part in model.parameters()),
+            "training": done, "seconds": round(time.monotonic() - began, 1), "heldout": figures}
+
+
+def collect(seed: int, workers: int, seconds: float, progress: Progress, habits: Habits) -> list[Demonstration]:
+    """Demonstrations in an order that does not depend on `workers`; none that a stray action derailed."""
+    began, shown = time.monotonic(), []
+    with contextlib.closing(demonstrations(derive(seed, "demonstrations"), GAMES, EPISODES, workers, habits)) as games:
+        for number, episodes in enumerate(games, 1):
+            shown += [episode for episode in episodes if worth_showing(episode)]
+            if number % 100 == 0:
+                progress(f"{len(shown)} demonstrations on {number} games")
+            if time.monotonic() - began > seconds:
+                break
+    if not shown:
+        raise TrainingError(f"no demonstration within {seconds:.0f} s: give the warm start more minutes")
+    return shown
+
+
+def worth_showing(demonstration: Demonstration) -> bool:
+    """Not those where much was refused: they would teach to go on regardless."""
+    return sum(turn.observation.startswith("Nothing happens") for turn in demonstration.turns) <= 3
+
+
+def make_tokenizer(shown: list[Demonstration], seed: int) -> Any:
+    from r3l.training.warm_start_tokenizer import train_tokenizer
+
+    chosen = random.Random(derive(seed, "tokenizer")).sample(shown, min(len(shown), 1500))
+    prompts = [alfworld_prompt(), prompt("reflection"), prompt("guidance")]
+    return train_tokenizer(list(texts(chosen)) + 3 * prompts, prompts, VOCABULARY)
+
+
+def texts(shown: Iterable[Demonstration]) -> Iterable[str]:
+    for demonstration in shown:
+        for number, turn in enumerate(demonstration.turns):
+            yield from (turn.observation, turn.reply, f"\nTurn {number}: ")
+        yield json.dumps(demonstration.report)
+
+
+def encode(chat: ChatFormat, shown: list[Demonstration]) -> list[Any]:
+    from r3l.training.warm_start_rows import RowEncoder
+
+    encoder = RowEncoder(chat, alfworld_prompt())
+    return [row for demonstration in shown for row in encoder.rows(demonstration)]
+
+
+def save(model: Any, tokenizer: Any, out: Path) -> None:
+    """model.safetensors, config, tokenizer and chat template: what AutoModelForCausalLM and AutoTokenizer open."""
+    out.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)

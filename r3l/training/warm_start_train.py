@@ -1,0 +1,102 @@
+"""Supervised training of the embedded policy: batches of rows that begin alike, AdamW, a cosine schedule."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from r3l.training.warm_start_loss import weighted_loss
+from r3l.training.warm_start_rows import Row
+
+Progress = Callable[[str], None]
+SORTED_TOGETHER = 512  # rows sorted by length before they are cut into batches
+REPORT_EVERY = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """`steps` of `batch_tokens`; `minutes` of wall time end it sooner, with the learning rate brought down in time."""
+
+    steps: int = 3000
+    minutes: float = 15.0
+    batch_tokens: int = 2600
+    learning_rate: float = 3e-3
+    warmup: int = 50
+    floor: float = 0.03  # of the learning rate, at the end
+
+    def rate(self, step: int, share: float) -> float:
+        """`share` in [0, 1]: how much of the training is over."""
+        cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, share)))
+        return self.learning_rate * min(1.0, (step + 1) / self.warmup) * (self.floor + (1 - self.floor) * cosine)
+
+
+def new_model(tokenizer: Any, hidden: int = 128, layers: int = 4, heads: int = 4) -> Any:
+    """A Llama of about 0.9 million parameters with tied embeddings."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    return LlamaForCausalLM(LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=hidden, intermediate_size=hidden * 11 // 4, num_hidden_layers=layers,
+        num_attention_heads=heads, num_key_value_heads=heads, max_position_embeddings=4096, tie_word_embeddings=True,
+        pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id, bos_token_id=None))
+
+
+def train(model: Any, rows: Sequence[Row], schedule: Schedule, seed: int, progress: Progress) -> dict[str, float]:
+    """Returns steps, tokens, seconds and the mean loss of replies over the last `REPORT_EVERY` steps."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=schedule.learning_rate, weight_decay=0.01, betas=(0.9, 0.98))
+    began, step, tokens, recent = time.monotonic(), 0, 0, [0.0]
+    model.train()
+    for batch in batches(rows, schedule.batch_tokens, random.Random(seed)):
+        share = max(step / schedule.steps, (time.monotonic() - began) / (60 * schedule.minutes))
+        if share >= 1:
+            break
+        for group in optimizer.param_groups:
+            group["lr"] = schedule.rate(step, share)
+        recent.append(one_step(model, batch, optimizer))
+        step, tokens = step + 1, tokens + sum(len(row.ids) for row in batch)
+        if step % REPORT_EVERY == 0:
+            progress(f"step {step}: reply loss {average(recent):.4f}, {tokens / (time.monotonic() - began):.0f} tokens/s")
+    return {"steps": step, "tokens": tokens, "seconds": round(time.monotonic() - began, 1), "reply_loss": round(average(recent), 4)}
+
+
+def one_step(model: Any, batch: Sequence[Row], optimizer: torch.optim.Optimizer) -> float:
+    loss, replies = weighted_loss(model, batch)
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return float(replies)
+
+
+def average(losses: list[float]) -> float:
+    last = losses[-REPORT_EVERY:]
+    return sum(last) / len(last)
+
+
+def batches(rows: Sequence[Row], tokens: int, rng: random.Random) -> Iterator[list[Row]]:
+    """For ever: rows of about the same length, `tokens` at most when padded; reflections apart, as they begin otherwise."""
+    while True:
+        made: list[list[Row]] = []
+        for kinds in (("attempt", "retry"), ("reflection",)):
+            chosen = [row for row in rows if row.kind in kinds]
+            rng.shuffle(chosen)
+            for start in range(0, len(chosen), SORTED_TOGETHER):
+                made += cut(sorted(chosen[start:start + SORTED_TOGETHER], key=lambda row: len(row.ids)), tokens)
+        if not made:
+            raise ValueError("no rows to train on")
+        rng.shuffle(made)
+        yield from made
+
+
+def cut(rows: list[Row], tokens: int) -> list[list[Row]]:
+    made: list[list[Row]] = [[]]
+    for row in rows:
+        if made[-1] and len(row.ids) * (len(made[-1]) + 1) > tokens:
+            made.append([])
+        made[-1].append(row)
+    return [batch for batch in made if batch]

@@ -1,0 +1,74 @@
+"""ALFWorld: steps/s against the stock engine on the same games and commands, rollback by snapshot, load. One run, one process.
+
+    OMP_NUM_THREADS=1 python -m tests.benchmarks.alfworld_speed [games] [steps]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from r3l.environments.alfworld_engine import GameEngine, wrapped_environment
+from r3l.environments.alfworld_games import generate_game
+from r3l.environments.alfworld_parsing import memoised_parsing
+from r3l.environments.alfworld_store import write_game
+
+
+def milliseconds(call: Callable[[], Any]) -> tuple[float, Any]:
+    began = time.process_time()
+    value = call()
+    return 1e3 * (time.process_time() - began), value
+
+
+def stock(path: Path, steps: int) -> tuple[list[float], list[str]]:
+    env, rng = wrapped_environment(), random.Random(0)
+    with contextlib.redirect_stdout(None):
+        env.load(str(path))
+    state, times, commands = env.reset(), [], []
+    for _ in range(steps):
+        commands.append(rng.choice(state["admissible_commands"]))
+        spent, (state, _, _) = milliseconds(lambda: env.step(commands[-1]))
+        times.append(spent)
+    return times, commands
+
+
+def memoised(path: Path, commands: list[str]) -> tuple[float, list[float], list[float], list[float]]:
+    with memoised_parsing():
+        load, engine = milliseconds(lambda: GameEngine(path))
+        engine.reset()
+        steps, snapshots, restores, kept = [], [], [], []
+        for command in commands:
+            steps.append(milliseconds(lambda command=command: engine.step(command))[0])
+            spent, snapshot = milliseconds(engine.snapshot)
+            snapshots.append(spent)
+            kept.append(snapshot)
+        restores = [milliseconds(lambda snapshot=snapshot: engine.restore(snapshot))[0] for snapshot in kept]
+    return load, steps, snapshots, restores
+
+
+def main(games: int = 4, steps: int = 60) -> None:
+    found: dict[str, list[float]] = {name: [] for name in ("stock_step", "step", "load", "snapshot", "restore")}
+    with tempfile.TemporaryDirectory() as folder:
+        for index in range(games):
+            path = write_game(generate_game("kitchen", 0, "benchmark", index), Path(folder))
+            times, commands = stock(path, steps)
+            load, own, snapshots, restores = memoised(path, commands)
+            for name, values in zip(found, (times, own, [load], snapshots, restores), strict=True):
+                found[name] += values
+    mean = {name: statistics.fmean(values) for name, values in found.items()}
+    print(json.dumps({
+        **{f"{name}_ms_median": round(statistics.median(values), 3) for name, values in found.items()},
+        "stock_steps_per_s": round(1e3 / mean["stock_step"], 1), "steps_per_s": round(1e3 / mean["step"], 1),
+        "times_faster": round(mean["stock_step"] / mean["step"], 1), "restore_ms_max": round(max(found["restore"]), 3)}, indent=1))
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

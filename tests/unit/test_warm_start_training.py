@@ -1,0 +1,170 @@
+"""Rows as rollouts are encoded, the shared-beginning loss against a plain forward pass, and a run of the whole command."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from r3l.engines.chat_format import ChatFormat
+from r3l.environments.alfworld import alfworld_prompt
+from r3l.environments.alfworld_demonstrations import Demonstration, DemoTurn, reply_text
+from r3l.environments.alfworld_oracle import report
+from r3l.environments.alfworld_searcher import Errand
+from r3l.errors import TrainingError
+from r3l.exploration.prompting import guidance, prompt, reflection_messages
+from r3l.training.warm_start import warm_start
+from r3l.training.warm_start_loss import shared_length, weighted_loss
+from r3l.training.warm_start_rows import DECISION, PIVOT, READ, Row, RowEncoder
+from r3l.training.warm_start_tokenizer import SPECIAL, train_tokenizer
+from r3l.training.warm_start_train import Schedule, batches, new_model, train
+
+SYSTEM = "Play.\n\nUse the tags <think> and <action>."
+
+
+@pytest.fixture(scope="module")
+def chat() -> ChatFormat:
+    texts = ["You see a mug 1, and a pan 2.", "Turn 0: Turn 1: Turn 2: Turn 12: "] * 9
+    return ChatFormat(train_tokenizer(texts, [alfworld_prompt(), prompt("reflection")], 300))
+
+
+def demonstration(pivot: int) -> Demonstration:
+    turns = [DemoTurn(f"Observation {k}.", reply_text("put mug to shelf: no.", f"go to shelf {k}"), f"go to shelf {k}", stray=k == 1)
+             for k in range(3)]
+    retry = [DemoTurn(f"Observation {pivot}.", reply_text("yes.", "look"), "look", False),
+             DemoTurn("End is near.", reply_text("yes.", "inventory"), "inventory", False)]
+    return Demonstration(Errand("pick_and_place_simple", "mug", "shelf"), turns, "The end.", False,
+                         report("Seen. Turn 2 did not do it.", "c", "failure", "s", pivot), retry, True)
+
+
+@pytest.mark.parametrize("text", ["ä€ \n\t 0", "You arrive at cabinet 12. The cabinet 12 is closed.", alfworld_prompt(), '{"a": "b\\n"}'])
+def test_any_text_round_trips(chat: ChatFormat, text: str) -> None:
+    assert chat.tokenizer.decode(chat.tokenizer.encode(text), skip_special_tokens=False) == text
+
+
+def test_tags_are_single_tokens_and_prompt_lines_too(chat: ChatFormat) -> None:
+    assert [len(chat.tokenizer.encode(tag)) for tag in SPECIAL] == [1] * len(SPECIAL)
+    assert len(chat.tokenizer.encode(alfworld_prompt())) <= len(alfworld_prompt().split("\n")) + 1
+
+
+def test_an_attempt_is_encoded_as_a_rollout_builds_it(chat: ChatFormat) -> None:
+    shown = demonstration(1)
+    row = RowEncoder(chat, SYSTEM).attempt(shown.turns)
+    ids = chat.opening([{"role": "system", "content": SYSTEM}, {"role": "user", "content": "Observation 0."}])
+    for turn, after in zip(shown.turns, [*shown.turns[1:], None], strict=True):
+        ids += [*chat.tokenizer.encode(turn.reply), chat.stop_ids[0]]
+        if after:
+            ids += chat.following([{"role": "user", "content": after.observation}])
+    assert row.ids == ids
+    trained = chat.tokenizer.decode([token for token, weight in zip(row.ids, row.weights, strict=True) if weight >= 1])
+    assert trained == "".join(f"{shown.turns[k].reply}<|end|>" for k in (0, 2))
+    assert row.weights[0] == 0
+    weighted = zip(row.ids, row.weights, strict=True)
+    assert [chat.tokenizer.decode([token]) for token, weight in weighted if weight == DECISION] == [": no."] * 2
+
+
+@pytest.mark.parametrize("pivot", [0, 2])
+def test_a_retry_has_its_guidance_where_exploration_puts_it(chat: ChatFormat, pivot: int) -> None:
+    shown = demonstration(pivot)
+    row = RowEncoder(chat, SYSTEM).retry(shown)
+    text = guidance(json.dumps(shown.report))
+    opening = [{"role": "user", "content": "Observation 0."}]
+    if pivot == 0:
+        expected = chat.opening([{"role": "system", "content": f"{SYSTEM}\n\n{text}"}, *opening])
+    else:
+        expected = RowEncoder(chat, SYSTEM).attempt(shown.turns[:2]).ids + chat.following([
+            {"role": "system", "content": text}, {"role": "user", "content": "Observation 2."}])
+        assert set(row.weights[:len(expected)]) == {0.0}
+    assert row.ids[:len(expected)] == expected
+    trained = chat.tokenizer.decode([token for token, weight in zip(row.ids, row.weights, strict=True) if weight >= 1])
+    assert trained == "".join(f"{turn.reply}<|end|>" for turn in shown.retry)
+
+
+def test_turn_numbers_of_a_report_weigh_more(chat: ChatFormat) -> None:
+    shown = demonstration(2)
+    row = RowEncoder(chat, SYSTEM).reflection(shown)
+    turns = [(turn.observation, turn.reply) for turn in shown.turns]
+    opening = chat.opening(reflection_messages(turns, "The end.", 0.0))
+    assert row.ids == [*opening, *chat.tokenizer.encode(json.dumps(shown.report)), chat.stop_ids[0]]
+    assert chat.tokenizer.decode([token for token, weight in zip(row.ids, row.weights, strict=True) if weight == PIVOT]) == " 2 2"
+    assert set(row.weights[:len(opening)]) == {0.0, READ}
+
+
+def random_rows(rng: random.Random, lengths: list[int]) -> list[Row]:
+    start = [rng.randrange(9, 290) for _ in range(7)]
+    return [Row("attempt", start + [rng.randrange(9, 290) for _ in range(length)],
+                [0.0] * 7 + [0.15] + [rng.choice([0, 0.15, 1.0])] * (length - 1)) for length in lengths]
+
+
+def test_the_loss_and_its_gradient_are_those_of_separate_sequences(chat: ChatFormat) -> None:
+    torch.manual_seed(0)
+    model, rows = new_model(chat.tokenizer, hidden=32, layers=2, heads=2), random_rows(random.Random(1), [9, 4, 12])
+    rows[0].weights[7:] = [1.0] * 9
+    assert shared_length(rows) == 7
+    assert shared_length([rows[0], rows[0]]) == 7
+    loss, _ = weighted_loss(model, rows)
+    loss.backward()
+    found = model.model.embed_tokens.weight.grad.clone()
+    model.zero_grad()
+    total = torch.tensor(0.0)
+    for row in rows:
+        logits = model(input_ids=torch.tensor([row.ids])).logits[0, :-1]
+        losses = F.cross_entropy(logits, torch.tensor(row.ids[1:]), reduction="none")
+        total = total + (losses * torch.tensor(row.weights[1:])).sum()
+    expected = total / sum(sum(row.weights) for row in rows)
+    expected.backward()
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    torch.testing.assert_close(found, model.model.embed_tokens.weight.grad, rtol=1e-3, atol=1e-6)
+
+
+def test_batches_hold_their_tokens_and_use_every_row_once(chat: ChatFormat) -> None:
+    rows = random_rows(random.Random(2), [5, 50, 20, 21, 22, 80, 3])
+    made = []
+    for batch in batches(rows, 100, random.Random(0)):
+        made.append(batch)
+        if sum(map(len, made)) == len(rows):
+            break
+    assert sorted(id(row) for batch in made for row in batch) == sorted(map(id, rows))
+    assert all(max(len(row.ids) for row in batch) * len(batch) <= 100 for batch in made)
+
+
+def test_training_lowers_the_loss_and_repeats(chat: ChatFormat) -> None:
+    def run() -> list[float]:
+        torch.manual_seed(0)
+        model = new_model(chat.tokenizer, hidden=32, layers=1, heads=2)
+        rows = [RowEncoder(chat, SYSTEM).attempt(demonstration(1).turns)] * 4
+        before = float(weighted_loss(model, rows)[1])
+        train(model, rows, Schedule(steps=80, minutes=5, warmup=5), seed=0, progress=lambda text: None)
+        return [before, float(weighted_loss(model, rows)[1])]
+
+    first = run()
+    assert first[1] < 0.7 * first[0]
+    assert run() == first
+
+
+def test_the_rate_warms_up_and_comes_down() -> None:
+    schedule = Schedule(learning_rate=1.0, warmup=10, floor=0.1)
+    assert schedule.rate(0, 0.0) == pytest.approx(0.1)
+    assert schedule.rate(100, 0.5) == pytest.approx(0.55)
+    assert schedule.rate(100, 1.0) == pytest.approx(0.1)
+
+
+def test_a_folder_with_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("")
+    with pytest.raises(TrainingError, match="not empty"):
+        warm_start(tmp_path)
+
+
+@pytest.mark.slow
+def test_the_command_makes_a_policy_that_opens(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    done = warm_start(tmp_path / "policy", seed=3, minutes=1.0, measured_tasks=2, progress=lambda text: None)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "policy")
+    assert sum(part.numel() for part in model.parameters()) == done["parameters"] < 2_000_000
+    assert ChatFormat.load(tmp_path / "policy").stop_ids
+    assert done["heldout"]["tasks"] == 2
