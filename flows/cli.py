@@ -81,6 +81,27 @@ def evaluate(run: Run = "demo", preset: Preset = "paper", method: Method = "r3l"
         typer.echo(json.dumps(found, default=str))
 
 
+@app.command()
+def compare(experiment: Annotated[str, typer.Argument(help="a file, or the name of one in data/experiments")],
+            size: Annotated[str, typer.Option(help="laptop or paper")] = "laptop",
+            plan: Annotated[bool, typer.Option("--plan", help="only say what would be run")] = False, store: Annotated[str, typer.Option(
+                "--store", help="store; empty: R3L_STORE, else data/runs")] = "") -> None:
+    """Run or resume the cells of an experiment, and make its table (the flow `r3l-compare`)."""
+    from r3l.config.experiment import load_experiment
+
+    path = Path(experiment) if experiment.endswith(".toml") else Path("data/experiments", f"{experiment}.toml")
+    if plan:
+        of = load_experiment(path)
+        for arm, seed, config in of.cells(size):
+            typer.echo(f"{config.run}: {arm.name}, seed {seed}, {of.sizes[size].iterations} iterations of {config.rollout.tasks} tasks "
+                       f"x N = {config.rollout.group_size}, {config.policy.name} on {config.environment.kind}")
+        return
+    from flows.compare import compare as flow
+    from flows.compare import page
+
+    typer.echo(page(load_experiment(path), size, flow(str(path), size, store)))
+
+
 @app.command("warm-start")
 def warm_start(out: Annotated[Path, typer.Option(help="folder for the policy")] = Path("data/policies/embedded"),
                seed: Annotated[int, typer.Option(min=0)] = 0,

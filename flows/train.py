@@ -37,7 +37,7 @@ def train(config: Config = compose(), iterations: int = 10) -> list[dict[str, An
         heard(None)
         log().info("iteration %d of %d", number + 1, iterations)
         done.append(iterate(config))
-        if config.evaluation.every and (number + 1) % config.evaluation.every == 0:
+        if config.evaluation.every and (done[-1]["iteration"] + 1) % config.evaluation.every == 0:
             done[-1]["evaluation"] = evaluate(config)
         heard(done[-1])
     return done
