@@ -86,7 +86,7 @@ def page(experiment: Experiment, size: str, found: dict[str, Any]) -> str:
     """The table as Markdown, with what the starting policy was given and what the numbers are of."""
     of = experiment.sizes[size]
     budget = f"{of.iterations} iterations, {len(of.seeds)} seeds, {found['episodes']} test episodes a point"
-    lines = [f"# {experiment.title}", "", f"Answers to: {experiment.paper}. Size `{size}`: {budget}, the same rollout budget for every arm.",
+    lines = [f"# {experiment.title}", "", f"Answers to: {experiment.paper}. Size `{size}`: {budget}, the same budget for every arm.",
              "", experiment.knowledge, "",
              "| arm | seeds | start | final ± standard error | best | area under the curve ± standard error |", "|---|---|---|---|---|---|"]
     for one in (Summary(**arm) for arm in found["arms"]):
