@@ -119,7 +119,8 @@ def evaluated(console: Console, found: dict[str, Any]) -> None:
 
 def pairs(title: str, rows: list[tuple[str, str]]) -> Table:
     """Names and figures under a title."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, show_header=False, padding=(0, 2, 0, 0))
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, show_header=False, padding=(0, 2, 0, 0),
+                  min_width=len(title))
     table.add_column()
     table.add_column(justify="right")
     for name, value in rows:
