@@ -55,18 +55,19 @@ def benchmark_problems(settings: MathSettings, split: str) -> list[Problem]:
     if split not in benchmark.splits:
         raise WorldError(f"{name} has no split {split!r}: expected one of {', '.join(benchmark.splits)}")
     rows = hub_rows(name, benchmark, benchmark.splits[split], Path(settings.data_root) / "math")
-    problems = distinct(problem_of(row, f"{index:05d}", name) for index, row in enumerate(rows))
-    return parted(problems, split, benchmark.held_out, settings.tasks_seed) if benchmark.held_out else problems
+    problems = [problem_of(row, f"{index:05d}", name) for index, row in enumerate(rows)]
+    return parted(distinct(problems), split, benchmark.held_out, settings.tasks_seed) if benchmark.held_out else problems
 
 
 def file_problems(path: Path, settings: MathSettings, split: str) -> list[Problem]:
-    """A file of one's own: split "all" is the whole of it; "train" and "test" part it, `heldout_tasks` for test."""
+    """A file of one's own: split "all" is every row of it; "train" and "test" part its questions, `heldout_tasks` for test."""
     if not path.is_file():
         raise WorldError(f"math dataset {str(path)!r}: no such file, and no set of that name; expected procedural, "
                          f"{', '.join(BENCHMARKS)}, or a jsonl or parquet file")
-    problems = distinct(problem_of(row, f"{index:05d}", path.stem) for index, row in enumerate(read_rows(path)))
+    problems = [problem_of(row, f"{index:05d}", path.stem) for index, row in enumerate(read_rows(path))]
     if split == "all":
         return problems
+    problems = distinct(problems)
     if split not in ("train", "test"):
         raise WorldError(f"{path.name} has no split {split!r}: expected train, test (or heldout), or all")
     if settings.heldout_tasks >= len(problems):

@@ -59,13 +59,13 @@ def test_a_file_of_ones_own_is_parted_and_all_of_it_can_be_had(tmp_path, suffix)
     rows = [{"question": f"What is {n}+1?", "answer": str(n + 1)} for n in range(50)]
     path = tmp_path / f"sums{suffix}"
     if suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path)
+        pq.write_table(pa.Table.from_pylist([*rows, rows[0]]), path)
     else:
         path.write_text("\n".join(json.dumps(row) for row in [*rows, rows[0]]) + "\n\n")
     world = MathWorld(MathSettings(dataset=str(path), heldout_tasks=10))
     train, heldout, everything = ([task.payload for task in world.tasks(split)] for split in ("train", "heldout", "all"))
-    assert (len(train), len(heldout), len(everything)) == (40, 10, 50)
-    assert sorted(train + heldout) == sorted(everything)
+    assert (len(train), len(heldout), len(everything)) == (40, 10, 51)  # one row is there twice
+    assert sorted(train + heldout) == sorted(everything[:50])
     assert world.tasks("test") == [*world.tasks("test")]
     assert world.tasks("all")[7].task_id == "math/sums/all/00007"
 

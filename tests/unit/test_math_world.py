@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import psutil
 import pytest
 
 from r3l.config.environments import MathSettings
@@ -80,6 +81,18 @@ def test_attempts_and_rollbacks_through_a_worker_process():
         assert (rolled.diverged_at, rolled.exact) == (None, True)
         last = pool.step("retry", "0.5").result(120)
         assert (last.done, last.reward, last.observation.text) == (True, 1.0, "Your answer is correct.")
+
+
+def test_a_killed_worker_leaves_no_grader_behind_even_in_the_middle_of_a_hostile_answer():
+    with WorldPool(VERIFIED, workers=1) as pool:
+        pool.start("base", problem()).result(120)
+        assert pool.step("base", "2").result(120).accepted
+        (grader,) = psutil.Process(pool.workers[0].process.pid).children()
+        hostile = pool.step("base", "9999999999!")
+        pool.workers[0].process.kill()
+        with pytest.raises(WorldError):
+            hostile.result(120)
+        assert grader.wait(30) is None or not grader.is_running()
 
 
 def test_the_gold_answer_of_a_procedural_task_solves_it_and_is_in_nothing_that_is_said():
