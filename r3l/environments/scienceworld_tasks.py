@@ -25,11 +25,12 @@ SPLITS = {"train": TRAIN_VARIATIONS, "test": TEST_VARIATIONS}
 
 
 def variations(split: str) -> list[tuple[str, int]]:
-    """(task type, variation) of every task of a split, in a fixed order.
+    """(task type, variation) of every task of a split, in a fixed order; "heldout" is another name of "test".
 
     Raises:
         WorldError: an unknown split.
     """
+    split = "test" if split == "heldout" else split
     if split not in SPLITS:
         raise WorldError(f"ScienceWorld split {split!r}: expected one of {', '.join(SPLITS)}")
     return [(task_type, variation) for task_type, total in SPLITS[split].items() for variation in range(total // 2)]

@@ -13,10 +13,12 @@ RULES: dict[str, dict[str, tuple[int, int | None]]] = {
 
 def split_goals(rule: str, split: str, goals: int) -> range:
     """Numbers of the goals of a split. `scaled` is WebShop's rule in tenths: test the first, dev the second, train the rest.
+    "heldout" is another name of "test".
 
     Raises:
         WorldError: an unknown split, or fewer goals than the rule needs.
     """
+    split = "test" if split == "heldout" else split
     tenth = goals // 10
     splits = RULES.get(rule, {"test": (0, tenth), "dev": (tenth, 2 * tenth), "train": (2 * tenth, None)})
     if split not in splits:
