@@ -9,6 +9,7 @@ from r3l.environments.household_engine import HAND, NOTHING, HouseholdEngine
 from r3l.environments.household_generator import first_games
 from r3l.environments.household_goal import over, progress, winnable, won
 from r3l.environments.household_oracle import oracle_pivot
+from r3l.environments.household_solver import solve
 from r3l.records import Task
 
 GAMES = [game for level in ("easy", "standard", "long") for game in first_games(level, "train", 7, 20)]
@@ -25,7 +26,7 @@ def any_action(engine: HouseholdEngine, rng: random.Random) -> str:
 
 
 def walk(number: int, seed: int, steps: int) -> tuple[HouseholdEngine, list, list[str]]:
-    """States and actions; half of the actions are meant for where the agent stands and what it holds."""
+    """States and actions: those of the solver, those that fit where the agent stands and what it holds, and any others."""
     engine, rng = HouseholdEngine(GAMES[number]), random.Random(seed)
     states, actions = [engine.first], []
     while len(actions) < steps and not over(engine, states[-1]):
@@ -35,7 +36,8 @@ def walk(number: int, seed: int, steps: int) -> tuple[HouseholdEngine, list, lis
         held = engine.game.objects[state.held] if state.held != HAND else ""
         fitting = [f"open {here}", *(f"take {name} from {here}" for name in inside)] if not held else [
             f"{verb} {held} {word} {here}" for verb, word in (("move", "to"), ("heat", "with"), ("cool", "with"), ("clean", "with"))]
-        actions.append(rng.choice(fitting) if rng.random() < 0.5 else any_action(engine, rng))
+        choices = [any_action(engine, rng), rng.choice(fitting), *(solve(engine, state)[:1] * 4 if winnable(engine, state) else [])]
+        actions.append(rng.choice(choices))
         states.append(engine.step(state, actions[-1])[0])
     return engine, states, actions
 
