@@ -117,9 +117,9 @@ def warm_start(out: Annotated[Path, typer.Option(help="folder for the policy")] 
 def main() -> None:
     """Entry point: what the project raises on purpose is printed without a traceback."""
     prefect_settings.apply(quiet=True)
-    from flows import cli_audit, cli_replay, cli_store
+    from flows import cli_audit, cli_prepare, cli_replay, cli_store
 
-    for module in (cli_audit, cli_replay, cli_store):
+    for module in (cli_audit, cli_prepare, cli_replay, cli_store):
         module.register(app)
     try:
         app(standalone_mode=True)

@@ -1,0 +1,42 @@
+"""`r3l prepare`: an environment's data, found or downloaded, verified, listed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from r3l.config.compose import assignment, merge
+from r3l.environments.prepare import prepare as make_ready
+
+
+def prepare(kind: Annotated[str, typer.Argument(help="alfworld, webshop, scienceworld, math or household")],
+            data_root: Annotated[Path, typer.Option(help="where the data are kept")] = Path("data/tasks"),
+            set_: Annotated[list[str] | None, typer.Option("--set", help="a setting of the environment, e.g. games=downloaded")] = None,
+            offline: Annotated[bool, typer.Option("--offline", help="fetch nothing; say what is missing")] = False) -> None:
+    """Find or download an environment's data, verify counts and hashes, write the task manifest."""
+    settings: dict[str, Any] = {}
+    for text in set_ or []:
+        settings = merge(settings, assignment(text))
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        shown: dict[str, Any] = {}
+
+        def told(what: str, done: int, total: int) -> None:
+            if what not in shown:
+                shown[what] = bars.add_task(what, total=total)
+            bars.update(shown[what], completed=done, total=total)
+
+        ready = make_ready(kind, data_root, settings, download=not offline, progress=told)
+    for note in ready.notes:
+        typer.echo(note)
+    typer.echo(json.dumps(ready.splits))
+    typer.echo(f"{ready.kind}: ready, listed in {ready.manifest}")
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(prepare)
