@@ -76,7 +76,12 @@ def explored(engine: HouseholdEngine, states: Sequence[State], texts: Sequence[s
 
 def unseen(engine: HouseholdEngine, states: Sequence[State]) -> bool:
     """Whether too few of the wanted objects have been seen so far: lying open before the agent, or in hand."""
-    shown = {i for state in states for i, place in enumerate(state.places)
-             if i == state.held or (place >= 0 and place == state.at and state.opened >> place & 1)}
-    return any(sum(i in shown for i in instances(engine, wanted) if usable(engine, states[-1], i, wanted)) < wanted.count
+    seen = shown(states)
+    return any(sum(i in seen for i in instances(engine, wanted) if usable(engine, states[-1], i, wanted)) < wanted.count
                for wanted in engine.game.wanted)
+
+
+def shown(states: Sequence[State]) -> set[int]:
+    """The objects that an episode has seen: lying open before the agent, or in hand."""
+    return {i for state in states for i, place in enumerate(state.places)
+            if i == state.held or (place >= 0 and place == state.at and state.opened >> place & 1)}
