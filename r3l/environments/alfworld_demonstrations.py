@@ -119,9 +119,12 @@ def demonstrate_game(seed: int, index: int, episodes: int, habits: Habits) -> li
 
 def end_with_parent() -> None:
     """A worker of a killed parent would wait for work for ever."""
-    parent = parent_process()
-    if parent is not None:
-        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+    def wait_for_the_end() -> None:
+        if parent := parent_process():
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait_for_the_end, daemon=True).start()
 
 
 def demonstrations(seed: int, games: int, episodes: int, workers: int, habits: Habits) -> Generator[list[Demonstration]]:

@@ -112,13 +112,13 @@ def place_of(point: list[float]) -> Place:
 
 
 def small_kitchen(room: Room, rng: random.Random) -> Room:
-    """At most seven receptacles (sink, microwave and fridge stay) and about a third of the kinds of objects."""
+    """At most seven receptacles (sink, microwave and fridge stay), each with a place of its own, and about a third of the
+    kinds of objects. Where two share a place, the engine refuses to go from one to the other."""
     kept: list[Receptacle] = []
-    for kind in sorted(room.receptacle_types - {"BathtubBasin"}):
-        same = [receptacle for receptacle in room.receptacles if receptacle.type == kind]
-        kept += rng.sample(same, min(len(same), SMALL_KITCHEN_PER_TYPE.get(kind, 1)))
-    needed = [receptacle for receptacle in kept if receptacle.type in SMALL_KITCHEN_KEEPS]
-    others = [receptacle for receptacle in kept if receptacle.type not in SMALL_KITCHEN_KEEPS]
-    others = rng.sample(others, min(len(others), SMALL_KITCHEN_RECEPTACLES - len(needed)))
+    for receptacle in sorted(rng.sample(room.receptacles, len(room.receptacles)), key=lambda item: item.type not in SMALL_KITCHEN_KEEPS):
+        same = sum(other.type == receptacle.type for other in kept) < SMALL_KITCHEN_PER_TYPE.get(receptacle.type, 1)
+        alone = receptacle.place not in {other.place for other in kept}
+        if same and alone and len(kept) < SMALL_KITCHEN_RECEPTACLES:
+            kept.append(receptacle)
     objects = tuple(kind for kind in room.object_types if rng.random() < SMALL_KITCHEN_OBJECT_SHARE)
-    return replace(room, object_types=objects, receptacles=tuple(sorted(needed + others, key=lambda item: item.name)))
+    return replace(room, object_types=objects, receptacles=tuple(sorted(kept, key=lambda item: item.name)))

@@ -18,8 +18,8 @@ from r3l.environments.alfworld_demonstrations import Demonstration, DemoTurn
 from r3l.exploration.prompting import guidance, reflection_messages
 
 READ = 0.15  # weight of what the policy reads: observations teach it to copy
-DECISION = 6.0  # weight of what the thought decides: whether the object is seen, held or done with is one rare token
-DECISIONS = (": no.", ": yes,", ": have", ": done.")
+DECISION = 3.0  # weight of what the thought decides: it is one token of many
+DECISIONS = (" no.", " done.", ". take it.", ". place it.", ". heat it.", ". cool it.", ". clean it.")
 PIVOT = 4.0  # weight of turn numbers in reports: a token each, and the whole retry hangs on them
 
 

@@ -19,7 +19,7 @@ SEEN = ["You are in the middle of a room. Looking quickly around you, you see a"
         "You open the", "You close the", "You pick up the", " from the", "You move the", " to the", "You heat the", "You cool the",
         "You clean the", " using the", "You are facing the", ". Next to it", "Nothing happens.", "You are not carrying anything.",
         "You are carrying: a", "There's nothing special about"]
-SAID = [": no.", ": yes,", ": have", ": done.", ". place it.", ". heat it.", ". cool it.", ". clean it.", "go to"]
+SAID = [" no.", " done.", ". take it.", ". place it.", ". heat it.", ". cool it.", ". clean it.", "go to"]
 REPORTED = ['{"trajectory_summary": "', '", "root_cause_analysis": "', '", "trajectory_outcome": "', '", "improvement_suggestion": "',
             '", "retry_from_step":', "success_but_inefficient", "\nTurn", "Before placing,", "Did not", " did not", "Keep this plan.",
             "No mistake.", " is placed.", "\nFeedback:", "\nReward: 0.0", "\nReward: 1.0"]

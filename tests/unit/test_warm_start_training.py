@@ -33,7 +33,7 @@ def chat() -> ChatFormat:
 
 
 def demonstration(pivot: int) -> Demonstration:
-    turns = [DemoTurn(f"Observation {k}.", reply_text("put mug to shelf: no.", f"go to shelf {k}"), f"go to shelf {k}", stray=k == 1)
+    turns = [DemoTurn(f"Observation {k}.", reply_text("put for shelf: mug no.", f"go to shelf {k}"), f"go to shelf {k}", stray=k == 1)
              for k in range(3)]
     retry = [DemoTurn(f"Observation {pivot}.", reply_text("yes.", "look"), "look", False),
              DemoTurn("End is near.", reply_text("yes.", "inventory"), "inventory", False)]
@@ -64,7 +64,7 @@ def test_an_attempt_is_encoded_as_a_rollout_builds_it(chat: ChatFormat) -> None:
     assert trained == "".join(f"{shown.turns[k].reply}<|end|>" for k in (0, 2))
     assert row.weights[0] == 0
     weighted = zip(row.ids, row.weights, strict=True)
-    assert [chat.tokenizer.decode([token]) for token, weight in weighted if weight == DECISION] == [": no."] * 2
+    assert [chat.tokenizer.decode([token]) for token, weight in weighted if weight == DECISION] == [" no."] * 2
 
 
 @pytest.mark.parametrize("pivot", [0, 2])
