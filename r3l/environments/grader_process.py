@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from r3l.environments.mathematics_procedural import KINDS
+
 MEMORY_BYTES = 2 << 30
 DELIMITERS = re.compile(r"\\[()\[\]]|\\?\$")
 SCIENTIFIC = re.compile(r"(?<![\w.])([-+]?\d+(?:\.\d+)?)[eE]([-+]?\d+)(?![\w.])")
@@ -114,6 +116,8 @@ def scored(request: dict[str, Any]) -> dict[str, Any]:
     """By the task's own scorer: solved means score 1."""
     import reasoning_gym
 
+    if request["kind"] not in KINDS:
+        return wrong("unreadable: a kind that is not offered")
     score = reasoning_gym.get_score_answer_fn(request["kind"])(request["answer"], request["entry"])
     return {"correct": float(score) >= 1.0, "reason": ""}
 

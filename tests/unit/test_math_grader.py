@@ -1,15 +1,19 @@
 """The grader process: what it takes as equal, and that no answer costs more than its limit."""
 
+import inspect
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
+import reasoning_gym
 
 from r3l.environments.grader import Grade, Grader
 from r3l.environments.grader_process import wrapped
+from r3l.environments.mathematics_procedural import KINDS, as_problem
 from r3l.errors import WorldError
 
 LIMIT = 2.0
@@ -103,6 +107,20 @@ def test_reasoning_gym_scores_its_own_tasks():
     assert grader.score("gcd", entry, "6") == Grade(True)
     assert grader.score("gcd", entry, "7") == Grade(False)
     assert grader.score("no such kind", entry, "6").reason.startswith("unreadable")
+    grader.stop()
+
+
+def test_no_hostile_answer_solves_any_offered_kind_or_is_run():
+    """Scorers of other kinds run answers as code, and one takes nan for right."""
+    grader = Grader(LIMIT, "reasoning_gym")
+    hostile = ["", "nan", "inf", "-inf", "1e999999999", "0" * 5000, "nan+nanj", "[]", "open('/nowhere')", "exit()", "9" * 9000]
+    for kind in KINDS:
+        dataset = reasoning_gym.create_dataset(kind, size=1, seed=5)
+        problem = as_problem(kind, 0, dataset[0])
+        assert grader.score(kind, problem.entry, problem.gold) == Grade(True)
+        assert [answer for answer in hostile if grader.score(kind, problem.entry, answer).correct] == []
+        assert not re.search(r"\beval\(|\bexec\(|parse_expr|sympify", inspect.getsource(type(dataset).score_answer))
+    assert grader.score("polynomial_multiplication", {"answer": "x"}, "x") == Grade(False, "unreadable: a kind that is not offered")
     grader.stop()
 
 

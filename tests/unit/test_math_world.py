@@ -127,7 +127,8 @@ def test_procedural_tasks_are_the_same_in_every_process():
 
 
 @pytest.mark.parametrize(("settings", "split", "message"), [
-    ({"kinds": "no_such_kind"}, "train", "no kind 'no_such_kind' in reasoning-gym"),
+    ({"kinds": "no_such_kind"}, "train", "kind 'no_such_kind' is not offered; expected some of base_conversion"),
+    ({"kinds": "gcd,polynomial_multiplication"}, "train", "kind 'polynomial_multiplication' is not offered"),
     ({"kinds": " , "}, "train", "no kinds"),
     ({}, "valid", "no split 'valid'"),
 ])
