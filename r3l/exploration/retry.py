@@ -77,12 +77,6 @@ def _guided_opening(explorer: Explorer, observation: str, text: str) -> list[int
     return explorer.chat.opening([{"role": "system", "content": system}, {"role": "user", "content": observation}])
 
 
-def retry_ids(parent: list[Turn], own: list[Turn], from_start: bool) -> list[int]:
-    """All token ids of a retry. `from_start`: its first context holds the whole prompt (guidance in the system prompt)."""
-    kept = [] if from_start or not own else parent[: own[0].turn]
-    return [token for turn in (*kept, *own) for token in (*turn.context_ids, *turn.response_ids)]
-
-
 def renamed(turns: list[Turn], trajectory_id: str) -> list[Turn]:
     """The same turns under another trajectory's id."""
     return [replace(turn, trajectory_id=trajectory_id) for turn in turns]
