@@ -33,8 +33,8 @@ Episode = tuple[Trajectory, list[Turn]]
 class World:
     """The rows of one iteration, drawn from a seed."""
 
-    def __init__(self, iteration: int, tasks: int = 8, bases: int = 4, seed: int = 0, hostile: bool = False) -> None:
-        self.iteration, self.count, self.bases = iteration, tasks, bases
+    def __init__(self, iteration: int, tasks: int = 8, bases: int = 4, seed: int = 0, hostile: bool = False, top: float = 3.0) -> None:
+        self.iteration, self.count, self.bases, self.top = iteration, tasks, bases, top
         self.random = random.Random(f"{seed}/{iteration}")
         self.skill = min(0.2 + 0.05 * iteration, 0.8)
         self.hostile = hostile
@@ -129,7 +129,7 @@ class World:
             scaled = (one.reward - mean) / std if std else 0.0
             rule = "degenerate" if not std else "top" if one.reward == max(rewards) else "negative"
             credit = Credit(one.trajectory_id, task.group_id, self.iteration, task.task, one.kind, one.reward, len(members), mean, std,
-                            scaled, 3.0 if rule == "top" else scaled, rule, masks.get(one.trajectory_id, 0))  # fmt: skip
+                            scaled, self.top if rule == "top" else scaled, rule, masks.get(one.trajectory_id, 0))  # fmt: skip
             self.credit.append(credit)
             if std:
                 self.rows.append(

@@ -14,7 +14,7 @@ from r3l.audit.figures import absent, number, percent
 
 WIDTH, HEIGHT = 320, 170
 LEFT, RIGHT, TOP, BOTTOM = 44, 10, 10, 24
-HOVERS, DOTS = 160, 40  # points that answer the mouse; lines with more than DOTS points are drawn without dots
+HOVERS, DOTS = 80, 40  # points that answer the mouse; lines with more than DOTS points are drawn without dots
 COLOURS = 6
 
 

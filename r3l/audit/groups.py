@@ -14,7 +14,7 @@ WITH attempts AS (
     SELECT iteration, task, any_value(task_id) AS task_id, any_value(task_type) AS task_type, any_value(group_id) AS group_id,
            count(*) FILTER (kind = 'base') AS bases, count(*) FILTER (kind = 'retry') AS retries,
            count(*) FILTER (kind = 'distilled') AS distilled, avg(reward) FILTER (kind = 'base') AS base_reward,
-           avg(reward) FILTER (kind = 'retry') AS retry_reward, avg(pivot_turn) FILTER (kind = 'retry') AS pivot,
+           avg(reward) FILTER (kind = 'retry') AS retry_reward, avg(pivot_turn) FILTER (kind = 'retry') AS mean_pivot,
            avg(turns) FILTER (kind = 'base') AS base_turns,
            list_sort(list(DISTINCT status)) AS statuses
     FROM lines.trajectories WHERE run = $run AND branch = $branch AND kind <> 'evaluation' GROUP BY iteration, task
@@ -33,7 +33,7 @@ credited AS (
 found AS (SELECT * FROM attempts LEFT JOIN gains USING (iteration, task) LEFT JOIN credited USING (iteration, task))
 """
 SORTS = (
-    "iteration", "task", "task_id", "task_type", "bases", "retries", "base_reward", "retry_reward", "best_gain", "worst_gain", "pivot",
+    "iteration", "task", "task_id", "task_type", "bases", "retries", "base_reward", "retry_reward", "best_gain", "worst_gain", "mean_pivot",
     "reward_mean", "reward_std", "mixed", "positive_mass", "negative_mass", "base_turns",
 )  # fmt: skip
 CHOICES = """

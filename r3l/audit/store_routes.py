@@ -19,8 +19,10 @@ LINKED = ("trajectory_id", "base_id", "retry_id", "distilled_id", "reflection_id
 
 @router.get("/")
 def runs(desk: AtDesk) -> HTMLResponse:
-    """The runs of the store and their branches, newest first."""
-    found = sorted(lines(desk.reader), key=lambda row: (row["last_commit"], row["run"]), reverse=True)
+    """The runs of the store, newest first, each with its branches below it."""
+    rows = lines(desk.reader)
+    newest = {row["run"]: max(other["last_commit"] for other in rows if other["run"] == row["run"]) for row in rows}
+    found = sorted(rows, key=lambda row: (newest[row["run"]], row["run"]), reverse=True)
     rows = [
         {**row, "line": Line(row["run"], row["branch"]), "past": iterations(desk.reader, Line(row["run"], row["branch"]))} for row in found
     ]

@@ -1,3 +1,4 @@
+import itertools
 import re
 from xml.etree import ElementTree
 
@@ -12,7 +13,7 @@ from r3l.audit.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Scale, Ser
 ])  # fmt: skip
 def test_ticks_are_round_and_take_in_the_range(low, high, zero, ticks):
     found = nice_ticks(low, high, zero)
-    steps = {round(after - before, 9) for before, after in zip(found, found[1:], strict=False)}
+    steps = {round(after - before, 9) for before, after in itertools.pairwise(found)}
     assert len(steps) == 1
     assert found[0] <= min(low, 0 if zero else low)
     assert found[-1] >= max(high, 0 if zero else high)
@@ -25,7 +26,9 @@ def test_a_line_goes_where_its_values_are():
     svg = str(line_chart([Series("", [(0, 0.0), (1, 1.0), (2, 0.5)])], share=True))
     left, right, low, high = LEFT + 6, WIDTH - RIGHT - 6, HEIGHT - BOTTOM, TOP
     middle = (left + right) / 2
-    assert f'd="M{left:.1f} {low:.1f} L{middle:.1f} {high:.1f} L{right:.1f} {(low + high) / 2:.1f}"'.replace(".0", "") in svg.replace(".0", "")
+    assert f'd="M{left:.1f} {low:.1f} L{middle:.1f} {high:.1f} L{right:.1f} {(low + high) / 2:.1f}"'.replace(".0", "") in svg.replace(
+        ".0", ""
+    )
 
 
 def test_a_missing_value_breaks_the_line_and_is_never_drawn_as_zero():
@@ -35,8 +38,9 @@ def test_a_missing_value_breaks_the_line_and_is_never_drawn_as_zero():
 
 
 def test_svg_is_well_formed_whatever_the_names_are():
-    for svg in (line_chart([Series('<script>"&', [(0, 1.0), (1, 2.0)])], label='"><x'), line_chart([]), line_chart([Series("", [(3, 5.0)])]),
-                sparkline([0.1, None, 0.4]), bar(0.5), bar(-0.4, signed=True), token_strip([0.0, 0.5, 0.5], [-0.1, -2.0, -0.3], -1.0, 0.5)):  # fmt: skip
+    for svg in (line_chart([Series('<script>"&', [(0, 1.0), (1, 2.0)])], label='"><x'), line_chart([]),
+                line_chart([Series("", [(3, 5.0)])]), sparkline([0.1, None, 0.4]), bar(0.5), bar(-0.4, signed=True),
+                token_strip([0.0, 0.5, 0.5], [-0.1, -2.0, -0.3], -1.0, 0.5)):  # fmt: skip
         ElementTree.fromstring(str(svg))
     assert "<script" not in str(line_chart([Series("<script>", [(0, 1.0)])]))
 

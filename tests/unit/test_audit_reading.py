@@ -31,11 +31,15 @@ def reader(tmp_path_factory):
 
 
 def test_the_lines_and_their_iterations(reader):
-    assert [(row["run"], row["branch"], row["iterations"], row["last_iteration"]) for row in lines(reader)] == [("demo", "", 2, 1), ("demo", "bold", 1, 1)]
+    assert [(row["run"], row["branch"], row["iterations"], row["last_iteration"]) for row in lines(reader)] == [
+        ("demo", "", 2, 1),
+        ("demo", "bold", 1, 1),
+    ]
     past = iterations(reader, LINE)
     assert [row["iteration"] for row in past] == [0, 1]
-    wanted = {"bases": 4, "base_reward": 0.25, "parse_rate": 0.75, "retries": 2, "retry_improvement": 0.5, "reward_gain": 0.5, "pivot_mean": 1.5,
-              "mixed_groups": 1, "groups": 2, "mixed_share": 0.5, "training_rows": 5, "trained_tokens": 20, "grad_norm": 1.5, "entropy": 2.0}  # fmt: skip
+    wanted = {"bases": 4, "base_reward": 0.25, "parse_rate": 0.75, "retries": 2, "retry_improvement": 0.5, "reward_gain": 0.5,
+              "pivot_mean": 1.5, "mixed_groups": 1, "groups": 2, "mixed_share": 0.5, "training_rows": 5, "trained_tokens": 20,
+              "grad_norm": 1.5, "entropy": 2.0}  # fmt: skip
     assert {name: past[0][name] for name in wanted} == pytest.approx(wanted)
     with pytest.raises(StoreError, match=r"nope: not in .*; it has demo, demo/bold"):
         known_line(reader, Line("nope"))
@@ -49,8 +53,20 @@ def test_the_table_of_groups(reader):
     page = group_page(reader, LINE, Filter(sort="task", descending=False, iteration=1))
     assert page.total == 2
     first, second = page.rows
-    assert (first["group_id"], first["task_id"], first["bases"], first["retries"], first["distilled"]) == ("iteration=1/task=0", "t0", 2, 1, 1)
-    assert (first["base_reward"], first["retry_reward"], first["best_gain"], first["worst_gain"], first["pivot"]) == (0.5, 1.0, 1.0, 1.0, 1.0)
+    assert (first["group_id"], first["task_id"], first["bases"], first["retries"], first["distilled"]) == (
+        "iteration=1/task=0",
+        "t0",
+        2,
+        1,
+        1,
+    )
+    assert (first["base_reward"], first["retry_reward"], first["best_gain"], first["worst_gain"], first["mean_pivot"]) == (
+        0.5,
+        1.0,
+        1.0,
+        1.0,
+        1.0,
+    )
     assert first["mixed"] is True
     assert first["reward_std"] == pytest.approx((1 / 3) ** 0.5)
     assert (second["best_gain"], second["mixed"], second["statuses"]) == (0.0, False, ["completed"])
@@ -58,7 +74,8 @@ def test_the_table_of_groups(reader):
 
 @pytest.mark.parametrize(("asked", "groups"), [
     (Filter(), 4), (Filter(mixed="yes"), 2), (Filter(mixed="no", iteration=0), 1), (Filter(gain="better"), 2), (Filter(gain="worse"), 0),
-    (Filter(gain="none"), 2), (Filter(text="T1"), 2), (Filter(text="%"), 0), (Filter(status="completed"), 4), (Filter(status="diverged"), 0),
+    (Filter(gain="none"), 2), (Filter(text="T1"), 2), (Filter(text="%"), 0),
+    (Filter(status="completed"), 4), (Filter(status="diverged"), 0),
     (Filter(task_type="look"), 4), (Filter(task_type="' OR 1=1 --"), 0), (Filter(page=1), 0),
 ])  # fmt: skip
 def test_filters(reader, asked, groups):
@@ -89,9 +106,12 @@ def test_the_panes_lay_weights_over_the_turns_they_belong_to(reader):
     found = group(reader, LINE, 0, "iteration=0/task=0")
     seen = panes(reader, found, found.attempts[0])
     assert (seen.pivot, seen.diverges, seen.count) == (1, 1, 3)
-    base, clean, retry, reflection = (seen.trained[f"iteration=0/task=0/{name}"] for name in ("base=0", "distilled=0", "retry=0", "base=0/reflection=0"))
+    base, clean, retry, reflection = (
+        seen.trained[f"iteration=0/task=0/{name}"] for name in ("base=0", "distilled=0", "retry=0", "base=0/reflection=0")
+    )
     masked_prefix = {0: [0.0, 0.0], 1: [1.0, 1.0], 2: [1.0, 1.0]}
-    assert base.aligned and base.weights == clean.weights == retry.weights == masked_prefix
+    assert base.aligned
+    assert base.weights == clean.weights == retry.weights == masked_prefix
     assert reflection.weights == {0: [1.0, 1.0]}
     assert (clean.effect(0), clean.effect(1), base.effect(1)) == (0.0, 3.0, pytest.approx((0 - 2 / 3) / (1 / 3) ** 0.5))
     assert (seen.largest("rl"), seen.largest("sft")) == (3.0, 1.0)
@@ -127,13 +147,19 @@ def test_confusion_of_claims_and_rewards(reader):
 
 def test_the_worst_reflections_and_gain_by_pivot(reader):
     faults = [(row["fault"], row["reflection_id"], row["gain"]) for row in worst_reflections(reader, LINE, 0)]
-    assert faults == [("can't be read", "iteration=0/task=1/base=0/reflection=0", None), ("changed nothing", "iteration=0/task=1/base=1/reflection=0", 0.0)]
+    assert faults == [
+        ("can't be read", "iteration=0/task=1/base=0/reflection=0", None),
+        ("changed nothing", "iteration=0/task=1/base=1/reflection=0", 0.0),
+    ]
     assert [row["fault"] for row in worst_reflections(reader, LINE, 0, "changed nothing")] == ["changed nothing"]
     assert [(row["pivot_turn"], row["retries"], row["improved"]) for row in by_pivot(reader, LINE)] == [(1, 2, 1.0), (2, 2, 0.0)]
 
 
 def test_the_account_and_events(reader):
-    rows = {row["stage"]: (row["attempts"], row["trained"], row["led_on"], row["dropped"], row["unaccounted"]) for row in account(reader, LINE, 0)}
+    rows = {
+        row["stage"]: (row["attempts"], row["trained"], row["led_on"], row["dropped"], row["unaccounted"])
+        for row in account(reader, LINE, 0)
+    }
     assert rows == {"base": (4, 2, 0, 2, 0), "reflections": (4, 1, 1, 2, 0), "retries": (2, 1, 1, 0, 0), "distilled": (2, 1, 0, 1, 0)}
     counted = {row["reason"]: row["times"] for row in reasons(reader, LINE)}
     assert counted == {"all rewards of the group are equal": 6, "outcome is success": 2, "invalid reflection": 2}
@@ -145,7 +171,12 @@ def test_the_account_and_events(reader):
 
 def test_a_row_token_by_token(reader):
     page = token_page(reader, LINE, 0, "iteration=0/task=0/base=0", 0, every=False)
-    assert [(token["place"], token["id"], token["weight"]) for token in page.tokens] == [(8, 1001, 1.0), (9, 7, 1.0), (13, 1002, 1.0), (14, 7, 1.0)]
+    assert [(token["place"], token["id"], token["weight"]) for token in page.tokens] == [
+        (8, 1001, 1.0),
+        (9, 7, 1.0),
+        (13, 1002, 1.0),
+        (14, 7, 1.0),
+    ]
     assert (page.row["rule"], page.row["mask_turn"], page.last) == ("negative", 1, 0)
     assert len(token_page(reader, LINE, 0, "iteration=0/task=0/base=0", 0, every=True).tokens) == 15
     with pytest.raises(StoreError, match="no training row"):

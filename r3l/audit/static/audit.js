@@ -1,10 +1,18 @@
 // Everything works without this: it saves clicks. No text of a model ever reaches the page through here.
 "use strict";
 
+// A filter is sent as soon as it is changed, once, and without its empty fields.
 for (const form of document.querySelectorAll("form[data-auto]")) {
+  let sent = false;
   form.addEventListener("change", () => form.requestSubmit());
-  form.addEventListener("submit", () => {
+  form.addEventListener("submit", (event) => {
+    if (sent) return event.preventDefault();
+    sent = true;
     for (const field of form.elements) if (field.name && field.value === "") field.disabled = true;
+  });
+  addEventListener("pageshow", () => {
+    sent = false;
+    for (const field of form.elements) field.disabled = false;
   });
 }
 

@@ -1,0 +1,140 @@
+import re
+from html.parser import HTMLParser
+from urllib.parse import quote
+
+import pytest
+from fastapi.testclient import TestClient
+
+from r3l.audit.app import QUESTIONS, make_app
+from r3l.store.stage import Store
+from tests.audit_world import HOSTILE, World, commit, commit_world
+
+PAGES = {
+    "/": "Runs and branches", "/run/demo": "Improvement rate", "/run/demo?at=0": "Stages of iteration 0", "/run/demo?branch=bold": "/ bold",
+    "/run/demo/groups": "6 groups", "/run/demo/groups?iteration=0&sort=base_reward&down=0": "3 groups",
+    "/run/demo/groups?iteration=x&text=nothing+like+it": "No group fits", "/run/demo/group?id=iteration%3D1/task%3D0&iteration=1": "base=0",
+    "/run/demo/reflections": "What reflections claim", "/run/demo/reflections?iteration=0&fault=saw+no+fault": "saw no fault",
+    "/run/demo/account": "unaccounted for",
+    "/run/demo/account?stage=reflections&event=skipped&reason=outcome+is+success": "outcome is success",
+    "/compare": "Choose two", "/compare?line=demo&line=demo/bold": "Settings that differ", "/sql": "Worked questions",
+    "/sql?q=SELECT+42+AS+answer": "42",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    store = Store.open(str(tmp_path_factory.mktemp("store")))
+    commit_world(store, iterations=2, tasks=3, hostile=True)
+    branch = {stage: rows for stage, rows in World(1, 3, top=5.0).tables().items() if stage in ("credit", "training_rows", "updates")}
+    commit(store, "demo", 1, branch, branch="bold", settings={"alpha": 5.0})
+    app = make_app(store)
+    with TestClient(app, base_url="http://127.0.0.1:4300") as found:
+        yield found
+    app.state.desk.reader.close()
+
+
+class Elements(HTMLParser):
+    """The elements of a page with their attributes: what a browser would act on."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def assert_harmless(page: str) -> None:
+    for tag, attributes in Elements(page).found:
+        assert tag not in {"img", "iframe", "object", "embed"}
+        assert not [name for name in attributes if name.startswith("on") or name == "style"]
+        if tag == "script":
+            assert attributes == {"src": "/static/audit.js", "defer": None}
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", page)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_is_shown_under_its_policy(client, path):
+    answer = client.get(path)
+    assert answer.status_code == 200
+    assert PAGES[path] in answer.text
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert "unsafe" not in answer.headers["content-security-policy"]
+    assert (answer.headers["x-content-type-options"], answer.headers["referrer-policy"]) == ("nosniff", "no-referrer")
+    assert_harmless(answer.text)
+
+
+def test_every_link_of_every_page_leads_somewhere(client):
+    seen, todo = set(), ["/", "/run/demo/group?id=iteration%3D0/task%3D0&iteration=0&attempt=iteration%3D0/task%3D0/base%3D0"]
+    while todo and len(seen) < 120:
+        path = todo.pop()
+        kind = re.sub(r"\d+", "0", path)
+        if kind in seen:
+            continue
+        seen.add(kind)
+        answer = client.get(path)
+        assert answer.status_code == 200, path
+        if answer.headers["content-type"].startswith("text/html"):
+            todo += [
+                target
+                for tag, found in Elements(answer.text).found
+                if tag == "a" and (target := found.get("href")) and target.startswith("/")
+            ]
+    assert {"/run/demo/tokens", "/run/demo/group", "/run/demo/text", "/run/demo/open"} <= {path.split("?")[0] for path in seen}
+
+
+def test_hostile_text_is_text_on_every_page_that_has_it(client):
+    group = client.get("/run/demo/group?id=iteration%3D0/task%3D0&iteration=0&attempt=iteration%3D0/task%3D0/base%3D0").text
+    assert "&lt;script&gt;window.harmed = true&lt;/script&gt;" in group
+    assert "⟨U+001B⟩[2J" in group
+    assert "⟨U+202E⟩gnp.exe" in group
+    assert "{{ 7 * 7 }}" in group
+    assert len(group) < 100_000
+    answered = client.get("/sql?q=" + quote("SELECT response, run FROM turns WHERE length(response) > 9000")).text
+    assert f"({len(HOSTILE):,} characters)" in answered
+    for page in (group, answered, client.get("/run/demo/reflections").text):
+        assert_harmless(page)
+
+
+def test_the_whole_text_is_plain_text_in_a_sandbox(client):
+    answer = client.get("/run/demo/text?id=iteration%3D0/task%3D0/base%3D0&part=response&turn=1")
+    assert answer.text == HOSTILE
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert answer.headers["content-security-policy"] == "default-src 'none'; sandbox"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize(("path", "status", "said"), [
+    ("/run/nope", 404, "it has demo, demo/bold"), ("/nope", 404, "no such page"), ("/static/../app.py", 404, ""),
+    ("/static/app.py", 404, ""),
+    ("/run/demo/group?id=iteration%3D9/task%3D9&iteration=9", 404, "not in demo"),
+    ("/run/demo/group?id=x&iteration=%3Cb%3E", 422, "iteration"),
+    ("/run/demo/open?id=%3Cscript%3E", 404, "&lt;script&gt;"), ("/run/demo/groups?page=-1", 422, "page"),
+    ("/sql?q=DROP+TABLE+stages", 400, "expected one SELECT"), ("/run/demo?branch=nope", 404, "demo/nope"),
+    ("/compare?line=demo&line=%3Cimg%3E", 404, "&lt;img&gt;"), ("/run/demo/tokens?source=x&iteration=0", 404, "no training row"),
+])  # fmt: skip
+def test_what_is_wrong_is_said(client, path, status, said):
+    answer = client.get(path)
+    assert (answer.status_code, said in answer.text) == (status, True)
+    assert_harmless(answer.text)
+
+
+def test_it_answers_to_this_machine_only_and_only_reads(client):
+    assert client.get("/", headers={"host": "evil.example"}).status_code == 400
+    assert client.get("/", headers={"host": "localhost:4300"}).status_code == 200
+    assert {client.request(method, "/").status_code for method in ("POST", "PUT", "DELETE")} == {405}
+    assert client.get("/openapi.json").status_code == 404
+
+
+def test_an_empty_store_says_what_to_do(tmp_path):
+    app = make_app(Store.open(str(tmp_path)))
+    with TestClient(app, base_url="http://localhost") as client:
+        assert "r3l iterate" in client.get("/").text
+    app.state.desk.reader.close()
+
+
+def test_the_worked_questions_can_all_be_asked(client):
+    asked = [target for tag, found in Elements(client.get("/sql").text).found if tag == "a" and "q=" in (target := found.get("href") or "")]
+    assert len(asked) == len(list(QUESTIONS.glob("*.sql"))) > 0
+    assert {client.get(path).status_code for path in asked} == {200}

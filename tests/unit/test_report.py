@@ -1,0 +1,70 @@
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from r3l.audit.lines import Line
+from r3l.audit.reader import Reader
+from r3l.audit.report import telling, write_report
+from r3l.errors import StoreError
+from r3l.store.stage import Store
+from tests.audit_world import commit_world
+from tests.store_iteration import commit_iteration
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    made = Store.open(str(tmp_path_factory.mktemp("store")))
+    commit_iteration(made, "small")
+    commit_world(made, "demo", iterations=3, tasks=6, hostile=True)
+    return made
+
+
+class Fetches(HTMLParser):
+    """What a browser would fetch, follow or run."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in {"script", "img", "iframe", "link", "object"}:
+            self.found.append(tag)
+        self.found += [name for name, _ in attrs if name in {"src", "href", "action"} or name.startswith("on")]
+
+
+def test_a_report_is_one_file_that_needs_nothing_else(store, tmp_path):
+    page = write_report(store, "demo", tmp_path / "new" / "demo.html").read_text()
+    assert Fetches(page).found == []
+    assert "url(" not in page
+    assert "default-src 'none'" in page
+    assert page.count('<table class="panes') == 10
+    assert page.count('<svg class="chart"') == 12
+    assert len(page) < 2_000_000
+
+
+def test_the_figures_are_those_of_the_store(store, tmp_path):
+    page = write_report(store, "small", tmp_path / "small.html").read_text()
+    assert "4 base attempts on 2 tasks" in re.sub(r"\s+", " ", page)
+    assert "50.0 % of 2 retries did better than their base (gain +0.50), from turn 1.5" in re.sub(r"\s+", " ", page)
+    assert page.count('<table class="panes') == 2
+
+
+def test_telling_attempts_are_what_they_are_called(store):
+    reader = Reader(store)
+    found = [*telling(reader, Line("demo"))]
+    reader.close()
+    assert len({one.attempt.name for one in found}) == len(found) == 10
+    for one in found:
+        if one.why == "The retry solved what its base had not":
+            assert (one.attempt.base["success"], one.attempt.retry["success"]) == (False, True)
+        if one.why == "The retry did worse than its base":
+            assert one.attempt.gain < 0
+    assert len({one.why for one in found}) >= 3
+
+
+def test_no_report_of_no_run(store, tmp_path):
+    with pytest.raises(StoreError, match="nope: not in"):
+        write_report(store, "nope", tmp_path / "nope.html")
+    assert not (tmp_path / "nope.html").exists()
