@@ -105,7 +105,7 @@ def compare(experiment: Annotated[str, typer.Argument(help="a file, or the name 
 @app.command("warm-start")
 def warm_start(out: Annotated[Path, typer.Option(help="folder for the policy")] = Path("data/policies/embedded"),
                seed: Annotated[int, typer.Option(min=0)] = 0,
-               minutes: Annotated[float, typer.Option(min=0.1, help="of supervised training")] = 12.0) -> None:
+               minutes: Annotated[float, typer.Option(min=0.5, help="in all: demonstrations, training, measuring")] = 20.0) -> None:
     """Make the embedded policy anew: tokenizer, demonstrations on the real engine, supervised training."""
     from r3l.training.warm_start import warm_start as make
 

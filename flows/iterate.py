@@ -83,16 +83,22 @@ class Chain:
     training_rows: list[Coming] = field(default_factory=list)
 
     def all(self) -> list[Coming]:
+        """In the order in which they can end."""
         return [*self.base, *self.reflections, *self.retries, *self.distilled, *self.credit, *self.training_rows]
 
 
 def stages(bench: Workbench) -> list[StageRef]:
-    """All stages of the iteration. Shards run side by side, each as its own chain; only the update waits for all."""
+    """All stages of the iteration. Up to `shards_in_flight` shards run side by side, each as its own chain; only the update
+    waits for all."""
     plan = tasks.plan_of(bench)
     batch: StageRef = tasks.tasks_task(bench)
     shards = range(-(-bench.config.rollout.tasks // bench.config.rollout.tasks_per_shard))
     bench.tally.add("shards", planned=len(shards))
-    chains = [submit(bench, plan, batch, shard) for shard in shards]
+    chains: list[Chain] = []
+    for shard in shards:
+        if shard >= bench.config.rollout.shards_in_flight:
+            chains[shard - bench.config.rollout.shards_in_flight].all()[-1].wait()
+        chains.append(submit(bench, plan, batch, shard))
     refs = [batch, *(future.result() for chain in chains for future in chain.all())]
     if bench.wants("updates"):
         credit, rows = ([ref for ref in refs if ref.stage == stage] for stage in ("credit", "training_rows"))

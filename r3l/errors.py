@@ -13,10 +13,6 @@ class WorldError(R3LError):
     """An environment that crashed, hung, or was asked for a task it does not have."""
 
 
-class RollbackError(R3LError):
-    """A rollback whose observations differ from the recorded ones (METHOD: status `diverged`)."""
-
-
 class EngineError(R3LError):
     """A sampling engine that failed, or that runs another policy than the one asked for."""
 

@@ -42,11 +42,6 @@ def area(curve: Curve) -> float:
     return total / (points[-1][0] - points[0][0])
 
 
-def first_at(curve: Curve, level: float) -> int | None:
-    """The first evaluated iteration whose rate is at least `level`."""
-    return next((iteration for iteration, rate in sorted(curve.items()) if rate >= level), None)
-
-
 def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 

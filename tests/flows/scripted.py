@@ -7,6 +7,7 @@ undisturbed iteration, then others under fire, and prints what came of it as JSO
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -62,7 +63,9 @@ class Threaded:
         return self.function(*arguments)
 
     def submit(self, *arguments: Any) -> Future[Any]:
-        return self.pool.submit(lambda: self.function(*map(settled, arguments)))
+        future = self.pool.submit(lambda: self.function(*map(settled, arguments)))
+        future.wait = future.result
+        return future
 
 
 def settled(argument: Any) -> Any:
@@ -72,7 +75,8 @@ def settled(argument: Any) -> Any:
 
 
 def config_of(root: str, run: str) -> Config:
-    return compose(run=run, assignments=["rollout.tasks=4", "rollout.group_size=4", "rollout.tasks_per_shard=1", f"store.root={root}"])
+    return compose(run=run, assignments=["rollout.tasks=4", "rollout.group_size=4", "rollout.tasks_per_shard=1",
+                                         "rollout.shards_in_flight=3", f"store.root={root}"])
 
 
 def play(root: str, run: str) -> None:
@@ -106,6 +110,8 @@ def fork(root: str, run: str, alive_s: float | None) -> tuple[bool, float]:
             code = 0
         finally:
             os._exit(code)
+    with contextlib.suppress(OSError):  # whoever comes first: the child may be killed before it could do so itself
+        os.setpgid(child, child)
     while True:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:

@@ -35,6 +35,7 @@ class Direct:
     def submit(self, *arguments):
         future = Future()
         future.set_result(self.function(*[settled(one) for one in arguments]))
+        future.wait = future.result
         return future
 
 

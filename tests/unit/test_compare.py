@@ -7,7 +7,7 @@ import pytest
 
 from r3l.config.experiment import load_experiment, run_name
 from r3l.errors import ConfigError
-from r3l.evaluation.compare import area, first_at, summarise_arm
+from r3l.evaluation.compare import area, summarise_arm
 
 EXPERIMENTS = sorted(Path("data/experiments").glob("*.toml"))
 
@@ -52,8 +52,3 @@ def test_an_arm_by_hand():
     assert found.final_error == pytest.approx(0.1)  # deviations ±.1: sqrt(.02 / 1 / 2)
     assert found.area_error == pytest.approx(0.05)
     assert math.isnan(summarise_arm("GRPO", [{0: 1.0}]).final_error)
-
-
-def test_the_first_iteration_at_a_level():
-    assert first_at({-1: 0.1, 4: 0.5, 9: 0.4}, 0.4) == 4
-    assert first_at({-1: 0.1}, 0.4) is None
