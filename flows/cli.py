@@ -70,10 +70,12 @@ def train(run: Run = "demo", preset: Preset = "paper", method: Method = "r3l", p
 @app.command()
 def evaluate(run: Run = "demo", preset: Preset = "paper", method: Method = "r3l", policy: Policy = "embedded",
              environment: EnvironmentName = "alfworld", engine: Engine = "", iteration: Annotated[int | None, typer.Option(
-                 help="whose new policy; -1: the starting policy; empty: the newest")] = None, set_: Set = None,
+                 help="whose new policy; -1: the starting policy; empty: the newest")] = None, benchmark: Annotated[str, typer.Option(
+                     help="e.g. alfworld-kitchen, webshop, gsm8k; empty: the run's own environment")] = "", set_: Set = None,
              quiet: Quiet = False, as_json: AsJson = False) -> None:
     """Play test episodes with a policy of a run, and score them (the flow `r3l-evaluate`)."""
-    config = settings(run, preset, method, policy, environment, engine, set_, iteration=iteration)
+    given = [f"evaluation.benchmark={benchmark}", *(set_ or [])]
+    config = settings(run, preset, method, policy, environment, engine, given, iteration=iteration)
     from flows.running import run_evaluation
 
     found = run_evaluation(config, quiet=quiet or as_json)

@@ -23,6 +23,7 @@ from flows.workbench import Workbench  # noqa: E402
 from r3l.config import Config, compose  # noqa: E402
 from r3l.environments import make_world  # noqa: E402
 from r3l.errors import ConfigError  # noqa: E402
+from r3l.evaluation.benchmarks import Posed, posed  # noqa: E402
 from r3l.evaluation.play import evaluation_rows, evaluation_stage  # noqa: E402
 from r3l.evaluation.score import by_type, score  # noqa: E402
 from r3l.exploration.tally import Tally  # noqa: E402
@@ -33,44 +34,61 @@ from r3l.store.stage import Store, fingerprint  # noqa: E402
 
 
 @flow(name="r3l-evaluate", flow_run_name="evaluate {config.run}", task_runner=RUNNER, validate_parameters=True)
-def evaluate(config: Config = compose()) -> dict[str, Any]:  # noqa: B008 (a frozen model)
+def evaluate(config: Config = compose()) -> dict[str, Any]:  # noqa: B008 (frozen; what the form shows)
     """Play test episodes with a policy of the run and score them.
 
     Args:
-        config: as for an iteration; `iteration` is the one whose new policy is evaluated, empty the newest, and the section
-            evaluation says on which split, how many tasks and how often.
+        config: as for an iteration; `iteration` is the one whose new policy is evaluated, empty the newest, -1 the start, and
+            the section evaluation says on which benchmark, how many tasks and how often.
     """
-    store = preflight.check(config)
+    test = pose(config)
+    store = preflight.check(test.config)
     newest = store.next_iteration(config.run, config.branch) - 1
     iteration = newest if config.iteration is None else config.iteration
     if iteration > newest:
         raise ConfigError(f"iteration={iteration}: run {config.run} has policies up to iteration {newest} (-1: the starting policy)")
-    return scored(config, evaluate_task(config, store, iteration), store)
+    return scored(config, evaluate_task(test, store, iteration), store)
+
+
+def pose(config: Config) -> Posed:
+    """The benchmark that is asked for, or the run's own environment on a split of it."""
+    asked = config.evaluation
+    if asked.benchmark:
+        return posed(config, asked.benchmark, asked.answer_format, asked.attempts)
+    return Posed(config, f"{config.environment.kind}/{asked.split}", getattr(config.environment, "answer_format", ""), "single")
 
 
 @task(name="evaluations", task_run_name="evaluations iteration={iteration}", cache_policy=NO_CACHE)
-def evaluate_task(config: Config, store: Store, iteration: int) -> StageRef:
+def evaluate_task(test: Posed, store: Store, iteration: int) -> StageRef:
     """The stored evaluation where there is one of the same policy and settings; else play it."""
+    config, began = test.config, time.monotonic()
     found = policies.find(config, store, iteration + 1).as_evaluated()
-    settings = {"evaluation": config.evaluation.model_dump(mode="json", exclude={"every"}),
+    settings = {"benchmark": test.benchmark, "format": test.format, "protocol": test.protocol,
+                "evaluation": config.evaluation.model_dump(mode="json", exclude={"every"}),
                 "environment": stage_settings(config, "tasks")["environment"]}
     identity = fingerprint("evaluations", settings, [], found.learner.digest, config.seed, {"iteration": iteration})
-    key = StageKey(config.run, config.branch, iteration, "evaluations")
-    ref = store.find(key, identity)
-    if ref is not None:
+    key = place(store, config, iteration, settings)
+    if ref := store.find(key, identity):
         log().info("evaluations: found in the store, not played again")
         return ref
-    began = time.monotonic()
     bench = Workbench(config, store, iteration, found, WATCHED.get(config.run) or Tally())
     try:
-        episodes = evaluation_stage(bench.explorer, held_out(config, iteration), config.evaluation.repeats, config.evaluation.temperature)
+        episodes = evaluation_stage(bench.explorer, held_out(config, iteration), config.evaluation.repeats,
+                                    config.evaluation.temperature, name=f"evaluation{key.shard}")
     finally:
         bench.close()
-    rows = evaluation_rows(episodes, benchmark=f"{config.environment.kind}/{config.evaluation.split}",
-                           answer_format=getattr(config.environment, "answer_format", ""), protocol=f"turns={config.environment.max_turns}",
+    rows = evaluation_rows(episodes, benchmark=test.benchmark, answer_format=test.format, protocol=test.protocol,
                            temperature=config.evaluation.temperature)
     return store.commit(key, {"evaluations": rows} | stored.tables(episodes), fingerprint=identity, settings=settings,
                         policy=found.learner.digest, seed=config.seed, metrics={"seconds": round(time.monotonic() - began, 3)})
+
+
+def place(store: Store, config: Config, iteration: int, settings: dict[str, Any]) -> StageKey:
+    """A shard for each benchmark, format and protocol of an iteration: its own where it was played before, else the next one."""
+    taken = [ref for ref in store.stages(config.run, config.branch, iteration) if ref.stage == "evaluations"]
+    names = ("benchmark", "format", "protocol")
+    mine = [ref.shard for ref in taken if all(store.manifest(ref)["settings"][name] == settings[name] for name in names)]
+    return StageKey(config.run, config.branch, iteration, "evaluations", mine[0] if mine else len(taken))
 
 
 def held_out(config: Config, iteration: int) -> list[Task]:

@@ -32,7 +32,7 @@ if command -v uv >/dev/null; then UV=uv
 elif "$VENV/bin/python" -m pip install --quiet uv; then UV="$VENV/bin/uv"
 else UV=""; fi
 install() {
-  if [ -n "$UV" ]; then "$UV" pip install --python "$VENV/bin/python" "$@"; else "$VENV/bin/python" -m pip install "$@"; fi
+  if [ -n "$UV" ]; then "$UV" pip install --compile-bytecode --python "$VENV/bin/python" "$@"; else "$VENV/bin/python" -m pip install "$@"; fi
 }
 # Without a GPU the CPU build of torch is enough; where wheels are given by find-links they decide.
 if [ -n "$UV" ] && [ -z "${PIP_FIND_LINKS:-}" ] && ! command -v nvidia-smi >/dev/null; then export UV_TORCH_BACKEND="${UV_TORCH_BACKEND:-cpu}"; fi

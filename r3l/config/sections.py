@@ -56,7 +56,10 @@ class TrainingSettings(Section):
 
 
 class EvaluationSettings(Section):
+    benchmark: str = Field("", description="a name of r3l/evaluation/benchmarks.py; empty: the run's own environment, on the split below")
     split: str = Field("heldout", description="a split of the environment")
+    answer_format: str = Field("", description="answer or boxed, for mathematics; empty: the benchmark's first")
+    attempts: int = Field(1, ge=1, le=100, description="attempts at a problem of mathematics, 1 to 100; reported apart")
     tasks: int = Field(60, ge=1, description="tasks evaluated, 1 or more")
     repeats: int = Field(1, ge=1, le=100, description="episodes per task, 1 to 100")
     temperature: float = Field(0.4, ge=0, le=2, description="0 to 2 (paper: 0.4)")

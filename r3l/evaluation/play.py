@@ -11,12 +11,13 @@ from r3l.exploration.sample import sample
 from r3l.records import Episode, Kind, Status, Task
 
 
-def evaluation_stage(explorer: Explorer, tasks: Sequence[Task], repeats: int, temperature: float) -> list[Episode]:
-    """`repeats` episodes of every task, in the order of the tasks."""
+def evaluation_stage(explorer: Explorer, tasks: Sequence[Task], repeats: int, temperature: float,
+                     name: str = "evaluation") -> list[Episode]:
+    """`repeats` episodes of every task, in the order of the tasks; `name` tells the benchmarks of an iteration apart in their ids."""
 
     async def play_all() -> list[Episode]:
         return list(await asyncio.gather(*(
-            sample(explorer, task, repeat, kind=Kind.EVALUATION, name="evaluation", temperature=temperature)
+            sample(explorer, task, repeat, kind=Kind.EVALUATION, name=name, temperature=temperature)
             for task in tasks for repeat in range(repeats))))
 
     explorer.tally.add("evaluation", planned=len(tasks) * repeats)

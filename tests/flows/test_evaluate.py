@@ -1,0 +1,40 @@
+"""Evaluation of a run's policies: which policy, which benchmark, once."""
+
+import pytest
+
+from r3l.errors import ConfigError
+from r3l.store.catalog import connect
+from r3l.store.query import query
+from r3l.store.stage import Store
+from tests.flows.small import small_config
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
+FEW = ("evaluation.tasks=3",)
+
+
+def test_the_starting_policy_on_two_benchmarks(tmp_path, monkeypatch):
+    from flows import workbench
+    from flows.evaluate import evaluate
+
+    first = evaluate(small_config(tmp_path, *FEW, iteration=-1))
+    assert (first["iteration"], first["benchmark"], first["episodes"]) == (-1, "alfworld/heldout", 3)
+    assert first["low"] <= first["rate"] <= first["high"]
+    other = evaluate(small_config(tmp_path, *FEW, "evaluation.benchmark=household-easy", iteration=-1))
+    assert (other["benchmark"], other["episodes"], other["policy"]) == ("household-easy", 3, first["policy"])
+
+    store = Store.open(str(tmp_path))
+    assert [ref.shard for ref in store.stages("small", "", -1)] == [0, 1]
+    with connect(store) as connection:
+        rows = query(connection, "SELECT benchmark, protocol, count(*) AS n, count(DISTINCT trajectory_id) AS ids FROM evaluations "
+                                 "GROUP BY ALL ORDER BY ALL").to_pylist()
+    assert rows == [{"benchmark": name, "protocol": "single", "n": 3, "ids": 3} for name in ("alfworld/heldout", "household-easy")]
+
+    monkeypatch.setattr(workbench.Workbench, "_start", lambda self: pytest.fail("an engine was started"))
+    assert evaluate(small_config(tmp_path, *FEW, iteration=-1))["solved"] == first["solved"]
+
+
+def test_a_policy_that_is_not_there_yet(tmp_path):
+    from flows.evaluate import evaluate
+
+    with pytest.raises(ConfigError, match="has policies up to iteration -1"):
+        evaluate(small_config(tmp_path, *FEW, iteration=3))
