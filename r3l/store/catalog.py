@@ -7,7 +7,7 @@ them as each branch sees them: what it did not make itself, it has from the run.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files as package_files
 from typing import Any
@@ -16,15 +16,18 @@ import duckdb
 import pyarrow as pa
 
 from r3l.store import manifest as manifests
-from r3l.store.layout import key_of
+from r3l.store.bundles import Bundle, load_bundles
+from r3l.store.layout import key_of, line_folder
 from r3l.store.lines import ORDER, inherited
-from r3l.store.schemas import PLACE, TABLES
+from r3l.store.schemas import PLACE, TABLES, VERSIONS
 from r3l.store.stage import Store
 from r3l.store.versions import select_list
 
 # Each view may use those before it.
 VIEWS = ("base", "retries", "distilled", "pivots", "groups", "account", "dominance", "confusion", "iterations", "genealogy")
 MACROS = "credit_macros"
+# Which stages' files the views of one kind of trajectory read: an extra base is sampled in place of a retry.
+TRAJECTORIES_OF = {"base_trajectories": ("base", "retries"), "retry_trajectories": ("retries",), "distilled_trajectories": ("distilled",)}
 STAGES_SCHEMA = pa.schema(
     [("run", pa.string()), ("branch", pa.string()), ("iteration", pa.int32()), ("stage", pa.string()), ("shard", pa.int32()),
      ("rows", pa.int64()), ("bytes", pa.int64()), ("seconds", pa.float64()), ("fingerprint", pa.string()), ("digest", pa.string()),
@@ -36,18 +39,25 @@ STAGES_SCHEMA = pa.schema(
 
 def connect(store: Store, runs: Sequence[str] | None = None) -> duckdb.DuckDBPyConnection:
     """An in-memory connection with every view over these runs (None: all). Raises StoreError for a damaged manifest."""
-    return connect_to(store, committed(store, runs))
+    named = store.files.folders("") if runs is None else runs
+    lines = [line_folder(run, branch) for run in named for branch in ("", *store.branches(run))]
+    bundles = [bundle for line in lines for bundle in load_bundles(store.files, line)]
+    covered = {f"{bundle.line}/iteration={iteration:05d}" for bundle in bundles for iteration in bundle.iterations}
+    loose = [f"{line}/{name}" for line in lines for name in store.files.folders(line) if name.startswith("iteration=")]
+    return connect_to(store, list(load_all(store, [folder for folder in loose if folder not in covered])), bundles)
 
 
-def connect_to(store: Store, found: Sequence[dict[str, Any]]) -> duckdb.DuckDBPyConnection:
-    """The same over the stages of these manifests."""
+def connect_to(store: Store, found: Sequence[dict[str, Any]], bundles: Sequence[Bundle] = ()) -> duckdb.DuckDBPyConnection:
+    """The same over the stages of these manifests, and of these bundles."""
+    everything = [*found, *(manifest for bundle in bundles for manifest in bundle.manifests)]
     own = [part for manifest in found for part in parts_of(store, manifest["branch"], manifest)]
-    taken_over = [part for branch, manifest in inherited(found) for part in parts_of(store, branch, manifest)]
+    own += [part for bundle in bundles for part in bundle_parts(store, bundle)]
+    taken_over = [part for branch, manifest in inherited(everything) for part in parts_of(store, branch, manifest)]
     connection = duckdb.connect()
     store.files.attach(connection)
-    rows = pa.Table.from_pylist([stage_row(manifest) for manifest in found], STAGES_SCHEMA)
+    rows = pa.Table.from_pylist([stage_row(manifest) for manifest in sorted(everything, key=place)], STAGES_SCHEMA)
     build(connection, rows, table_views(own, taken_over))
-    connection.execute("CREATE TABLE files AS SELECT unnest(?::VARCHAR[]) AS path", [[part.url for part in own]])
+    connection.execute("CREATE TABLE files AS SELECT DISTINCT unnest(?::VARCHAR[]) AS path", [[part.url for part in (*own, *taken_over)]])
     return connection
 
 
@@ -63,22 +73,33 @@ def view_sql(view: str) -> str:
     return package_files("r3l.store").joinpath("views", f"{view}.sql").read_text(encoding="utf-8")
 
 
-def committed(store: Store, runs: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """The manifests of these runs, in the order of the pipeline."""
-    prefixes = [""] if runs is None else list(runs)
-    keys = [key for prefix in prefixes for path in store.files.paths(prefix) if (key := key_of(path))]
-    keys.sort(key=lambda key: (key.run, key.branch, key.iteration, ORDER[key.stage], -1 if key.shard is None else key.shard))
-    return [manifest for key in keys if (manifest := manifests.load(store.files, key))]
+def committed(store: Store, runs: Sequence[str]) -> list[dict[str, Any]]:
+    """The manifests of these runs as their stages have them, in the order of the pipeline."""
+    return sorted(load_all(store, runs), key=place)
+
+
+def load_all(store: Store, folders: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Every manifest under these folders."""
+    for folder in folders:
+        for path in store.files.paths(folder):
+            if (key := key_of(path)) and (manifest := manifests.load(store.files, key)):
+                yield manifest
+
+
+def place(manifest: dict[str, Any]) -> tuple[str, str, int, int, int]:
+    shard = -1 if manifest["shard"] is None else manifest["shard"]
+    return manifest["run"], manifest["branch"], manifest["iteration"], ORDER[manifest["stage"]], shard
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One file of one table, as one branch sees it."""
+    """One file of one table, as one branch sees it. `shard` is the SQL that says which shard a row is of."""
 
     run: str
     branch: str
-    sharded: bool
+    shard: str
     version: int
+    stage: str
     table: str
     url: str
 
@@ -86,9 +107,18 @@ class Part:
 def parts_of(store: Store, branch: str, manifest: dict[str, Any]) -> list[Part]:
     """The files of a stage that have rows."""
     folder = manifests.reference(manifest).key.folder
-    return [Part(manifest["run"], branch, manifest["shard"] is not None, manifest["schema_version"], part["table"],
-                  store.files.url(f"{folder}/{part['file']}"))
+    shard = "NULL::INTEGER" if manifest["shard"] is None else SHARD
+    return [Part(manifest["run"], branch, shard, manifest["schema_version"], manifest["stage"], part["table"],
+                 store.files.url(f"{folder}/{part['file']}"))
             for part in manifest["parts"] if part["rows"]]  # fmt: skip
+
+
+def bundle_parts(store: Store, bundle: Bundle) -> list[Part]:
+    """The files of a bundle: rows of the present version, with their shard."""
+    run, branch = bundle.manifests[0]["run"], bundle.manifests[0]["branch"]
+    return [Part(run, branch, "shard", VERSIONS[entry["stage"]], entry["stage"], entry["table"],
+                 store.files.url(f"{bundle.folder}/{entry['file']}"))
+            for entry in bundle.files]  # fmt: skip
 
 
 def stage_row(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -107,28 +137,28 @@ def stage_row(manifest: dict[str, Any]) -> dict[str, Any]:
 
 def table_views(own: Sequence[Part], taken_over: Sequence[Part]) -> list[str]:
     """CREATE VIEW for each table: in `main` its own rows, in `lines` those that branches took over as well."""
-    return [
-        f"CREATE VIEW {schema}.{table} AS {union(table, [part for part in parts if part.table == table])}"
-        for schema, parts in (("main", own), ("lines", [*own, *taken_over]))
-        for table in TABLES
-    ]
+    seen = [*own, *taken_over]
+    views = {f"{schema}.{table}": (table, [part for part in parts if part.table == table])
+             for schema, parts in (("main", own), ("lines", seen)) for table in TABLES}  # fmt: skip
+    for name, stages in TRAJECTORIES_OF.items():
+        views[f"lines.{name}"] = ("trajectories", [part for part in seen if part.table == "trajectories" and part.stage in stages])
+    return [f"CREATE VIEW {name} AS {union(table, parts)}" for name, (table, parts) in views.items()]
 
 
 def union(table: str, parts: Sequence[Part]) -> str:
-    """The rows of these files with their place: one scan per run, branch, version and (none or some) shard."""
+    """The rows of these files with their place: one scan per run, branch, version and way to tell the shard."""
     if not parts:
         empty = ", ".join(f'NULL::{duck_type(column.type)} AS "{column.name}"' for column in (*PLACE, *TABLES[table]))
         return f"SELECT {empty} WHERE false"
-    scans: dict[tuple[str, str, bool, int], list[str]] = {}
+    scans: dict[tuple[str, str, str, int], list[str]] = {}
     for part in parts:
-        scans.setdefault((part.run, part.branch, part.sharded, part.version), []).append(part.url)
+        scans.setdefault((part.run, part.branch, part.shard, part.version), []).append(part.url)
     return " UNION ALL ".join(scan(table, *place, urls) for place, urls in scans.items())
 
 
-def scan(table: str, run: str, branch: str, sharded: bool, version: int, urls: Sequence[str]) -> str:
+def scan(table: str, run: str, branch: str, shard: str, version: int, urls: Sequence[str]) -> str:
     columns = select_list(table, version)
     files = f"read_parquet([{', '.join(map(quoted, urls))}], filename = true, hive_partitioning = false)"
-    shard = SHARD if sharded else "NULL::INTEGER"
     return f"SELECT {quoted(run)} AS run, {quoted(branch)} AS branch, {shard} AS shard, {columns} FROM {files}"
 
 

@@ -12,6 +12,7 @@ import duckdb
 from r3l.errors import StoreError
 from r3l.store import manifest as manifests
 from r3l.store.catalog import committed, connect_to
+from r3l.store.compaction import damaged_bundles
 from r3l.store.layout import StageKey, key_of
 from r3l.store.parts import decode
 from r3l.store.stage import Store
@@ -68,6 +69,7 @@ def damaged(store: Store, run: str) -> Iterator[Finding]:
     for path in sizes:
         if is_part(path) and path not in named:
             yield Finding("files", path, "no manifest names it; the next start of its iteration sweeps it away")
+    yield from (Finding("bundles", folder, what) for folder, what in damaged_bundles(store, run))
 
 
 def verify(store: Store, key: StageKey) -> dict[str, Any]:

@@ -26,6 +26,9 @@ class Files(Protocol):
     def sizes(self, prefix: str) -> dict[str, int]:
         """Every file under a folder with its bytes; hidden folders and policies are not the tables' business."""
 
+    def folders(self, prefix: str) -> list[str]:
+        """The names of the folders in a folder, hidden ones left out."""
+
     def read(self, path: str) -> bytes | None: ...
 
     def token(self, path: str) -> str | None:
@@ -80,6 +83,12 @@ class LocalFiles:
                 with suppress(FileNotFoundError):  # deleted since it was listed
                     found[path.relative_to(self.folder).as_posix()] = path.stat().st_size
         return found
+
+    def folders(self, prefix: str) -> list[str]:
+        try:
+            return sorted(entry.name for entry in os.scandir(self.folder / prefix) if entry.is_dir() and not entry.name.startswith("."))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
 
     def read(self, path: str) -> bytes | None:
         try:

@@ -36,8 +36,14 @@ class ObjectFiles:
         return sorted(self.sizes(prefix))
 
     def sizes(self, prefix: str) -> dict[str, int]:
-        listed = self._store.list(prefix or None).collect()
-        return {entry["path"]: entry["size"] for entry in listed if "/policies/" not in f"/{entry['path']}"}
+        listed = {entry["path"]: entry["size"] for entry in self._store.list(prefix or None).collect()}
+        below = {path: f"/{path[len(prefix) :].lstrip('/')}" for path in listed}
+        return {path: size for path, size in listed.items() if "/." not in below[path] and "/policies/" not in below[path]}
+
+    def folders(self, prefix: str) -> list[str]:
+        listed = self._store.list_with_delimiter(prefix or None)["common_prefixes"]
+        names = [path.rstrip("/").rpartition("/")[2] for path in listed]
+        return sorted(name for name in names if not name.startswith("."))
 
     def read(self, path: str) -> bytes | None:
         try:

@@ -41,14 +41,17 @@ def columns(table: str, rows: Sequence[Any]) -> dict[str, list[Any]]:
 
 def encode(table: pa.Table) -> bytes:
     """Parquet, zstd. Token ids and their log-probs as BYTE_STREAM_SPLIT: the high bytes are nearly constant and cost next to nothing."""
-    split = [f"{field.name}.list.element" for field in table.schema if pa.types.is_list(field.type)]
-    others = [field.name for field in table.schema if not pa.types.is_list(field.type)]
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        table, sink, compression="zstd", row_group_size=ROW_GROUP, use_dictionary=others, write_page_checksum=True,
-        column_encoding=dict.fromkeys(split, "BYTE_STREAM_SPLIT"), store_schema=False,
-    )  # fmt: skip
+    pq.write_table(table, sink, row_group_size=ROW_GROUP, **write_settings(table.schema))
     return sink.getvalue().to_pybytes()
+
+
+def write_settings(schema: pa.Schema) -> dict[str, Any]:
+    """What pyarrow's writers are told."""
+    split = [f"{field.name}.list.element" for field in schema if pa.types.is_list(field.type)]
+    others = [field.name for field in schema if not pa.types.is_list(field.type)]
+    return {"compression": "zstd", "use_dictionary": others, "column_encoding": dict.fromkeys(split, "BYTE_STREAM_SPLIT"),
+            "write_page_checksum": True, "store_schema": False}  # fmt: skip
 
 
 def decode(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from r3l.errors import StoreError
 from r3l.store import manifest as manifests
+from r3l.store.bundles import drop_bundle
 from r3l.store.catalog import committed
 from r3l.store.files import Files
 from r3l.store.layout import StageKey
@@ -81,6 +82,7 @@ def empty_stage(files: Files, manifest: dict[str, Any], columns: dict[str, tuple
     token = files.token(key.manifest)
     parts = [emptied(files, key, part, columns.get(part["table"], ())) for part in manifest["parts"]]
     content = {name: value for name, value in manifest.items() if name != "checksum"} | {"parts": parts}
+    drop_bundle(files, key)
     if not files.put_if(key.manifest, manifests.seal(content), token):
         raise StoreError(f"stage {key}: another writer committed it meanwhile; run prune again")
     for old in {part["file"] for part in manifest["parts"]} - {part["file"] for part in parts}:

@@ -17,9 +17,10 @@ import pyarrow as pa
 import r3l
 from r3l.errors import StoreError
 from r3l.store import manifest as manifests
+from r3l.store.bundles import drop_bundle
 from r3l.store.digests import canonical, fingerprint, table_digest
 from r3l.store.files import Files, LocalFiles
-from r3l.store.layout import MANIFEST, StageKey, StageRef, iteration_folder, key_of, line_folder
+from r3l.store.layout import MANIFEST, NAME, StageKey, StageRef, iteration_folder, key_of, line_folder
 from r3l.store.lock import LOCK, held
 from r3l.store.parts import Rows, decode, encode, to_table
 from r3l.store.schemas import STAGES, VERSIONS, arrow_schema
@@ -81,6 +82,7 @@ class Store:
             "parents": [parent.model_dump() for parent in parents], "parts": parts,
             "committed_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }  # fmt: skip
+        drop_bundle(self.files, key)
         if not self.files.put_if(key.manifest, manifests.seal(content), before):
             raise StoreError(f"stage {key}: another writer committed it meanwhile; see who holds the iteration's lock")
         if before is not None:
@@ -162,11 +164,14 @@ class Store:
 
     def branches(self, run: str) -> list[str]:
         """The names of a run's branches."""
-        return sorted({key.branch for path in self.files.paths(run) if (key := key_of(path)) and key.branch})
+        return [name.removeprefix("branch=") for name in self.files.folders(run) if name.startswith("branch=")]
 
     def runs(self) -> list[str]:
         """The names of the runs that have at least one committed stage."""
-        return sorted({key.run for path in self.files.paths("") if (key := key_of(path))})
+        return [name for name in self.files.folders("") if NAME.fullmatch(name) and self._committed_any(name)]
+
+    def _committed_any(self, run: str) -> bool:
+        return any(key_of(path) for path in self.files.paths(run))
 
     @contextmanager
     def writer_lock(self, run: str, branch: str = "", iteration: int = 0) -> Iterator[None]:

@@ -1,9 +1,9 @@
 """Every question of data/queries over many trajectories, beside SQLite and JSON lines where they can be asked at all.
 
-    python -m tests.benchmarks.store_queries [TRAJECTORIES] [TASKS_PER_SHARD] [THREADS]      (1,000,000, 400 and 2; ten turns each)
+    python -m tests.benchmarks.store_queries [TRAJECTORIES] [TASKS_PER_SHARD] [BUNDLED] [THREADS]
 
-The run is made of whole columns (no Python row is built), 12 shards an iteration: 8 tasks a shard are what the defaults make, and
-many small files; 400 are a large batch. Ids of one token a list keep the tables small. Beside the wall time stands the processor's,
+1,000,000 trajectories of ten turns, 400 tasks a shard, bundled (0: not), 2 threads. The run is made of whole columns (no Python
+row is built), 12 shards an iteration: 8 tasks a shard are what the defaults make, and many small files; 400 are a large batch. Ids of one token a list keep the tables small. Beside the wall time stands the processor's,
 over its threads, as both are the same on a machine that does nothing else.
 """
 
@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from r3l.store.catalog import connect
+from r3l.store.compaction import compact
 from r3l.store.layout import StageKey
 from r3l.store.schemas import TABLES
 from r3l.store.stage import Store
@@ -108,6 +109,8 @@ def fill(store: Store, trajectories: int, tasks: int) -> int:
         iteration, part = divmod(number, 12)
         for stage, tables in shard(iteration, part, tasks, chance):
             store.commit(StageKey("big", "", iteration, stage, part), tables, fingerprint="f", metrics={"seconds": 1.0})
+        if part == 11:
+            store.commit(StageKey("big", "", iteration, "updates"), {}, fingerprint="f")
     return (shards + 11) // 12
 
 
@@ -152,13 +155,16 @@ def json_seconds(connection: duckdb.DuckDBPyConnection, folder: Path) -> float:
     return time.perf_counter() - began
 
 
-def main(trajectories: int = 1_000_000, tasks: int = 400, threads: int = 2) -> None:
+def main(trajectories: int = 1_000_000, tasks: int = 400, bundled: int = 1, threads: int = 2) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         store = Store.open(name)
         began = time.perf_counter()
         iterations = fill(store, trajectories, tasks)
         print(f"{iterations} iterations written in {time.perf_counter() - began:.1f} s, {sum(store.files.sizes('').values()) / 1e6:.0f} MB")
+        if bundled:
+            began = time.perf_counter()
+            print(f"{len(compact(store, 'big'))} bundles written in {time.perf_counter() - began:.1f} s")
         began, worked = time.perf_counter(), time.process_time()
         connection = connect(store)
         connection.execute(f"SET threads = {threads}")
@@ -174,4 +180,4 @@ def main(trajectories: int = 1_000_000, tasks: int = 400, threads: int = 2) -> N
 
 
 if __name__ == "__main__":
-    main(*(int(argument) for argument in sys.argv[1:4]))
+    main(*(int(argument) for argument in sys.argv[1:5]))
