@@ -1,0 +1,68 @@
+"""ScienceWorld's speed beside its stock wrapper: ``python tests/benchmarks/scienceworld_speed.py [stock steps]``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+from r3l.config.environments import ScienceWorldSettings
+from r3l.environments.scienceworld import SIMPLIFICATION, ScienceWorldWorld
+from r3l.environments.scienceworld_java import MACHINES
+
+TYPES = ("find-plant", "boil", "chemistry-mix")
+Measured = dict[str, float]
+
+
+def gold(task_type: str) -> list[str]:
+    simulator = MACHINES.get(512).borrow()
+    simulator.load(task_type, 0, SIMPLIFICATION, True)
+    actions = list(simulator.getGoldActionSequence())
+    MACHINES.get(512).give_back(simulator)
+    return actions
+
+
+def own(plans: dict[str, list[str]], episodes: int) -> Measured:
+    world = ScienceWorldWorld(ScienceWorldSettings())
+    tasks = {task.task_type: task for task in reversed(world.tasks("train"))}
+    environment, steps, won, stepping, loading = world.make(), 0, 0, 0.0, 0.0
+    for number in range(episodes):
+        name = TYPES[number % len(TYPES)]
+        began = time.perf_counter()
+        environment.reset(tasks[name])
+        loaded = time.perf_counter()
+        for action in plans[name]:
+            steps += 1
+            if (step := environment.step(action)).done:
+                won += step.success
+                break
+        stepping, loading = stepping + time.perf_counter() - loaded, loading + loaded - began
+    environment.close()
+    return {"episodes": episodes, "won": won, "reset_ms": round(loading / episodes * 1e3, 1), "step_ms": round(stepping / steps * 1e3, 2)}
+
+
+def stock(plans: dict[str, list[str]], limit: int) -> Measured:
+    from scienceworld import ScienceWorldEnv
+
+    environment, steps, stepping, loading, loads = ScienceWorldEnv("", envStepLimit=1000), 0, 0.0, 0.0, 0
+    while steps < limit:
+        name = TYPES[loads % len(TYPES)]
+        began = time.perf_counter()
+        environment.load(name, 0, SIMPLIFICATION)
+        environment.reset()
+        loads, loaded = loads + 1, time.perf_counter()
+        loading += loaded - began
+        for action in plans[name]:
+            environment.step(action)
+            steps += 1
+        stepping += time.perf_counter() - loaded
+    environment.close()
+    return {"loads": loads, "reset_ms": round(loading / loads * 1e3, 1), "step_ms": round(stepping / steps * 1e3, 2)}
+
+
+if __name__ == "__main__":
+    actions = {name: gold(name) for name in TYPES}
+    own(actions, 9)  # the machine compiles what is hot
+    print(json.dumps({"own": own(actions, 12)}))
+    MACHINES.stop()
+    print(json.dumps({"stock": stock(actions, int(sys.argv[1]) if len(sys.argv) > 1 else 100)}))
