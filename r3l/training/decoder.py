@@ -5,8 +5,8 @@ Shapes: L = tokens of the segment, H = hidden width; keys and values are [1, hea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, DynamicLayer
 
 from r3l.errors import TrainingError
+from r3l.training.path_attention import FAMILIES, NAME
 
 KeyValues = list[tuple[Tensor, Tensor]]  # of one segment: a pair a layer
 
@@ -59,16 +60,35 @@ class Decoder:
         if type(self.head) is not torch.nn.Linear:
             raise TrainingError(f"the output layer of {type(model).__name__} is a {type(self.head).__name__}; expected a plain linear "
                                 "layer: leave it out of policy.lora_targets")
+        self.folds_paths = False
         self.sliding = [getattr(layer, "is_sliding", False) for layer in DynamicCache(config=model.config).layers]
 
     def forward(self, ids_L: Tensor, depth: int, path: Sequence[KeyValues]) -> tuple[Tensor, KeyValues]:
         """(hidden states [L, H], the segment's own keys and values), given those of the segments before it."""
-        layers = [SegmentLayer([part[i] for part in path], sliding) for i, sliding in enumerate(self.sliding)]
+        paths = [[part[i] for part in path] for i in range(len(self.sliding))]
+        layers = [SegmentLayer([] if self.folds_paths else own, sliding) for own, sliding in zip(paths, self.sliding, strict=True)]
+        options = {"paths": paths} if self.folds_paths else {}
         positions = torch.arange(depth, depth + len(ids_L), device=self.device)
         with self.precision():
-            out = self.body(input_ids=ids_L[None], position_ids=positions[None], past_key_values=Cache(layers=[*layers]), use_cache=True)
+            out = self.body(input_ids=ids_L[None], position_ids=positions[None], past_key_values=Cache(layers=[*layers]), use_cache=True,
+                            **options)
         own: KeyValues = [layer.own for layer in layers if layer.own is not None]
         return self.narrow(out.last_hidden_state[0]), own
+
+    @contextmanager
+    def along_paths(self) -> Iterator[None]:
+        """Attend to paths without masks or copies, where the model and the device allow it."""
+        config, before = self.model.config, self.model.config._attn_implementation
+        if self.device.type != "cpu" or before != "sdpa" or config.model_type not in FAMILIES or any(self.sliding):
+            yield
+            return
+        self.model.set_attn_implementation(NAME)
+        self.folds_paths = True
+        try:
+            yield
+        finally:
+            self.folds_paths = False
+            self.model.set_attn_implementation(before)
 
     def begin(self) -> None:
         """Called before the first backward of a step."""

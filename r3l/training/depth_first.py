@@ -56,7 +56,7 @@ class DepthFirst:
                 self._record(targets, logp, entropy)
             frame.hidden = None
 
-        with torch.no_grad():
+        with torch.no_grad(), self.decoder.along_paths():
             self._traverse(enter, lambda frame, path: None)
         return self._scores()
 
@@ -83,7 +83,8 @@ class DepthFirst:
                 frame.hidden, frame.own = self._run(frame.segment, path)
             self._backward(frame, slopes)
 
-        self._traverse(enter, leave)
+        with self.decoder.along_paths():
+            self._traverse(enter, leave)
         return self._scores()
 
     def _traverse(self, enter: Callable[[_Frame, list[KeyValues]], None], leave: Callable[[_Frame, list[KeyValues]], None]) -> None:

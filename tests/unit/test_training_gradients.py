@@ -139,6 +139,15 @@ def test_every_family_on_the_trie(family: str, tmp_path: Any) -> None:
     assert compare(records, tmp_path, family) <= 1e-6
 
 
+@pytest.mark.parametrize("limits", [{}, {"checkpoint_segments": True}])
+def test_attention_with_masks_where_the_fused_one_does_not_fit(limits: dict[str, Any], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+                                                               ) -> None:
+    """What a GPU or another family runs: the path's keys and values joined to the segment's, behind a mask."""
+    monkeypatch.setattr("r3l.training.decoder.FAMILIES", set())
+    records = [*group(3, "g0"), *group(4, "g1", objective="clipped_ratio", behaviour_policy="older")]
+    assert compare(records, tmp_path, dtype=torch.float64, **limits) <= 1e-11
+
+
 @pytest.mark.parametrize("targets", ["all-linear", ["q_proj"], ["v_proj", "down_proj"]])
 def test_lora_on_the_trie(targets: list[str] | str, tmp_path: Any) -> None:
     """With q_proj alone the first layer's keys and values have no gradient to pass on."""

@@ -1,0 +1,109 @@
+"""The update's layouts on the same rows: `python -m tests.benchmarks.update_layouts [--lengths varied|equal] [--width 256]`.
+
+One group of eight as R3L makes it (four bases, four retries from a pivot, masked before it). Each layout runs in a process
+of its own, so that peaks are its own; seconds are CPU seconds of one thread, the best of some repeats.
+
+    tokens/s   tokens of the eight sequences a CPU second, forward and backward
+    wasted     share of the tokens run that a trie would not need
+    extra MB   peak resident memory above that of the loaded model
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+PROMPT, VOCABULARY, LAYERS = 400, 2048, 6
+
+
+def group_of_eight(lengths: str, seed: int = 0) -> list[dict[str, Any]]:
+    from tests.update_world import record
+
+    rng = np.random.default_rng(seed)
+    prompt, records = rng.integers(0, VOCABULARY, PROMPT), []
+    for i in range(4):
+        base_length, pivot, retry_length = 800, 400, 400
+        if lengths == "varied":
+            base_length = int(rng.integers(300, 1300))
+            pivot, retry_length = int(base_length * rng.uniform(0.3, 0.7)), int(rng.integers(150, 900))
+        base = rng.integers(0, VOCABULARY, base_length)
+        for reply in (base, np.r_[base[:pivot], rng.integers(0, VOCABULARY, retry_length)]):
+            weights = np.r_[np.zeros(PROMPT + pivot), np.full(len(reply) - pivot, 1 / len(reply) / 8)]
+            records.append(record(f"r{len(records)}", np.r_[prompt, reply], weights, advantage=(-1.0) ** len(records) * (0.5 + 0.3 * i)))
+    return records
+
+
+def make_decoder(width: int) -> Any:
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from r3l.training.decoder import Decoder
+
+    torch.manual_seed(0)
+    config = LlamaConfig(hidden_size=width, intermediate_size=width * 11 // 4 // 32 * 32, num_hidden_layers=LAYERS, vocab_size=VOCABULARY,
+                         num_attention_heads=max(4, width // 64), num_key_value_heads=2, max_position_embeddings=32768)
+    return Decoder(LlamaForCausalLM(config).eval())
+
+
+def measure_layout(name: str, lengths: str, width: int, repeats: int) -> dict[str, Any]:
+    import torch
+
+    from r3l.training.dense_layouts import LAYOUTS
+    from r3l.training.gradients import RowScores, row_gradient
+    from r3l.training.layouts import Limits
+    from r3l.training.trie import build_trie
+    from tests.update_world import rows_of
+
+    torch.set_num_threads(1)
+    decoder, rows = make_decoder(width), rows_of(group_of_eight(lengths))
+    layout, limits = LAYOUTS[name](), Limits(micro_batch_tokens=65536, logits_chunk=1024)
+    gradients = [row_gradient(row, RowScores(np.zeros(len(row.positions))), 1.0) for row in rows]
+    needed = build_trie([row.token_ids for row in rows]).tokens_computed
+    before, seconds = resident("VmRSS"), []
+    Path("/proc/self/clear_refs").write_text("5")  # start the peak anew
+    for _ in range(repeats):
+        decoder.model.zero_grad(set_to_none=True)
+        started = time.process_time()
+        done = layout.backward(decoder, rows, gradients, limits)
+        seconds.append(time.process_time() - started)
+    tokens = sum(row.length for row in rows)
+    return {"layout": name, "tokens": tokens, "computed": done.tokens_computed, "seconds": min(seconds), "tokens/s": tokens / min(seconds),
+            "wasted": 1 - needed / done.tokens_computed, "extra MB": resident("VmHWM") - before}
+
+
+def resident(field: str) -> float:
+    """MB of this process: VmRSS now, VmHWM at its peak."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lengths", choices=["varied", "equal"], default="varied")
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--layout", help="run this one here and print JSON")
+    arguments = parser.parse_args()
+    if arguments.layout:
+        print(json.dumps(measure_layout(arguments.layout, arguments.lengths, arguments.width, arguments.repeats)))
+        return
+    print(f"{arguments.lengths} lengths, width {arguments.width}, {LAYERS} layers")
+    for layout in ("trie", "packed", "padded"):
+        command = [sys.executable, "-m", "tests.benchmarks.update_layouts", "--layout", layout, "--lengths", arguments.lengths,
+                   "--width", str(arguments.width), "--repeats", str(arguments.repeats)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        found = json.loads(done.stdout.splitlines()[-1])
+        print(f"{layout:7} {found['tokens/s']:8.0f} tokens/s  {found['seconds']:6.2f} s  wasted {found['wasted']:6.1%}  "
+              f"extra {found['extra MB']:6.0f} MB")
+
+
+if __name__ == "__main__":
+    main()
