@@ -1,0 +1,22 @@
+"""What infra/ and prefect.yaml say is what Prefect and the flows understand."""
+
+import importlib
+from pathlib import Path
+
+import yaml
+from prefect.events.schemas.automations import AutomationCore
+
+
+def test_every_deployment_has_a_flow_and_parameters_that_it_takes():
+    for deployment in yaml.safe_load(Path("prefect.yaml").read_text())["deployments"]:
+        path, name = deployment["entrypoint"].split(":")
+        flow = getattr(importlib.import_module(path.removesuffix(".py").replace("/", ".")), name)
+        assert flow.name in {"r3l", f"r3l-{deployment['name']}"}
+        flow.validate_parameters(deployment.get("parameters") or {} if name != "replay" else {"run": "demo", "iteration": 0})
+
+
+def test_the_automation_marks_silent_runs_as_crashed():
+    [found] = yaml.safe_load(Path("infra/prefect-automations.yaml").read_text())["automations"]
+    automation = AutomationCore.model_validate(found)
+    assert automation.trigger.within.total_seconds() == 90
+    assert [action.type for action in automation.actions] == ["change-flow-run-state"]
