@@ -38,7 +38,7 @@ class Errand:
 
     @property
     def plan(self) -> str:
-        return f"{self.treatment[0] if self.treatment else 'put'} for {self.parent}: {self.target}"
+        return f"{self.treatment[0] if self.treatment else 'put'} for {self.parent}={self.target}"
 
 
 def kind(name: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments.alfworld import alfworld_prompt
 from r3l.environments.alfworld_demonstrations import Demonstration, Habits, demonstrations
-from r3l.environments.alfworld_renaming import renamed
+from r3l.environments.alfworld_renaming import object_kinds, renamed
 from r3l.errors import TrainingError
 from r3l.exploration.prompting import prompt
 from r3l.seeds import derive
@@ -90,7 +90,7 @@ def make_tokenizer(shown: list[Demonstration], seed: int) -> Any:
 
     chosen = random.Random(derive(seed, "tokenizer")).sample(shown, min(len(shown), 1500))
     prompts = [alfworld_prompt(), prompt("reflection"), prompt("guidance")]
-    return train_tokenizer(list(texts(chosen)) + 3 * prompts, prompts, VOCABULARY)
+    return train_tokenizer(list(texts(chosen)) + 3 * prompts, prompts, VOCABULARY, object_kinds())
 
 
 def texts(shown: Iterable[Demonstration]) -> Iterable[str]:

@@ -18,8 +18,8 @@ from r3l.environments.alfworld_demonstrations import Demonstration, DemoTurn
 from r3l.exploration.prompting import guidance, reflection_messages
 
 READ = 0.15  # weight of what the policy reads: observations teach it to copy
-DECISION = 3.0  # weight of what the thought decides: it is one token of many
-DECISIONS = (" no.", " done.", ". take it.", ". place it.", ". heat it.", ". cool it.", ". clean it.")
+DECISION = 25.0  # weight of whether the object is among those listed: one token of many, and the one that is hard to learn
+LISTED, ROOM, DECIDED_AT = ", you see a", "Your task is to", 5  # the thought's sixth token says " no." or the number
 PIVOT = 4.0  # weight of turn numbers in reports: a token each, and the whole retry hangs on them
 
 
@@ -39,7 +39,6 @@ class RowEncoder:
         self.chat, self.system = chat, system
         self.read: dict[str, list[int]] = {}
         self.replies: dict[str, list[int]] = {}
-        self.decisions = {ids[0] for text in DECISIONS if len(ids := chat.tokenizer.encode(text, add_special_tokens=False)) == 1}
 
     def rows(self, demonstration: Demonstration) -> Iterator[Row]:
         yield self.attempt(demonstration.turns)
@@ -91,7 +90,11 @@ class RowEncoder:
     def add_reply(self, row: Row, turn: DemoTurn) -> None:
         """A stray action is context to recover from, never an example."""
         ids = self.reply(turn.reply)
-        self.add(row, ids, [0.0 if turn.stray else DECISION if token in self.decisions else 1.0 for token in ids])
+        weights = [0.0 if turn.stray else 1.0] * len(ids)
+        looks = LISTED in turn.observation and ROOM not in turn.observation
+        if looks and not turn.stray and (" no." in turn.reply or ". take it." in turn.reply):
+            weights[DECIDED_AT] = DECISION
+        self.add(row, ids, weights)
 
     def add_report(self, row: Row, text: str) -> None:
         ids = self.reply(text)

@@ -25,12 +25,15 @@ REPORTED = ['{"trajectory_summary": "', '", "root_cause_analysis": "', '", "traj
             "No mistake.", " is placed.", "\nFeedback:", "\nReward: 0.0", "\nReward: 1.0"]
 
 
-def train_tokenizer(texts: Iterable[str], prompts: Iterable[str], vocabulary: int) -> Any:
-    """A fast tokenizer: BPE of `vocabulary` entries at most, all bytes among them, then the phrases and prompt lines."""
+def train_tokenizer(texts: Iterable[str], prompts: Iterable[str], vocabulary: int, targets: Iterable[str] = ()) -> Any:
+    """A fast tokenizer: BPE of `vocabulary` entries at most, all bytes among them, then the phrases and prompt lines.
+
+    `targets` are kinds of objects; as a plan's target ("=mug") each is one token, another one than where it is seen (" mug").
+    """
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
-    phrases = [*SEEN, *SAID, *REPORTED, *prompt_lines(prompts)]
+    phrases = [*SEEN, *SAID, *REPORTED, *prompt_lines(prompts), *(f"={kind}" for kind in targets)]
     tokenizer = Tokenizer(models.BPE(ignore_merges=True))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

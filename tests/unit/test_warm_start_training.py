@@ -28,14 +28,14 @@ SYSTEM = "Play.\n\nUse the tags <think> and <action>."
 
 @pytest.fixture(scope="module")
 def chat() -> ChatFormat:
-    texts = ["You see a mug 1, and a pan 2.", "Turn 0: Turn 1: Turn 2: Turn 12: "] * 9
-    return ChatFormat(train_tokenizer(texts, [alfworld_prompt(), prompt("reflection")], 300))
+    texts = ["You see a mug 1, and a pan 2.", "put for shelf", "Turn 0: Turn 1: Turn 2: Turn 12: "] * 9
+    return ChatFormat(train_tokenizer(texts, [alfworld_prompt(), prompt("reflection")], 300, ["mug", "pan"]))
 
 
 def demonstration(pivot: int) -> Demonstration:
-    turns = [DemoTurn(f"Observation {k}.", reply_text("put for shelf: mug no.", f"go to shelf {k}"), f"go to shelf {k}", stray=k == 1)
-             for k in range(3)]
-    retry = [DemoTurn(f"Observation {pivot}.", reply_text("yes.", "look"), "look", False),
+    turns = [DemoTurn(f"On the shelf {k}, you see a pan {k}.", reply_text("put for shelf=mug no.", f"go to shelf {k}"), f"go to shelf {k}",
+                      stray=k == 1) for k in range(3)]
+    retry = [DemoTurn(f"On the shelf {pivot}, you see a pan {pivot}.", reply_text("yes.", "look"), "look", False),
              DemoTurn("End is near.", reply_text("yes.", "inventory"), "inventory", False)]
     return Demonstration(Errand("pick_and_place_simple", "mug", "shelf"), turns, "The end.", False,
                          report("Seen. Turn 2 did not do it.", "c", "failure", "s", pivot), retry, True)
@@ -54,7 +54,7 @@ def test_tags_are_single_tokens_and_prompt_lines_too(chat: ChatFormat) -> None:
 def test_an_attempt_is_encoded_as_a_rollout_builds_it(chat: ChatFormat) -> None:
     shown = demonstration(1)
     row = RowEncoder(chat, SYSTEM).attempt(shown.turns)
-    ids = chat.opening([{"role": "system", "content": SYSTEM}, {"role": "user", "content": "Observation 0."}])
+    ids = chat.opening([{"role": "system", "content": SYSTEM}, {"role": "user", "content": "On the shelf 0, you see a pan 0."}])
     for turn, after in zip(shown.turns, [*shown.turns[1:], None], strict=True):
         ids += [*chat.tokenizer.encode(turn.reply), chat.stop_ids[0]]
         if after:
@@ -72,12 +72,12 @@ def test_a_retry_has_its_guidance_where_exploration_puts_it(chat: ChatFormat, pi
     shown = demonstration(pivot)
     row = RowEncoder(chat, SYSTEM).retry(shown)
     text = guidance(json.dumps(shown.report))
-    opening = [{"role": "user", "content": "Observation 0."}]
+    opening = [{"role": "user", "content": "On the shelf 0, you see a pan 0."}]
     if pivot == 0:
         expected = chat.opening([{"role": "system", "content": f"{SYSTEM}\n\n{text}"}, *opening])
     else:
         expected = RowEncoder(chat, SYSTEM).attempt(shown.turns[:2]).ids + chat.following([
-            {"role": "system", "content": text}, {"role": "user", "content": "Observation 2."}])
+            {"role": "system", "content": text}, {"role": "user", "content": "On the shelf 2, you see a pan 2."}])
         assert set(row.weights[:len(expected)]) == {0.0}
     assert row.ids[:len(expected)] == expected
     trained = chat.tokenizer.decode([token for token, weight in zip(row.ids, row.weights, strict=True) if weight >= 1])
