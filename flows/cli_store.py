@@ -14,15 +14,17 @@ from r3l.config import preset_names
 from r3l.config.preset_diff import diff_presets
 from r3l.store.catalog import connect
 from r3l.store.check import check_run
+from r3l.store.compaction import compact as compact_run
 from r3l.store.export import export_run
 from r3l.store.genealogy import why as genealogy
-from r3l.store.query import query
+from r3l.store.query import ask, connect_for_users
 from r3l.store.retention import Drop, prune_run
 from r3l.store.stage import Store
 
 Root = Annotated[str, typer.Option("--store", help="store; empty: R3L_STORE, else data/runs")]
 AsJson = Annotated[bool, typer.Option("--json", help="rows as JSON lines")]
 CELL = 60
+QUERY_SECONDS = 600.0
 RUNS = """
 SELECT run, branch, count(*) AS iterations, max(last_commit) AS last, arg_max(base_success, iteration) AS base_success
 FROM iterations GROUP BY ALL ORDER BY last DESC
@@ -32,8 +34,8 @@ FROM iterations GROUP BY ALL ORDER BY last DESC
 def sql(question: str, store: Root = "", run: Annotated[list[str] | None, typer.Option(help="only these runs")] = None,
         as_json: AsJson = False) -> None:
     """Ask the tables in SQL (DuckDB). Views: tasks, base, reflections, pivots, retries, distilled, credit, iterations, ..."""
-    with connect(Store.open(store), run) as connection:
-        found = query(connection, question)
+    with connect_for_users(Store.open(store), run) as connection:
+        found = ask(connection, question, seconds=QUERY_SECONDS)
     if as_json:
         for row in found.to_pylist():
             typer.echo(json.dumps(row, default=str))
@@ -92,6 +94,13 @@ def prune(run: str, keep_last: Annotated[int, typer.Option(min=1, help="iteratio
     typer.echo(str(prune_run(Store.open(store), run, keep_last, drop)))
 
 
+def compact(run: str, iterations: Annotated[int, typer.Option(min=2, help="finished iterations per bundle, 2 or more")] = 16,
+            store: Root = "") -> None:
+    """Copy finished iterations into few large files, so that a long run is asked as fast as a short one."""
+    made = compact_run(Store.open(store), run, iterations)
+    typer.echo("\n".join(made) or f"{run}: no {iterations} finished iterations that are not bundled yet")
+
+
 def presets(diff: Annotated[tuple[str, str] | None, typer.Option(help="two method presets: what they set differently")] = None) -> None:
     """List the presets of models, environments and methods, or compare two methods."""
     if diff:
@@ -109,5 +118,5 @@ def _show_differences(a: str, b: str) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    for command in (sql, check, runs, why, export, prune, presets):
+    for command in (sql, check, runs, why, export, prune, compact, presets):
         app.command()(command)

@@ -3,8 +3,9 @@
     python -m tests.benchmarks.store_queries [TRAJECTORIES] [TASKS_PER_SHARD] [BUNDLED] [THREADS]
 
 1,000,000 trajectories of ten turns, 400 tasks a shard, bundled (0: not), 2 threads. The run is made of whole columns (no Python
-row is built), 12 shards an iteration: 8 tasks a shard are what the defaults make, and many small files; 400 are a large batch. Ids of one token a list keep the tables small. Beside the wall time stands the processor's,
-over its threads, as both are the same on a machine that does nothing else.
+row is built), 12 shards an iteration: 8 tasks a shard are what the defaults make, and many small files; 400 are a large batch. Ids
+of one token a list keep the tables small. Beside the wall time stands the processor's, over its threads, as both are the same on a
+machine that does nothing else.
 """
 
 from __future__ import annotations
