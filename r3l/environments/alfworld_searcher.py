@@ -1,8 +1,7 @@
 """A scripted player of kitchen tasks: it searches room by listing order, reading only what a policy would read.
 
 With `skip` it has a confident habit that loses every heat, cool and clean task: it never treats what it found before
-placing it. Each of its thoughts repeats the plan, so that a small model needs no long-range recall to follow it, and ends
-with the object, so that whether it is there is decided by what followed its name last: a number in a list, or "no".
+placing it. Each of its thoughts repeats the plan, so that a small model needs no long-range recall to follow it.
 """
 
 from __future__ import annotations
@@ -38,15 +37,11 @@ class Errand:
 
     @property
     def plan(self) -> str:
-        return f"{self.treatment[0] if self.treatment else 'put'} for {self.parent}={self.target}"
+        return f"{self.treatment[0] if self.treatment else 'put'} {self.target} to {self.parent}"
 
 
 def kind(name: str) -> str:
     return name.split()[0]
-
-
-def number(name: str) -> str:
-    return name.split()[1]
 
 
 def receptacles_in(first_observation: str) -> list[str]:
@@ -93,15 +88,15 @@ class Searcher:
     def act(self) -> tuple[str, str]:
         """(thought, action)."""
         thought, action = self.carry() if self.holding and kind(self.holding) == self.errand.target else self.seek()
-        return f"{self.errand.plan} {thought}", action
+        return f"{self.errand.plan}: {thought}", action
 
     def carry(self) -> tuple[str, str]:
         treatment = self.errand.treatment
         if treatment and not self.skip and self.holding not in self.treated:
             device = self.first(treatment[1])
             at_device = f"{treatment[0]} {self.holding} with {device}"
-            return f"{number(self.holding)}. {treatment[0]} it.", at_device if self.here == device else f"go to {device}"
-        thought, parent = f"{number(self.holding)}. place it.", self.first(self.errand.parent)
+            return f"have {self.holding}. {treatment[0]} it.", at_device if self.here == device else f"go to {device}"
+        thought, parent = f"have {self.holding}. place it.", self.first(self.errand.parent)
         if self.here != parent:
             return thought, f"go to {parent}"
         return thought, f"open {parent}" if parent in self.closed else f"move {self.holding} to {parent}"
@@ -115,7 +110,7 @@ class Searcher:
             for name in names:
                 if kind(name) == self.errand.target:
                     there = self.here == receptacle
-                    return f"{number(name)}. take it.", f"take {name} from {receptacle}" if there else f"go to {receptacle}"
+                    return f"yes, {name}.", f"take {name} from {receptacle}" if there else f"go to {receptacle}"
         return self.search()
 
     def search(self) -> tuple[str, str]:

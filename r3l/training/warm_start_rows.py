@@ -18,8 +18,6 @@ from r3l.environments.alfworld_demonstrations import Demonstration, DemoTurn
 from r3l.exploration.prompting import guidance, reflection_messages
 
 READ = 0.15  # weight of what the policy reads: observations teach it to copy
-DECISION = 25.0  # weight of whether the object is among those listed: one token of many, and the one that is hard to learn
-LISTED, ROOM, DECIDED_AT = ", you see a", "Your task is to", 5  # the thought's sixth token says " no." or the number
 PIVOT = 4.0  # weight of turn numbers in reports: a token each, and the whole retry hangs on them
 
 
@@ -90,11 +88,7 @@ class RowEncoder:
     def add_reply(self, row: Row, turn: DemoTurn) -> None:
         """A stray action is context to recover from, never an example."""
         ids = self.reply(turn.reply)
-        weights = [0.0 if turn.stray else 1.0] * len(ids)
-        looks = LISTED in turn.observation and ROOM not in turn.observation
-        if looks and not turn.stray and (" no." in turn.reply or ". take it." in turn.reply):
-            weights[DECIDED_AT] = DECISION
-        self.add(row, ids, weights)
+        self.add(row, ids, [0.0 if turn.stray else 1.0] * len(ids))
 
     def add_report(self, row: Row, text: str) -> None:
         ids = self.reply(text)

@@ -1,7 +1,7 @@
-"""The embedded policy's tokenizer and chat template: byte-level BPE, and single tokens for tags, phrases and prompt lines.
+"""The embedded policy's tokenizer and chat template: byte-level BPE, and single tokens for tags, report keys and prompt lines.
 
-A model this small spends most of its time on tokens that carry nothing, so the fixed phrases of ALFWorld's grammar, the
-keys of the report and the lines of the prompts are one token each. Any other text still round-trips byte by byte.
+A model this small would spend most of its time on prompts that never change, so each of their lines is one token. What
+is observed and what is done stays in words: a copy of a name is then the same token everywhere.
 """
 
 from __future__ import annotations
@@ -13,27 +13,16 @@ PAD, END = "<|pad|>", "<|end|>"
 SPECIAL = [PAD, "<|system|>", "<|user|>", "<|assistant|>", END, "<think>", "</think>", "<action>", "</action>"]
 TEMPLATE = ("{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endfor %}"
             "{% if add_generation_prompt %}<|assistant|>{% endif %}")
-# Phrases end before a space, so that the word that follows is the same token as everywhere else.
-SEEN = ["You are in the middle of a room. Looking quickly around you, you see a", "\n\nYour task is to:", ", you see a",
-        ", you see nothing.", ", a", ", and a", "You arrive at", ". The", "The", " is closed.", " is open. In it", ". On the", "On the",
-        "You open the", "You close the", "You pick up the", " from the", "You move the", " to the", "You heat the", "You cool the",
-        "You clean the", " using the", "You are facing the", ". Next to it", "Nothing happens.", "You are not carrying anything.",
-        "You are carrying: a", "There's nothing special about"]
-SAID = [" no.", " done.", ". take it.", ". place it.", ". heat it.", ". cool it.", ". clean it.", "go to"]
 REPORTED = ['{"trajectory_summary": "', '", "root_cause_analysis": "', '", "trajectory_outcome": "', '", "improvement_suggestion": "',
-            '", "retry_from_step":', "success_but_inefficient", "\nTurn", "Before placing,", "Did not", " did not", "Keep this plan.",
-            "No mistake.", " is placed.", "\nFeedback:", "\nReward: 0.0", "\nReward: 1.0"]
+            '", "retry_from_step":', "success_but_inefficient"]
 
 
-def train_tokenizer(texts: Iterable[str], prompts: Iterable[str], vocabulary: int, targets: Iterable[str] = ()) -> Any:
-    """A fast tokenizer: BPE of `vocabulary` entries at most, all bytes among them, then the phrases and prompt lines.
-
-    `targets` are kinds of objects; as a plan's target ("=mug") each is one token, another one than where it is seen (" mug").
-    """
+def train_tokenizer(texts: Iterable[str], prompts: Iterable[str], vocabulary: int) -> Any:
+    """A fast tokenizer: BPE of `vocabulary` entries at most, all bytes among them, then report keys and prompt lines."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
-    phrases = [*SEEN, *SAID, *REPORTED, *prompt_lines(prompts), *(f"={kind}" for kind in targets)]
+    phrases = [*REPORTED, *prompt_lines(prompts)]
     tokenizer = Tokenizer(models.BPE(ignore_merges=True))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

@@ -69,7 +69,7 @@ def test_mistakes_are_as_often_as_asked_and_leave_a_valid_report() -> None:
 
 
 def test_renaming_is_the_same_everywhere() -> None:
-    shown = Demonstration(COOL, [DemoTurn(text, reply_text("cool for shelf=mug no.", action), action, False)
+    shown = Demonstration(COOL, [DemoTurn(text, reply_text("cool mug to shelf: no.", action), action, False)
                                  for text, action in zip(TEXTS, ACTIONS, strict=False)], TEXTS[-1], False,
                           reflect(Record(COOL, TEXTS, ACTIONS, won=False)))
     other = renamed(shown, random.Random(1))
@@ -77,7 +77,7 @@ def test_renaming_is_the_same_everywhere() -> None:
     assert name in object_kinds()
     assert name != "mug"
     assert other.turns[2].observation == f"You pick up the {name} 2 from the shelf 1."
-    assert other.turns[2].reply == f"<think>cool for shelf={name} no.</think><action>move {name} 2 to shelf 1</action>"
+    assert other.turns[2].reply == f"<think>cool {name} to shelf: no.</think><action>move {name} 2 to shelf 1</action>"
     assert other.report == reflect(Record(Errand(COOL.task_type, name, "shelf"), [turn.observation for turn in other.turns] + [other.final],
                                           [turn.action for turn in other.turns], won=False))
 

@@ -19,7 +19,7 @@ from r3l.errors import TrainingError
 from r3l.exploration.prompting import guidance, prompt, reflection_messages
 from r3l.training.warm_start import warm_start
 from r3l.training.warm_start_loss import shared_length, weighted_loss
-from r3l.training.warm_start_rows import DECISION, PIVOT, READ, Row, RowEncoder
+from r3l.training.warm_start_rows import PIVOT, READ, Row, RowEncoder
 from r3l.training.warm_start_tokenizer import SPECIAL, train_tokenizer
 from r3l.training.warm_start_train import Schedule, batches, new_model, train
 
@@ -29,11 +29,11 @@ SYSTEM = "Play.\n\nUse the tags <think> and <action>."
 @pytest.fixture(scope="module")
 def chat() -> ChatFormat:
     texts = ["You see a mug 1, and a pan 2.", "put for shelf", "Turn 0: Turn 1: Turn 2: Turn 12: "] * 9
-    return ChatFormat(train_tokenizer(texts, [alfworld_prompt(), prompt("reflection")], 300, ["mug", "pan"]))
+    return ChatFormat(train_tokenizer(texts, [alfworld_prompt(), prompt("reflection")], 300))
 
 
 def demonstration(pivot: int) -> Demonstration:
-    turns = [DemoTurn(f"On the shelf {k}, you see a pan {k}.", reply_text("put for shelf=mug no.", f"go to shelf {k}"), f"go to shelf {k}",
+    turns = [DemoTurn(f"On the shelf {k}, you see a pan {k}.", reply_text("put mug to shelf: no.", f"go to shelf {k}"), f"go to shelf {k}",
                       stray=k == 1) for k in range(3)]
     retry = [DemoTurn(f"On the shelf {pivot}, you see a pan {pivot}.", reply_text("yes.", "look"), "look", False),
              DemoTurn("End is near.", reply_text("yes.", "inventory"), "inventory", False)]
@@ -63,8 +63,6 @@ def test_an_attempt_is_encoded_as_a_rollout_builds_it(chat: ChatFormat) -> None:
     trained = chat.tokenizer.decode([token for token, weight in zip(row.ids, row.weights, strict=True) if weight >= 1])
     assert trained == "".join(f"{shown.turns[k].reply}<|end|>" for k in (0, 2))
     assert row.weights[0] == 0
-    weighted = zip(row.ids, row.weights, strict=True)
-    assert [chat.tokenizer.decode([token]) for token, weight in weighted if weight == DECISION] == [" no."] * 2
 
 
 @pytest.mark.parametrize("pivot", [0, 2])
