@@ -10,6 +10,7 @@ above 40 are rounded down to 4 significant bits; the mean is of the exact length
 from __future__ import annotations
 
 import re
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -73,16 +74,16 @@ class SearchIndex:
     def __init__(self, documents: Iterable[tuple[str, str]]) -> None:
         self.ids: list[str] = []
         lengths: list[int] = []
-        postings: dict[str, list[tuple[int, int]]] = {}
+        postings: dict[str, array[int]] = {}  # document number, frequency, document number, ...
         for number, (document_id, text) in enumerate(documents):
             counts = Counter(terms(text))
             self.ids.append(document_id)
             lengths.append(counts.total())
             for term, frequency in counts.items():
-                postings.setdefault(term, []).append((number, frequency))
+                postings.setdefault(term, array("i")).extend((number, frequency))
         mean_length = sum(lengths) / max(len(lengths), 1) or 1.0
         norms = K1 * (1 - B + B / mean_length * np.array([kept_length(length) for length in lengths], dtype=np.float64))
-        self.postings = {term: contributions(np.array(found), norms) for term, found in postings.items()}
+        self.postings = {term: contributions(np.array(found).reshape(-1, 2), norms) for term, found in postings.items()}
         by_id = sorted(range(len(self.ids)), key=self.ids.__getitem__)
         self.rank_by_id = np.empty(len(self.ids), dtype=np.int64)
         self.rank_by_id[by_id] = np.arange(len(self.ids))
