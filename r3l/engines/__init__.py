@@ -11,7 +11,7 @@ from r3l.engines.base import Engine
 from r3l.errors import ConfigError
 
 
-def transformers_local(settings: AnyEngine, policy: PolicySettings) -> Engine:
+def _transformers_local(settings: AnyEngine, policy: PolicySettings) -> Engine:
     assert isinstance(settings, TransformersLocalSettings)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin while they wait starve the environments' workers
     from r3l.engines.transformers_local import TransformersLocal
@@ -19,14 +19,14 @@ def transformers_local(settings: AnyEngine, policy: PolicySettings) -> Engine:
     return TransformersLocal(settings, policy)
 
 
-def vllm_server(settings: AnyEngine, policy: PolicySettings) -> Engine:
+def _vllm_server(settings: AnyEngine, policy: PolicySettings) -> Engine:
     assert isinstance(settings, VllmServerSettings)
     from r3l.engines.vllm_server import VllmServer
 
     return VllmServer(settings, policy)
 
 
-def vllm_local(settings: AnyEngine, policy: PolicySettings) -> Engine:
+def _vllm_local(settings: AnyEngine, policy: PolicySettings) -> Engine:
     assert isinstance(settings, VllmLocalSettings)
     from r3l.engines.vllm_local import VllmLocal
 
@@ -34,9 +34,9 @@ def vllm_local(settings: AnyEngine, policy: PolicySettings) -> Engine:
 
 
 ENGINES: dict[str, Callable[[AnyEngine, PolicySettings], Engine]] = {
-    "transformers_local": transformers_local,
-    "vllm_server": vllm_server,
-    "vllm_local": vllm_local,
+    "transformers_local": _transformers_local,
+    "vllm_server": _vllm_server,
+    "vllm_local": _vllm_local,
 }
 
 

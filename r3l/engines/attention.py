@@ -11,6 +11,7 @@ Scores (H, R, W + T): columns 0..W are a request's own new tokens, then the stor
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -89,6 +90,7 @@ def _scores(step: Step, layer: int, query_HRD: Tensor, keys_HND: Tensor, group: 
     return scores
 
 
+@lru_cache(maxsize=256)
 def _later(count: int, group: int, device: torch.device) -> Tensor:
     """True where a query row (token * group + head) may not look: own tokens after it. (R, W)"""
     return torch.ones(count, count, dtype=torch.bool, device=device).triu(1).repeat_interleave(group, 0)

@@ -20,6 +20,7 @@ from torch import Tensor
 
 GROWTH = 1.5
 SMALLEST = 64  # tokens of a new buffer
+KEPT = 0.9  # share of the capacity that an eviction leaves, so that not every reply has to evict
 
 
 class Segment:
@@ -34,6 +35,7 @@ class Segment:
         self.children: dict[Segment, None] = {}  # a set that keeps its order
         self.running = False  # a request appends to it
         self.used_at = 0
+        self.counted = 0  # of its tokens, those in the tree's total
 
     @property
     def end(self) -> int:
@@ -88,6 +90,7 @@ class SegmentTree:
         self.capacity = capacity
         self.root = Segment(None, 0)
         self.clock = 0
+        self.tokens = 0  # stored by requests that have ended
         self.evicted = 0
 
     def find(self, prompt: Sequence[int]) -> tuple[Segment, int]:
@@ -116,32 +119,31 @@ class SegmentTree:
         self.clock += 1
         segment.running = False
         del segment.ids[segment.filled:]
+        self.tokens += segment.filled - segment.counted
+        segment.counted = segment.filled
         for part, _ in segment.chain():
             part.used_at = self.clock
         if not segment.ids and not segment.children:
             self._drop(segment)
         self._evict()
 
-    def tokens(self) -> int:
-        return sum(len(segment.ids) for segment in self._all())
-
     def _evict(self) -> None:
         """Drop the segments used longest ago, leaves first, until the tree fits its capacity."""
-        excess = self.tokens() - self.capacity
-        while excess > 0:
+        enough = self.capacity if self.tokens <= self.capacity else int(self.capacity * KEPT)
+        while self.tokens > enough:
             leaves = [segment for segment in self._all() if not segment.children and not segment.running]
             if not leaves:
                 return
             for segment in sorted(leaves, key=lambda leaf: leaf.used_at):
-                if excess <= 0:
+                if self.tokens <= enough:
                     return
-                excess -= len(segment.ids)
-                self.evicted += len(segment.ids)
+                self.evicted += segment.counted
                 self._drop(segment)
 
     def _drop(self, segment: Segment) -> None:
         assert segment.parent is not None
         del segment.parent.children[segment]
+        self.tokens -= segment.counted
 
     def _all(self) -> Iterator[Segment]:
         waiting = list(self.root.children)

@@ -20,9 +20,10 @@ import torch
 from r3l.config.engines import TransformersLocalSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.base import Completion, PolicySnapshot, Sampling
-from r3l.engines.batching import Batch, Request
+from r3l.engines.batching import Batch
 from r3l.engines.constraint import Grammars
 from r3l.engines.loading import load_model
+from r3l.engines.request import Request
 from r3l.engines.segments import SegmentTree
 from r3l.errors import EngineError
 
@@ -71,6 +72,7 @@ class TransformersLocal:
         return self.batch.context_limit if self.batch else self.policy.context_tokens
 
     def counts(self) -> dict[str, float]:
+        """The contract's totals, and `steps`: forward passes."""
         return dict(self.totals)
 
     def close(self) -> None:

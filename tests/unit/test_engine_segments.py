@@ -64,7 +64,7 @@ def test_the_least_recently_used_leaves_go_first_and_running_ones_stay() -> None
     new = stored(tree, [7, 7, 7], [8, 8])
     tree.extend(old, 5)
     stored(tree, [9, 9, 9], [9, 9])
-    assert tree.tokens() == 10
+    assert tree.tokens == 10
     assert tree.evicted == 5
     assert old in tree.root.children
     assert new not in tree.root.children
@@ -98,7 +98,7 @@ def test_what_is_found_is_always_a_prefix_and_the_longest_one(asked: list[list[i
         reply = [number % 3, 2]
         stored(tree, prompt, reply)
         kept.append(prompt + reply)
-        assert tree.tokens() <= capacity
+        assert tree.tokens <= capacity
 
 
 def _common(left: list[int], right: list[int]) -> int:
