@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -78,7 +79,7 @@ class Store:
             "run": key.run, "branch": key.branch, "iteration": key.iteration, "stage": key.stage, "shard": key.shard,
             "fingerprint": fingerprint, "digest": sha256(canonical([[p["table"], p["digest"]] for p in parts])).hexdigest(),
             "schema_version": VERSIONS[key.stage], "code_version": r3l.__version__, "seed": seed, "policy": policy,
-            "settings": dict(settings or {}), "metrics": dict(metrics or {}),
+            "settings": dict(settings or {}), "metrics": {name: finite(value) for name, value in (metrics or {}).items()},
             "parents": [parent.model_dump() for parent in parents], "parts": parts,
             "committed_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }  # fmt: skip
@@ -199,6 +200,11 @@ class Store:
     def sweep(self, run: str) -> list[str]:
         """Delete what dead writers left: staged files, and parts that no manifest names. Returns the deleted paths."""
         return sweep(self.files, run)
+
+
+def finite(value: object) -> object:
+    """JSON has no word for NaN or infinity: null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def refuse_dropped(key: StageKey, part: Mapping[str, Any], names: Sequence[str]) -> None:
