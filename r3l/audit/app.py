@@ -9,6 +9,7 @@ from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -47,7 +48,7 @@ def make_app(store: Store, questions: Path = QUESTIONS) -> FastAPI:
     app.include_router(store_routes.router)
     app.include_router(line_routes.router)
     app.get("/static/{name}")(static)
-    for kind, answer in ((R3LError, refuse), (RequestValidationError, misread), (HTTPException, absent)):
+    for kind, answer in ((R3LError, refuse), (RequestValidationError, misread), (HTTPException, absent), (duckdb.Error, broken)):
         app.add_exception_handler(kind, answer)
     return app
 
@@ -88,6 +89,10 @@ def problem(request: Request, status: int, title: str, message: str) -> HTMLResp
 
 async def refuse(request: Request, error: Any) -> HTMLResponse:
     return problem(request, 404 if isinstance(error, StoreError) else 400, "That can't be shown", str(error))
+
+
+async def broken(request: Request, error: Any) -> HTMLResponse:
+    return problem(request, 500, "The store can't be read", f"{error}\n\n`r3l check` names what is damaged.")
 
 
 async def misread(request: Request, error: Any) -> HTMLResponse:

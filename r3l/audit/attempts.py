@@ -30,6 +30,11 @@ ROWS = """
 SELECT * EXCLUDE (run, branch, shard, logprobs) FROM lines.training_rows
 WHERE run = $run AND branch = $branch AND iteration = $iteration AND list_contains($ids, source_id) AND role <> 'replay'
 """
+NEIGHBOURS = """
+SELECT max(group_id) FILTER (task = $task - 1) AS before, max(group_id) FILTER (task = $task + 1) AS after
+FROM lines.trajectories WHERE run = $run AND branch = $branch AND iteration = $iteration AND kind = 'base'
+  AND task BETWEEN $task - 1 AND $task + 1
+"""
 FIND = """
 SELECT iteration, group_id, trajectory_id, kind FROM lines.trajectories WHERE run = $run AND branch = $branch AND trajectory_id = $id
 UNION ALL
@@ -133,6 +138,12 @@ def group(reader: Reader, line: Line, iteration: int, group_id: str) -> Group:
         raise StoreError(f"group {group_id!r}: not in {line}; `r3l audit` lists the groups there are")
     found = Group(line, iteration, group_id, members, reader.rows(REFLECTIONS, place))
     return replace(found, attempts=attempts_of(found))
+
+
+def neighbours(reader: Reader, found: Group) -> Row:
+    """The groups of the tasks before and after it in the iteration's batch, None where there is none."""
+    place = {"run": found.line.run, "branch": found.line.branch, "iteration": found.iteration, "task": found.members[0]["task"]}
+    return reader.rows(NEIGHBOURS, place)[0]
 
 
 def attempts_of(found: Group) -> list[Attempt]:

@@ -29,7 +29,7 @@ SELECT f.iteration, f.group_id, f.reflection_id, f.status, f.reason, f.outcome, 
             WHEN f.status <> 'parsed' THEN 'can''t be read'
             WHEN r.status = 'diverged' THEN 'rollback diverged'
             WHEN r.reward = b.reward AND b.reward < 1 THEN 'changed nothing' END AS fault,
-       coalesce(nullif(f.report, '') ->> '$.improvement_suggestion', f.text) AS said
+       coalesce(TRY(f.report ->> '$.improvement_suggestion'), nullif(f.report, ''), f.text) AS said
 FROM (FROM lines.reflections WHERE run = $run AND branch = $branch AND ($iteration IS NULL OR iteration = $iteration)) f
 JOIN (FROM lines.trajectories WHERE run = $run AND branch = $branch AND kind = 'base') b
   ON (f.iteration, f.base_id) = (b.iteration, b.trajectory_id)

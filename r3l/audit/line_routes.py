@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse
 
 from r3l.audit import findings
-from r3l.audit.attempts import find, group, panes
+from r3l.audit.attempts import find, group, neighbours, panes
 from r3l.audit.desk import AtDesk, OfLine, whole_number
 from r3l.audit.groups import SORTS, Filter, choices, group_page
-from r3l.audit.lines import Line, iterations
+from r3l.audit.lines import Line, iterations, writer
 from r3l.audit.pages import iteration_charts, line_url
 from r3l.audit.reader import Reader
 from r3l.audit.tokens import token_page
@@ -30,6 +30,7 @@ def overview(desk: AtDesk, line: OfLine, at: Short = "") -> HTMLResponse:
     chosen = whole_number(at)
     shown = chosen if chosen is not None else past[-1]["iteration"] if past else 0
     return desk.line_page("iterations.html", line, "", past=past, charts=iteration_charts([(str(line), past)]), at=shown,
+                          writer=writer(desk.reader, line, past[-1]["iteration"] if past else 0),
                           stages=findings.stages(desk.reader, line, shown))  # fmt: skip
 
 
@@ -48,7 +49,8 @@ def viewer(desk: AtDesk, line: OfLine, id: Short, iteration: int, attempt: Short
     """The four panes."""
     found = group(desk.reader, line, iteration, id)
     chosen = found.attempt(attempt)
-    return desk.line_page("group.html", line, "groups", group=found, attempt=chosen, panes=panes(desk.reader, found, chosen))
+    seen = {"panes": panes(desk.reader, found, chosen), "beside": neighbours(desk.reader, found)}
+    return desk.line_page("group.html", line, "groups", group=found, attempt=chosen, **seen)
 
 
 @router.get("/open")

@@ -9,6 +9,8 @@ from typing import Any
 
 from r3l.audit.reader import Reader, Row
 from r3l.errors import StoreError
+from r3l.store import lock
+from r3l.store.layout import iteration_folder
 
 LINES = """
 SELECT run, branch, count(DISTINCT iteration) FILTER (iteration >= 0) AS iterations, max(iteration) AS last_iteration,
@@ -65,6 +67,17 @@ def known_line(reader: Reader, line: Line) -> Line:
 def iterations(reader: Reader, line: Line) -> list[Row]:
     """One row per iteration of the line, oldest first."""
     return reader.remembered(ITERATIONS, line.place)
+
+
+def writer(reader: Reader, line: Line, iteration: int) -> str:
+    """Who is writing this iteration or the next one at this moment; empty where nobody is."""
+    files = reader.store.files
+    for number in (iteration, iteration + 1):
+        holder = lock.owner(files, f"{iteration_folder(line.run, line.branch, number)}/{lock.LOCK}")
+        if lock.alive(holder):
+            host, pid, _ = str(holder["process"]).split("~")
+            return f"iteration {number} is being written by process {pid} on {host} since {holder['since']}"
+    return ""
 
 
 def line_settings(reader: Reader, line: Line) -> dict[str, Any]:

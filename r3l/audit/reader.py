@@ -12,11 +12,10 @@ from typing import Any
 import duckdb
 
 from r3l.errors import StoreError
-from r3l.store.catalog import connect
+from r3l.store.query import connect_for_users
 from r3l.store.stage import Store
 
 LOOK_AGAIN_SECONDS = 3.0
-MEMORY, THREADS = "2GB", 2
 Row = dict[str, Any]
 
 
@@ -46,7 +45,7 @@ class Reader:
             if self._snapshot is None or time.monotonic() - self._looked > self.look_again:
                 state = state_of(self.store)
                 if self._snapshot is None or self._snapshot.state != state:
-                    self._snapshot = Snapshot(state, locked(self.store, self.runs))
+                    self._snapshot = Snapshot(state, connect_for_users(self.store, self.runs))
                 self._looked = time.monotonic()
             return self._snapshot
 
@@ -90,15 +89,3 @@ def state_of(store: Store) -> str:
         if path.endswith((".parquet", ".json")):
             digest.update(f"{path}\0{size}\0".encode())
     return digest.hexdigest()
-
-
-def locked(store: Store, runs: Sequence[str] | None) -> duckdb.DuckDBPyConnection:
-    """A connection that opens files of the store and of no other place, and whose settings can't be changed any more."""
-    connection = connect(store, runs)
-    folder = store.root.rstrip("/").replace("'", "''")
-    for setting in (
-        f"allowed_directories = ['{folder}/']", "enable_external_access = false", "python_enable_replacements = false",
-        "parquet_metadata_cache = true", f"memory_limit = '{MEMORY}'", f"threads = {THREADS}", "lock_configuration = true",
-    ):  # fmt: skip
-        connection.execute(f"SET {setting}")
-    return connection

@@ -6,6 +6,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,12 @@ from typing import Any
 import duckdb
 
 from r3l.audit.reader import Reader
-from r3l.errors import R3LError
+from r3l.errors import StoreError
+from r3l.store.query import one_select
 
-ROWS, SECONDS, LENGTH = 1_000, 20.0, 20_000
+ROWS, SECONDS = 1_000, 20.0
 _SLOT = threading.BoundedSemaphore(2)
 _WORKERS = ThreadPoolExecutor(2, thread_name_prefix="r3l-sql")
-
-
-class QueryError(R3LError, ValueError):
-    """A query that is not one SELECT, is wrong, or ran past a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +42,10 @@ class Question:
 
 
 def ask(reader: Reader, query: str, rows: int = ROWS, seconds: float = SECONDS) -> Answer:
-    """Run one SELECT. Raises QueryError for anything else, for what DuckDB says is wrong, and past the limits."""
+    """Run one SELECT. Raises StoreError for anything else, for what DuckDB says is wrong, and past the limits."""
     statement = one_select(query)
     if not _SLOT.acquire(blocking=False):
-        raise QueryError("two queries are running already; wait for one to end")
+        raise StoreError("two queries are running already; wait for one to end")
     cursor = reader.cursor()
     begun = time.monotonic()
     job = _WORKERS.submit(fetch, cursor, statement, rows + 1)
@@ -55,24 +53,10 @@ def ask(reader: Reader, query: str, rows: int = ROWS, seconds: float = SECONDS) 
     try:
         columns, found = job.result(timeout=seconds)
     except NotYet:
-        cursor.interrupt()
-        raise QueryError(f"stopped after {seconds:g} s; narrow it (WHERE iteration = ...), or use `r3l sql`, which has no limit") from None
+        with suppress(duckdb.ConnectionException):  # it ended just now
+            cursor.interrupt()
+        raise StoreError(f"stopped after {seconds:g} s; narrow it (WHERE iteration = ...), or use `r3l sql`, which waits longer") from None
     return Answer(columns, found[:rows], len(found) > rows, time.monotonic() - begun)
-
-
-def one_select(query: str) -> duckdb.Statement:
-    """The statement, parsed. Raises QueryError unless it is exactly one SELECT."""
-    if len(query) > LENGTH:
-        raise QueryError(f"{len(query)} characters, at most {LENGTH} are read")
-    try:
-        statements = duckdb.extract_statements(query)
-    except duckdb.Error as error:
-        raise QueryError(str(error)) from error
-    if len(statements) != 1:
-        raise QueryError(f"got {len(statements)} statements, expected one SELECT")
-    if statements[0].type != duckdb.StatementType.SELECT:
-        raise QueryError(f"got {statements[0].type.name}, expected one SELECT: the store is only read here")
-    return statements[0]
 
 
 def fetch(cursor: duckdb.DuckDBPyConnection, statement: duckdb.Statement, rows: int) -> tuple[list[str], list[tuple[Any, ...]]]:
@@ -82,7 +66,7 @@ def fetch(cursor: duckdb.DuckDBPyConnection, statement: duckdb.Statement, rows: 
         relation = cursor.sql(statement)
         return list(relation.columns), relation.limit(rows).fetchall()
     except (duckdb.Error, RuntimeError) as error:
-        raise QueryError(str(error)) from error
+        raise StoreError(f"this query can't be run: {error}") from error
     finally:
         cursor.close()
 

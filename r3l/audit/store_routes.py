@@ -10,7 +10,8 @@ from fastapi.responses import HTMLResponse
 from r3l.audit.desk import AtDesk
 from r3l.audit.lines import Line, differing_settings, iterations, known_line, lines
 from r3l.audit.pages import iteration_charts
-from r3l.audit.sandbox import ROWS, SECONDS, QueryError, ask
+from r3l.audit.sandbox import ROWS, SECONDS, ask
+from r3l.errors import StoreError
 
 router = APIRouter()
 SIDE_BY_SIDE = 6
@@ -48,7 +49,7 @@ def sql(desk: AtDesk, q: Annotated[str, Query()] = "") -> HTMLResponse:
     if q.strip():
         try:
             answer = ask(desk.reader, q)
-        except QueryError as error:
+        except StoreError as error:
             wrong = str(error)
     seen = {"query": q, "answer": answer, "wrong": wrong, "questions": desk.questions, "rows": ROWS, "seconds": SECONDS, "linked": LINKED}
     return desk.page("sql.html", status=400 if wrong else 200, **seen)

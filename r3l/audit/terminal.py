@@ -13,7 +13,7 @@ from rich.text import Text
 from r3l.audit.attempts import Attempt, Panes, find, group, panes
 from r3l.audit.figures import number, percent, seconds, signed, size
 from r3l.audit.findings import account, stages
-from r3l.audit.lines import Line, iterations, known_line, lines
+from r3l.audit.lines import Line, iterations, known_line, lines, writer
 from r3l.audit.pages import report_fields
 from r3l.audit.reader import Reader, Row
 from r3l.audit.untrusted import excerpt, shortened
@@ -140,10 +140,10 @@ def status(store: Store, run: str, branch: str = "") -> RenderableType:
         past = iterations(reader, line)
         newest = past[-1]["iteration"] if past else max(row["last_iteration"] for row in lines(reader) if row["branch"] == branch)
         done = stages(reader, line, newest)
+        finished = "done" if any(row["stage"] == "updates" for row in done) else "not done yet"
         return Stack(
-            Text.assemble(
-                (str(line), "bold"), f"  iteration {newest}, {'done' if any(row['stage'] == 'updates' for row in done) else 'not done yet'}"
-            ),
+            Text.assemble((str(line), "bold"), f"  iteration {newest}, {finished}"),
+            Text(writer(reader, line, newest) or "nobody is writing it", style="dim"),
             Columns([stage_table(done), figure_table(past[-2:]), account_table(account(reader, line, newest))], padding=(0, 3)),
         )
     finally:

@@ -45,13 +45,7 @@ def connect_for_users(store: Store, runs: Sequence[str] | None = None, memory: s
 
 def ask(connection: duckdb.DuckDBPyConnection, sql: str, seconds: float = 60.0) -> pa.Table:
     """The answer to a user's question. Raises StoreError unless it is one SELECT, or where it takes longer than `seconds`."""
-    try:
-        statements = duckdb.extract_statements(sql)
-    except duckdb.Error as error:
-        raise StoreError(f"this query can't be run: {error}") from error
-    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        got = ", ".join(statement.type.name for statement in statements) or "nothing"
-        raise StoreError(f"one SELECT is expected (FROM, WITH, DESCRIBE, SUMMARIZE and SHOW are as good), got {got}")
+    one_select(sql)
     clock = threading.Timer(seconds, connection.interrupt)
     clock.start()
     try:
@@ -62,3 +56,15 @@ def ask(connection: duckdb.DuckDBPyConnection, sql: str, seconds: float = 60.0) 
         raise
     finally:
         clock.cancel()
+
+
+def one_select(sql: str) -> duckdb.Statement:
+    """The statement, parsed. Raises StoreError unless it is exactly one SELECT."""
+    try:
+        statements = duckdb.extract_statements(sql)
+    except duckdb.Error as error:
+        raise StoreError(f"this query can't be run: {error}") from error
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        got = ", ".join(statement.type.name for statement in statements) or "nothing"
+        raise StoreError(f"one SELECT is expected (FROM, WITH, DESCRIBE, SUMMARIZE and SHOW are as good), got {got}")
+    return statements[0]

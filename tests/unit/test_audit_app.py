@@ -111,7 +111,7 @@ def test_the_whole_text_is_plain_text_in_a_sandbox(client):
     ("/run/demo/group?id=iteration%3D9/task%3D9&iteration=9", 404, "not in demo"),
     ("/run/demo/group?id=x&iteration=%3Cb%3E", 422, "iteration"),
     ("/run/demo/open?id=%3Cscript%3E", 404, "&lt;script&gt;"), ("/run/demo/groups?page=-1", 422, "page"),
-    ("/sql?q=DROP+TABLE+stages", 400, "expected one SELECT"), ("/run/demo?branch=nope", 404, "demo/nope"),
+    ("/sql?q=DROP+TABLE+stages", 400, "one SELECT is expected"), ("/run/demo?branch=nope", 404, "demo/nope"),
     ("/compare?line=demo&line=%3Cimg%3E", 404, "&lt;img&gt;"), ("/run/demo/tokens?source=x&iteration=0", 404, "no training row"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said(client, path, status, said):

@@ -4,13 +4,14 @@ import dataclasses
 
 import pytest
 
-from r3l.audit.attempts import find, group, panes
+from r3l.audit.attempts import find, group, neighbours, panes
 from r3l.audit.findings import account, by_pivot, confusion, events, reasons, stages, worst_reflections
 from r3l.audit.groups import Filter, choices, group_page
 from r3l.audit.lines import Line, differing_settings, iterations, known_line, lines
 from r3l.audit.reader import Reader
 from r3l.audit.tokens import token_page
 from r3l.errors import StoreError
+from r3l.store.retention import prune_run
 from r3l.store.stage import Store
 from tests.store_iteration import commit_iteration, commit_stage, iteration_tables
 
@@ -130,6 +131,11 @@ def test_a_branch_shows_its_own_credit_over_its_runs_attempts(reader):
     assert find(reader, Line("demo", "bold"), "iteration=0/task=0/base=0") is None
 
 
+def test_the_groups_beside_a_group(reader):
+    beside = [neighbours(reader, group(reader, LINE, 1, f"iteration=1/task={task}")) for task in (0, 1)]
+    assert beside == [{"before": None, "after": "iteration=1/task=1"}, {"before": "iteration=1/task=0", "after": None}]
+
+
 def test_ids_are_found(reader):
     found = find(reader, LINE, "iteration=1/task=1/base=1/reflection=0")
     assert (found.iteration, found.group_id, found.trajectory_id) == (1, "iteration=1/task=1", "iteration=1/task=1/base=1")
@@ -195,3 +201,29 @@ def test_new_stages_are_seen_and_a_stage_made_anew_is_read_anew(tmp_path):
     after = iterations(reader, LINE)
     reader.close()
     assert ([row["entropy"] for row in before], [row["entropy"] for row in after]) == ([2.0], [1.25, 2.0])
+
+
+def test_pruned_tokens_leave_the_words_and_say_so(tmp_path):
+    store = Store.open(str(tmp_path))
+    for iteration in (0, 1):
+        commit_iteration(store, iteration=iteration)
+    prune_run(store, "demo", keep_last=1, drop="tokens")
+    reader = Reader(store)
+    found = group(reader, LINE, 0, "iteration=0/task=0")
+    seen = panes(reader, found, found.attempts[0])
+    base = seen.trained["iteration=0/task=0/base=0"]
+    reader.close()
+    assert (base.aligned, base.pruned, base.weights) == (False, True, {})
+    assert seen.turns["iteration=0/task=0/base=0"][2]["response"] == "go 0 2"
+
+
+def test_a_critique_in_prose_is_a_reflection_too(tmp_path):
+    store = Store.open(str(tmp_path))
+    tables = iteration_tables(0)
+    prose = [dataclasses.replace(one, report="Look first.", status="parsed", outcome=None) for one in tables["reflections"]["reflections"]]
+    tables["reflections"]["reflections"] = prose
+    commit_iteration(store, tables=tables)
+    reader = Reader(store)
+    said = {row["said"] for row in worst_reflections(reader, LINE)}
+    reader.close()
+    assert said == {"Look first."}

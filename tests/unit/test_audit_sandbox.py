@@ -3,7 +3,8 @@ import time
 import pytest
 
 from r3l.audit.reader import Reader
-from r3l.audit.sandbox import QueryError, ask, worked_questions
+from r3l.audit.sandbox import ask, worked_questions
+from r3l.errors import StoreError
 from r3l.store.stage import Store
 from tests.store_iteration import commit_iteration
 
@@ -34,7 +35,7 @@ def test_rows_past_the_limit_are_left_out_and_said(reader):
     "PRAGMA version", "CREATE TABLE t AS SELECT 1", "CALL enable_logging()", "EXPLAIN ANALYZE SELECT 1", "SELEC 1",
 ])  # fmt: skip
 def test_anything_but_one_select_is_refused(reader, query):
-    with pytest.raises(QueryError):
+    with pytest.raises(StoreError):
         ask(reader, query)
 
 
@@ -47,21 +48,21 @@ def test_anything_but_one_select_is_refused(reader, query):
 def test_a_select_neither_writes_nor_reads_elsewhere(reader, query):
     python_table = [1]
     assert python_table
-    with pytest.raises(QueryError):
+    with pytest.raises(StoreError):
         ask(reader, query.replace("{store}", reader.store.root).replace("{{", "{").replace("}}", "}"))
     assert ask(reader, "SELECT count(*) FROM stages").rows == [(8,)]
 
 
 def test_a_query_is_stopped_in_time(reader):
     begun = time.monotonic()
-    with pytest.raises(QueryError, match=r"stopped after 0\.3 s"):
+    with pytest.raises(StoreError, match=r"stopped after 0\.3 s"):
         ask(reader, "SELECT count(*) FROM range(1_000_000_000_000)", seconds=0.3)
     assert time.monotonic() - begun < 20
     for _ in range(100):
         try:
             assert ask(reader, "SELECT 1").rows == [(1,)]
             break
-        except QueryError:
+        except StoreError:
             time.sleep(0.1)
     else:
         pytest.fail("the stopped query still holds its place")

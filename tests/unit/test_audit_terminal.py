@@ -1,4 +1,6 @@
 import io
+import os
+import socket
 
 import pytest
 from rich.console import Console
@@ -75,6 +77,12 @@ def test_status_counts_the_stages_the_figures_and_the_attempts(store):
     assert ["reflections", "4", "1", "1", "2", "0"] in [line[-6:] for line in lines]
     with pytest.raises(StoreError, match="nope: not in"):
         status(store, "nope")
+
+
+def test_status_says_who_is_writing(store):
+    with store.writer_lock("demo", "", 1):
+        assert f"iteration 1 is being written by process {os.getpid()} on {socket.gethostname()} since " in printed(status(store, "demo"))
+    assert "nobody is writing it" in printed(status(store, "demo"))
 
 
 def test_the_commands(store, tmp_path):

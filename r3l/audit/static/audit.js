@@ -31,3 +31,9 @@ for (const row of document.querySelectorAll("table.rows tbody tr, table.attempts
     if (!event.target.closest("a") && !String(getSelection())) link.click();
   });
 }
+
+addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+  const link = { j: "a[rel=next]", k: "a[rel=prev]" }[event.key];
+  if (link) document.querySelector(link)?.click();
+});
