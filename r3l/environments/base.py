@@ -88,3 +88,4 @@ class Rollback:
     observations: list[str] = field(default_factory=list)
     diverged_at: int | None = None
     exact: bool = True  # False: the environment ended early or failed on the way
+    standing: float = 0.0  # as of the last step taken on the way

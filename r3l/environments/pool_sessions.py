@@ -25,6 +25,7 @@ class State:
     done: bool
     handle: object | None
     after: dict[str, State] = field(default_factory=dict)
+    standing: float = 0.0
 
 
 @dataclass(slots=True)
@@ -74,7 +75,7 @@ class Sessions:
     def rollback(self, session_id: str, task: Task, actions: list[str], observations: list[str]) -> Rollback:
         """A new session in the state after `actions`; see `WorldPool.rollback`. It is ended where it diverged."""
         opening = self.start(session_id, task)
-        session, seen = self.sessions[session_id], [opening.text]
+        session, seen, standing = self.sessions[session_id], [opening.text], 0.0
         if opening.text != observations[0]:
             return self.diverged(session_id, seen, 0)
         restored = replayed = False
@@ -84,26 +85,26 @@ class Sessions:
                 continue
             known = session.state.after.get(action) if session.state else None
             if known is not None and known.handle is not None:
-                text, done, session.state, restored = known.observation, known.done, known, True
+                text, done, standing, session.state, restored = known.observation, known.done, known.standing, known, True
             else:
-                text, done = self.replay(session, action)
-                replayed = True
+                step = self.replay(session, action)
+                text, done, standing, replayed = step.observation.text, step.done, step.standing, True
             seen.append(text)
             if text != observations[turn + 1] or done:
                 return self.diverged(session_id, seen, turn + 1, exact=not done)
         if session.state and session.state.handle is not None:
             session.environment.restore(session.state.handle)
         self.counts["replays" if replayed else "restores"] += replayed or restored
-        return Rollback(seen)
+        return Rollback(seen, standing=standing)
 
-    def replay(self, session: Session, action: str) -> tuple[str, bool]:
+    def replay(self, session: Session, action: str) -> Step:
         """One recorded action taken again, from the remembered state where there is one."""
         if session.state and session.state.handle is not None:
             session.environment.restore(session.state.handle)
         step = session.environment.step(action)
         session.state = self.remember(session, action, step)
         self.counts["steps"] += 1
-        return step.observation.text, step.done
+        return step
 
     def diverged(self, session_id: str, seen: list[str], turn: int, exact: bool = True) -> Rollback:
         self.end(session_id)
@@ -136,7 +137,7 @@ class Sessions:
         if session.state is None:
             return None
         handle = session.environment.snapshot()
-        state = State(step.observation.text, step.done, handle)
+        state = State(step.observation.text, step.done, handle, standing=step.standing)
         if handle is None or session.tree.states >= REMEMBERED_STATES:
             return state if handle is not None else None
         if action not in session.state.after:

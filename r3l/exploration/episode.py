@@ -28,6 +28,7 @@ class Start:
     observation: str
     context_ids: list[int]
     prompt_ids: list[int]
+    standing: float = 0.0  # what the kept turns are worth where nothing is added to them
 
 
 @dataclass(slots=True)
@@ -56,7 +57,7 @@ async def play(explorer: Explorer, start: Start, stage: str, temperature: float 
     """Play from `start` until the world ends the episode or a limit does. Never raises for a failed world or engine:
     what was played stays, and the status says what happened."""
     began = time.monotonic()
-    played = Played(final_observation=start.observation)
+    played = Played(final_observation=start.observation, reward=start.standing)
     temperature = explorer.limits.temperature if temperature is None else temperature
     try:
         await _turns(explorer, start, stage, temperature, played)

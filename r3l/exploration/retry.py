@@ -37,12 +37,12 @@ async def _rolled_back(explorer: Explorer, task: Task, plan: Plan, parent: Episo
                 explorer.tally.add("retries", done=1)
                 return Played().end(Status.DIVERGED, f"turn {rollback.diverged_at}: other observation than recorded"), pivot
             pivot = 0
-            await _roll_back(explorer, task, parent.turns, retry_id, 0)
+            rollback = await _roll_back(explorer, task, parent.turns, retry_id, 0)
     except WorldError as error:
         explorer.tally.add("retries", done=1)
         return Played().end(Status.ENVIRONMENT_ERROR, f"rollback to turn {pivot}: {error}"), pivot
     start = Start(retry_id, task.iteration, task.seed, pivot, parent.turns[pivot].observation,
-                  *_context(explorer, plan, parent.turns, reflection, pivot))
+                  *_context(explorer, plan, parent.turns, reflection, pivot), standing=rollback.standing)
     return await play(explorer, start, "retries"), pivot
 
 

@@ -5,9 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from r3l.environments.base import Step
+from r3l.environments.base import Observation, Step
+from r3l.environments.pool_sessions import Sessions
 from r3l.errors import EngineError, WorldError
+from r3l.exploration.retry import retry
 from r3l.exploration.sample import sample
+from r3l.records import Plan, Reflection
 from tests.fakes import CorridorPool, explorer, failed, task
 
 
@@ -42,6 +45,67 @@ def test_the_turn_limit_keeps_the_standing(replies, reward):
     ended = play(replies, ScoredCorridor())
     assert (ended.status, ended.success) == ("turn_limit", False)
     assert ended.reward == pytest.approx(reward)
+
+
+def test_a_retry_starts_with_what_its_kept_turns_stand_at():
+    """Two turns are kept, worth 0.2, and the retry's own are all malformed; then one more step to the right: 0.3."""
+    class Pool(ScoredCorridor):
+        def rollback(self, session, task, actions, observations):
+            answer = type(super().rollback(session, task, actions, observations))()
+            answer.set_result(replace(super().rollback(session, task, actions, observations).result(), standing=0.2))
+            return answer
+
+    for replies, reward in ((["bad", "bad", "bad"], 0.2), (["bad", "!right", "bad"], 0.3)):
+        own = iter(replies)
+
+        def script(request: str, prompt: str, own=own) -> str:
+            return next(own) if "retry=" in request else "!right"
+
+        exploring = explorer(script, Pool(length=9), max_turns=5)
+        base = asyncio.run(sample(exploring, task(), 0))
+        reflection = Reflection(
+            "r", base.trajectory.trajectory_id, base.trajectory.trajectory_id, 0, 0, "g", 0, "parsed", "", "text", "{}", "failure", 2, 2,
+            "retry", [], [], [], "stop", "policy-0", 0, 0.0)
+        again = asyncio.run(retry(exploring, task(), Plan(1), base, base, reflection))
+        assert (again.trajectory.status, again.trajectory.pivot_turn) == ("turn_limit", 2)
+        assert again.trajectory.reward == pytest.approx(reward)
+
+
+def test_a_rollback_in_a_worker_says_what_it_stands_at():
+    """Taken again, and from a snapshot."""
+    class Tenths:
+        def reset(self, task):
+            self.place = 0
+            return Observation("at 0")
+
+        def step(self, action):
+            self.place += 1
+            return Step(Observation(f"at {self.place}"), standing=self.place / 10)
+
+        def snapshot(self):
+            return self.place if self.snapshots else None
+
+        def restore(self, handle):
+            self.place = handle
+
+        def close(self):
+            pass
+
+    class World:
+        def __init__(self, snapshots):
+            Tenths.snapshots = snapshots
+
+        def make(self):
+            return Tenths()
+
+    for snapshots in (True, False):
+        sessions = Sessions(World(snapshots))  # type: ignore[arg-type]
+        sessions.start("base", task())
+        for action in "abc":
+            sessions.step("base", action)
+        assert sessions.rollback("r", task(), ["a", "", "b"], ["at 0", "at 1", "error", "at 2"]).standing == 0.2
+        assert sessions.rollback("s", task(), [], ["at 0"]).standing == 0.0
+        assert sessions.counts["restores" if snapshots else "replays"] == 1
 
 
 def test_a_world_without_a_standing_gives_nothing():
