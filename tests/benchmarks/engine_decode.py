@@ -3,7 +3,8 @@
     OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE python -m tests.benchmarks.engine_decode [--policy FOLDER] [--dtype bfloat16]
 
 Without --policy: random weights of the embedded policy's shape. All figures of one run are from one process, one after
-the other, on the same prompts.
+the other, on the same prompts, per CPU-second of the process (a busy machine changes wall time, hardly these). Replies of
+random weights never repeat themselves, so the engine's guesses do not show here.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ def main() -> None:
     engine = make_engine(TransformersLocalSettings(threads=options.threads), PolicySettings(dtype=options.dtype, context_tokens=8192))
     started = time.perf_counter()
     engine.load_policy(PolicySnapshot(path, "benchmark"))
-    print(f"load_policy {time.perf_counter() - started:.2f} s, {torch.get_num_threads()} threads for generate")
+    print(f"load_policy {time.perf_counter() - started:.2f} s; {torch.get_num_threads()} threads for generate")
     chance = random.Random(0)
     prompts = [ids(chance, options.prompt, model.config.vocab_size) for _ in range(options.batch)]
-    print(f"batch {options.batch}, prompts of {options.prompt} unshared tokens, {options.reply} tokens a reply; tokens/s")
+    print(f"batch {options.batch}, prompts of {options.prompt} unshared tokens, {options.reply} tokens a reply; tokens per CPU-second")
     plain = generate_rates(model, prompts, options.reply)
     ours = engine_rates(engine, prompts, options.reply)
     for name, before, after in zip(("prefill", "decode"), plain, ours, strict=True):
@@ -82,9 +83,10 @@ def generate_rates(model: Any, prompts: list[list[int]], reply: int) -> tuple[fl
     batch = torch.tensor(prompts)
 
     def seconds(count: int) -> float:
-        started = time.perf_counter()
-        model.generate(batch, attention_mask=torch.ones_like(batch), min_new_tokens=count, max_new_tokens=count, do_sample=True, pad_token_id=0)
-        return time.perf_counter() - started
+        started = time.process_time()
+        model.generate(batch, attention_mask=torch.ones_like(batch), min_new_tokens=count, max_new_tokens=count, do_sample=True,
+                       pad_token_id=0)
+        return time.process_time() - started
 
     first, whole = seconds(1), seconds(reply)
     return batch.numel() / first, len(prompts) * (reply - 1) / (whole - first)
@@ -92,11 +94,11 @@ def generate_rates(model: Any, prompts: list[list[int]], reply: int) -> tuple[fl
 
 def engine_rates(engine: Engine, prompts: list[list[int]], reply: int) -> tuple[float, float]:
     def seconds(batch: list[list[int]], count: int) -> float:
-        started = time.perf_counter()
+        started = time.process_time()
         futures = [engine.complete(f"prompt={k}", prompt, Sampling(1.0, count, k, ())) for k, prompt in enumerate(batch)]
         for future in futures:
             future.result()
-        return time.perf_counter() - started
+        return time.process_time() - started
 
     first = seconds(prompts, 1)
     again, whole = seconds(prompts, 1), seconds(prompts, reply)  # what is stored now is not computed again
@@ -110,16 +112,17 @@ def episodes(engine: Engine, options: argparse.Namespace, vocabulary: int) -> No
     tasks = [ids(chance, 40, vocabulary) for _ in range(-(-options.episodes // 4))]
     openings = [system + tasks[number // 4] for number in range(options.episodes)]
     before = engine.counts()
-    started = time.perf_counter()
+    started, wall = time.process_time(), time.perf_counter()
+    numbers = range(options.episodes)
     with ThreadPoolExecutor(options.episodes) as threads:
-        kept = list(threads.map(lambda number: play(engine, openings[number], number, options.turns, vocabulary), range(options.episodes)))
-        list(threads.map(lambda number: play(engine, kept[number][0], number + 10_000, options.turns - 4, vocabulary), range(options.episodes)))
-    seconds = time.perf_counter() - started
+        kept = list(threads.map(lambda number: play(engine, openings[number], number, options.turns, vocabulary), numbers))
+        list(threads.map(lambda number: play(engine, kept[number][0], number + 10_000, options.turns - 4, vocabulary), numbers))
+    seconds, wall = time.process_time() - started, time.perf_counter() - wall
     spent = {name: value - before[name] for name, value in engine.counts().items()}
     later = sum(prompt for _, prompts in kept for prompt in prompts[1:])
-    print(f"episodes: {2 * options.episodes} ({options.turns} turns and a retry from turn 4) in {seconds:.1f} s: "
-          f"{2 * options.episodes / seconds:.1f} episodes/s, {spent['sampled_tokens'] / seconds:.0f} sampled tokens/s")
-    print(f"  {spent['steps']:.0f} steps, {1000 * spent['busy_seconds'] / spent['steps']:.2f} ms a step, "
+    print(f"episodes: {2 * options.episodes} ({options.turns} turns and a retry from turn 4) in {seconds:.1f} CPU-s, {wall:.1f} s: "
+          f"{2 * options.episodes / seconds:.1f} episodes and {spent['sampled_tokens'] / seconds:.0f} sampled tokens per CPU-second")
+    print(f"  {spent['steps']:.0f} steps, {1000 * seconds / spent['steps']:.2f} CPU-ms a step, "
           f"{spent['cached_tokens'] / spent['prompt_tokens']:.1%} of all prompt tokens not computed again, {later} in later turns")
 
 
