@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,14 +17,12 @@ from r3l.config.environments import ScienceWorldSettings
 from r3l.environments.base import Step
 from r3l.environments.pool_sessions import Sessions
 from r3l.environments.scienceworld import SIMPLIFICATION, ScienceWorldWorld
+from r3l.environments.scienceworld_java import MACHINES, jar_path, java_path
 from r3l.environments.scienceworld_tasks import SPLITS, TEST_VARIATIONS, TRAIN_VARIATIONS
 from r3l.errors import WorldError
 
-pytest.importorskip("py4j", reason="the extra [scienceworld] is not installed")
-pytest.importorskip("scienceworld", reason="the extra [scienceworld] is not installed")
-from r3l.environments.scienceworld_java import MACHINES, java_path
-
-needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="no Java: apt-get install default-jre-headless")
+needs_java = pytest.mark.skipif(shutil.which("java") is None or find_spec("scienceworld") is None,
+                                reason="needs Java (apt-get install default-jre-headless) and the extra [scienceworld]")
 
 # METHOD section 8, written out: tasks of each type.
 TRAIN = {
@@ -180,6 +179,12 @@ def test_missing_java_is_one_line_with_the_remedy(monkeypatch):
     with pytest.raises(WorldError, match=r"needs Java 8 or newer.*apt-get install default-jre-headless") as caught:
         java_path()
     assert "\n" not in str(caught.value)
+
+
+def test_a_missing_package_is_one_line_with_the_remedy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "scienceworld.constants", None)
+    with pytest.raises(WorldError, match=r"pip install 'r3l\[scienceworld\]'"):
+        jar_path()
 
 
 @needs_java
