@@ -31,7 +31,8 @@ def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mas
     path = paths[module.layer_idx]
     past_key = torch.cat([k for k, _ in path], 2) if path else key[:, :, :0]
     past_value = torch.cat([v for _, v in path], 2) if path else value[:, :, :0]
-    out: Tensor = _PathAttention.apply(query, key, value, past_key, past_value, scaling)
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else query.dtype
+    out: Tensor = _PathAttention.apply(*(tensor.to(dtype) for tensor in (query, key, value, past_key, past_value)), scaling)
     return out.transpose(1, 2), None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from r3l.errors import TrainingError
+from r3l.training.checkpoint import written_whole
 from r3l.training.job import Job
 from r3l.training.parallel import Ranks
 from r3l.training.update import run_update
@@ -135,6 +137,30 @@ def test_old_and_reference_log_probabilities_come_from_their_own_policies(tmp_pa
 def test_a_missing_behaviour_policy_is_named(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="behaviour policy abc sampled some rows with a ratio"):
         run_here(job_of(tmp_path, group(0, objective="clipped_ratio", behaviour_policy="abc")))
+
+
+def test_a_job_that_is_stopped_leaves_nothing_that_looks_finished(tmp_path: Path) -> None:
+    job = job_of(tmp_path, group(0))
+    file = tmp_path / "job.json"
+    file.write_text(job.model_dump_json())
+    with subprocess.Popen([sys.executable, "-m", "r3l.training", "--job", str(file)], stdout=subprocess.PIPE, text=True,
+                          env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path.cwd())}) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["event"] == "start"
+        process.terminate()
+    assert process.returncode == -signal.SIGTERM
+    assert not [name for name in ("policy", "optimizer", "update.json") if (Path(job.out) / name).exists()]
+
+
+def test_a_folder_that_fails_halfway_is_not_there(tmp_path: Path) -> None:
+    def fail() -> None:
+        with written_whole(tmp_path / "policy") as partial:
+            (partial / "model.safetensors").write_bytes(b"half")
+            raise OSError("disk is full")
+
+    with pytest.raises(OSError, match="disk is full"):
+        fail()
+    assert not (tmp_path / "policy").exists()
 
 
 def test_a_job_that_can_not_run_says_why_in_one_line(tmp_path: Path) -> None:
