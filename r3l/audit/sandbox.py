@@ -65,7 +65,7 @@ def fetch(cursor: duckdb.DuckDBPyConnection, statement: duckdb.Statement, rows: 
         cursor.execute("BEGIN TRANSACTION READ ONLY")
         relation = cursor.sql(statement)
         return list(relation.columns), relation.limit(rows).fetchall()
-    except (duckdb.Error, RuntimeError) as error:
+    except (duckdb.Error, RuntimeError, UnicodeDecodeError) as error:  # DuckDB may cut its message within a character
         raise StoreError(f"this query can't be run: {error}") from error
     finally:
         cursor.close()

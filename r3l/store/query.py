@@ -27,7 +27,7 @@ def query(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[
     try:
         relation = connection.sql(sql, params=dict(parameters) if isinstance(parameters, Mapping) else list(parameters))
         found = relation.to_arrow_table() if relation is not None else None
-    except duckdb.Error as error:
+    except (duckdb.Error, UnicodeDecodeError) as error:  # DuckDB may cut its message within a character
         raise StoreError(f"this query can't be run: {error}") from error
     return pa.table({}) if found is None else found
 

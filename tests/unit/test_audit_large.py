@@ -7,9 +7,21 @@ from pathlib import Path
 import pytest
 
 from r3l.store.stage import Store
-from tests.audit_world import commit_large
+from tests.audit_world import commit_large, commit_world
 
 ROOT = Path(__file__).parents[2]
+OPEN = """
+import sys, time
+from fastapi.testclient import TestClient
+from r3l.audit.app import make_app
+from r3l.store.stage import Store
+
+app = make_app(Store.open(sys.argv[1]))
+with TestClient(app, base_url="http://localhost") as client:
+    assert client.get("/run/demo").status_code == 200
+app.state.desk.reader.close()
+print(time.process_time())
+"""
 LOOK = """
 import resource, sys, time
 from fastapi.testclient import TestClient
@@ -28,6 +40,13 @@ with TestClient(app, base_url="http://localhost") as client:
 app.state.desk.reader.close()
 print("MB", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
+
+
+def test_the_app_opens_quickly_on_a_small_run(tmp_path):
+    """Imports, connection and first page, in seconds of this process: the machine may be busy with others."""
+    commit_world(Store.open(str(tmp_path)), iterations=2, tasks=8)
+    printed = subprocess.run([sys.executable, "-c", OPEN, str(tmp_path)], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert float(printed) < 3
 
 
 @pytest.mark.slow

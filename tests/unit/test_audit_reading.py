@@ -225,5 +225,7 @@ def test_a_critique_in_prose_is_a_reflection_too(tmp_path):
     commit_iteration(store, tables=tables)
     reader = Reader(store)
     said = {row["said"] for row in worst_reflections(reader, LINE)}
+    suggested = reader.rows("SELECT DISTINCT suggestion FROM genealogy")
     reader.close()
     assert said == {"Look first."}
+    assert suggested == [{"suggestion": None}]

@@ -68,6 +68,11 @@ def test_a_query_is_stopped_in_time(reader):
         pytest.fail("the stopped query still holds its place")
 
 
+def test_a_message_cut_within_a_character_is_an_error_like_any_other(reader):
+    with pytest.raises(StoreError, match="can't be run"):
+        ask(reader, "SELECT ('\ufffd' || 'n' || repeat('\ufffd', 200)) ->> '$.a'")
+
+
 def test_worked_questions_are_read_from_a_folder(tmp_path):
     (tmp_path / "02_b.sql").write_text("-- What?\n-- more\nSELECT 2\n")
     (tmp_path / "01_a.sql").write_text("SELECT 1")
