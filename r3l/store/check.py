@@ -13,7 +13,7 @@ from r3l.errors import StoreError
 from r3l.store import manifest as manifests
 from r3l.store.catalog import committed, connect_to
 from r3l.store.compaction import damaged_bundles
-from r3l.store.layout import StageKey, key_of
+from r3l.store.layout import MANIFEST, StageKey, key_of
 from r3l.store.parts import decode
 from r3l.store.stage import Store
 from r3l.store.sweep import is_part
@@ -67,6 +67,8 @@ def damaged(store: Store, run: str) -> Iterator[Finding]:
         for outdated in manifests.outdated_parents(store.files, manifest):
             yield Finding("lineage", str(manifests.reference(manifest).key), outdated)
     for path in sizes:
+        if path.endswith(f"/{MANIFEST}") and key_of(path) is None:
+            yield Finding("files", path, "of no stage that this code knows; a later version may have written it")
         if is_part(path) and path not in named:
             yield Finding("files", path, "no manifest names it; the next start of its iteration sweeps it away")
     yield from (Finding("bundles", folder, what) for folder, what in damaged_bundles(store, run))

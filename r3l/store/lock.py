@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 import uuid
@@ -18,6 +19,7 @@ from r3l.store.files import Files
 LOCK = "writer.lock"
 LEASE_SECONDS = 300.0
 RENEW_SECONDS = 60.0
+log = logging.getLogger("r3l.store")
 
 
 @contextmanager
@@ -72,8 +74,13 @@ def held_by_me(files: Files, path: str) -> bool:
 
 
 def renew(files: Files, path: str, mine: dict[str, Any], done: threading.Event) -> None:
-    """Keep the lease fresh until the holder is done."""
+    """Keep the lease fresh until the holder is done. A store that can't be reached for a while is tried again."""
     while not done.wait(RENEW_SECONDS):
-        if owner(files, path).get("nonce") != mine["nonce"]:
-            return
-        files.put(path, json.dumps({**mine, "renewed": time.time()}).encode())
+        try:
+            token = files.token(path)
+            if owner(files, path).get("nonce") != mine["nonce"]:
+                log.error("%s: lost to another writer, after %.0f s without a renewal; end this run", path, LEASE_SECONDS)
+                return
+            files.put_if(path, json.dumps({**mine, "renewed": time.time()}).encode(), token)
+        except (StoreError, OSError) as error:
+            log.warning("%s: the lease could not be renewed (%s); trying again in %.0f s", path, error, RENEW_SECONDS)

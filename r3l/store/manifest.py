@@ -29,7 +29,7 @@ def unseal(content: bytes, key: StageKey) -> dict[str, Any]:
         manifest = json.loads(content)
     except ValueError as error:
         raise StoreError(f"{key.manifest}: not JSON ({error}); delete the file and the stage is made again") from error
-    if not isinstance(manifest, dict) or set(manifest) != FIELDS:
+    if not isinstance(manifest, dict) or not set(manifest) >= FIELDS:
         raise StoreError(f"{key.manifest}: not a stage manifest; delete the file and the stage is made again")
     checksum = sha256(canonical({name: value for name, value in manifest.items() if name != "checksum"})).hexdigest()
     if checksum != manifest["checksum"]:
@@ -37,7 +37,7 @@ def unseal(content: bytes, key: StageKey) -> dict[str, Any]:
     got = StageKey(manifest["run"], manifest["branch"], manifest["iteration"], manifest["stage"], manifest["shard"])
     if got != key:
         raise StoreError(f"{key.manifest}: a foreign manifest, of {got}; delete it and the stage is made again")
-    if manifest["schema_version"] > VERSIONS[key.stage]:
+    if manifest["schema_version"] > VERSIONS[key.stage] or set(manifest) > FIELDS:
         raise NewerVersion(
             f"{key.manifest}: version {manifest['schema_version']} of stage {key.stage}; this code reads up to {VERSIONS[key.stage]}: "
             f"it was written by r3l {manifest['code_version']}, use that or a later one"

@@ -193,3 +193,20 @@ def test_a_full_disk_is_named_and_leaves_nothing_half_done(store, monkeypatch):
         store.commit(StageKey("demo", "", 0, "base", 0), iteration_tables(0)["base"], fingerprint="f")
     monkeypatch.undo()
     assert [path.name for path in Path(store.root).rglob("*") if path.is_file()] in ([], ["guard"])
+
+
+def test_a_lease_is_renewed_while_it_is_held_and_the_loss_of_it_is_told(store, monkeypatch, caplog):
+    monkeypatch.setattr("r3l.store.lock.RENEW_SECONDS", 0.05)
+    with store.writer_lock("demo", "", 3):
+        first = json.loads(lock_file(store).read_text())
+        deadline = time.time() + 20
+        while json.loads(lock_file(store).read_text())["renewed"] == first["renewed"] and time.time() < deadline:
+            time.sleep(0.02)
+        now = json.loads(lock_file(store).read_text())
+        assert now["renewed"] > first["renewed"]
+        assert now["nonce"] == first["nonce"]
+        lock_file(store).write_text(json.dumps(now | {"nonce": "another"}))
+        while "lost to another writer" not in caplog.text and time.time() < deadline:
+            time.sleep(0.02)
+    assert "lost to another writer" in caplog.text
+    assert lock_file(store).exists()

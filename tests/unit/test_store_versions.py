@@ -73,6 +73,21 @@ def test_a_newer_version_is_refused_and_not_made_again(old):
         old.find(ref.key, ref.fingerprint)
 
 
+def test_so_is_a_manifest_that_says_more_and_a_stage_that_is_not_known(old):
+    ref = old.stages("demo")[1]
+    path = Path(old.root, ref.key.manifest)
+    content = json.loads(path.read_text())
+    del content["checksum"]
+    path.write_bytes(seal(content | {"signature": "of a later version", "code_version": "9.9"}))
+    with pytest.raises(StoreError, match=r"written by r3l 9\.9"):
+        old.find(ref.key, ref.fingerprint)
+    unknown = Path(old.root, "demo/iteration=00000/dreams/shard=000/stage.json")
+    unknown.parent.mkdir(parents=True)
+    unknown.write_text("{}")
+    findings = {finding.place: finding.what for finding in check_run(old, "demo")}
+    assert "of no stage that this code knows" in findings["demo/iteration=00000/dreams/shard=000/stage.json"]
+
+
 def test_what_was_added_exists_and_came_with_a_version():
     for (table, version), columns in ADDED.items():
         writers = [stage for stage, tables in STAGES.items() if table in tables]
