@@ -1,6 +1,6 @@
 """The update job: `python -m r3l.training --job job.json`, or the same under torchrun.
 
-One JSON object a line on stdout: start, micro_batch, out_of_memory, finish, failed. Exit status 0, or 1 with the cause.
+One JSON object a line on stdout: start, scored, micro_batch, out_of_memory, finish, failed. Exit status 0, or 1 with the cause.
 """
 
 from __future__ import annotations

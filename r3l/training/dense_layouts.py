@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -25,15 +26,16 @@ from r3l.training.rows import Row
 Floats = NDArray[np.float64]
 
 
-class DenseLayout:
+class DenseLayout(ABC):
     """Subclasses say how rows are batched and how a batch is run; each row's last token is only predicted, never read."""
 
+    @abstractmethod
     def batches(self, rows: Sequence[Row], tokens: int) -> Iterator[list[int]]:
-        raise AssertionError("a layout says how it batches rows")
+        """Indices of the rows that are run together, up to `tokens` tokens of a batch."""
 
+    @abstractmethod
     def hidden(self, decoder: Decoder, rows: Sequence[Row]) -> tuple[Tensor, list[NDArray[np.int64]], int]:
         """(hidden states [tokens, H], of each row the places of its tokens in them, tokens computed)."""
-        raise AssertionError("a layout says how it runs rows")
 
     def score(self, decoder: Decoder, rows: Sequence[Row], limits: Limits) -> Pass:
         with torch.no_grad():

@@ -45,6 +45,7 @@ class Scorer:
     limits: Limits
     device: torch.device
     batches: Batches
+    emit: Callable[..., None]
 
     def score(self, path: str, base_path: str | None, wanted: Callable[[Row], bool]) -> tuple[dict[str, Floats], int]:
         """(log-probabilities by row id, tokens computed) of the wanted rows."""
@@ -57,6 +58,7 @@ class Scorer:
                 done = self.layout.score(policy.decoder, rows, self.limits)
                 found |= {row.row_id: logp for row, logp in zip(rows, done.logps, strict=True)}
                 tokens += done.tokens_computed
+                self.emit("scored", rows=len(rows), scored_tokens=done.tokens_computed)
         return found, tokens
 
 
@@ -65,13 +67,14 @@ def sampled_by(digest: str, trained: str, row: Row) -> bool:
     return row.needs_old(trained) and row.behaviour_policy == digest
 
 
-def score_others(job: Job, found: Survey, layout: Layout, limits: Limits, device: torch.device, batches: Batches) -> OtherScores:
+def score_others(job: Job, found: Survey, layout: Layout, limits: Limits, device: torch.device, batches: Batches,
+                 emit: Callable[..., None]) -> OtherScores:
     """One pass for each behaviour policy that a ratio needs, and one for the reference if any row has a KL coefficient.
 
     Raises:
         TrainingError: the job names no folder for one of them.
     """
-    others, scorer = OtherScores(), Scorer(job, layout, limits, device, batches)
+    others, scorer = OtherScores(), Scorer(job, layout, limits, device, batches, emit)
     for digest in sorted(found.behaviours):
         if digest not in job.policies:
             raise TrainingError(f"behaviour policy {digest} sampled some rows with a ratio, but the job's `policies` has no folder for it; "

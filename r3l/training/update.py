@@ -61,10 +61,10 @@ class Update:
             found = survey(job.rows, job.policy.digest)
         with self._timed("load"):
             self._choose_layout()
-        self.emit("start", rows=found.rows, groups=len(found.groups), tokens=sum(group.cost for group in found.groups))
+        self.emit("start", rows=found.rows, groups=len(found.groups), trie_tokens=sum(group.cost for group in found.groups))
         groups = self.ranks.share(found.groups)
         with self._timed("scoring"):
-            others = score_others(job, found, self.layout, self.limits, self.device, self._batches(groups))
+            others = score_others(job, found, self.layout, self.limits, self.device, self._batches(groups), self.emit)
         with self._timed("load"):
             policy = load_policy(job.policy.path, job.policy.base_path, job.policy_settings, dtype=job.training.dtype,
                                  device=self.device, seed=job.seed, sharded=self.sharded)
@@ -135,6 +135,8 @@ class Update:
             self.events.append({"event": "out_of_memory", "reason": failure, "detail": f"{self.limits} -> {smaller}"})
             self.emit("out_of_memory", reason=failure, limits=str(smaller))
             self.limits = smaller
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
 
     def _accumulate(self, policy: Policy, groups: list[Group], others: OtherScores, denominators: Denominators, measures: Measures) -> None:
         batches = micro_batches(groups, self.limits.micro_batch_tokens)
