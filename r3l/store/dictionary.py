@@ -19,7 +19,7 @@ sees them, with what it took over from its run; the views below are over `lines`
 
 ## What can be relied on
 
-- A part is named by its content and the manifest holds its rows, bytes and sha256: a damaged one is found before it is used, and made again.
+- A part is named by its content and the manifest holds its rows, bytes and sha256: a damaged one is found before use, and made again.
 - A stage is found again only with the same fingerprint (stage, version, columns, settings, parents' fingerprints, policy, seed) and only
   while what it was made from is unchanged. Its digest is of its rows: equal rows, equal digest, whatever the wall time.
 - One writer per iteration holds `writer.lock`, which names host and process; the lock of a dead process is taken over. Readers need none.
