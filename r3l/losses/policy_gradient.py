@@ -1,4 +1,4 @@
-"""REINFORCE on the trained tokens: l_t = -A log pi_t (paper, Eq. 9; OPMD with 1 / (1 + tau) in the coefficient)."""
+"""REINFORCE on the trained tokens: l_t = -A log pi_t (R3L; RAFT with A = 1; OPMD with 1 / (1 + tau) in the coefficient)."""
 
 from torch import Tensor
 

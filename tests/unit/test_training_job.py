@@ -139,6 +139,17 @@ def test_a_missing_behaviour_policy_is_named(tmp_path: Path) -> None:
         run_here(job_of(tmp_path, group(0, objective="clipped_ratio", behaviour_policy="abc")))
 
 
+def test_reading_a_job_loads_no_torch_and_names_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text('{"rows": [], "groups": -1, "policy": {"path": "p"}, "out": "o", "epochs": 3}')
+    code = ("import sys\nfrom r3l.errors import TrainingError\nfrom r3l.training.job import read_job\n"
+            f"try:\n    read_job({str(tmp_path / 'job.json')!r})\nexcept TrainingError as error:\n    print(error)\n"
+            "print([name for name in ('torch', 'transformers', 'prefect') if name in sys.modules])")
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert said[-1] == "[]"
+    for expected in ("groups: Input should be greater than or equal to 0", "policy.digest: Field required", "epochs: Extra inputs"):
+        assert expected in said[0]
+
+
 def test_a_job_that_is_stopped_leaves_nothing_that_looks_finished(tmp_path: Path) -> None:
     job = job_of(tmp_path, group(0))
     file = tmp_path / "job.json"
