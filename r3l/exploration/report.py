@@ -75,7 +75,7 @@ def parse_report(reply: str, turns: int) -> Report:
     pivot = integer(found.get("retry_from_step"))
     if not 0 <= pivot < turns:
         raise ReflectionError(f"retry_from_step: expected 0 to {turns - 1}, got {pivot}")
-    return Report(text, outcome, pivot)
+    return Report(text, str(outcome), pivot)
 
 
 def report_schema(turns: int) -> dict[str, Any]:
