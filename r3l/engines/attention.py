@@ -20,7 +20,6 @@ from torch import Tensor
 from transformers import AttentionInterface
 
 from r3l.engines.packing import Feed, Step
-from r3l.engines.segments import Segment
 
 NAME = "r3l_segments"
 
@@ -28,16 +27,18 @@ NAME = "r3l_segments"
 def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, *, scaling: float,
            step: Step, **_: Any) -> tuple[Tensor, None]:
     """transformers' attention function: query (1, H*G, N, D), key and value (1, H, N, D) -> (1, N, H*G, D)."""
-    dtype, wide = query.dtype, torch.float32 if query.device.type == "cpu" else query.dtype
+    wide = torch.float32 if query.device.type == "cpu" else query.dtype  # on a CPU small products are faster in float32
     keys_HND, values_HND = key[0].to(wide), value[0].to(wide)
     heads, count, size = keys_HND.shape
-    query_HGND = (query[0].to(wide) * scaling).view(heads, -1, count, size)
+    query_HGND = query[0].view(heads, -1, count, size)
     step.fresh.append((keys_HND, values_HND))
-    parts = [_short(step, module.layer_idx, query_HGND, keys_HND, values_HND)] if step.short else []
+    parts = []
+    if step.short:
+        parts.append(_short(step, module.layer_idx, query_HGND.to(wide) * scaling, keys_HND, values_HND).to(query.dtype))
     for feed, mask in step.long:
-        parts.append(_long(feed, mask, module.layer_idx, query_HGND, keys_HND, values_HND))
+        parts.append(_long(feed, mask, module.layer_idx, query_HGND, key[0], value[0], scaling))
     out_NHGD = torch.cat(parts) if len(parts) > 1 else parts[0]
-    return out_NHGD.reshape(1, count, -1, size).to(dtype), None
+    return out_NHGD.reshape(1, count, -1, size), None
 
 
 def _short(step: Step, layer: int, query_HGND: Tensor, keys_HND: Tensor, values_HND: Tensor) -> Tensor:
@@ -54,23 +55,22 @@ def _short(step: Step, layer: int, query_HGND: Tensor, keys_HND: Tensor, values_
     return out_HRD.view(heads, count, group, size).transpose(0, 1)
 
 
-def _long(feed: Feed, mask: Tensor | None, layer: int, query_HGND: Tensor, keys_HND: Tensor, values_HND: Tensor) -> Tensor:
+def _long(feed: Feed, mask: Tensor | None, layer: int, query_HGND: Tensor, keys_HND: Tensor, values_HND: Tensor,
+          scaling: float) -> Tensor:
     """(N, H, G, D) of one long feed."""
     new = slice(feed.first, feed.first + feed.count)
-    keys, values = [keys_HND[:, new]], [values_HND[:, new]]
+    parts = [(keys_HND[:, new], values_HND[:, new])]
     until = feed.length
-    segment: Segment | None = feed.segment
-    while until > 0:
-        assert segment is not None
-        if segment.store_L2HTD is not None and until > segment.start:
-            stored = segment.store_L2HTD[layer, :, :, :until - segment.start]
-            keys.insert(0, stored[0])
-            values.insert(0, stored[1])
-        until, segment = min(until, segment.start), segment.parent
-    spread = (query_HGND.shape[0], query_HGND.shape[1], feed.length + feed.count, query_HGND.shape[3])
-    out_HGND = F.scaled_dot_product_attention(
-        query_HGND[:, :, new], torch.cat(keys, 1)[:, None].expand(spread), torch.cat(values, 1)[:, None].expand(spread),
-        attn_mask=mask, is_causal=mask is None, scale=1.0)
+    for part, end in feed.segment.chain():
+        count = min(end, until) - part.start
+        if count > 0 and part.store_L2HTD is not None:
+            stored_2HTD = part.store_L2HTD[layer, :, :, :count].to(keys_HND.dtype)
+            parts.insert(0, (stored_2HTD[0], stored_2HTD[1]))
+        until = min(until, part.start)
+    all_keys, all_values = (torch.cat(side, 1)[:, None] for side in zip(*parts, strict=True))
+    spread = (*query_HGND.shape[:2], feed.length + feed.count, query_HGND.shape[3])
+    out_HGND = F.scaled_dot_product_attention(query_HGND[:, :, new], all_keys.expand(spread), all_values.expand(spread),
+                                              attn_mask=mask, is_causal=mask is None, scale=scaling)
     return out_HGND.permute(2, 0, 1, 3)
 
 
