@@ -10,12 +10,17 @@ from typing import Any
 from r3l.audit.reader import Reader, Row
 from r3l.errors import StoreError
 from r3l.store import lock
+from r3l.store.difference import Difference, diff, flat
 from r3l.store.layout import iteration_folder
 
 LINES = """
 SELECT run, branch, count(DISTINCT iteration) FILTER (iteration >= 0) AS iterations, max(iteration) AS last_iteration,
        sum(rows)::BIGINT AS rows, sum(bytes)::BIGINT AS bytes, min(committed_at) AS first_commit, max(committed_at) AS last_commit
 FROM stages GROUP BY run, branch ORDER BY run, branch
+"""
+SHARED = """
+SELECT max(iteration) AS iteration FROM stages a JOIN stages b USING (run, iteration, stage)
+WHERE run = ? AND a.branch = ? AND b.branch = ?
 """
 # Named one by one: what is not asked for is not computed, and the sum of all sequence lengths reads every token.
 MEASURES = (
@@ -83,18 +88,16 @@ def writer(reader: Reader, line: Line, iteration: int) -> str:
 def line_settings(reader: Reader, line: Line) -> dict[str, Any]:
     """`stage.setting` -> value, as the newest manifest of each stage has it; a branch has its run's where it has none of its own."""
     stages = {row["stage"]: row["settings"] for place in (Line(line.run), line) for row in reader.remembered(SETTINGS, place.place)}
-    found: dict[str, Any] = {}
-    for stage, settings in stages.items():
-        flatten(json.loads(settings), stage, found)
-    return found
+    return flat({stage: json.loads(settings) for stage, settings in stages.items()})
 
 
-def flatten(value: Any, name: str, into: dict[str, Any]) -> None:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            flatten(inner, f"{name}.{key}", into)
-    else:
-        into[name] = value
+def branch_difference(reader: Reader, chosen: Sequence[Line]) -> Difference | None:
+    """What the second of two lines of one run changed against the first, in the newest iteration that both made; else None."""
+    if len(chosen) != 2 or chosen[0].run != chosen[1].run:
+        return None
+    a, b = sorted(chosen, key=lambda line: line.branch)
+    shared = reader.rows(SHARED, [a.run, a.branch, b.branch])[0]["iteration"]
+    return None if shared is None else diff(reader.store, a.run, shared, a.branch, b.branch)
 
 
 def differing_settings(reader: Reader, chosen: Sequence[Line]) -> list[tuple[str, list[Any]]]:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
 from r3l.audit.desk import AtDesk
-from r3l.audit.lines import Line, differing_settings, iterations, known_line, lines
+from r3l.audit.lines import Line, branch_difference, differing_settings, iterations, known_line, lines
 from r3l.audit.pages import iteration_charts
 from r3l.audit.sandbox import ROWS, SECONDS, ask
 from r3l.errors import StoreError
@@ -39,6 +39,7 @@ def compare(desk: AtDesk, line: Annotated[list[str] | None, Query()] = None) -> 
     return desk.page(
         "compare.html", there=there, chosen=chosen, past=past, charts=iteration_charts(past) if len(past) > 1 else [],
         settings=differing_settings(desk.reader, chosen) if len(chosen) > 1 else [], most=SIDE_BY_SIDE,
+        change=branch_difference(desk.reader, chosen),
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ PAGES = {
     "/run/demo/reflections": "What reflections claim", "/run/demo/reflections?iteration=0&fault=saw+no+fault": "saw no fault",
     "/run/demo/account": "unaccounted for",
     "/run/demo/account?stage=reflections&event=skipped&reason=outcome+is+success": "outcome is success",
-    "/compare": "Choose two", "/compare?line=demo&line=demo/bold": "Settings that differ", "/sql": "Worked questions",
+    "/compare": "Choose two", "/compare?line=demo&line=demo/bold": "what bold changed", "/sql": "Worked questions",
     "/sql?q=SELECT+42+AS+answer": "42",
 }  # fmt: skip
 

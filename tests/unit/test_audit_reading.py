@@ -7,7 +7,7 @@ import pytest
 from r3l.audit.attempts import find, group, neighbours, panes
 from r3l.audit.findings import account, by_pivot, confusion, events, reasons, stages, worst_reflections
 from r3l.audit.groups import Filter, choices, group_page
-from r3l.audit.lines import Line, differing_settings, iterations, known_line, lines
+from r3l.audit.lines import Line, branch_difference, differing_settings, iterations, known_line, lines
 from r3l.audit.reader import Reader
 from r3l.audit.tokens import token_page
 from r3l.errors import StoreError
@@ -48,6 +48,14 @@ def test_the_lines_and_their_iterations(reader):
 
 def test_settings_that_differ_between_a_run_and_its_branch(reader):
     assert differing_settings(reader, [LINE, Line("demo", "bold")]) == [("credit.alpha", [None, 5])]
+
+
+def test_what_a_branch_changed(reader):
+    change = branch_difference(reader, [Line("demo", "bold"), LINE])
+    assert (change.iteration, change.branch_a, change.branch_b) == (1, "", "bold")
+    assert (change.advantages["changed"], change.advantages["members"], change.advantages["largest"]) == (2, 6, 2.0)
+    assert branch_difference(reader, [LINE, Line("other")]) is None
+    assert branch_difference(reader, [LINE]) is None
 
 
 def test_the_table_of_groups(reader):
