@@ -112,6 +112,11 @@ def cell(value: Any, limit: int = 400) -> str:
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
 
 
+def plain(value: Any) -> str:
+    """A setting as it was set."""
+    return f"{value:g}" if isinstance(value, float) else cell(value)
+
+
 def finalize(value: Any) -> Any:
     """Whatever a template prints: markup of ours as it is, all other text with its acting characters made visible."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
@@ -129,7 +134,7 @@ def environment() -> Environment:
     )
     made.filters |= {
         "number": figures.number, "signed": figures.signed, "percent": figures.percent, "size": figures.size, "span": figures.seconds,
-        "moment": figures.moment, "excerpt": excerpt, "short": shortened, "cell": cell, "fields": report_fields,
+        "moment": figures.moment, "excerpt": excerpt, "short": shortened, "cell": cell, "plain": plain, "fields": report_fields,
     }  # fmt: skip
     made.globals |= {
         "url": url, "line_url": line_url, "shade": shade, "token_strip": charts.token_strip, "bar": charts.bar,
