@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -70,9 +70,12 @@ class Store:
         """Write a stage: its parts first, each under a name made of its content, then the manifest.
 
         A stage that was there before stays readable until the new manifest takes its place. Raises StoreError where
-        the rows don't fit the tables, or where another writer commits the same stage at the same time.
+        the rows don't fit the tables, where another writer commits the same stage at the same time, or where other
+        settings would rewrite an iteration that the run already went on from.
         """
         before = self.files.token(key.manifest)
+        if before is not None:
+            self._refuse_rewriting(key, fingerprint)
         checked = {table: to_table(table, rows) for table, rows in whole(key, tables).items()}
         parts = [self._put_part(key, table, rows) for table, rows in checked.items() if rows.num_rows]
         content = {
@@ -89,6 +92,22 @@ class Store:
         if before is not None:
             self._drop_unnamed(key, parts)
         return manifests.reference(content)
+
+    def _refuse_rewriting(self, key: StageKey, fingerprint: str) -> None:
+        """A damaged stage may be made again; a newer version's, or one that later iterations rest on, is not rewritten."""
+        try:
+            found = manifests.load(self.files, key)
+        except manifests.NewerVersion:
+            raise
+        except StoreError:
+            return
+        after = replace(key, iteration=key.iteration + 1, stage="tasks", shard=None)
+        same = found is None or found["fingerprint"] == fingerprint or key.stage == "evaluations"
+        if not same and self.files.token(after.manifest) is not None:
+            raise StoreError(
+                f"stage {key}: iteration {after.iteration} goes on from it, and other settings would rewrite it; replay it into a branch: "
+                f"r3l replay {key.run} --iteration {key.iteration} --from {key.stage} --set ..."
+            )
 
     def _put_part(self, key: StageKey, table: str, rows: pa.Table) -> dict[str, Any]:
         content = encode(rows)

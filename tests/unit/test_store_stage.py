@@ -71,6 +71,19 @@ def test_a_second_commit_replaces_the_first_and_leaves_no_file_behind(store, tmp
         store.read(first, "turns")
 
 
+def test_what_later_iterations_rest_on_is_not_rewritten_with_other_settings(store):
+    refs = commit_iteration(store, iteration=0)
+    base = refs["base"]
+    rows = iteration_tables(0)["base"]
+    store.commit(base.key, rows, fingerprint="other settings")
+    commit_iteration(store, iteration=1)
+    with pytest.raises(StoreError, match=r"iteration 1 goes on from it.*r3l replay demo --iteration 0 --from base --set"):
+        store.commit(base.key, rows, fingerprint=base.fingerprint)
+    store.commit(base.key, rows, fingerprint="other settings")
+    store.files.put(base.key.manifest, b"torn")
+    assert store.commit(base.key, rows, fingerprint=base.fingerprint) == base
+
+
 def test_rows_that_do_not_fit_are_refused_before_anything_is_written(store, tmp_path):
     broken = asdict(iteration_tables(7)["base"]["turns"][0]) | {"observation": None}
     with pytest.raises(StoreError, match="table turns: column observation is null in 1 rows"):
