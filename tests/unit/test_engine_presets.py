@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from r3l.config import compose, preset_names
+from r3l.engines import made_policies
+from r3l.engines.made_policies import HUB, make_here
+from r3l.errors import ConfigError
 
 PAPER = {"qwen2.5-1.5b", "qwen2.5-7b", "qwen3-4b", "llama-3.2-3b"}
 
@@ -28,3 +33,30 @@ def test_smollm2_trains_an_adapter_with_the_embedded_engine() -> None:
     config = compose(model="smollm2", environment="math")
     assert (config.policy.adapter, config.policy.lora_rank, config.training.learning_rate) == ("lora", 16, 5e-4)
     assert (config.engine.kind, config.environment.reply_tokens) == ("transformers_local", 96)
+
+
+@pytest.mark.parametrize("model", sorted(PAPER))
+def test_the_papers_models_are_fetched_where_they_are_not_there(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched: list[tuple[str, Path]] = []
+    monkeypatch.setattr(made_policies, "_fetch", lambda repository, folder: fetched.append((repository, folder)))
+    path = Path(compose(model=model).policy.path)
+    monkeypatch.chdir(tmp_path)
+    make_here(model, path)
+    assert fetched == [(HUB[model], path)]
+    make_here(model, Path("somewhere/else"))
+    path.mkdir(parents=True)
+    (path / "config.json").write_text("{}")
+    make_here(model, path)
+    assert len(fetched) == 1
+
+
+def test_a_hub_that_does_not_answer_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    def refused(*arguments: object, **options: object) -> None:
+        raise OSError("no route to the hub")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", refused)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"Qwen/Qwen3-4B can't be fetched .*policy.path"):
+        make_here("qwen3-4b", Path("data/policies/qwen3-4b"))

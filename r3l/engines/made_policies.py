@@ -1,0 +1,49 @@
+"""Policies that are fetched or made when they are first asked for: no torch, no hub before there is something to make."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from r3l.errors import ConfigError
+
+HUB = {
+    "qwen2.5-1.5b": "Qwen/Qwen2.5-1.5B-Instruct",
+    "qwen2.5-7b": "Qwen/Qwen2.5-7B-Instruct",
+    "qwen3-4b": "Qwen/Qwen3-4B",
+    "llama-3.2-3b": "meta-llama/Llama-3.2-3B-Instruct",
+}
+"""The paper's models, by the name of their preset."""
+FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "merges.txt", "vocab.json"]
+
+
+def make_here(name: str, folder: Path) -> None:
+    """Make the policy of preset `name` in `folder`, where it is one that can be made or fetched and is not there.
+
+    Raises:
+        ConfigError: what it is made from is not installed, or the hub does not give it; the message says what to do.
+    """
+    if (folder / "config.json").is_file():
+        return
+    if name == "smollm2":
+        from r3l.engines.gguf_policy import smollm2
+
+        smollm2(folder)
+    elif name in HUB and folder == Path("data/policies") / name:
+        _fetch(HUB[name], folder)
+
+
+def _fetch(repository: str, folder: Path) -> None:
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    except ImportError as error:
+        raise ConfigError(f"{repository} can't be fetched: pip install huggingface_hub, or set policy.path to a folder") from error
+    partial = folder.with_name(folder.name + ".partial")
+    try:
+        snapshot_download(repository, local_dir=str(partial), allow_patterns=FILES)
+    except (OSError, HfHubHTTPError, LocalEntryNotFoundError) as error:
+        raise ConfigError(f"{repository} can't be fetched from the hub: {str(error)[:300]}. Log in where it asks for that, or set "
+                          f"policy.path to a folder that has it; what was fetched so far stays in {partial}") from error
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)  # whole or not at all
