@@ -103,12 +103,16 @@ def to_wandb(line: Line, points: Sequence[Point], where: str) -> int:
 
 
 def to_trackio(line: Line, points: Sequence[Point], where: str) -> int:
-    """A trackio run per line. Trackio has no steps to resume from: a line written again is a run of a new name."""
+    """A trackio run per line; the one written before is replaced, as trackio's runs have no steps to resume from."""
     trackio = needed("trackio", "trackio")
-    trackio.init(project=where or "r3l", name=f"{line}@{points[-1][0] if points else 0}".replace("/", "-"), resume="never")
+    name = str(line).replace("/", "-")
+    run = trackio.init(project=where or "r3l", name=name, resume="never", auto_log_cpu=False, auto_log_gpu=False)
     for iteration, _, metrics in points:
         trackio.log(metrics, step=iteration)
     trackio.finish()
+    for earlier in trackio.Api().runs(where or "r3l"):
+        if earlier.name == name and earlier.id != run.id:
+            earlier.delete()
     return len(points)
 
 

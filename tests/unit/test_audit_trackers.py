@@ -1,4 +1,5 @@
 import importlib
+import time
 
 import pytest
 
@@ -52,6 +53,30 @@ def test_mlflow_is_filled_later_with_what_it_lacks(store, tmp_path):
     for name, value in WANTED.items():
         history = client.get_metric_history(run.info.run_id, name)
         assert [(metric.step, metric.value) for metric in history] == [(step, pytest.approx(value)) for step in (0, 1, 2)]
+
+
+@pytest.mark.slow
+def test_trackio_has_each_iteration_once(store, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    pytest.importorskip("trackio", reason="trackio is not installed: uv pip install trackio")
+    for _ in range(2):
+        assert track(store, "demo", "trackio", "audit") == 2
+    storage = importlib.import_module("trackio.sqlite_storage").SQLiteStorage
+    logged = [(row["step"], row["base_reward"]) for row in storage.get_logs("audit", "demo")]
+    assert logged == [(0, pytest.approx(0.25)), (1, pytest.approx(0.25))]
+
+
+@pytest.mark.slow
+def test_wandb_keeps_an_offline_run(store, tmp_path, monkeypatch):
+    pytest.importorskip("wandb", reason="wandb is not installed: uv pip install wandb")
+    for name, value in {"WANDB_MODE": "offline", "WANDB_DIR": str(tmp_path), "WANDB_SILENT": "true"}.items():
+        monkeypatch.setenv(name, value)
+    assert track(store, "demo", "wandb", "audit") == 2
+    (written,) = tmp_path.glob("wandb/offline-run-*/run-demo.wandb")
+    deadline = time.monotonic() + 60  # its own process writes the file
+    while written.read_bytes().count(b"base_reward") < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert written.read_bytes().count(b"base_reward") >= 2
 
 
 @pytest.mark.parametrize("to", ["wandb", "trackio"])
