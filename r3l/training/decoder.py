@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, DynamicLayer
+from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
 from r3l.errors import TrainingError
 from r3l.training.path_attention import FAMILIES, NAME
@@ -103,11 +103,3 @@ class Decoder:
     def precision(self) -> AbstractContextManager[Any]:
         """Mixed precision: bfloat16 products over float32 master weights."""
         return torch.autocast(self.device.type, torch.bfloat16) if self.dtype == torch.bfloat16 else nullcontext()
-
-
-def why_not_exact(config: Any) -> str:
-    """Why a model of this config can't be run along a trie with plain cached forward calls; empty where it can."""
-    for i, layer in enumerate(DynamicCache(config=config).layers):
-        if not isinstance(layer, DynamicLayer):
-            return f"layer {i} keeps a {type(layer).__name__}, not keys and values"
-    return ""

@@ -19,7 +19,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from r3l.errors import TrainingError
 from r3l.training.chunked_logprobs import token_logprobs, weighted_logprobs
-from r3l.training.decoder import Decoder, why_not_exact
+from r3l.training.decoder import Decoder
+from r3l.training.exactness import why_not_exact
 from r3l.training.layouts import Layout, Limits, Pass, TrieLayout
 from r3l.training.rows import Row
 

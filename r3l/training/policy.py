@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from r3l.config.sections import PolicySettings
 from r3l.errors import TrainingError
 from r3l.training.decoder import Decoder
+from r3l.training.exactness import check
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -33,7 +34,7 @@ class Policy:
 
 
 def load_policy(path: str, base_path: str | None, settings: PolicySettings, *, dtype: str, device: torch.device, seed: int = 0,
-                trainable: bool = True, sharded: bool = False) -> Policy:
+                trainable: bool = True, sharded: bool = False, segments: bool = False) -> Policy:
     """The policy in a folder.
 
     Args:
@@ -41,9 +42,10 @@ def load_policy(path: str, base_path: str | None, settings: PolicySettings, *, d
         dtype: of forward and backward. Trained weights are float32; a frozen base is held in `dtype`.
         seed: of a new adapter's weights.
         sharded: spread weights, gradients and optimiser state over the ranks (FSDP2).
+        segments: it will be run a segment at a time, so check that it can be.
 
     Raises:
-        TrainingError: no model there, an adapter where `settings.adapter` is none, or no plain output layer.
+        TrainingError: no model there, an adapter where `settings.adapter` is none, or one that can't be run as the update does.
     """
     folder, base_folder = Path(path), find_base(path, base_path)
     is_folder_adapter = folder != base_folder
@@ -59,15 +61,13 @@ def load_policy(path: str, base_path: str | None, settings: PolicySettings, *, d
     model = model.to(device).eval()
     if not trainable:
         model.requires_grad_(False)
-    return Policy(model, make_decoder(base, DTYPES[dtype], sharded), wants_adapter, [folder, base_folder])
+    decoder = Decoder(base, DTYPES[dtype])
+    check(decoder, segments)
+    if sharded:
+        from r3l.training.sharding import ShardedDecoder
 
-
-def make_decoder(base: Any, dtype: torch.dtype, sharded: bool) -> Decoder:
-    if not sharded:
-        return Decoder(base, dtype)
-    from r3l.training.sharding import ShardedDecoder
-
-    return ShardedDecoder(base, dtype)
+        decoder = ShardedDecoder(base, DTYPES[dtype])
+    return Policy(model, decoder, wants_adapter, [folder, base_folder])
 
 
 def load_model(folder: Path, dtype: torch.dtype) -> Any:

@@ -17,7 +17,7 @@ from r3l.training.checkpoint import copy_policy, load_optimiser, optimiser_tenso
 from r3l.training.dense_layouts import choose_layout
 from r3l.training.gradients import Denominators, Measures, measure, row_gradient
 from r3l.training.job import Job
-from r3l.training.layouts import Layout, Limits
+from r3l.training.layouts import Layout, Limits, TrieLayout
 from r3l.training.optimiser import make_optimiser
 from r3l.training.parallel import Ranks
 from r3l.training.policy import Policy, canary_logprobs, find_base, load_config, load_policy
@@ -67,7 +67,7 @@ class Update:
             others = score_others(job, found, self.layout, self.limits, self.device, self._batches(groups), self.emit)
         with self._timed("load"):
             policy = load_policy(job.policy.path, job.policy.base_path, job.policy_settings, dtype=job.training.dtype,
-                                 device=self.device, seed=job.seed, sharded=self.sharded)
+                                 device=self.device, seed=job.seed, sharded=self.sharded, segments=isinstance(self.layout, TrieLayout))
         measures, grad_norm = Measures(), 0.0
         if found.groups:
             measures, grad_norm = self._step(policy, groups, others, Denominators(job.groups, found.tokens))

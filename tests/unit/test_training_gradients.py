@@ -11,9 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
+from transformers import Gemma2Config, Gemma2ForCausalLM, Qwen3NextConfig
 
+from r3l.errors import TrainingError
 from r3l.training.decoder import Decoder
 from r3l.training.dense_layouts import choose_layout
+from r3l.training.exactness import check
 from r3l.training.gradients import Denominators, Measures
 from r3l.training.job import Job
 from r3l.training.parallel import Ranks
@@ -21,7 +24,7 @@ from r3l.training.policy import Policy
 from r3l.training.scoring import OtherScores
 from r3l.training.shards import survey
 from r3l.training.update import Update
-from tests.update_world import SETTINGS, VOCABULARY, gradient_vector, group, record, relative_error, rows_of, tiny_model, write_rows
+from tests.update_world import SETTINGS, SIZE, VOCABULARY, gradient_vector, group, record, relative_error, rows_of, tiny_model, write_rows
 
 
 def row_logp(model: Any, one: dict[str, Any]) -> torch.Tensor:
@@ -163,13 +166,23 @@ def test_limits_and_layouts_change_nothing(training: dict[str, Any], tmp_path: A
 
 
 def test_linear_attention_falls_back_to_padded_rows_and_says_so(tmp_path: Any) -> None:
-    from transformers import Qwen3NextConfig
-
     config = Qwen3NextConfig(num_hidden_layers=2, layer_types=["linear_attention", "full_attention"])
     layout, reason = choose_layout("trie", config)
     assert type(layout).__name__ == "PaddedLayout"
     assert reason.startswith("layer 0 keeps a ")
     assert choose_layout("trie", tiny_model().config)[1] == ""
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "mistral"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_models_are_checked_before_they_are_trained(family: str, dtype: torch.dtype) -> None:
+    check(Decoder(tiny_model(family), dtype), segments=True)
+
+
+def test_a_soft_cap_on_the_logits_is_refused() -> None:
+    config = Gemma2Config(**SIZE, final_logit_softcapping=2.0, sliding_window=8)
+    with pytest.raises(TrainingError, match="the logits of Gemma2ForCausalLM are not those of its output layer"):
+        check(Decoder(Gemma2ForCausalLM(config).eval()), segments=True)
 
 
 def test_shared_tokens_with_opposite_weights_and_a_row_inside_another(tmp_path: Any) -> None:
