@@ -83,8 +83,13 @@ class WorkerProcess:
             return
         if "error" in answer:
             fail(pending, answer["error"])
-        else:
-            pending.future.set_result(pending.convert(answer["value"]))
+            return
+        try:
+            value = pending.convert(answer["value"])
+        except (TypeError, KeyError, ValueError) as error:  # else the reader would end, and every later call wait for ever
+            fail(pending, f"{pending.subject}: an answer that can't be read ({error}); is the worker of the same version?")
+            return
+        pending.future.set_result(value)
 
     def overdue(self, timeout_s: float) -> bool:
         """Whether the call it is at has had its time."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from r3l.config.environments import AlfworldSettings
+from r3l.config.environments import AlfworldSettings, HouseholdSettings
 from r3l.environments import make_world
 from r3l.environments.pool import WorldPool
 from r3l.errors import WorldError
@@ -115,7 +115,7 @@ def test_errors_of_an_environment_are_messages(pool: WorldPool, tasks: list[Task
 
 
 def test_workers_end_with_a_parent_that_was_killed(settings: AlfworldSettings) -> None:
-    script = ("import sys, time; from r3l.config.environments import AlfworldSettings; from r3l.environments.pool import WorldPool\n"
+    script = ("import sys, time; from r3l.config.environments import AlfworldSettings, HouseholdSettings; from r3l.environments.pool import WorldPool\n"
               "pool = WorldPool(AlfworldSettings(workers=2))\n"
               "print(*[worker.process.pid for worker in pool.workers], flush=True); time.sleep(60)")
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT)
@@ -136,3 +136,13 @@ def alive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state != "Z"
+
+
+def test_an_answer_that_can_not_be_read_fails_its_call_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = HouseholdSettings(workers=1)
+    task = make_world(world).tasks("train")[0]
+    with WorldPool(world) as pool:
+        monkeypatch.setattr("r3l.environments.pool.Rollback", lambda: None)
+        with pytest.raises(WorldError, match="an answer that can't be read"):
+            pool.rollback("a", task, [], [""]).result(60)
+        assert "Your task" in pool.start("b", task).result(60).text
