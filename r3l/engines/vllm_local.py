@@ -14,6 +14,8 @@ from r3l.config.sections import PolicySettings
 from r3l.engines.base import Completion, FinishReason, PolicySnapshot, Sampling
 from r3l.errors import EngineError
 
+RANKS = (8, 16, 32, 64, 128, 256, 512)  # the adapter ranks that vLLM knows
+
 
 class VllmLocal:
     """An `Engine` around vLLM's `AsyncLLM`, on an event loop of its own thread.
@@ -95,7 +97,8 @@ class VllmLocal:
 
         arguments = self.vllm.AsyncEngineArgs(
             model=path, dtype=self.policy.dtype, max_model_len=self.policy.context_tokens, enable_prefix_caching=True,
-            gpu_memory_utilization=self.settings.memory_share, enable_lora=lora, max_lora_rank=max(8, self.policy.lora_rank),
+            gpu_memory_utilization=self.settings.memory_share, enable_lora=lora,
+            max_lora_rank=next((rank for rank in RANKS if rank >= self.policy.lora_rank), RANKS[-1]),
             trust_remote_code=False)
         return AsyncLLM.from_engine_args(arguments)
 

@@ -1,0 +1,107 @@
+"""A real vLLM server on loopback: full weights and an adapter loaded at run time, ids, log-probs, JSON by schema.
+
+Needs vLLM's own environment (infra/engine/install.sh) in .venv-vllm, or named by VLLM_ENV; a minute to start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import torch
+
+from r3l.config.engines import VllmServerSettings
+from r3l.config.sections import PolicySettings
+from r3l.engines.base import PolicySnapshot, Sampling
+from r3l.engines.canary import compare
+from r3l.engines.vllm_server import VllmServer
+from r3l.errors import EngineError
+from tests.unit.chat_tokenizers import family_tokenizer
+from tests.unit.engine_policies import plain_logprobs, plain_model, tiny_policy
+from tests.unit.test_engine_reuse import adapted, adapter_on
+
+ROOT = Path(__file__).parent.parent.parent
+ENVIRONMENT = Path(os.environ.get("VLLM_ENV", ROOT / ".venv-vllm"))
+pytestmark = [
+    pytest.mark.slow, pytest.mark.timeout(600),
+    pytest.mark.skipif(not (ENVIRONMENT / "bin/python").exists(), reason="no vLLM environment: infra/engine/install.sh"),
+]
+PROMPT = [10, 40, 77, 23, 5, 61, 90, 14, 33, 52]
+
+
+def served_policy(folder: Path, seed: int) -> PolicySnapshot:
+    tokenizer = family_tokenizer("smollm2")
+    snapshot = tiny_policy(folder, seed=seed, vocab_size=320, hidden_size=64, head_dim=32, num_attention_heads=2, num_key_value_heads=1,
+                           eos_token_id=tokenizer.eos_token_id, initializer_range=0.2)
+    tokenizer.save_pretrained(folder)
+    return snapshot
+
+
+@pytest.fixture(scope="module")
+def policies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PolicySnapshot]:
+    folder = tmp_path_factory.mktemp("policies")
+    start, later = served_policy(folder / "start", 0), served_policy(folder / "later", 1)
+    return {"start": start, "later": later, "adapter": adapter_on(later, folder / "adapter")}
+
+
+@pytest.fixture(scope="module")
+def engine(policies: dict[str, PolicySnapshot]) -> Iterator[VllmServer]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen(
+        [ROOT / "infra/engine/serve.sh", policies["start"].path, str(port), "--dtype", "float32", "--enforce-eager"],
+        env=os.environ | {"VLLM_ENV": str(ENVIRONMENT), "CONTEXT": "256", "HF_HUB_OFFLINE": "1"})
+    url = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(500):
+            assert server.poll() is None, "the server ended before it was healthy"
+            try:
+                if httpx.get(f"{url}/health", timeout=2).status_code == 200:
+                    break
+            except httpx.TransportError:
+                time.sleep(1)
+        engine = VllmServer(VllmServerSettings(urls=url), PolicySettings())
+        yield engine
+        engine.close()
+    finally:
+        server.terminate()
+        server.wait(timeout=60)
+
+
+def check(engine: VllmServer, trainer: torch.nn.Module) -> None:
+    assert compare(engine, PROMPT, plain_logprobs(trainer, PROMPT).tolist(), 5e-3) < 5e-3
+    reply = engine.complete("iteration=0/task=0", PROMPT, Sampling(0.0, 12, 0, (2,))).result(timeout=60)
+    scored = plain_logprobs(trainer, PROMPT + reply.token_ids)[len(PROMPT) - 1:]
+    torch.testing.assert_close(torch.tensor(reply.logprobs, dtype=torch.float64), scored, atol=5e-3, rtol=0)
+
+
+def test_full_weights_and_adapters_are_loaded_at_run_time(engine: VllmServer, policies: dict[str, PolicySnapshot]) -> None:
+    engine.load_policy(policies["later"])
+    assert engine.context_limit == 256
+    check(engine, plain_model(policies["later"]))
+    with pytest.raises(EngineError, match="does not run the policy"):
+        compare(engine, PROMPT, plain_logprobs(plain_model(policies["start"]), PROMPT).tolist(), 5e-3)
+    engine.load_policy(policies["adapter"])
+    check(engine, adapted(policies["later"], policies["adapter"]))
+    engine.load_policy(policies["later"])
+    check(engine, plain_model(policies["later"]))
+
+
+def test_seeds_stops_and_schemas(engine: VllmServer, policies: dict[str, PolicySnapshot]) -> None:
+    engine.load_policy(policies["start"])
+    how = Sampling(1.0, 20, 11, (2,))
+    first, again = (engine.complete(f"{k}", PROMPT, how).result(timeout=60) for k in range(2))
+    assert first.token_ids == again.token_ids
+    schema = {"type": "object", "properties": {"pivot": {"enum": [0, 1, 2]}}, "required": ["pivot"], "additionalProperties": False}
+    held = engine.complete("held", PROMPT, Sampling(1.0, 60, 3, (2,), schema)).result(timeout=60)
+    assert held.finish_reason == "stop"
+    assert json.loads(family_tokenizer("smollm2").decode(held.token_ids[:-1]))["pivot"] in (0, 1, 2)
+    assert engine.counts()["retried_calls"] == 0
