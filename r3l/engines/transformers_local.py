@@ -102,7 +102,8 @@ class TransformersLocal:
                     self._fail(EngineError(f"the engine's step failed: {type(error).__name__}: {error}"))
                 self.totals["busy_seconds"] += time.perf_counter() - started
         for item in waiting:
-            item.future.set_exception(EngineError("the engine was closed before this request was answered"))
+            if item.future.set_running_or_notify_cancel():
+                item.future.set_exception(EngineError("the engine was closed before this request was answered"))
         if self.batch:
             self.batch.fail(EngineError("the engine was closed before this request was answered"))
 
@@ -118,10 +119,15 @@ class TransformersLocal:
     def _turn(self, waiting: deque[Request | Command]) -> None:
         while waiting and self._admissible(waiting[0]):
             item = waiting.popleft()
+            if not item.future.set_running_or_notify_cancel():
+                continue  # its caller has given it up; from here on it can't
             try:
                 self._run(item) if isinstance(item, Command) else self._admit(item)
             except EngineError as error:
                 item.future.set_exception(error)
+            except Exception as error:
+                item.future.set_exception(EngineError(f"the engine failed before it began: {type(error).__name__}: {error}"))
+                raise  # what it left behind is cleared with the requests in flight
         if self.batch and self.batch.active:
             before = self.batch.sampled_tokens
             self.batch.step()

@@ -115,3 +115,29 @@ def test_a_failing_step_fails_its_requests_and_not_the_engine(tmp_path: Path) ->
         broken.result(timeout=60)
     assert engine.complete("after", [1, 2, 3], sampling()).result(timeout=60).token_ids
     engine.close()
+
+
+def test_calls_that_are_given_up_or_cut_off_by_closing_harm_no_other(tmp_path: Path) -> None:
+    engine = started(tiny_policy(tmp_path), max_batch=1)
+    calls = [engine.complete(f"{k}", [1, 2, k], sampling(1.0, max_tokens=30)) for k in range(8)]
+    given_up = [call.cancel() for call in calls[4:]]
+    assert any(given_up)
+    for call in calls[:4]:
+        assert call.result(timeout=60).token_ids
+    assert engine.complete("after", [1, 2, 3], sampling()).result(timeout=60).token_ids
+    last = [engine.complete(f"last={k}", [3, 2, k], sampling(1.0, max_tokens=400)) for k in range(30)]
+    engine.close()
+    ended = [call.exception(timeout=60) for call in last]
+    assert all(error is None or isinstance(error, EngineError) for error in ended)
+    assert any(ended)
+
+
+def test_a_torn_policy_file_is_an_error_and_not_a_hang(tmp_path: Path) -> None:
+    engine = started(tiny_policy(tmp_path / "whole"))
+    torn = tiny_policy(tmp_path / "torn")
+    (tmp_path / "torn" / "model.safetensors").write_bytes(b"torn")
+    with pytest.raises(EngineError, match=r"(?i)safetensor|header"):
+        engine.load_policy(torn)
+    engine.load_policy(tiny_policy(tmp_path / "again", seed=1))
+    assert engine.complete("after", [1, 2, 3], sampling()).result(timeout=60).token_ids
+    engine.close()
