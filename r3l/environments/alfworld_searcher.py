@@ -58,6 +58,7 @@ class Searcher:
     holding: str = ""
     closed: set[str] = field(default_factory=set)
     contents: dict[str, list[str]] = field(default_factory=dict)
+    listed: list[str] = field(default_factory=list)  # what the last observation named
     treated: set[str] = field(default_factory=set)
     placed: set[str] = field(default_factory=set)
 
@@ -69,8 +70,10 @@ class Searcher:
             self.closed.add(found[1])
         if found := OPENED.match(text):
             self.closed.discard(found[1])
-        if found := LISTED.search(text):
-            self.contents[self.here] = NAMED.findall(found[1])
+        found = LISTED.search(text)
+        self.listed = NAMED.findall(found[1]) if found else []
+        if found:
+            self.contents[self.here] = list(self.listed)
         if found := TREATED.match(text):
             self.treated.add(found[1])
         self.observe_hands(text)
@@ -110,7 +113,7 @@ class Searcher:
             for name in names:
                 if kind(name) == self.errand.target:
                     there = self.here == receptacle
-                    return f"yes, {name}.", f"take {name} from {receptacle}" if there else f"go to {receptacle}"
+                    return f"{self.look()}yes, {name}.", f"take {name} from {receptacle}" if there else f"go to {receptacle}"
         return self.search()
 
     def search(self) -> tuple[str, str]:
@@ -118,11 +121,18 @@ class Searcher:
         if not unseen:
             return self.idle()
         if self.here in self.closed and self.here in unseen:
-            return "no.", f"open {self.here}"
+            return f"{self.look()}no.", f"open {self.here}"
         if self.rng.random() < WANDERS:
-            return "no.", f"go to {self.rng.choice(unseen)}"
+            return f"{self.look()}no.", f"go to {self.rng.choice(unseen)}"
         at = self.receptacles.index(self.here) + 1 if self.here in self.receptacles else 0
-        return "no.", f"go to {next(item for item in self.receptacles[at:] + self.receptacles[:at] if item in unseen)}"
+        return f"{self.look()}no.", f"go to {next(item for item in self.receptacles[at:] + self.receptacles[:at] if item in unseen)}"
+
+    def look(self) -> str:
+        """What the last observation lists, up to the target: copied one by one, each name is compared with the plan's where both
+        stand in the same thought. Without it a small model never learned to tell whether the target is there."""
+        names = [kind(name) for name in self.listed]
+        shown = self.listed[: names.index(self.errand.target) + 1] if self.errand.target in names else self.listed
+        return f"see {', '.join(shown)}. " if shown else ""
 
     def idle(self) -> tuple[str, str]:
         return "done.", self.rng.choice(("inventory", "inventory", "look"))

@@ -73,7 +73,7 @@ def measure(policy: Path, tasks: int = 100, temperature: float = 1.0, world: Alf
     Raises:
         EngineError, ChatFormatError: the policy can't be loaded.
     """
-    settings = world or AlfworldSettings(heldout_games=tasks, reply_tokens=48)
+    settings = world or AlfworldSettings(heldout_games=tasks, reply_tokens=80)
     chosen = make_world(settings).tasks("heldout")[:tasks]
     engine = make_engine(TransformersLocalSettings(), PolicySettings(path=str(policy)))
     try:
