@@ -18,6 +18,7 @@ from typing import Any
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments.alfworld import alfworld_prompt
 from r3l.environments.alfworld_demonstrations import Demonstration, Habits, demonstrations
+from r3l.environments.alfworld_drills import drill
 from r3l.environments.alfworld_renaming import renamed
 from r3l.errors import TrainingError
 from r3l.exploration.prompting import prompt
@@ -28,6 +29,8 @@ EPISODES = 2  # per game: many games, so that rooms are not learned by heart
 GAMES = 1500
 VOCABULARY = 1024  # before report keys and prompt lines
 RENAMED_SHARE = 0.1
+DRILLS = 3000  # listings with random names: copying and comparing, which whole episodes alone did not teach
+DRILL_STEPS, DRILL_SHARE = 600, 0.15  # the training begins with them
 DEMONSTRATION_SHARE = 0.3  # of the minutes, at most; the rest is training and measuring
 MEASURING_SHARE = 0.1
 
@@ -44,6 +47,7 @@ def warm_start(out: Path, seed: int = 0, minutes: float = 20.0, workers: int = 2
     import torch
 
     from r3l.training.warm_start_measure import measure
+    from r3l.training.warm_start_rows import RowEncoder
     from r3l.training.warm_start_train import Schedule, new_model, train
 
     if out.is_dir() and any(out.iterdir()):
@@ -55,10 +59,12 @@ def warm_start(out: Path, seed: int = 0, minutes: float = 20.0, workers: int = 2
     shown = [renamed(episode, mixer) if mixer.random() < RENAMED_SHARE else episode for episode in shown]
     chat = ChatFormat(make_tokenizer(shown, seed))
     rows = encode(chat, shown)
+    drills = [RowEncoder(chat, alfworld_prompt()).drill(drill(mixer)) for _ in range(DRILLS)]
     progress(f"{len(shown)} demonstrations, {len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
     left = minutes * (1 - MEASURING_SHARE) - (time.monotonic() - began) / 60
     model = new_model(chat.tokenizer)
-    done = train(model, rows, Schedule(minutes=left), derive(seed, "warm-start batches"), progress)
+    train(model, drills, Schedule(steps=DRILL_STEPS, minutes=left * DRILL_SHARE, floor=1.0), derive(seed, "warm-start drills"), progress)
+    done = train(model, rows + drills, Schedule(minutes=left * (1 - DRILL_SHARE)), derive(seed, "warm-start batches"), progress)
     save(model, chat.tokenizer, out)
     figures = asdict(measure(out, measured_tasks, progress=progress)) if measured_tasks else {}
     return {"seed": seed, "demonstrations": len(shown), "parameters": sum(part.numel() for part in model.parameters()),

@@ -49,6 +49,18 @@ class RowEncoder:
         self.extend(row, turns[1:])
         return row
 
+    def drill(self, turns: list[DemoTurn]) -> Row:
+        """A drill's row: thoughts are always trained on, actions only where they are not arbitrary."""
+        row = self.opened("attempt", self.system, turns[0])
+        for turn in turns[1:]:
+            observation = self.chat.following([{"role": "user", "content": turn.observation}])
+            thought, _, action = turn.reply.partition("<action>")
+            ids = [self.chat.tokenizer.encode(part, add_special_tokens=False) for part in (thought, "<action>" + action)]
+            self.add(row, observation, [READ] * len(observation))
+            self.add(row, [*ids[0], *ids[1], self.chat.stop_ids[0]],
+                     [1.0] * len(ids[0]) + [0.0 if turn.stray else 1.0] * (len(ids[1]) + 1))
+        return row
+
     def reflection(self, demonstration: Demonstration) -> Row:
         turns = [(turn.observation, turn.reply) for turn in demonstration.turns]
         ids = self.chat.opening(reflection_messages(turns, demonstration.final, float(demonstration.won)))
