@@ -2,7 +2,7 @@
 # Serve a policy with vLLM, for engine.kind=vllm_server.
 # Usage: infra/engine/serve.sh POLICY [PORT] [further options of vLLM, e.g. --tensor-parallel-size 2]
 #   POLICY  a folder that the servers see under the same path as the trainer does, or a hub name
-#   VLLM_ENV (default .venv-vllm), CONTEXT (default 20480), HOST (default 127.0.0.1),
+#   ENGINE_ENV (default .venv-vllm), CONTEXT (default 20480), HOST (default 127.0.0.1),
 #   LORA_RANK (default 16; 8, 16, 32, 64 ...; 0: no adapters),
 #   R3L_ENGINE_KEY (a key for /v1), VLLM_CPU_KVCACHE_SPACE (GB on a CPU)
 # The routes that load weights have no key: keep HOST on loopback or on a private network.
@@ -21,4 +21,4 @@ if [ -n "${R3L_ENGINE_KEY:-}" ]; then
 fi
 export VLLM_SERVER_DEV_MODE=1 VLLM_ALLOW_RUNTIME_LORA_UPDATING=1
 export VLLM_CPU_NUM_OF_RESERVED_CPU="${VLLM_CPU_NUM_OF_RESERVED_CPU:-0}" VLLM_CPU_KVCACHE_SPACE="${VLLM_CPU_KVCACHE_SPACE:-1}"
-exec "${VLLM_ENV:-.venv-vllm}/bin/python" -m vllm.entrypoints.openai.api_server "${options[@]}" "$@"
+exec "${ENGINE_ENV:-.venv-vllm}/bin/python" -m vllm.entrypoints.openai.api_server "${options[@]}" "$@"

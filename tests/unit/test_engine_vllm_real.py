@@ -1,6 +1,6 @@
 """A real vLLM server on loopback: full weights and an adapter loaded at run time, ids, log-probs, JSON by schema.
 
-Needs vLLM's own environment (infra/engine/install.sh) in .venv-vllm, or named by VLLM_ENV; a minute to start.
+Needs vLLM's own environment (infra/engine/install.sh) in .venv-vllm, or named by ENGINE_ENV; a minute to start.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.unit.engine_policies import plain_logprobs, plain_model, tiny_policy
 from tests.unit.test_engine_reuse import adapted, adapter_on
 
 ROOT = Path(__file__).parent.parent.parent
-ENVIRONMENT = Path(os.environ.get("VLLM_ENV", ROOT / ".venv-vllm"))
+ENVIRONMENT = Path(os.environ.get("ENGINE_ENV", ROOT / ".venv-vllm"))
 pytestmark = [
     pytest.mark.slow, pytest.mark.timeout(600),
     pytest.mark.skipif(not (ENVIRONMENT / "bin/python").exists(), reason="no vLLM environment: infra/engine/install.sh"),
@@ -58,7 +58,7 @@ def engine(policies: dict[str, PolicySnapshot]) -> Iterator[VllmServer]:
         port = free.getsockname()[1]
     server = subprocess.Popen(
         [ROOT / "infra/engine/serve.sh", policies["start"].path, str(port), "--dtype", "float32", "--enforce-eager"],
-        env=os.environ | {"VLLM_ENV": str(ENVIRONMENT), "CONTEXT": "256", "HF_HUB_OFFLINE": "1"})
+        env=os.environ | {"ENGINE_ENV": str(ENVIRONMENT), "CONTEXT": "256", "HF_HUB_OFFLINE": "1"})
     url = f"http://127.0.0.1:{port}"
     try:
         for _ in range(500):
