@@ -38,5 +38,16 @@ def prepare(kind: Annotated[str, typer.Argument(help="alfworld, webshop, science
     typer.echo(f"{ready.kind}: ready, listed in {ready.manifest}")
 
 
+def export_policy(policy: Annotated[Path, typer.Argument(help="e.g. data/runs/demo/policies/iteration=00003/policy")],
+                  out: Annotated[Path, typer.Argument(help="folder for the merged model")],
+                  base: Annotated[Path | None, typer.Option(help="an adapter's base model; empty: what it names itself")] = None) -> None:
+    """Write a policy as one transformers model: an adapter is merged into its base."""
+    from r3l.training.export import export_policy as export
+
+    export(str(policy), str(out), str(base) if base else None)
+    typer.echo(str(out))
+
+
 def register(app: typer.Typer) -> None:
     app.command()(prepare)
+    app.command("export-policy")(export_policy)

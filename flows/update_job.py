@@ -35,14 +35,18 @@ def launch(job: dict[str, Any], folder: Path, processes: int, timeout_s: float, 
     log = folder / "stderr.log"
     with log.open("w") as stderr, subprocess.Popen(_command(spec, processes), stdout=subprocess.PIPE, stderr=stderr, text=True,
                                                    start_new_session=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}) as process:
+        causes: list[str] = []
         try:
             for line in _lines(process, timeout_s):
-                heard(_parsed(line))
+                said = _parsed(line)
+                causes += [str(said.get("cause"))] if said.get("event") == "failed" else []
+                heard(said)
         except BaseException:
             _stop(process)
             raise
     if process.returncode != 0:
-        raise TrainingError(f"the update job ended with exit code {process.returncode}: {_last_words(log)}; job: {spec}")
+        cause = causes[-1] if causes else _last_words(log)
+        raise TrainingError(f"the update job ended with exit code {process.returncode}: {cause}; job: {spec}")
     return dict(json.loads((Path(job["out"]) / "update.json").read_text()))
 
 

@@ -34,6 +34,12 @@ def test_a_failed_job_says_its_last_words(monkeypatch, tmp_path):
         launch(monkeypatch, tmp_path, "import sys; print('no such policy', file=sys.stderr); sys.exit(3)")
 
 
+def test_the_cause_that_the_job_names_itself_comes_first(monkeypatch, tmp_path):
+    script = "import sys; print('{\"event\": \"failed\", \"cause\": \"no rows\"}'); print('more', file=sys.stderr); sys.exit(1)"
+    with pytest.raises(TrainingError, match="exit code 1: no rows;"):
+        launch(monkeypatch, tmp_path, script)
+
+
 def test_a_hung_job_is_stopped(monkeypatch, tmp_path):
     began = time.monotonic()
     with pytest.raises(TrainingError, match=r"silent for 1 s and was stopped"):
