@@ -107,12 +107,13 @@ def compare(experiment: Annotated[str, typer.Argument(help="a file, or the name 
 @app.command("warm-start")
 def warm_start(out: Annotated[Path, typer.Option(help="folder for the policy")] = Path("data/policies/embedded"),
                seed: Annotated[int, typer.Option(min=0)] = 0,
-               minutes: Annotated[float, typer.Option(min=0.5, help="in all: demonstrations, training, measuring")] = 20.0) -> None:
+               minutes: Annotated[float, typer.Option(min=0.5, help="in all: demonstrations, training, measuring")] = 20.0,
+               init: Annotated[Path | None, typer.Option(help="go on from the policy of an earlier warm start")] = None) -> None:
     """Make the embedded policy anew: tokenizer, demonstrations on the real engine, supervised training."""
     from r3l.training.warm_start import warm_start as make
 
     console = Console(stderr=True)
-    figures = make(out, seed=seed, minutes=minutes, progress=lambda line: console.print(line, highlight=False))
+    figures = make(out, seed=seed, minutes=minutes, init=init, progress=lambda line: console.print(line, highlight=False))
     typer.echo(json.dumps(figures, indent=1))
 
 

@@ -29,15 +29,16 @@ EPISODES = 2  # per game: many games, so that rooms are not learned by heart
 GAMES = 1500
 VOCABULARY = 1024  # before report keys and prompt lines
 RENAMED_SHARE = 0.1
-DRILLS = 3000  # listings with random names: copying and comparing, which whole episodes alone did not teach
-DRILL_STEPS, DRILL_SHARE = 600, 0.15  # the training begins with them
+DRILLS = 1000  # listings with random names, among the episodes: more decisions per token
 DEMONSTRATION_SHARE = 0.3  # of the minutes, at most; the rest is training and measuring
 MEASURING_SHARE = 0.1
 
 
 def warm_start(out: Path, seed: int = 0, minutes: float = 20.0, workers: int = 2, measured_tasks: int = 100,
-               progress: Progress = print, habits: Habits | None = None) -> dict[str, Any]:
+               progress: Progress = print, habits: Habits | None = None, init: Path | None = None) -> dict[str, Any]:
     """Make a policy in `out` within about `minutes` of wall time; returns what was done and the held-out figures.
+
+    With `init`, a folder that an earlier warm start made, training goes on from its weights with its tokenizer.
 
     The result depends on `seed`, and on the machine only where time runs out before the planned steps.
 
@@ -48,7 +49,7 @@ def warm_start(out: Path, seed: int = 0, minutes: float = 20.0, workers: int = 2
 
     from r3l.training.warm_start_measure import measure
     from r3l.training.warm_start_rows import RowEncoder
-    from r3l.training.warm_start_train import Schedule, new_model, train
+    from r3l.training.warm_start_train import Schedule, load_model, new_model, train
 
     if out.is_dir() and any(out.iterdir()):
         raise TrainingError(f"{out} is not empty: choose another folder, or remove what is in it")
@@ -57,14 +58,13 @@ def warm_start(out: Path, seed: int = 0, minutes: float = 20.0, workers: int = 2
     shown = collect(seed, workers, 60 * minutes * DEMONSTRATION_SHARE, progress, habits or Habits())
     mixer = random.Random(derive(seed, "renaming"))
     shown = [renamed(episode, mixer) if mixer.random() < RENAMED_SHARE else episode for episode in shown]
-    chat = ChatFormat(make_tokenizer(shown, seed))
+    chat = ChatFormat.load(init) if init else ChatFormat(make_tokenizer(shown, seed))
     rows = encode(chat, shown)
     drills = [RowEncoder(chat, alfworld_prompt()).drill(drill(mixer)) for _ in range(DRILLS)]
     progress(f"{len(shown)} demonstrations, {len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
     left = minutes * (1 - MEASURING_SHARE) - (time.monotonic() - began) / 60
-    model = new_model(chat.tokenizer)
-    train(model, drills, Schedule(steps=DRILL_STEPS, minutes=left * DRILL_SHARE, floor=1.0), derive(seed, "warm-start drills"), progress)
-    done = train(model, rows + drills, Schedule(minutes=left * (1 - DRILL_SHARE)), derive(seed, "warm-start batches"), progress)
+    model = load_model(init) if init else new_model(chat.tokenizer)
+    done = train(model, rows + drills, Schedule(minutes=left), derive(seed, "warm-start batches"), progress)
     save(model, chat.tokenizer, out)
     figures = asdict(measure(out, measured_tasks, progress=progress)) if measured_tasks else {}
     return {"seed": seed, "demonstrations": len(shown), "parameters": sum(part.numel() for part in model.parameters()),

@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -44,6 +45,13 @@ def new_model(tokenizer: Any, hidden: int = 128, layers: int = 4, heads: int = 4
         vocab_size=len(tokenizer), hidden_size=hidden, intermediate_size=hidden * 11 // 4, num_hidden_layers=layers,
         num_attention_heads=heads, num_key_value_heads=heads, max_position_embeddings=4096, tie_word_embeddings=True,
         pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id, bos_token_id=None))
+
+
+def load_model(folder: Path) -> Any:
+    """The model of an earlier warm start."""
+    from transformers import LlamaForCausalLM
+
+    return LlamaForCausalLM.from_pretrained(folder, use_safetensors=True)
 
 
 def train(model: Any, rows: Sequence[Row], schedule: Schedule, seed: int, progress: Progress) -> dict[str, float]:
