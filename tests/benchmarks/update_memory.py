@@ -68,7 +68,7 @@ def main() -> None:
             done = subprocess.run(command + ["--recompute"] * recompute, capture_output=True, text=True, check=True,
                                   env={**os.environ, "OMP_NUM_THREADS": "1"})
             found.append(json.loads(done.stdout.splitlines()[-1]))
-            print(f"checkpoint_segments={recompute}  {length:6} tokens  {found[-1]['seconds']:6.1f} s  extra {found[-1]['extra MB']:6.0f} MB")
+            print(f"checkpoint_segments={recompute}  {length:6} tokens {found[-1]['seconds']:5.1f} s extra {found[-1]['extra MB']:6.0f} MB")
         slope = (found[-1]["extra MB"] - found[0]["extra MB"]) / (LENGTHS[-1] - LENGTHS[0]) * 1000
         print(f"checkpoint_segments={recompute}  slope {slope:.1f} MB for 1,000 tokens")
 

@@ -95,8 +95,9 @@ def imports_at_load(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("package", ["r3l.config", "r3l.store.stage", "r3l.store.catalog", "r3l.store.check", "r3l.methods", "r3l.audit.app",
-                                     "flows.cli_store", "flows.cli_audit"])
+@pytest.mark.parametrize("package", [
+    "r3l.config", "r3l.store.stage", "r3l.store.catalog", "r3l.store.check", "r3l.methods", "r3l.audit.app",
+    "flows.cli_store", "flows.cli_audit"])
 def test_what_is_light_stays_light(package):
     code = f"import sys, {package}; print(sorted({{'torch', 'prefect', 'transformers', 'alfworld'}} & set(sys.modules)))"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout

@@ -123,7 +123,7 @@ def test_an_integer_in_other_clothes_is_an_integer(value):
 
 
 def test_a_rollback_that_sees_other_observations_is_dropped_with_a_reason():
-    base, _, [retry], distilled, [event] = run(explorer(trapper(report(2)), CorridorPool(drift={1})))
+    _, _, [retry], distilled, [event] = run(explorer(trapper(report(2)), CorridorPool(drift={1})))
     assert (retry.trajectory.status, retry.turns, distilled) == (Status.DIVERGED, [], [])
     assert (event.event, event.reason) == ("diverged", "turn 1: other observation than recorded")
 
@@ -179,7 +179,7 @@ def test_a_second_retry_grows_from_the_first_and_shares_less_with_the_base():
         return "!right" if turn < (3 if "/retry=0" in name else 2) else "!trap"
 
     world = explorer(script)
-    base, _, retries, distilled, _ = run(world)
+    base, _, _, distilled, _ = run(world)
     abouts = stages.latest([base], distilled)
     assert abouts == distilled
     again = stages.reflections_stage(world, [task()], PLAN, [base], abouts, 1)
