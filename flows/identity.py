@@ -13,9 +13,8 @@ NOT_IDENTITY = {"workers", "step_timeout_s", "data_root", "tasks_per_shard", "sh
                 "processes", "micro_batch_tokens", "logits_chunk", "checkpoint_segments"}
 
 
-def _of(section: Any, *, only: set[str] | None = None) -> dict[str, Any]:
-    return {name: value for name, value in section.model_dump(mode="json").items()
-            if name not in NOT_IDENTITY and (only is None or name in only)}
+def _of(section: Any) -> dict[str, Any]:
+    return {name: value for name, value in section.model_dump(mode="json").items() if name not in NOT_IDENTITY}
 
 
 def stage_settings(config: Config, stage: str) -> dict[str, Any]:

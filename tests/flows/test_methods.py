@@ -19,6 +19,7 @@ from r3l.training.job import Job
 from r3l.training.parallel import Ranks
 from r3l.training.update import run_update
 from tests.fakes import explorer
+from tests.flows.scripted import settled
 from tests.flows.small import small_config
 from tests.rehearsal import tiny_policy, walker
 
@@ -37,12 +38,6 @@ class Direct:
         future.set_result(self.function(*[settled(one) for one in arguments]))
         future.wait = future.result
         return future
-
-
-def settled(argument):
-    if isinstance(argument, Future):
-        return argument.result()
-    return [settled(one) for one in argument] if isinstance(argument, list) else argument
 
 
 @pytest.fixture
