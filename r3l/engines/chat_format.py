@@ -47,13 +47,11 @@ class ChatFormat:
     @classmethod
     def load(cls, path: str | Path, thinking: bool | None = None) -> ChatFormat:
         """From a policy folder (or a name on the hub). Raises `ChatFormatError` where it holds no tokenizer."""
-        from transformers import AutoTokenizer
-
         names = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
         if Path(path).is_dir() and not any((Path(path) / name).is_file() for name in names):
             raise ChatFormatError(f"policy folder {path}: no tokenizer found (tokenizer.json); save one there with save_pretrained")
         try:
-            tokenizer = AutoTokenizer.from_pretrained(str(path), trust_remote_code=False)
+            tokenizer = _tokenizer(path)
         except (OSError, ValueError) as error:
             raise ChatFormatError(f"no tokenizer can be loaded from {path}: {error}") from error
         return cls(tokenizer, thinking)
@@ -130,3 +128,14 @@ class ChatFormat:
 
     def _encode(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special_tokens=False))
+
+
+def _tokenizer(path: str | Path) -> Any:
+    """By transformers where that is installed, else by the tokenizers library alone: the same ids."""
+    try:
+        from transformers import AutoTokenizer
+    except ImportError:
+        from r3l.engines.light_tokenizer import LightTokenizer
+
+        return LightTokenizer(Path(path))
+    return AutoTokenizer.from_pretrained(str(path), trust_remote_code=False)

@@ -1,0 +1,117 @@
+"""A policy folder's tokenizer and chat template without transformers: what an environment without torch samples with.
+
+It gives the ids and texts that transformers' fast tokenizers give, and has the part of their interface that `ChatFormat` uses.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from jinja2 import TemplateError
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from tokenizers import Tokenizer
+
+NAMED = ("bos_token", "eos_token", "pad_token", "unk_token")
+
+
+class LightTokenizer:
+    """Of a folder with ``tokenizer.json``. Raises `OSError` where it has none, `ValueError` where a file can't be read."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "tokenizer.json"
+        if not path.is_file():
+            raise OSError(f"{path} is not there; without transformers a tokenizer.json is needed (pip install 'r3l[trainer]')")
+        self.backend = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+        self.backend.no_padding()
+        self.backend.no_truncation()
+        settings = _json(folder / "tokenizer_config.json")
+        self.named = {name: _text(settings.get(name)) for name in NAMED}
+        self.chat_template = _template(folder, settings)
+        self._mark_special([_text(extra) for extra in settings.get("additional_special_tokens") or settings.get("extra_special_tokens") or []])
+
+    @property
+    def bos_token(self) -> str | None:
+        return self.named["bos_token"]
+
+    @property
+    def eos_token(self) -> str | None:
+        return self.named["eos_token"]
+
+    @property
+    def pad_token(self) -> str | None:
+        return self.named["pad_token"]
+
+    @property
+    def added_tokens_decoder(self) -> dict[int, Any]:
+        """Id to added token: `content`, `special`."""
+        return dict(self.backend.get_added_tokens_decoder())
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        ids = [self.backend.token_to_id(token) for token in self.special if token]
+        return [found for found in ids if found is not None]
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        return list(self.backend.encode(text, add_special_tokens=add_special_tokens).ids)
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool = False) -> str:
+        """Raises `ValueError` for the clean-up of blanks, which loses what was sampled."""
+        if clean_up_tokenization_spaces:
+            raise ValueError("clean_up_tokenization_spaces: expected false, the text would not be what was sampled")
+        return str(self.backend.decode(list(ids), skip_special_tokens=skip_special_tokens))
+
+    def apply_chat_template(self, messages: Sequence[dict[str, str]], tokenize: bool = False, add_generation_prompt: bool = False,
+                            **options: Any) -> str:
+        """The conversation as text. Raises jinja2's `TemplateError` where the template refuses it."""
+        if tokenize or not self.chat_template:
+            raise ValueError("expected tokenize=False and a tokenizer with a chat template")
+        named = {name: token for name, token in self.named.items() if token is not None}
+        return str(_environment().from_string(self.chat_template).render(
+            messages=messages, tools=None, documents=None, add_generation_prompt=add_generation_prompt, **{**named, **options}))
+
+    def _mark_special(self, extra: list[str | None]) -> None:
+        """The named tokens are special, whatever the tokenizer's file says of them: so transformers has it."""
+        self.special = [token for token in dict.fromkeys([*self.named.values(), *extra]) if token]
+        self.backend.add_special_tokens(self.special)
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    """Templates are untrusted: sandboxed, and with the functions that the model families' templates call."""
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    environment.filters["tojson"] = _tojson
+    environment.globals["raise_exception"] = _refuse
+    environment.globals["strftime_now"] = lambda pattern: datetime.now().strftime(pattern)
+    return environment
+
+
+def _tojson(value: Any, ensure_ascii: bool = False, **options: Any) -> str:
+    """Without Jinja's own escapes for HTML."""
+    return json.dumps(value, ensure_ascii=ensure_ascii, **options)
+
+
+def _refuse(message: str) -> None:
+    raise TemplateError(message)
+
+
+def _template(folder: Path, settings: dict[str, Any]) -> str | None:
+    path = folder / "chat_template.jinja"
+    if path.is_file():
+        return path.read_text(encoding="utf-8")
+    found = settings.get("chat_template")
+    if isinstance(found, list):  # several by name
+        found = {one["name"]: one["template"] for one in found}.get("default")
+    return found if isinstance(found, str) else None
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+
+
+def _text(token: Any) -> str | None:
+    """A token is written as its text, or as an object that has it as `content`."""
+    return token.get("content") if isinstance(token, dict) else token
