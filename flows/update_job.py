@@ -23,12 +23,15 @@ def launch(job: dict[str, Any], folder: Path, processes: int, timeout_s: float, 
     """Run the job in `folder` and give back its update.json.
 
     Args:
+        processes: 1, more under torchrun, or 0: no process of its own.
         heard: called with each JSON line that the job prints.
         timeout_s: seconds without a line before the job counts as hung and is stopped.
 
     Raises:
         TrainingError: it failed or hung; the message ends with what it said last.
     """
+    if processes == 0:
+        return run_here(job, heard)
     folder.mkdir(parents=True, exist_ok=True)
     spec = folder / "job.json"
     spec.write_text(json.dumps(job, indent=1))
@@ -47,6 +50,16 @@ def launch(job: dict[str, Any], folder: Path, processes: int, timeout_s: float, 
     if process.returncode != 0:
         cause = causes[-1] if causes else _last_words(log)
         raise TrainingError(f"the update job ended with exit code {process.returncode}: {cause}; job: {spec}")
+    return dict(json.loads((Path(job["out"]) / "update.json").read_text()))
+
+
+def run_here(job: dict[str, Any], heard: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """The job in this process: for policies whose step takes less time than a process needs to start. Nobody watches it."""
+    from r3l.training.job import Job
+    from r3l.training.parallel import Ranks
+    from r3l.training.update import run_update
+
+    run_update(Job.model_validate(job), Ranks(), lambda event, **fields: heard({"event": event, **fields}))
     return dict(json.loads((Path(job["out"]) / "update.json").read_text()))
 
 
