@@ -19,13 +19,15 @@ def audit(
     store: Annotated[str, typer.Argument(help="store; empty: R3L_STORE, else data/runs")] = "",
     port: Annotated[int, typer.Option(min=1, max=65535, help="port on this machine")] = 4300,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="don't open the browser")] = False,
+    host: Annotated[str, typer.Option(help="address to listen on; another than loopback asks for the key of R3L_AUDIT_KEY")] = "127.0.0.1",
+    name: Annotated[list[str] | None, typer.Option(help="a name that it is asked for by, beside localhost; repeat for more")] = None,
 ) -> None:
     """Look at a store in the browser: iterations, groups, the four panes, reflections, the account, SQL. Read-only."""
     from r3l.audit.app import serve
 
     opened = Store.open(store)
-    Console(stderr=True).print(f"http://127.0.0.1:{port}/ shows {opened.root}; Ctrl + C ends it", highlight=False, markup=False)
-    serve(opened, port, open_browser=not no_browser)
+    Console(stderr=True).print(f"http://{host}:{port}/ shows {opened.root}; Ctrl + C ends it", highlight=False, markup=False)
+    serve(opened, port, open_browser=not no_browser, host=host, names=name or [])
 
 
 def report(run: RunName, out: Annotated[Path | None, typer.Option("--out", help="file; empty: RUN.html here")] = None, branch: Branch = "",

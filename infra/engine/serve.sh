@@ -4,8 +4,8 @@
 #   POLICY  a folder that the servers see under the same path as the trainer does, or a hub name
 #   ENGINE_ENV (default .venv-vllm), CONTEXT (default 20480), HOST (default 127.0.0.1),
 #   LORA_RANK (default 16; 8, 16, 32, 64 ...; 0: no adapters),
-#   R3L_ENGINE_KEY (a key for /v1), VLLM_CPU_KVCACHE_SPACE (GB on a CPU)
-# The routes that load weights have no key: keep HOST on loopback or on a private network.
+#   R3L_ENGINE_KEY (a key, asked for on every route but /health), VLLM_CPU_KVCACHE_SPACE (GB on a CPU),
+#   ENGINE_PYTHON (the interpreter, where vLLM is not in an environment of its own: in its image)
 set -euo pipefail
 policy="${1:?usage: infra/engine/serve.sh POLICY [PORT] [options]}"
 port="${2:-8000}"
@@ -18,7 +18,15 @@ if [ "$rank" -gt 0 ]; then
 fi
 if [ -n "${R3L_ENGINE_KEY:-}" ]; then
   export VLLM_API_KEY="$R3L_ENGINE_KEY"  # by the environment: a key on the command line is seen by every user
+  here="$(cd "$(dirname "$0")" && pwd)"
+  export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"
+  options+=(--middleware require_key.RequireKey)
+else
+  case "${HOST:-127.0.0.1}" in 127.*|localhost|::1) ;; *)
+    echo "serve.sh: HOST=$HOST is not loopback, and whoever reaches the server can load weights into it: set R3L_ENGINE_KEY" >&2
+    exit 2 ;;
+  esac
 fi
 export VLLM_SERVER_DEV_MODE=1 VLLM_ALLOW_RUNTIME_LORA_UPDATING=1
 export VLLM_CPU_NUM_OF_RESERVED_CPU="${VLLM_CPU_NUM_OF_RESERVED_CPU:-0}" VLLM_CPU_KVCACHE_SPACE="${VLLM_CPU_KVCACHE_SPACE:-1}"
-exec "${ENGINE_ENV:-.venv-vllm}/bin/python" -m vllm.entrypoints.openai.api_server "${options[@]}" "$@"
+exec "${ENGINE_PYTHON:-${ENGINE_ENV:-.venv-vllm}/bin/python}" -m vllm.entrypoints.openai.api_server "${options[@]}" "$@"

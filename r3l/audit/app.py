@@ -1,10 +1,10 @@
-"""The audit app: a store in the browser. Read-only, loopback only, no build step, nothing fetched from elsewhere."""
+"""The audit app: a store in the browser. Read-only, on loopback or behind a key, no build step, nothing fetched from elsewhere."""
 
 from __future__ import annotations
 
 import threading
 import webbrowser
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from r3l.audit import line_routes, store_routes
+from r3l.audit.access import HOSTS, AskForKey, is_loopback, key_for
 from r3l.audit.desk import Desk
 from r3l.audit.pages import environment
 from r3l.audit.reader import Reader
@@ -25,7 +26,6 @@ from r3l.audit.sandbox import worked_questions
 from r3l.errors import R3LError, StoreError
 from r3l.store.stage import Store
 
-HOSTS = ["127.0.0.1", "localhost", "[::1]"]
 QUESTIONS = Path(__file__).parents[2] / "data" / "queries"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; form-action 'self'; "
@@ -39,30 +39,39 @@ HEADERS = {
 STATIC = {"audit.css": "text/css", "audit.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
-def make_app(store: Store, questions: Path = QUESTIONS) -> FastAPI:
-    """The app over a store. It answers GET only, and only to names of this machine (a foreign page can't read it by rebinding)."""
+def make_app(store: Store, questions: Path = QUESTIONS, names: Sequence[str] = (), key: str = "") -> FastAPI:
+    """The app over a store. It answers GET only, and only to the names of this machine and `names` (a foreign page can't read it by
+    rebinding); with a `key`, only to who sends it as the password of HTTP's basic authentication."""
     app = FastAPI(title="r3l audit", openapi_url=None, docs_url=None, redoc_url=None)
     app.state.desk = Desk(Reader(store), environment(), worked_questions(questions))
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)
+    if key:
+        app.add_middleware(AskForKey, key=key)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*HOSTS, *names])
     app.middleware("http")(with_headers)
     app.include_router(store_routes.router)
     app.include_router(line_routes.router)
     app.get("/static/{name}")(static)
+    app.get("/health")(health)
     for kind, answer in ((R3LError, refuse), (RequestValidationError, misread), (HTTPException, absent), (duckdb.Error, broken)):
         app.add_exception_handler(kind, answer)
     return app
 
 
-def serve(store: Store, port: int = 4300, open_browser: bool = True) -> None:
-    """Serve on the loopback interface until interrupted. Raises StoreError where the port is taken."""
-    app = make_app(store)
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning"))
-    if open_browser:
-        threading.Timer(0.8, webbrowser.open, [f"http://127.0.0.1:{port}/"]).start()
+def serve(store: Store, port: int = 4300, open_browser: bool = True, host: str = "127.0.0.1", names: Sequence[str] = ()) -> None:
+    """Serve until interrupted: on loopback to whoever is on this machine, on any other address by the key of R3L_AUDIT_KEY.
+
+    Raises:
+        ConfigError: another address than loopback, and no key.
+        StoreError: the port is taken.
+    """
+    app = make_app(store, names=names, key=key_for(host))
+    server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning"))
+    if open_browser and is_loopback(host):
+        threading.Timer(0.8, webbrowser.open, [f"http://{host}:{port}/"]).start()
     try:
         server.run()
     except SystemExit as stopped:
-        raise StoreError(f"port {port} of this machine can't be listened on; give another one by --port") from stopped
+        raise StoreError(f"port {port} of {host} can't be listened on; give another one by --port") from stopped
     finally:
         app.state.desk.reader.close()
 
@@ -80,6 +89,11 @@ def static(name: str) -> Response:
     if name not in STATIC:
         raise HTTPException(404)
     return Response(package_files("r3l.audit").joinpath("static", name).read_bytes(), media_type=STATIC[name])
+
+
+def health() -> Response:
+    """For probes: says that it runs and nothing else; asked without the key."""
+    return Response(status_code=204)
 
 
 def problem(request: Request, status: int, title: str, message: str) -> HTMLResponse:
