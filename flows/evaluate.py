@@ -14,7 +14,7 @@ from prefect import flow, task  # noqa: E402
 from prefect.artifacts import create_table_artifact  # noqa: E402
 from prefect.cache_policies import NO_CACHE  # noqa: E402
 
-from flows import policies, preflight, stored  # noqa: E402
+from flows import policies, preflight, server, stored  # noqa: E402
 from flows.artifacts import artifact_key  # noqa: E402
 from flows.identity import stage_settings  # noqa: E402
 from flows.iterate import RUNNER, WATCHED  # noqa: E402
@@ -73,8 +73,9 @@ def evaluate_task(test: Posed, store: Store, iteration: int) -> StageRef:
         return ref
     bench = Workbench(config, store, iteration, found, WATCHED.get(config.run) or Tally())
     try:
-        episodes = evaluation_stage(bench.explorer, held_out(config, iteration), config.evaluation.repeats,
-                                    config.evaluation.temperature, name=f"evaluation{key.shard}")
+        with server.holding("evaluations"):
+            episodes = evaluation_stage(bench.explorer, held_out(config, iteration), config.evaluation.repeats,
+                                        config.evaluation.temperature, name=f"evaluation{key.shard}")
     finally:
         bench.close()
     rows = evaluation_rows(episodes, benchmark=test.benchmark, answer_format=test.format, protocol=test.protocol,

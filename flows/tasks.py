@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from flows import replay_buffer, stored
+from flows import replay_buffer, server, stored
 from flows.identity import stage_settings
 from flows.logs import log
 from flows.task_batch import draw
@@ -38,10 +38,12 @@ def run_stage(bench: Workbench, stage: str, shard: int | None, parents: Sequence
     found = bench.store.find(key, identity)
     if found is None:
         began = time.monotonic()
-        tables = compute()
+        with server.holding(stage):
+            tables = compute()
         found = bench.store.commit(key, tables, fingerprint=identity, parents=list(parents), settings=settings,
                                    policy=policy, seed=config.seed, metrics={"seconds": round(time.monotonic() - began, 3)})
         log().info("%s: %s", stage, ", ".join(f"{len(rows)} {name}" for name, rows in tables.items() if len(rows)))
+        server.progressed(stage)
     else:
         log().info("%s: found in the store, not computed again", stage)
     bench.tally.add(stage, shards=1)

@@ -6,6 +6,8 @@ from pathlib import Path
 import yaml
 from prefect.events.schemas.automations import AutomationCore
 
+from flows.server import PROGRESS
+
 
 def test_every_deployment_has_a_flow_and_parameters_that_it_takes():
     for deployment in yaml.safe_load(Path("prefect.yaml").read_text())["deployments"]:
@@ -15,8 +17,11 @@ def test_every_deployment_has_a_flow_and_parameters_that_it_takes():
         flow.validate_parameters(deployment.get("parameters") or {} if name != "replay" else {"run": "demo", "iteration": 0})
 
 
-def test_the_automation_marks_silent_runs_as_crashed():
-    [found] = yaml.safe_load(Path("infra/prefect-automations.yaml").read_text())["automations"]
-    automation = AutomationCore.model_validate(found)
-    assert automation.trigger.within.total_seconds() == 90
-    assert [action.type for action in automation.actions] == ["change-flow-run-state"]
+def test_silent_runs_crash_and_hung_runs_are_cancelled():
+    found = yaml.safe_load(Path("infra/prefect-automations.yaml").read_text())["automations"]
+    crashed, hung = map(AutomationCore.model_validate, found)
+    assert crashed.trigger.within.total_seconds() == 90
+    assert [action.type for action in crashed.actions] == ["change-flow-run-state"]
+    assert hung.trigger.after == {PROGRESS}
+    assert PROGRESS in hung.trigger.expect
+    assert [action.type for action in hung.actions] == ["cancel-flow-run"]

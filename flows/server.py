@@ -1,0 +1,60 @@
+"""What a Prefect server of one's own is asked and told: slots of the global concurrency limits, and signs of progress.
+
+An ephemeral server (no PREFECT_API_URL) is left alone, and so is a server without these limits: nothing is waited for there.
+`infra/prefect.sh` makes the limits and the automation that listens for progress.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+
+from prefect.client.orchestration import get_client
+from prefect.concurrency.sync import concurrency
+from prefect.events import emit_event
+from prefect.runtime import flow_run
+from prefect.settings import PREFECT_API_URL
+
+from flows.logs import log
+
+ENGINE, GPU = "r3l-engine", "r3l-gpu"
+HELD_BY = {"base": ENGINE, "reflections": ENGINE, "retries": ENGINE, "evaluations": ENGINE, "updates": GPU}
+LEASE_S = 60.0  # a killed run gives its slots back after this long
+PROGRESS = "r3l.stage.committed"
+
+
+def watched() -> bool:
+    """Whether this is a flow run of a server of one's own."""
+    return bool(PREFECT_API_URL.value() and flow_run.id)
+
+
+@lru_cache(maxsize=64)
+def limits(flow_run_id: str) -> frozenset[str]:
+    """Which of the two limits the server has: asked once in a flow run."""
+    with get_client(sync_client=True) as client:
+        return frozenset({ENGINE, GPU} & {limit.name for limit in client.read_global_concurrency_limits(limit=200)})
+
+
+@lru_cache(maxsize=64)
+def root(flow_run_id: str) -> str:
+    """The flow run that the server started: the one that can be cancelled from there."""
+    return str(flow_run.root_flow_run_id)
+
+
+@contextmanager
+def holding(stage: str) -> Iterator[None]:
+    """A slot of the limit that the stage counts against, where the server has such a limit; waits for as long as it is taken."""
+    name = HELD_BY.get(stage)
+    if name is None or not watched() or name not in limits(str(flow_run.id)):
+        yield
+        return
+    log().info("%s: asks for a slot of %s", stage, name)
+    with concurrency(name, lease_duration=LEASE_S):
+        yield
+
+
+def progressed(stage: str) -> None:
+    """Tell the server that the run is alive: it got a stage done. A run that stops saying so is cancelled by the automation."""
+    if watched():
+        emit_event(PROGRESS, resource={"prefect.resource.id": f"prefect.flow-run.{root(str(flow_run.id))}", "r3l.stage": stage})

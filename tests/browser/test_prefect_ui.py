@@ -1,0 +1,63 @@
+"""The form of the Prefect UI starts a run on a real server and worker, and the UI shows what it came to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from r3l.store.catalog import connect
+from r3l.store.stage import Store
+from tests.prefect_world import Served, served, wait
+
+RUN_S = 400
+WAIT_MS = 120_000
+FORM = {"name of the run": "clicked", "tasks in an iteration": "1", "N, trajectories per task": "2", "turns of an episode": "8"}
+
+
+@pytest.fixture(scope="module")
+def server(chromium, tmp_path_factory) -> Iterator[Served]:
+    """With all that `infra/prefect.sh` makes, which is run twice: the second time changes nothing."""
+    folder = tmp_path_factory.mktemp("server")
+    with served(folder, 2 * [["bash", "infra/prefect.sh"]], R3L_STORE=str(folder / "store")) as found:
+        yield found
+
+
+def field(page, description: str):
+    """The input of a form's setting, found by how the setting is described."""
+    label = page.locator(f"div:has(> p:text('{description}')) > label").first
+    return page.locator(f"#{label.get_attribute('for')}")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_form_starts_a_run_and_its_artifacts_are_shown(server, page):
+    page.set_default_timeout(WAIT_MS)
+    limits = [limit["name"] for limit in server.asked("v2/concurrency_limits")]
+    assert sorted(name for name in limits if name.startswith("r3l-")) == ["r3l-engine", "r3l-gpu"]
+    assert sorted(one["name"] for one in server.asked("automations")) == ["r3l crashed runs", "r3l hung runs"]
+    deployment = httpx.get(f"{server.api}/deployments/name/r3l/iterate", timeout=30).json()["id"]
+    ui = server.api.removesuffix("/api")
+
+    page.goto(f"{ui}/v2/deployments/deployment/{deployment}/run")
+    page.wait_for_selector("text=tasks in an iteration")
+    for description, value in FORM.items():
+        field(page, description).fill(value)
+    page.get_by_role("button", name="Submit").click()
+    page.wait_for_url(re.compile(r"tab=Runs"))
+    state = wait("the flow run", RUN_S, server.ended)
+    assert state["type"] == "COMPLETED", state
+
+    (run,) = server.asked("flow_runs")
+    assert run["name"] == "clicked iteration=0"
+    page.goto(f"{ui}/v2/runs/flow-run/{run['id']}?tab=Artifacts")
+    page.wait_for_selector("text=r3l-clicked-iteration")
+    page.goto(f"{ui}/v2/artifacts/key/r3l-clicked-iteration")
+    page.get_by_role("heading", name="clicked, iteration 0").first.wait_for()
+    with connect(Store.open(str(server.folder / "store"))) as connection:
+        ((bases, reward),) = connection.execute("SELECT count(*), round(avg(reward), 3) FROM base").fetchall()
+    assert bases == 1
+    assert f"{reward:.3f}" in page.get_by_role("row", name="base reward").first.inner_text()
+    assert sum("asks for a slot of r3l-engine" in one["message"] for one in server.asked("logs", limit=200)) >= 2

@@ -1,0 +1,67 @@
+"""Global concurrency limits hold where they were made, and nothing is asked or waited for elsewhere."""
+
+import threading
+import time
+
+import pytest
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from flows import server
+
+
+class Most:
+    """How many were inside at once, at most."""
+
+    def __init__(self) -> None:
+        self.now, self.most, self.lock = 0, 0, threading.Lock()
+
+    def visit(self, stage: str) -> None:
+        with server.holding(stage):
+            with self.lock:
+                self.now += 1
+                self.most = max(self.most, self.now)
+            time.sleep(0.3)
+            with self.lock:
+                self.now -= 1
+
+
+def side_by_side(stage: str, count: int) -> int:
+    seen = Most()
+
+    @task(cache_policy=NO_CACHE)
+    def one(seen: Most) -> None:
+        seen.visit(stage)
+
+    @flow(task_runner=ThreadPoolTaskRunner(max_workers=8))
+    def several() -> None:
+        for future in [one.submit(seen) for _ in range(count)]:
+            future.result()
+
+    several()
+    return seen.most
+
+
+@pytest.fixture
+def one_slot(prefect_server):
+    with get_client(sync_client=True) as client:
+        client.upsert_global_concurrency_limit_by_name(server.GPU, 1)
+        yield
+        client.delete_global_concurrency_limit_by_name(server.GPU)
+
+
+def test_stages_take_turns_at_the_slot_that_they_count_against(one_slot):
+    assert side_by_side("updates", 2) == 1
+    assert side_by_side("base", 3) > 1  # there is no limit r3l-engine
+    assert side_by_side("credit", 3) > 1  # counts against none
+
+
+def test_without_a_server_of_its_own_nothing_is_asked(monkeypatch):
+    monkeypatch.setattr(server, "get_client", lambda **_: pytest.fail("the server was asked"))
+    monkeypatch.setattr(server, "emit_event", lambda *_, **__: pytest.fail("the server was told"))
+    with temporary_settings(restore_defaults={PREFECT_API_URL}):
+        with server.holding("updates"):
+            server.progressed("updates")

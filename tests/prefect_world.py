@@ -1,0 +1,97 @@
+"""A real Prefect server on loopback, with a worker of the pool r3l: each a process of its own, in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+BIN = Path(sys.executable).parent
+PREFECT = str(BIN / "prefect")
+START_S = 180
+ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
+
+
+@dataclass(frozen=True)
+class Served:
+    """Where the server is, the environment of its clients, and where server and worker write what they say."""
+
+    api: str
+    environment: dict[str, str]
+    folder: Path
+
+    def prefect(self, *words: str) -> None:
+        subprocess.run([PREFECT, "--no-prompt", *words], env=self.environment, check=True, capture_output=True)
+
+    def asked(self, what: str, **filters: Any) -> list[dict[str, Any]]:
+        """The rows of ``/<what>/filter``."""
+        return list(httpx.post(f"{self.api}/{what}/filter", json=filters, timeout=60).json())
+
+    def ended(self) -> dict[str, Any] | None:
+        """The state of the first flow run that has ended."""
+        return next((run["state"] for run in self.asked("flow_runs") if run["state"]["type"] in ENDED), None)
+
+
+@contextmanager
+def served(folder: Path, register: Sequence[Sequence[str]], **variables: str) -> Iterator[Served]:
+    """Start the server, run the `register` commands against it, start the worker; stop both in the end.
+
+    `variables` are set for all of them.
+    """
+    port = free_port()
+    environment = os.environ | {
+        "PREFECT_HOME": str(folder / "prefect"), "PREFECT_API_URL": f"http://127.0.0.1:{port}/api", "PREFECT_WORKER_QUERY_SECONDS": "1",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "VENV": str(BIN.parent)} | variables
+    environment.pop("PREFECT_PROFILES_PATH", None)
+    found = Served(environment["PREFECT_API_URL"], environment, folder)
+    running: list[subprocess.Popen[bytes]] = []
+    try:
+        running.append(start(found, "server", "server", "start", "--port", str(port)))
+        wait("the server", START_S, lambda: healthy(found.api))
+        for command in register:
+            subprocess.run(list(command), env=environment, check=True, capture_output=True)
+        running.append(start(found, "worker", "worker", "start", "--pool", "r3l"))
+        yield found
+    finally:
+        for process in reversed(running):
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def start(to: Served, name: str, *words: str) -> subprocess.Popen[bytes]:
+    """A Prefect process in a group of its own; what it says goes to ``<name>.log``."""
+    with (to.folder / f"{name}.log").open("w") as log:
+        return subprocess.Popen([PREFECT, *words], env=to.environment, stdout=log, stderr=log, start_new_session=True)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait(what: str, seconds: float, condition: Callable[[], Any]) -> Any:
+    """The first true answer of `condition` within `seconds`."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if answer := condition():
+            return answer
+        time.sleep(1)
+    raise AssertionError(f"{what}: not after {seconds} s")
+
+
+def healthy(api: str) -> bool:
+    try:
+        return httpx.get(f"{api}/health", timeout=2).status_code == 200
+    except httpx.HTTPError:
+        return False
