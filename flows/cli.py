@@ -83,46 +83,34 @@ def evaluate(run: Run = "demo", preset: Preset = "paper", method: Method = "r3l"
         typer.echo(json.dumps(found, default=str))
 
 
-@app.command()
-def compare(experiment: Annotated[str, typer.Argument(help="a file, or the name of one in data/experiments")],
-            size: Annotated[str, typer.Option(help="laptop or paper")] = "laptop",
-            plan: Annotated[bool, typer.Option("--plan", help="only say what would be run")] = False, store: Annotated[str, typer.Option(
-                "--store", help="store; empty: R3L_STORE, else data/runs")] = "") -> None:
-    """Run or resume the cells of an experiment, and make its table (the flow `r3l-compare`)."""
-    from r3l.config.experiment import load_experiment
-
-    path = Path(experiment) if experiment.endswith(".toml") else Path("data/experiments", f"{experiment}.toml")
-    if plan:
-        of = load_experiment(path)
-        for arm, seed, config in of.cells(size):
-            typer.echo(f"{config.run}: {arm.name}, seed {seed}, {of.sizes[size].iterations} iterations of {config.rollout.tasks} tasks "
-                       f"x N = {config.rollout.group_size}, {config.policy.name} on {config.environment.kind}")
-        return
-    from flows.compare import compare as flow
-    from flows.compare import page
-
-    typer.echo(page(load_experiment(path), size, flow(str(path), size, store)))
-
-
 @app.command("warm-start")
-def warm_start(out: Annotated[Path, typer.Option(help="folder for the policy")] = Path("data/policies/embedded"),
+def warm_start(out: Annotated[Path | None, typer.Option(help="empty: data/policies/embedded, or household-LEVEL-SEED there")] = None,
+               environment: Annotated[str, typer.Option(help="alfworld, or household")] = "alfworld",
+               level: Annotated[str, typer.Option(help="of the household: easy, standard or long")] = "easy",
                seed: Annotated[int, typer.Option(min=0)] = 0,
                minutes: Annotated[float, typer.Option(min=0.5, help="in all: demonstrations, training, measuring")] = 20.0,
                init: Annotated[Path | None, typer.Option(help="go on from the policy of an earlier warm start")] = None) -> None:
-    """Make the embedded policy anew: tokenizer, demonstrations on the real engine, supervised training."""
-    from r3l.training.warm_start import warm_start as make
+    """Make a small starting policy: tokenizer, demonstrations in the world itself, supervised training, held-out figures."""
+    def told(line: str) -> None:
+        Console(stderr=True).print(line, highlight=False)
 
-    console = Console(stderr=True)
-    figures = make(out, seed=seed, minutes=minutes, init=init, progress=lambda line: console.print(line, highlight=False))
+    if environment == "household":
+        from r3l.training.household_start import household_start, known_level
+
+        figures = household_start(out or Path(f"data/policies/household-{level}-{seed}"), known_level(level), seed, minutes, progress=told)
+    else:
+        from r3l.training.warm_start import warm_start as make
+
+        figures = make(out or Path("data/policies/embedded"), seed=seed, minutes=minutes, init=init, progress=told)
     typer.echo(json.dumps(figures, indent=1))
 
 
 def main() -> None:
     """Entry point: what the project raises on purpose is printed without a traceback."""
     prefect_settings.apply(quiet=True)
-    from flows import cli_audit, cli_prepare, cli_replay, cli_store
+    from flows import cli_audit, cli_compare, cli_prepare, cli_replay, cli_store
 
-    for module in (cli_audit, cli_prepare, cli_replay, cli_store):
+    for module in (cli_audit, cli_compare, cli_prepare, cli_replay, cli_store):
         module.register(app)
     try:
         app(standalone_mode=True)

@@ -2,109 +2,80 @@
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
-from dataclasses import asdict
+import math
+import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from uuid import UUID
 
 from flows import prefect_settings
 
 prefect_settings.apply()
 
 from prefect import flow  # noqa: E402
-from prefect.artifacts import create_markdown_artifact  # noqa: E402
+from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact  # noqa: E402
 
 from flows.artifacts import artifact_key  # noqa: E402
-from flows.evaluate import evaluate  # noqa: E402
+from flows.cells import Ended, run_cells  # noqa: E402
 from flows.logs import log  # noqa: E402
-from flows.train import train  # noqa: E402
-from r3l.config import Config  # noqa: E402
-from r3l.config.experiment import Experiment, load_experiment  # noqa: E402
-from r3l.evaluation.compare import Summary, summarise_arm  # noqa: E402
-from r3l.store.catalog import connect  # noqa: E402
-from r3l.store.query import query  # noqa: E402
+from r3l.config.experiment import load_experiment  # noqa: E402
+from r3l.errors import ConfigError  # noqa: E402
+from r3l.evaluation.results import read_results  # noqa: E402
+from r3l.evaluation.results_page import page, write_results  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
-
-RATES = """
-SELECT run, iteration, avg(success::INT) AS rate, count(*) AS episodes FROM evaluations
-WHERE branch = '' GROUP BY run, iteration ORDER BY run, iteration
-"""
-Curves = dict[str, dict[int, float]]
 
 
 @flow(name="r3l-compare", flow_run_name="compare {path}")
-def compare(path: str, size: str = "laptop", store: str = "", results: str = "data/results") -> dict[str, Any]:
-    """Run what is missing of an experiment and make its table.
+def compare(path: str, size: str = "laptop", store: str = "", results: str = "data/results", workers: int = 0, minutes: float = 0,
+            arms: str = "", seeds: str = "") -> str:
+    """Run what is missing of an experiment, and make its table, plots and page.
 
     Args:
         path: the experiment's file, e.g. data/experiments/main_alfworld.toml.
         size: a size of the experiment: laptop, or paper.
         store: folder or s3:// address of the store; empty: R3L_STORE, else data/runs.
-        results: folder that gets EXPERIMENT-SIZE.md and .json.
+        results: folder that gets EXPERIMENT-SIZE.md, .json and a folder of plots.
+        workers: cells side by side, each in a process of its own; 0: one after another in this process.
+        minutes: begin no further iteration after so many; 0: no bound.
+        arms: only these arms, with commas; empty: all.
+        seeds: only these seeds, with commas; empty: all.
     """
     experiment = load_experiment(Path(path))
-    opened = Store.open(store)
+    progress: UUID = create_progress_artifact(progress=0.0, key=artifact_key(f"compare-{experiment.name}", "progress"))  # type: ignore[assignment]
+
+    def heard(ended: Ended) -> None:
+        log().info("%s", ended)
+        update_progress_artifact(progress, progress=100.0 * ended.number / ended.of)
+
+    made = run_experiment(path, size, store, results, workers, minutes, arms, seeds, heard)
+    create_markdown_artifact(markdown=made, key=artifact_key(f"compare-{experiment.name}", ""), description=experiment.title)
+    return made
+
+
+def run_experiment(path: str, size: str, store: str, results: str, workers: int, minutes: float, arms: str, seeds: str,
+                   heard: Callable[[Ended], None]) -> str:
+    """What the flow does, without Prefect; returns the page.
+
+    Raises:
+        ConfigError: no such experiment, size, arm or seed, or settings that can't be.
+    """
+    experiment, opened = load_experiment(Path(path)), Store.open(store)
     cells = experiment.cells(size)
-    for number, (arm, seed, config) in enumerate(cells):
-        log().info("cell %d of %d: %s, seed %d", number + 1, len(cells), arm.name, seed)
-        run_cell(config.model_copy(update={"store": config.store.model_copy(update={"root": opened.root})}), opened,
-                 experiment.sizes[size].iterations)
-    found = table(experiment, size, opened)
-    write(Path(results), experiment, size, found)
-    create_markdown_artifact(markdown=page(experiment, size, found), key=artifact_key(f"compare-{experiment.name}", ""),
-                             description=experiment.title)
-    return found
+    wanted_arms = chosen(arms, [arm.name for arm in experiment.arms])
+    wanted_seeds = chosen(seeds, [str(seed) for seed in experiment.sizes[size].seeds])
+    unfinished = set(read_results(experiment, size, opened).unfinished)
+    missing = [cell for cell in cells
+               if cell.arm.name in wanted_arms and str(cell.seed) in wanted_seeds and cell.config.run in unfinished]
+    for ended in run_cells(missing, experiment.sizes[size].iterations, opened, min(workers, os.cpu_count() or 1), minutes or math.inf):
+        heard(ended)
+    found = read_results(experiment, size, opened)
+    write_results(Path(results), found)
+    return page(found)
 
 
-def run_cell(config: Config, store: Store, iterations: int) -> None:
-    """Evaluate the start, then train and evaluate until the run has its iterations. What is stored is not done again."""
-    evaluate(config.model_copy(update={"iteration": -1}))
-    missing = iterations - store.next_iteration(config.run)
-    if missing > 0:
-        train(config, missing)
-
-
-def table(experiment: Experiment, size: str, store: Store) -> dict[str, Any]:
-    """Every arm over its seeds, best area first, with the curves behind it."""
-    cells = experiment.cells(size)
-    with connect(store, [config.run for _, _, config in cells]) as connection:
-        rows = query(connection, RATES).to_pylist()
-    curves: Curves = defaultdict(dict)
-    for row in rows:
-        curves[row["run"]][row["iteration"]] = row["rate"]
-    by_arm: dict[str, list[dict[int, float]]] = defaultdict(list)
-    for arm, _, config in cells:
-        if curves[config.run]:
-            by_arm[arm.name].append(curves[config.run])
-    arms = sorted((summarise_arm(name, found) for name, found in by_arm.items()), key=lambda one: -one.area)
-    return {"experiment": experiment.name, "size": size, "episodes": max((row["episodes"] for row in rows), default=0),
-            "arms": [asdict(one) for one in arms], "curves": {run: dict(curve) for run, curve in curves.items()}}
-
-
-def page(experiment: Experiment, size: str, found: dict[str, Any]) -> str:
-    """The table as Markdown, with what the starting policy was given and what the numbers are of."""
-    of = experiment.sizes[size]
-    budget = f"{of.iterations} iterations, {len(of.seeds)} seeds, {found['episodes']} test episodes a point"
-    lines = [f"# {experiment.title}", "", f"Answers to: {experiment.paper}. Size `{size}`: {budget}, the same budget for every arm.",
-             "", experiment.knowledge, "",
-             "| arm | seeds | start | final ± standard error | best | area under the curve ± standard error |", "|---|---|---|---|---|---|"]
-    for one in (Summary(**arm) for arm in found["arms"]):
-        lines.append(f"| {one.arm} | {one.seeds} | {one.start:.3f} | {one.final:.3f} ± {one.final_error:.3f} | {one.best:.3f} | "
-                     f"{one.area:.3f} ± {one.area_error:.3f} |")
-    points = sorted({int(point) for curve in found["curves"].values() for point in curve})
-    lines += ["", "Success rate by iteration (-1: the starting policy)", "", f"| run | {' | '.join(map(str, points))} |",
-              f"|---|{'---|' * len(points)}"]
-    for run, curve in sorted(found["curves"].items()):
-        lines.append(f"| {run} | {' | '.join(f'{curve[point]:.3f}' if point in curve else '' for point in points)} |")
-    return "\n".join(lines) + "\n"
-
-
-def write(folder: Path, experiment: Experiment, size: str, found: dict[str, Any]) -> None:
-    """The page and its figures, each replaced whole."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for suffix, text in ((".md", page(experiment, size, found)), (".json", json.dumps(found, indent=1) + "\n")):
-        target = folder / f"{experiment.name}-{size}{suffix}"
-        growing = target.with_suffix(f"{suffix}~")
-        growing.write_text(text)
-        growing.replace(target)
+def chosen(asked: str, known: list[str]) -> list[str]:
+    """Those of `known` that are asked for. Raises `ConfigError` for one that is none."""
+    names = [name.strip() for name in asked.split(",") if name.strip()]
+    if wrong := [name for name in names if name not in known]:
+        raise ConfigError(f"{', '.join(wrong)}: this experiment has {', '.join(known)}")
+    return names or known

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from flows import prefect_settings
 
 prefect_settings.apply()
 
-from prefect import flow, task  # noqa: E402
+from prefect import flow  # noqa: E402
 from prefect.artifacts import create_table_artifact  # noqa: E402
 from prefect.cache_policies import NO_CACHE  # noqa: E402
 
@@ -19,6 +20,7 @@ from flows.artifacts import artifact_key  # noqa: E402
 from flows.identity import stage_settings  # noqa: E402
 from flows.iterate import RUNNER, WATCHED  # noqa: E402
 from flows.logs import log  # noqa: E402
+from flows.stage_task import stage_task  # noqa: E402
 from flows.workbench import Workbench  # noqa: E402
 from r3l.config import Config, compose  # noqa: E402
 from r3l.environments import make_world  # noqa: E402
@@ -58,8 +60,8 @@ def pose(config: Config) -> Posed:
     return Posed(config, f"{config.environment.kind}/{asked.split}", getattr(config.environment, "answer_format", ""), "single")
 
 
-@task(name="evaluations", task_run_name="evaluations iteration={iteration}", cache_policy=NO_CACHE)
-def evaluate_task(test: Posed, store: Store, iteration: int) -> StageRef:
+@stage_task(name="evaluations", task_run_name="evaluations iteration={iteration}", cache_policy=NO_CACHE)
+def evaluate_task(test: Posed, store: Store, iteration: int, make_bench: Callable[..., Workbench] = Workbench) -> StageRef:
     """The stored evaluation where there is one of the same policy and settings; else play it."""
     config, began = test.config, time.monotonic()
     found = policies.find(config, store, iteration + 1).as_evaluated()
@@ -71,7 +73,7 @@ def evaluate_task(test: Posed, store: Store, iteration: int) -> StageRef:
     if ref := store.find(key, identity):
         log().info("evaluations: found in the store, not played again")
         return ref
-    bench = Workbench(config, store, iteration, found, WATCHED.get(config.run) or Tally())
+    bench = make_bench(config, store, iteration, found, WATCHED.get(config.run) or Tally())
     try:
         with server.holding("evaluations"):
             episodes = evaluation_stage(bench.explorer, held_out(config, iteration), config.evaluation.repeats,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from r3l.engines.made_policies import make_here
 from r3l.errors import ConfigError
 from r3l.store.policies import latest_policy, snapshot_digest
 from r3l.store.stage import Store
+
+HOUSEHOLD = re.compile(r"household-(?P<level>easy|standard|long)-(?P<seed>\d+)$")  # policies that are made on first use
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,10 @@ def starting_policy(config: Config) -> PolicySnapshot:
     """The policy that iteration 0 starts from. Raises `ConfigError` where its folder is missing."""
     path = Path(config.policy.path)
     make_here(config.policy.name, path)
+    if (asked := HOUSEHOLD.match(path.name)) and not (path / "config.json").is_file():
+        from r3l.training.household_start import household_start
+
+        household_start(path, asked["level"], int(asked["seed"]))  # type: ignore[arg-type]
     if not (path / "config.json").is_file():
         raise ConfigError(f"policy folder {path}: no config.json found; expected a transformers model folder. "
                           f"Make the embedded policy with `r3l warm-start`, or set --set policy.path=FOLDER")

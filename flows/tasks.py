@@ -6,12 +6,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from flows import replay_buffer, server, stored
 from flows.identity import stage_settings
 from flows.logs import log
+from flows.stage_task import stage_task
 from flows.task_batch import draw
 from flows.update import update_tables
 from flows.workbench import Workbench
@@ -61,13 +61,13 @@ def slots(bench: Workbench, shard: int) -> range:
     return range(shard * size, min((shard + 1) * size, bench.config.rollout.tasks))
 
 
-@task(name="tasks", task_run_name="tasks", cache_policy=NO_CACHE)
+@stage_task(name="tasks", task_run_name="tasks", cache_policy=NO_CACHE)
 def tasks_task(bench: Workbench) -> StageRef:
     """Draw the iteration's batch."""
     return run_stage(bench, "tasks", None, [], lambda: {"tasks": draw(bench.config, bench.iteration)})
 
 
-@task(name="base", task_run_name="base shard={shard}", cache_policy=NO_CACHE)
+@stage_task(name="base", task_run_name="base shard={shard}", cache_policy=NO_CACHE)
 def base_task(bench: Workbench, batch: StageRef, shard: int) -> StageRef:
     """Sample the base trajectories of a shard of tasks."""
     return run_stage(bench, "base", shard, [batch], lambda: stored.tables(stages.base_stage(
@@ -84,7 +84,7 @@ def _grown(bench: Workbench, base: StageRef, distilled: Sequence[StageRef]) -> t
     return bases, stages.latest(bases, stored.episodes(bench.store, distilled))
 
 
-@task(name="reflections", task_run_name="reflections shard={shard} round={round_}", cache_policy=NO_CACHE)
+@stage_task(name="reflections", task_run_name="reflections shard={shard} round={round_}", cache_policy=NO_CACHE)
 def reflections_task(bench: Workbench, batch: StageRef, base: StageRef, distilled: list[StageRef], shard: int, round_: int) -> StageRef:
     """Reflect on every base of a shard, or from the second round on, on the attempt that grew from it."""
 
@@ -96,7 +96,7 @@ def reflections_task(bench: Workbench, batch: StageRef, base: StageRef, distille
     return run_stage(bench, "reflections", label(bench, shard, round_), [base, *distilled], compute)
 
 
-@task(name="retries", task_run_name="retries shard={shard} round={round_}", cache_policy=NO_CACHE)
+@stage_task(name="retries", task_run_name="retries shard={shard} round={round_}", cache_policy=NO_CACHE)
 def retries_task(bench: Workbench, batch: StageRef, base: StageRef, distilled: list[StageRef], reflections: StageRef,
                  shard: int, round_: int) -> StageRef:
     """Retry from the pivots that the reflections name."""
@@ -110,7 +110,7 @@ def retries_task(bench: Workbench, batch: StageRef, base: StageRef, distilled: l
     return run_stage(bench, "retries", label(bench, shard, round_), [base, *distilled, reflections], compute)
 
 
-@task(name="distilled", task_run_name="distilled shard={shard} round={round_}", cache_policy=NO_CACHE)
+@stage_task(name="distilled", task_run_name="distilled shard={shard} round={round_}", cache_policy=NO_CACHE)
 def distilled_task(bench: Workbench, base: StageRef, distilled: list[StageRef], retries: StageRef, shard: int, round_: int) -> StageRef:
     """Stitch the corrected suffixes to the prefixes, without the guidance."""
 
@@ -127,7 +127,7 @@ def label(bench: Workbench, shard: int, round_: int) -> int:
     return round_ * -(-config.tasks // config.tasks_per_shard) + shard
 
 
-@task(name="credit", task_run_name="credit shard={shard}", cache_policy=NO_CACHE)
+@stage_task(name="credit", task_run_name="credit shard={shard}", cache_policy=NO_CACHE)
 def credit_task(bench: Workbench, base: StageRef, retries: list[StageRef], distilled: list[StageRef], shard: int) -> StageRef:
     """Advantages, amplification and pivot masks of a shard's groups."""
 
@@ -145,7 +145,7 @@ def _members(bench: Workbench, base: StageRef, retries: Sequence[StageRef], dist
     return [one for one in found if one.kind in {Kind.BASE, Kind.DISTILLED}]
 
 
-@task(name="training_rows", task_run_name="training_rows shard={shard}", cache_policy=NO_CACHE)
+@stage_task(name="training_rows", task_run_name="training_rows shard={shard}", cache_policy=NO_CACHE)
 def training_rows_task(bench: Workbench, base: StageRef, reflections: list[StageRef], retries: list[StageRef],
                        distilled: list[StageRef], credit: StageRef, shard: int) -> StageRef:
     """The sequences that the update job reads, each token with its weight."""
@@ -162,7 +162,7 @@ def training_rows_task(bench: Workbench, base: StageRef, reflections: list[Stage
     return run_stage(bench, "training_rows", shard, parents, compute)
 
 
-@task(name="replay", task_run_name="replay", cache_policy=NO_CACHE)
+@stage_task(name="replay", task_run_name="replay", cache_policy=NO_CACHE)
 def replay_task(bench: Workbench, credit: list[StageRef], rows: list[StageRef]) -> StageRef:
     """Draw groups of earlier iterations to learn from again."""
     parents = [*credit, *rows, *replay_buffer.history(bench)]
@@ -173,7 +173,7 @@ def _counted(bench: Workbench, credit: list[StageRef]) -> int:
     return counted_groups(one for ref in credit for one in stored.records(bench.store, ref, "credit", Credit))
 
 
-@task(name="updates", task_run_name="updates", cache_policy=NO_CACHE)
+@stage_task(name="updates", task_run_name="updates", cache_policy=NO_CACHE)
 def update_task(bench: Workbench, credit: list[StageRef], rows: list[StageRef], replay: list[StageRef]) -> StageRef:
     """One optimiser step over the batch and, where there are any, replayed groups, by the update job."""
 

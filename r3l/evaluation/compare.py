@@ -11,10 +11,26 @@ Curve = Mapping[int, float]  # iteration (-1: the starting policy) -> success ra
 
 
 @dataclass(frozen=True, slots=True)
+class Spent:
+    """What a run had spent after some iteration, all iterations before it included."""
+
+    episodes: int
+    turns: int
+    tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
-    """One arm over its seeds. `area`: mean of the curve over iterations, by trapezoids, so that equal curves of any length compare."""
+    """One arm at one learning rate over its seeds.
+
+    area: mean of the curve over iterations, by trapezoids, so that equal curves of any length compare. steps, turns: median over the
+    seeds of what it took until an evaluation reached the level; infinite where half of the seeds never did. episodes, tokens: an
+    iteration's, on average. Errors are standard errors of the mean over seeds, NaN for one seed.
+    """
 
     arm: str
+    rate: float | None
     seeds: int
     start: float
     final: float
@@ -22,15 +38,32 @@ class Summary:
     best: float
     area: float
     area_error: float
+    steps: float
+    turns: float
+    episodes: float
+    tokens: float
 
 
-def summarise_arm(arm: str, curves: Sequence[Curve]) -> Summary:
-    """`curves`: one a seed, each with at least one point. Standard errors are NaN for a single seed."""
+def summarise_arm(arm: str, rate: float | None, curves: Sequence[Curve], spent: Sequence[Mapping[int, Spent]], level: float) -> Summary:
+    """`curves` and `spent`: one a seed, each curve with at least one point, and what was spent until each point."""
     finals = [curve[max(curve)] for curve in curves]
     areas = [area(curve) for curve in curves]
-    starts = [curve[min(curve)] for curve in curves]
-    return Summary(arm, len(curves), mean(starts), mean(finals), standard_error(finals), mean([max(curve.values()) for curve in curves]),
-                   mean(areas), standard_error(areas))
+    reached = [first_at(curve, level) for curve in curves]
+    last = [run[max(run)] for run in spent if run]
+    lengths = [max(run) + 1 for run in spent if run]
+    return Summary(
+        arm=arm, rate=rate, seeds=len(curves), start=mean([curve[min(curve)] for curve in curves]),
+        final=mean(finals), final_error=standard_error(finals), best=mean([max(curve.values()) for curve in curves]),
+        area=mean(areas), area_error=standard_error(areas),
+        steps=median([math.inf if at is None else at + 1 for at in reached]),
+        turns=median([math.inf if at is None else float(run[at].turns) for at, run in zip(reached, spent, strict=True)]),
+        episodes=mean([one.episodes / length for one, length in zip(last, lengths, strict=True)]),
+        tokens=mean([one.tokens / length for one, length in zip(last, lengths, strict=True)]))
+
+
+def first_at(curve: Curve, level: float) -> int | None:
+    """The first evaluated iteration with at least `level`; -1: the starting policy has it."""
+    return next((iteration for iteration, rate in sorted(curve.items()) if rate >= level), None)
 
 
 def area(curve: Curve) -> float:
@@ -42,8 +75,20 @@ def area(curve: Curve) -> float:
     return total / (points[-1][0] - points[0][0])
 
 
+def best_rates(summaries: Sequence[Summary]) -> list[Summary]:
+    """For each arm the learning rate with the largest area, largest first."""
+    arms = dict.fromkeys(one.arm for one in summaries)
+    chosen = [max((one for one in summaries if one.arm == arm), key=lambda one: one.area) for arm in arms]
+    return sorted(chosen, key=lambda one: -one.area)
+
+
 def mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+    return sum(values) / len(values) if values else math.nan
+
+
+def median(values: Sequence[float]) -> float:
+    """The upper one of two middle values, so that infinity wins a tie."""
+    return sorted(values)[len(values) // 2] if values else math.nan
 
 
 def standard_error(values: Sequence[float]) -> float:

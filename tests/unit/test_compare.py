@@ -1,15 +1,16 @@
-"""Experiments parse and plan; the table's figures by hand."""
+"""Experiments parse, plan and share runs only where they are the same; the table's figures by hand."""
 
 import math
 from pathlib import Path
 
 import pytest
 
-from r3l.config.experiment import load_experiment, run_name
+from r3l.config.experiment import load_experiment, plan_lines, run_name
 from r3l.errors import ConfigError
-from r3l.evaluation.compare import area, summarise_arm
+from r3l.evaluation.compare import Spent, area, best_rates, first_at, median, summarise_arm
 
 EXPERIMENTS = sorted(Path("data/experiments").glob("*.toml"))
+FREE = {"group_size", "sync"}  # experiments whose arms differ in N on purpose
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
@@ -19,10 +20,26 @@ def test_every_experiment_plans_in_every_size(path):
     assert set(experiment.sizes) >= {"laptop", "paper"}
     for size, of in experiment.sizes.items():
         cells = experiment.cells(size)
-        assert len(cells) == len(experiment.arms) * len(of.seeds)
-        assert len({config.run for _, _, config in cells}) == len(cells)
-        assert {config.rollout.group_size for _, _, config in cells} == {cells[0][2].rollout.group_size}  # equal budgets
-        assert all(config.evaluation.every == of.evaluate_every for _, _, config in cells)
+        assert len(cells) == len(experiment.arms) * len(of.seeds) * max(1, len(of.rates))
+        assert len({cell.config.run for cell in cells}) == len(cells)
+        if path.stem not in FREE:
+            assert {cell.config.rollout.group_size for cell in cells} == {cells[0].config.rollout.group_size}  # equal budgets
+        assert {cell.config.rollout.tasks for cell in cells} == {cells[0].config.rollout.tasks}
+        assert all(cell.config.evaluation.every == of.evaluate_every for cell in cells)
+        assert of.iterations % of.evaluate_every == 0  # the last policy is evaluated
+        lines = plan_lines(experiment, size)
+        assert len(lines) == len(cells) + 2
+        assert lines[-2].startswith(f"{len(cells)} runs of {of.iterations} iterations")
+
+
+def test_experiments_and_sizes_that_share_a_run_agree_on_it():
+    known = {}
+    for path in EXPERIMENTS:
+        experiment = load_experiment(path)
+        for size, of in experiment.sizes.items():
+            for cell in experiment.cells(size):
+                told = (cell.config.model_dump(), of.iterations)
+                assert known.setdefault(cell.config.run, told) == told, f"{path.stem}, {size}: {cell.config.run}"
 
 
 def test_a_size_that_is_none():
@@ -36,8 +53,23 @@ def test_an_experiment_with_a_mistake(tmp_path):
         load_experiment(tmp_path / "x.toml")
 
 
+def test_cells_take_their_rate_and_their_starting_policy_by_seed(tmp_path):
+    (tmp_path / "x.toml").write_text("""
+name = "x"\ntitle = "t"\npaper = "p"\nknowledge = "k"\nenvironment = "household"
+[[arms]]\nname = "GRPO"\npreset = "grpo"
+[sizes.laptop]\nmodel = "household"\niterations = 2\nevaluate_every = 1\nseeds = [0, 1, 2]\npolicies = ["a", "b"]\nrates = [1e-3, 3e-4]
+seconds_per_iteration = 60\ndevices = 4
+""")
+    experiment = load_experiment(tmp_path / "x.toml")
+    found = [(one.config.run, one.config.policy.path, one.config.training.learning_rate) for one in experiment.cells("laptop")]
+    assert found[:4] == [("x.grpo.lr0.001.s0", "a", 1e-3), ("x.grpo.lr0.001.s1", "b", 1e-3), ("x.grpo.lr0.001.s2", "a", 1e-3),
+                         ("x.grpo.lr0.0003.s0", "a", 3e-4)]
+    assert plan_lines(experiment, "laptop")[-1] == "about 0.2 hours one after another, 1 GPU hours (at 60 s an iteration)"  # 12 minutes x 4
+
+
 def test_runs_are_named_by_their_cell():
     assert run_name("main", "R3L w/o credit", 2) == "main.r3l-w-o-credit.s2"
+    assert run_name("main", "R3L", 0, 3e-4) == "main.r3l.lr0.0003.s0"
 
 
 def test_area_by_hand():
@@ -47,8 +79,27 @@ def test_area_by_hand():
 
 
 def test_an_arm_by_hand():
-    found = summarise_arm("R3L", [{-1: 0.2, 9: 0.4}, {-1: 0.2, 9: 0.6}])
+    spent = {-1: Spent(0, 0, 0, 0.0), 9: Spent(80, 400, 6000, 10.0)}
+    found = summarise_arm("R3L", 1e-3, [{-1: 0.2, 9: 0.4}, {-1: 0.2, 9: 0.6}], [spent, spent], level=0.5)
     assert (found.start, found.final, found.best, found.area) == pytest.approx((0.2, 0.5, 0.5, 0.35))
     assert found.final_error == pytest.approx(0.1)  # deviations ±.1: sqrt(.02 / 1 / 2)
     assert found.area_error == pytest.approx(0.05)
-    assert math.isnan(summarise_arm("GRPO", [{0: 1.0}]).final_error)
+    assert (found.steps, found.turns) == (math.inf, math.inf)  # one of two seeds never got there
+    assert (found.episodes, found.tokens) == (8, 600)
+    assert math.isnan(summarise_arm("GRPO", None, [{0: 1.0}], [{0: Spent(1, 1, 1, 1.0)}], 0.5).final_error)
+
+
+def test_steps_and_turns_to_a_level():
+    spent = {-1: Spent(0, 0, 0, 0.0), 4: Spent(40, 200, 3000, 5.0), 9: Spent(80, 400, 6000, 10.0)}
+    found = summarise_arm("R3L", None, [{-1: 0.2, 4: 0.5, 9: 0.4}], [spent], level=0.5)
+    assert (found.steps, found.turns) == (5, 200)
+    assert first_at({-1: 0.6, 4: 0.7}, 0.5) == -1
+    assert median([1.0, math.inf, 2.0]) == 2.0
+
+
+def test_the_best_rate_of_each_arm():
+    def one(arm, rate, height):
+        return summarise_arm(arm, rate, [{0: height}], [{0: Spent(1, 1, 1, 1.0)}], 0.5)
+
+    found = best_rates([one("A", 1e-3, 0.2), one("B", 1e-3, 0.5), one("A", 1e-4, 0.9), one("B", 1e-4, 0.1)])
+    assert [(best.arm, best.rate) for best in found] == [("A", 1e-4), ("B", 1e-3)]

@@ -1,0 +1,126 @@
+"""A run of an experiment in one process: the stages of iterations and evaluations as plain calls, one engine and one pool for all.
+
+What lands in the store is what the flows `r3l` and `r3l-evaluate` write; only Prefect's records of it are missing.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from flows import iterate, policies, preflight
+from flows.evaluate import evaluate_task, pose
+from flows.recorded import save_config
+from flows.update import sweep_staging
+from flows.workbench import Workbench, canary_of, limits
+from r3l.config import Config
+from r3l.engines import make_engine
+from r3l.engines.base import Engine
+from r3l.engines.canary import check_canary
+from r3l.engines.chat_format import ChatFormat
+from r3l.environments import make_world
+from r3l.environments.pool import WorldPool
+from r3l.exploration.explorer import Explorer
+from r3l.exploration.tally import Tally
+from r3l.store.stage import Store
+
+Heard = Callable[[int], None]
+
+
+class Tools:
+    """What outlasts an iteration: an engine, which loads one policy after the other, and the world's worker processes."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self._open = ExitStack()
+        self._pool: WorldPool | None = None
+        self._engine: Engine | None = None
+
+    @property
+    def pool(self) -> WorldPool:
+        if self._pool is None:
+            self._pool = WorldPool(self.config.environment)
+            self._open.callback(self._pool.close)
+        return self._pool
+
+    @property
+    def engine(self) -> Engine:
+        if self._engine is None:
+            self._engine = make_engine(self.config.engine, self.config.policy)
+            self._open.callback(self._engine.close)
+        return self._engine
+
+    def close(self) -> None:
+        self._open.close()
+
+    def bench(self, *args: Any) -> Workbench:
+        """A workbench that borrows them."""
+        return CellBench(self, *args)
+
+
+class CellBench(Workbench):
+    """A workbench whose engine and pool are there already, and stay when it closes."""
+
+    def __init__(self, tools: Tools, *args: Any) -> None:
+        super().__init__(*args)
+        self.tools = tools
+
+    def _start(self) -> Explorer:
+        config, engine = self.config, self.tools.engine
+        engine.load_policy(self.policies.behaviour)
+        self.canary_error = check_canary(engine, canary_of(self.policies.behaviour_folder), config.policy.dtype,
+                                         config.engine.canary_tolerance)
+        chat = ChatFormat.load(self.policies.start.path, config.policy.thinking)
+        return Explorer(make_world(config.environment), self.tools.pool, engine, chat, self.policies.behaviour.digest,
+                        limits(config), self.tally)
+
+
+def run_cell(config: Config, iterations: int, until: float = math.inf, heard: Heard = lambda done: None) -> bool:
+    """Evaluate the start, then train and evaluate until the run has its iterations. What is stored is not done again.
+
+    Args:
+        until: time (of `time.time`) after which no further iteration begins.
+        heard: told of the number of iterations that the run has, whenever it changes.
+
+    Returns:
+        Whether the run has all its iterations and evaluations.
+
+    Raises:
+        R3LError: whatever stopped it; calling again goes on where it stopped.
+    """
+    store, tools = preflight.check(config), Tools(config)
+    try:
+        evaluate_cell(config, store, -1, tools)
+        stored = store.next_iteration(config.run)
+        for iteration in range(iterations):
+            if time.time() > until:
+                return False
+            if iteration >= stored:
+                iterate_cell(config, store, iteration, tools)
+                heard(iteration + 1)
+            if config.evaluation.every and (iteration + 1) % config.evaluation.every == 0:
+                evaluate_cell(config, store, iteration, tools)
+    finally:
+        tools.close()
+    return True
+
+
+def iterate_cell(config: Config, store: Store, iteration: int, tools: Tools) -> None:
+    """One iteration, as the flow `r3l` computes it."""
+    with store.writer_lock(config.run, config.branch, iteration):
+        store.sweep(config.run)
+        sweep_staging(store.run_folder(config.run, config.branch))
+        save_config(store, config, iteration)
+        bench = tools.bench(config, store, iteration, policies.find(config, store, iteration), Tally())
+        try:
+            iterate.stages(bench)
+        finally:
+            bench.close()
+
+
+def evaluate_cell(config: Config, store: Store, iteration: int, tools: Tools) -> None:
+    """Test episodes with the policy that `iteration` made; -1: the starting one."""
+    evaluate_task(pose(config), store, iteration, tools.bench)

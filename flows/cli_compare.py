@@ -1,0 +1,42 @@
+"""`r3l compare`: experiments from a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+
+def compare(experiment: Annotated[str, typer.Argument(help="a file, or the name of one in data/experiments")],
+            size: Annotated[str, typer.Option(help="laptop, paper, or another size of it")] = "laptop",
+            plan: Annotated[bool, typer.Option("--plan", help="only say what would be run, and what it would cost")] = False,
+            store: Annotated[str, typer.Option("--store", help="store; empty: R3L_STORE, else data/runs")] = "",
+            results: Annotated[str, typer.Option(help="folder for table, plots and figures")] = "data/results",
+            workers: Annotated[int, typer.Option(min=0, help="cells side by side, each in a process; 0: in this process")] = 0,
+            minutes: Annotated[float, typer.Option(min=0, help="begin no further iteration after so many; 0: no bound")] = 0,
+            arms: Annotated[str, typer.Option(help="only these, with commas")] = "",
+            seeds: Annotated[str, typer.Option(help="only these, with commas")] = "",
+            direct: Annotated[bool, typer.Option("--direct", help="without Prefect: no run in its UI, seconds sooner")] = False) -> None:
+    """Run or resume the cells of an experiment, and make its table, plots and page (the flow `r3l-compare`)."""
+    from r3l.config.experiment import load_experiment, plan_lines
+
+    path = experiment if experiment.endswith(".toml") else str(Path("data/experiments", f"{experiment}.toml"))
+    if plan:
+        for line in plan_lines(load_experiment(Path(path)), size):
+            typer.echo(line)
+        return
+    from flows.compare import compare as flow
+    from flows.compare import run_experiment
+
+    if direct:
+        console = Console(stderr=True)
+        typer.echo(run_experiment(path, size, store, results, workers, minutes, arms, seeds,
+                                  lambda ended: console.print(str(ended), highlight=False)))
+    else:
+        typer.echo(flow(path, size, store, results, workers, minutes, arms, seeds))
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(compare)

@@ -1,0 +1,138 @@
+"""Demonstrations for the warm start of a small policy in the household world: attempts, reports on them, guided retries.
+
+The demonstrator searches well and is confidently wrong: it mostly leaves out what has to be done to a thing before it is brought.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from r3l.environments.alfworld_demonstrations import Demonstration, DemoTurn, reply_text
+from r3l.environments.alfworld_oracle import with_mistakes
+from r3l.environments.alfworld_searcher import Errand
+from r3l.environments.household import engine_of
+from r3l.environments.household_engine import NOTHING, HouseholdEngine
+from r3l.environments.household_game import MARKS, Game, Level, Wanted
+from r3l.environments.household_generator import games
+from r3l.environments.household_goal import instances, meets, on_target, over
+from r3l.environments.household_player import Player
+from r3l.environments.household_reflection import reflect
+from r3l.environments.household_solver import VERB_OF, Plan
+from r3l.records import Task
+from r3l.seeds import derive
+
+PATIENCE = (1, 2, 3, 50)  # idle turns until an attempt that believes it is done is broken off
+
+
+@dataclass(frozen=True, slots=True)
+class HouseholdHabits:
+    """Shares, all in [0, 1]: how the demonstrator plays, and what the warm start therefore knows."""
+
+    forgets: float = 0.92  # each treatment that is asked for
+    stray_action: float = 0.05  # random actions, never trained on, so that recovery is
+    wrong_reflection: float = 0.15
+    follow_guidance: float = 0.95
+    max_turns: int = 16
+
+
+class Demonstrator(Player):
+    """A `Player` that says what it thinks: the thing at hand and all that is left to do to it, or what it looks for.
+
+    Every thought repeats the plan, so that a small model needs no long-range recall to follow it.
+    """
+
+    def __init__(self, engine: HouseholdEngine, rng: random.Random, forgets: float) -> None:
+        super().__init__(engine, rng, forgets)
+        start = rng.randrange(len(self.order))
+        listing = range(len(engine.game.receptacles))
+        self.order = [*listing[start:], *listing[:start]]
+
+    def think_and_act(self) -> tuple[str, str]:
+        plans = [(Plan(self.engine, self.state).deliver((errand,)), errand) for errand in self.errands()]
+        if plans:
+            actions, (index, wanted) = min(plans, key=lambda plan: len(plan[0]))
+            return f"{self.engine.game.objects[index]}: {', '.join([*self.missing(index, wanted), self.engine.game.target])}.", actions[0]
+        sought = [wanted.kind for wanted in self.wanted if not self.delivered(wanted)]
+        return (f"find {', '.join(sought)}.", self.search()) if sought else ("done.", "look")
+
+    def missing(self, index: int, wanted: Wanted) -> list[str]:
+        """The verbs that an object still needs, as it believes."""
+        left = wanted.marks & ~self.state.marks[index]
+        return [*(["slice"] if left & MARKS["sliced"] else []), *(verb for bit, (verb, _) in VERB_OF.items() if left & bit)]
+
+    def delivered(self, wanted: Wanted) -> bool:
+        there = [i for i in instances(self.engine, wanted)
+                 if on_target(self.engine, self.state, i) and meets(self.state.marks[i], wanted)]
+        return len(there) >= wanted.count
+
+    def heed(self, advice: str) -> None:
+        """What is asked for of the things that the advice names comes back to mind."""
+        named = advice.replace(",", " ").split()
+        self.wanted = [true if true.kind in named else mine for mine, true in zip(self.wanted, self.engine.game.wanted, strict=True)]
+
+
+class Play:
+    """One episode with a demonstrator in it."""
+
+    def __init__(self, game: Game, habits: HouseholdHabits, forgets: float, rng: random.Random) -> None:
+        self.engine, self.habits, self.rng = engine_of(game.to_json()), habits, rng
+        self.player = Demonstrator(self.engine, rng, forgets)
+        self.turns: list[DemoTurn] = []
+        self.text = self.engine.opening()
+
+    def take(self, turn: DemoTurn) -> None:
+        self.turns.append(replace(turn, observation=self.text))
+        state, self.text = self.engine.step(self.player.state, turn.action)
+        self.player.observe(state)
+
+    def to_the_end(self) -> None:
+        patience = self.rng.choice(PATIENCE)
+        while not self.over and len(self.turns) < self.habits.max_turns and patience > 0:
+            thought, action = self.player.think_and_act()
+            patience -= thought == "done."
+            stray = self.rng.random() < self.habits.stray_action
+            self.take(DemoTurn("", reply_text(thought, action), self.stray() if stray else action, stray))
+
+    def stray(self) -> str:
+        """An action that loses nothing."""
+        name = self.rng.choice(self.engine.game.receptacles)
+        return self.rng.choice((f"go to {name}", f"open {name}", "look", "inventory"))
+
+    @property
+    def over(self) -> bool:
+        return over(self.engine, self.player.state)
+
+    @property
+    def won(self) -> bool:
+        return all(self.player.delivered(wanted) for wanted in self.engine.game.wanted)
+
+
+def demonstrate(game: Game, habits: HouseholdHabits, rng: random.Random) -> Demonstration:
+    """An attempt, the report on it, and the retry from the report's turn where it failed."""
+    base = Play(game, habits, habits.forgets, rng)
+    base.to_the_end()
+    task = Task(0, 0, "demonstration", "household", "train", game.task_type, game.to_json(), 0)
+    report, helps = with_mistakes(reflect(task, [turn.action for turn in base.turns]), len(base.turns), rng, habits.wrong_reflection)
+    wanted = game.wanted[0]
+    shown = Demonstration(Errand(game.task_type, wanted.kind, game.target), base.turns, base.text, base.won, report)
+    if not base.won and report["trajectory_outcome"] == "failure":
+        again = Play(game, habits, habits.forgets, rng)
+        for turn in base.turns[:report["retry_from_step"]]:
+            again.take(turn)
+        if helps and rng.random() < habits.follow_guidance:
+            again.player.heed(report["improvement_suggestion"])
+        again.to_the_end()
+        shown.retry, shown.retry_won = again.turns[report["retry_from_step"]:], again.won
+    return shown
+
+
+def demonstrations(level: Level, seed: int, number: int, habits: HouseholdHabits) -> Iterator[Demonstration]:
+    """`number` demonstrations on games of a stream of their own; those where much was refused are left out."""
+    stream = games(level, "train", derive(seed, "household demonstrations"))
+    for index, game in enumerate(islice(stream, number)):
+        shown = demonstrate(game, habits, random.Random(derive(seed, "household demonstration", index)))
+        if sum(turn.observation == NOTHING for turn in shown.turns) <= 3:
+            yield shown

@@ -1,0 +1,105 @@
+"""What an experiment found: read from the stored runs, never kept by hand."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from r3l.config.experiment import Cell, Experiment
+from r3l.evaluation.compare import Spent, Summary, summarise_arm
+from r3l.store.catalog import connect
+from r3l.store.query import query
+from r3l.store.stage import Store
+
+RATES = """
+SELECT run, iteration, avg(success::INT) AS rate, count(*) AS episodes FROM evaluations
+WHERE branch = '' GROUP BY run, iteration ORDER BY run, iteration
+"""
+METRICS = """
+WITH played AS (
+    SELECT run, iteration, count(*) AS episodes, sum(turns) AS turns, sum(response_tokens) AS tokens
+    FROM (SELECT run, iteration, turns, response_tokens FROM base WHERE branch = ''
+          UNION ALL SELECT run, iteration, turns - coalesce(pivot_turn, 0), response_tokens FROM retries WHERE branch = '')
+    GROUP BY run, iteration),
+reflected AS (SELECT run, iteration, sum(len(response_ids)) AS reflection_tokens FROM reflections WHERE branch = '' GROUP BY run, iteration)
+SELECT run, iteration, episodes::BIGINT AS episodes, turns::BIGINT AS turns, (tokens + coalesce(reflection_tokens, 0))::BIGINT AS tokens,
+       stage_seconds AS seconds, base_reward, base_turns, entropy, grad_norm, kl_start, loss, clip_fraction, pivot_mean, pivot_fraction,
+       retry_improvement, retry_improvement_failed, reward_gain, parse_rate, outcome_accuracy, trained_tokens, update_seconds,
+       mixed_groups / groups AS mixed
+FROM iterations JOIN played USING (run, iteration) LEFT JOIN reflected USING (run, iteration)
+WHERE branch = '' ORDER BY run, iteration
+"""
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Curves and metrics by run; a summary for every arm and learning rate that has a point; `unfinished` runs are in neither."""
+
+    experiment: Experiment
+    size: str
+    cells: list[Cell]
+    unfinished: list[str]
+    curves: dict[str, dict[int, float]]
+    metrics: dict[str, Rows]
+    summaries: list[Summary]
+    answers: list[tuple[str, Rows]]
+    test_episodes: int
+
+
+def read_results(experiment: Experiment, size: str, store: Store) -> Results:
+    """Only runs with all their iterations count: a half-run arm beside whole ones would be compared unfairly."""
+    cells, iterations = experiment.cells(size), experiment.sizes[size].iterations
+    with connect(store, [cell.config.run for cell in cells]) as connection:
+        rates, measured = (query(connection, sql).to_pylist() for sql in (RATES, METRICS))
+        curves, metrics = by_run(rates), by_run(measured)
+        done = [cell for cell in cells if len(metrics[cell.config.run]) >= iterations
+                and max((row["iteration"] for row in curves[cell.config.run]), default=-2) >= last_evaluated(experiment, size)]
+        connection.execute("CREATE TEMP TABLE cells (run VARCHAR, arm VARCHAR, seed INTEGER, rate DOUBLE)")
+        for cell in done:
+            connection.execute("INSERT INTO cells VALUES (?, ?, ?, ?)", [cell.config.run, cell.arm.name, cell.seed, cell.rate])
+        answers = [(one.title, query(connection, one.sql).to_pylist()) for one in experiment.questions] if done else []
+    names = [cell.config.run for cell in done]
+    points = {run: {row["iteration"]: row["rate"] for row in curves[run] if row["iteration"] < iterations} for run in names}
+    return Results(
+        experiment, size, done, [cell.config.run for cell in cells if cell.config.run not in set(names)], points,
+        {run: metrics[run][:iterations] for run in names}, summaries(experiment, size, done, points, metrics), answers,
+        max((row["episodes"] for row in rates), default=0))
+
+
+def last_evaluated(experiment: Experiment, size: str) -> int:
+    """The last iteration whose policy is evaluated."""
+    of = experiment.sizes[size]
+    return of.iterations // of.evaluate_every * of.evaluate_every - 1
+
+
+def by_run(rows: Rows) -> dict[str, Rows]:
+    found: dict[str, Rows] = defaultdict(list)
+    for row in rows:
+        found[row["run"]].append(row)
+    return found
+
+
+def summaries(experiment: Experiment, size: str, cells: Sequence[Cell], curves: dict[str, dict[int, float]],
+              metrics: dict[str, Rows]) -> list[Summary]:
+    """The arms at each learning rate, in the order of the rates, best area first."""
+    found: list[Summary] = []
+    for rate in experiment.sizes[size].learning_rates():
+        arms = []
+        for arm in experiment.arms:
+            runs = [cell.config.run for cell in cells if cell.arm.name == arm.name and cell.rate == rate]
+            if runs:
+                arms.append(summarise_arm(arm.name, rate, [curves[run] for run in runs], [spent(metrics[run]) for run in runs],
+                                          experiment.level))
+        found += sorted(arms, key=lambda one: -one.area)
+    return found
+
+
+def spent(rows: Rows) -> dict[int, Spent]:
+    """By iteration, what was spent until its end; -1: nothing."""
+    sums = list(accumulate(((row["episodes"], row["turns"], row["tokens"], row["seconds"]) for row in rows),
+                           lambda so_far, now: tuple(map(sum, zip(so_far, now, strict=True)))))
+    return {-1: Spent(0, 0, 0, 0.0)} | {row["iteration"]: Spent(*total) for row, total in zip(rows, sums, strict=True)}

@@ -1,0 +1,132 @@
+"""An experiment's page: the tables of what its runs found, as Markdown, and the same as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from r3l.evaluation.compare import Summary, best_rates
+from r3l.evaluation.plots import plots
+from r3l.evaluation.results import Results, Rows
+
+SHOWN_PLOTS = ("success-by-steps", "success-by-tokens", "entropy-by-steps", "grad_norm-by-steps", "kl_start-by-steps",
+               "pivot_mean-by-steps", "retry_improvement-by-steps", "mixed-by-steps")
+
+
+def page(results: Results) -> str:
+    experiment, of = results.experiment, results.experiment.sizes[results.size]
+    lines = [f"# {experiment.title}", "", f"Answers to: {experiment.paper}. Size `{results.size}`, made by `r3l compare {experiment.name}"
+             f"{'' if results.size == 'laptop' else f' --size {results.size}'}`.", "", budget(results), "", experiment.knowledge, ""]
+    if results.unfinished:
+        lines += [f"Not run, or not to the end: {len(results.unfinished)} of {len(results.unfinished) + len(results.cells)} runs "
+                  f"({', '.join(results.unfinished)}).", ""]
+    for rate in of.learning_rates():
+        found = [one for one in results.summaries if one.rate == rate]
+        if found:
+            lines += [*([f"## Learning rate {rate:g}", ""] if rate is not None else []), *table(found, experiment.level), ""]
+    if len({one.rate for one in results.summaries}) > 1:
+        lines += ["## Each arm at its best learning rate (chosen by the same figures: flattering)", "",
+                  *table(best_rates(results.summaries), experiment.level), ""]
+    for title, rows in results.answers:
+        lines += [f"## {title}", "", *rows_table(rows), ""]
+    return "\n".join([*lines, *pictures(results), *curves(results)]) + "\n"
+
+
+def budget(results: Results) -> str:
+    first, of = results.experiment.cells(results.size)[0].config, results.experiment.sizes[results.size]
+    return (f"Every arm has the same budget: {of.iterations} iterations of {first.rollout.tasks} tasks with at most N = "
+            f"{first.rollout.group_size} trajectories a task, unless the arm's name says otherwise (the columns say what was used; "
+            f"Critique-GRPO's refinements come on top, as in the paper). {results.test_episodes} held-out episodes at T "
+            f"{first.evaluation.temperature:g} a point.")
+
+
+def table(summaries: Sequence[Summary], level: float) -> list[str]:
+    rated = any(one.rate is not None for one in summaries)
+    names = ["arm", *(["learning rate"] if rated else []), "n", "start", "final ± s.e.", "best", "area under the curve ± s.e.",
+             f"steps to {level:g}", f"turns to {level:g}", "trajectories a step", "tokens a step"]
+    lines = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
+    for one in summaries:
+        rate = f" {one.rate:g} |" if one.rate is not None else ""
+        lines.append(
+            f"| {one.arm} |{rate} {one.seeds} | {one.start:.3f} | {one.final:.3f} ± {one.final_error:.3f} | {one.best:.3f} | "
+            f"**{one.area:.3f}** ± {one.area_error:.3f} | {reached(one.steps)} | {reached(one.turns)} | {one.episodes:.0f} | "
+            f"{one.tokens:.0f} |")
+    return [line.replace("± nan", "") for line in lines]
+
+
+def reached(value: float) -> str:
+    return "never" if math.isinf(value) else f"{value:.0f}"
+
+
+def rows_table(rows: Rows) -> list[str]:
+    """Any answer as a table; numbers with three places."""
+    if not rows:
+        return ["(no rows)"]
+    names = list(rows[0])
+    shown = [" | ".join(cell(row[name]) for name in names) for row in rows]
+    return [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}", *(f"| {line} |" for line in shown)]
+
+
+def cell(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def pictures(results: Results) -> list[str]:
+    folder = results_name(results)
+    names = [name for name, _ in plots(results) if name in SHOWN_PLOTS]
+    return ["## Plots", "", *(f"![{name}]({folder}/{name}.svg)" for name in names), ""] if names else []
+
+
+def curves(results: Results) -> list[str]:
+    points = sorted({point for curve in results.curves.values() for point in curve})
+    if not points:
+        return ["No run has all its iterations yet."]
+    lines = ["## Test success by iteration (-1: the starting policy)", "", f"| run | {' | '.join(map(str, points))} |",
+             f"|---|{'---|' * len(points)}"]
+    return lines + [f"| {run} | {' | '.join(f'{curve[at]:.3f}' if at in curve else '' for at in points)} |"
+                    for run, curve in sorted(results.curves.items())]
+
+
+def results_name(results: Results) -> str:
+    return f"{results.experiment.name}-{results.size}"
+
+
+def write_results(folder: Path, results: Results) -> Path:
+    """EXPERIMENT-SIZE.md, .json and a folder of plots; each file replaced whole. Returns the page's path."""
+    name = results_name(results)
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    replace(folder / f"{name}.md", page(results))
+    replace(folder / f"{name}.json", json.dumps(figures(results), indent=1) + "\n")
+    for plot, drawn in plots(results):
+        replace(folder / name / f"{plot}.svg", drawn)
+    return folder / f"{name}.md"
+
+
+def figures(results: Results) -> dict[str, Any]:
+    """All that the page and the plots are made from; what is not a number is null."""
+    return finite({
+        "experiment": results.experiment.model_dump(mode="json"), "size": results.size, "unfinished": results.unfinished,
+        "test_episodes": results.test_episodes, "summaries": [asdict(one) for one in results.summaries],
+        "configs": {cell.config.run: cell.config.model_dump(mode="json", exclude={"store"}) for cell in results.cells[:1]},
+        "curves": results.curves, "metrics": results.metrics,
+        "answers": [{"title": title, "rows": rows} for title, rows in results.answers]})
+
+
+def finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 6) if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): finite(one) for key, one in value.items()}
+    return [finite(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def replace(path: Path, text: str) -> None:
+    growing = path.with_suffix(f"{path.suffix}~")
+    growing.write_text(text)
+    growing.replace(path)
