@@ -15,7 +15,7 @@ from prefect import flow  # noqa: E402
 from prefect.artifacts import create_table_artifact  # noqa: E402
 from prefect.cache_policies import NO_CACHE  # noqa: E402
 
-from flows import policies, preflight, server, stored  # noqa: E402
+from flows import policies, preflight, server, stored, tracking  # noqa: E402
 from flows.artifacts import artifact_key  # noqa: E402
 from flows.identity import stage_settings  # noqa: E402
 from flows.iterate import RUNNER, WATCHED  # noqa: E402
@@ -49,7 +49,8 @@ def evaluate(config: Config = compose()) -> dict[str, Any]:  # noqa: B008 (froze
     iteration = newest if config.iteration is None else config.iteration
     if iteration > newest:
         raise ConfigError(f"iteration={iteration}: run {config.run} has policies up to iteration {newest} (-1: the starting policy)")
-    return scored(config, evaluate_task(test, store, iteration), store)
+    found = scored(config, evaluate_task(test, store, iteration), store)
+    return found | {"trackers": tracking.feed(config, store)}
 
 
 def pose(config: Config) -> Posed:

@@ -13,7 +13,7 @@ from prefect import flow  # noqa: E402
 from prefect.runtime import flow_run  # noqa: E402
 from prefect.task_runners import ThreadPoolTaskRunner  # noqa: E402
 
-from flows import artifacts, policies, preflight, replay_buffer, tasks  # noqa: E402
+from flows import artifacts, policies, preflight, replay_buffer, tasks, tracking  # noqa: E402
 from flows.logs import log  # noqa: E402
 from flows.recorded import save_config  # noqa: E402
 from flows.update import sweep_staging  # noqa: E402
@@ -68,7 +68,8 @@ def iterate(config: Config = compose()) -> dict[str, Any]:  # noqa: B008 (frozen
             refs = stages(bench)
         finally:
             bench.close()
-        return artifacts.publish(bench, refs)
+        summary = artifacts.publish(bench, refs)
+    return summary | {"trackers": tracking.feed(config, store)}
 
 
 @dataclass

@@ -19,6 +19,7 @@ from r3l.store.stage import Store
 
 SUFFIX = ".r3l"
 TAG = "r3l.line"
+NEWEST = "r3l_newest"  # of a W&B run: measure -> the newest iteration that it has
 NOT_MEASURES = {"first_commit", "last_commit", "step"}
 NAMES = [measure.split(" AS ")[-1] for measure in MEASURES if measure not in NOT_MEASURES]
 Point = tuple[int, float, dict[str, float]]  # iteration, unix time of its last commit, metrics
@@ -32,7 +33,7 @@ def track(store: Store, run: str, to: str, where: str = "", branch: str = "") ->
     """Write the measures of every iteration to a tracker; the number of iterations written.
 
     `where`: TensorBoard: the log folder (default ``runs``). MLflow: the tracking URI. W&B, trackio: the project (default ``r3l``).
-    Raises TrackerError where the tracker's package is missing, StoreError where the run is.
+    Raises TrackerError where the tracker's package is missing or the tracker refuses, StoreError where the run is missing.
     """
     reader = Reader(store, [run])
     try:
@@ -40,7 +41,13 @@ def track(store: Store, run: str, to: str, where: str = "", branch: str = "") ->
         points = [point(row) for row in iterations(reader, line)]
     finally:
         reader.close()
-    return WRITERS[to](line, points, where)
+    try:
+        return WRITERS[to](line, points, where)
+    except TrackerError:
+        raise
+    except Exception as error:  # each has its own kinds, and some of them raise those of their HTTP library
+        cause = str(error).strip().partition("\n")[0][:300]
+        raise TrackerError(f"tracker {to}: {type(error).__name__}: {cause}; nothing is lost: run this again when it is up") from error
 
 
 def point(row: Row) -> Point:
@@ -82,24 +89,34 @@ def to_mlflow(line: Line, points: Sequence[Point], where: str) -> int:
     experiment_id = experiment.experiment_id if experiment else client.create_experiment("r3l")
     found = client.search_runs([experiment_id], filter_string=f"tags.`{TAG}` = '{line}'", max_results=1)
     run = found[0] if found else client.create_run(experiment_id, run_name=str(line), tags={TAG: str(line)})
-    known = {metric.step for name in run.data.metrics for metric in client.get_metric_history(run.info.run_id, name)}
-    new = [point for point in points if point[0] not in known]
-    for iteration, time, metrics in new:
-        batch = [mlflow.entities.Metric(name, value, int(1000 * time), iteration) for name, value in metrics.items()]
-        client.log_batch(run.info.run_id, metrics=batch)
+    known = {(name, metric.step) for name in run.data.metrics for metric in client.get_metric_history(run.info.run_id, name)}
+    added = 0
+    for iteration, time, metrics in points:
+        batch = [mlflow.entities.Metric(name, value, int(1000 * time), iteration) for name, value in metrics.items()
+                 if (name, iteration) not in known]
+        if batch:
+            client.log_batch(run.info.run_id, metrics=batch)
+            added += 1
     client.set_terminated(run.info.run_id)
-    return len(new)
+    return added
 
 
 def to_wandb(line: Line, points: Sequence[Point], where: str) -> int:
-    """One W&B run per line, resumed by its id."""
+    """One W&B run per line, resumed by its id. W&B's own steps only go up, so `iteration` is the axis: what comes later, such as an
+    evaluation, is a point of its own. An offline run can't be resumed: it is written whole each time; sync the newest."""
     wandb = needed("wandb", "wandb")
-    name = str(line).replace("/", "-")
-    with wandb.init(project=where or "r3l", id=name, name=str(line), resume="allow") as run:
-        new = [point for point in points if point[0] >= (run.step if run.resumed else 0)]
-        for iteration, _, metrics in new:
-            run.log(metrics, step=iteration)
-    return len(new)
+    added = 0
+    with wandb.init(project=where or "r3l", id=str(line).replace("/", "-"), name=str(line), resume="allow") as run:
+        run.define_metric("*", step_metric="iteration")
+        known = dict(run.summary.get(NEWEST) or {})
+        for iteration, _, metrics in points:
+            new = {name: value for name, value in metrics.items() if iteration > known.get(name, -1)}
+            if new:
+                run.log({"iteration": iteration, **new})
+                known |= dict.fromkeys(new, iteration)
+                added += 1
+        run.summary[NEWEST] = known
+    return added
 
 
 def to_trackio(line: Line, points: Sequence[Point], where: str) -> int:

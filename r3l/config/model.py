@@ -9,6 +9,7 @@ from r3l.config.environments import AlfworldSettings, AnyEnvironment
 from r3l.config.methods import AnyMethod, R3LSettings
 from r3l.config.section import Section
 from r3l.config.sections import EvaluationSettings, PolicySettings, RolloutSettings, StoreSettings, TrainingSettings
+from r3l.config.tracking import TrackingSettings
 
 
 class Config(Section):
@@ -23,4 +24,5 @@ class Config(Section):
     rollout: RolloutSettings = Field(default_factory=RolloutSettings, description="how much is sampled, and how")
     training: TrainingSettings = Field(default_factory=TrainingSettings, description="the update job")
     evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings, description="test episodes")
+    tracking: TrackingSettings = Field(default_factory=TrackingSettings, description="where the figures go beside the store")
     store: StoreSettings = Field(default_factory=StoreSettings, description="where the tables are kept")
