@@ -24,7 +24,7 @@ from r3l.environments.alfworld_store import write_game
 from r3l.seeds import derive
 
 HARMLESS = ("go", "open", "close", "look", "inventory", "examine")
-PATIENCE = (1, 1, 2, 2, 3, 4, 6, 25, 25, 25)  # idle turns until an attempt that believes it is done is broken off
+PATIENCE = (1, 1, 1, 2, 2, 3, 4, 6, 10, 25)  # idle turns until an attempt that believes it is done is broken off
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def demonstrate(engine: GameEngine, errand: Errand, habits: Habits, rng: random.
         again = Play(engine, errand, rng.random() < forgets, habits, rng)
         for turn in base.turns[:report["retry_from_step"]]:
             again.take(turn.reply, turn.action, turn.stray)
-        again.to_the_end(rng.choice((1, 2, 3, 25)))
+        again.to_the_end(rng.choice((1, 1, 2, 3)))
         shown.retry, shown.retry_won = again.turns[report["retry_from_step"]:], again.now.won
     return shown
 

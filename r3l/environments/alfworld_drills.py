@@ -16,7 +16,7 @@ OPEN = ("cabinet", "drawer", "fridge", "microwave")
 FLAT = ("countertop", "shelf", "diningtable", "sinkbasin", "stoveburner")
 SENTENCE = {"put": "put some {} on {}.", "heat": "heat some {} and put it in {}.", "cool": "cool some {} and put it in {}.",
             "clean": "clean some {} and put it in {}."}
-TURNS = 8
+TURNS = 6
 LISTED = 5  # names in a listing, at most
 TARGET_SHARE = 0.35
 

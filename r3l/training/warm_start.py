@@ -29,7 +29,7 @@ EPISODES = 2  # per game: many games, so that rooms are not learned by heart
 GAMES = 1500
 VOCABULARY = 1024  # before report keys and prompt lines
 RENAMED_SHARE = 0.1
-DRILLS = 1000  # listings with random names, among the episodes: more decisions per token
+DRILLS = 3000  # listings with random names, among the episodes: more decisions per token
 DEMONSTRATION_SHARE = 0.3  # of the minutes, at most; the rest is training and measuring
 MEASURING_SHARE = 0.1
 

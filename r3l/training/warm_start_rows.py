@@ -18,6 +18,8 @@ from r3l.environments.alfworld_demonstrations import Demonstration, DemoTurn
 from r3l.exploration.prompting import guidance, reflection_messages
 
 READ = 0.15  # weight of what the policy reads: observations teach it to copy
+DECIDED = 4.0  # weight of the words below in thoughts: whether the target is listed is one token, and the rest follows from it
+DECISIONS = {"yes", "no", "have", "done"}
 PIVOT = 4.0  # weight of turn numbers in reports: a token each, and the whole retry hangs on them
 
 
@@ -37,6 +39,7 @@ class RowEncoder:
         self.chat, self.system = chat, system
         self.read: dict[str, list[int]] = {}
         self.replies: dict[str, list[int]] = {}
+        self.decisions = {token for word, token in chat.tokenizer.get_vocab().items() if word.lstrip("Ġ") in DECISIONS}
 
     def rows(self, demonstration: Demonstration) -> Iterator[Row]:
         yield self.attempt(demonstration.turns)
@@ -54,11 +57,10 @@ class RowEncoder:
         row = self.opened("attempt", self.system, turns[0])
         for turn in turns[1:]:
             observation = self.chat.following([{"role": "user", "content": turn.observation}])
-            thought, _, action = turn.reply.partition("<action>")
-            ids = [self.chat.tokenizer.encode(part, add_special_tokens=False) for part in (thought, "<action>" + action)]
+            ids = self.reply(turn.reply)
+            acting = self.reply(turn.reply.partition("</think>")[2])
             self.add(row, observation, [READ] * len(observation))
-            self.add(row, [*ids[0], *ids[1], self.chat.stop_ids[0]],
-                     [1.0] * len(ids[0]) + [0.0 if turn.stray else 1.0] * (len(ids[1]) + 1))
+            self.add(row, ids, self.deciding(ids)[:-len(acting)] + [0.0 if turn.stray else 1.0] * len(acting))
         return row
 
     def reflection(self, demonstration: Demonstration) -> Row:
@@ -100,7 +102,7 @@ class RowEncoder:
     def add_reply(self, row: Row, turn: DemoTurn) -> None:
         """A stray action is context to recover from, never an example."""
         ids = self.reply(turn.reply)
-        self.add(row, ids, [0.0 if turn.stray else 1.0] * len(ids))
+        self.add(row, ids, [0.0] * len(ids) if turn.stray else self.deciding(ids))
 
     def add_report(self, row: Row, text: str) -> None:
         ids = self.reply(text)
@@ -113,6 +115,9 @@ class RowEncoder:
         if text not in self.replies:
             self.replies[text] = [*self.chat.tokenizer.encode(text, add_special_tokens=False), self.chat.stop_ids[0]]
         return self.replies[text]
+
+    def deciding(self, ids: list[int]) -> list[float]:
+        return [DECIDED if token in self.decisions else 1.0 for token in ids]
 
     def reading(self, ids: list[int]) -> list[float]:
         """The system prompt is the same everywhere and teaches nothing; what comes after it is read."""

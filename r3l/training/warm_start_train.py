@@ -1,4 +1,8 @@
-"""Supervised training of the embedded policy: batches of rows that begin alike, AdamW, a cosine schedule."""
+"""Supervised training of the embedded policy: batches of rows that begin alike, Muon and AdamW, a cosine schedule.
+
+Two things decide whether so small a model learns to copy the names it reads at all (data/LOG.md has the losses): weights that
+begin at 1/sqrt(width), where transformers' 0.02 leaves attention flat for longer than the training lasts, and Muon on the matrices.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +31,15 @@ class Schedule:
     steps: int = 3000
     minutes: float = 15.0
     batch_tokens: int = 2600
-    learning_rate: float = 3e-3
+    learning_rate: float = 3e-3  # AdamW: embeddings and norms
+    matrix_rate: float = 0.02  # Muon: all other matrices
     warmup: int = 50
     floor: float = 0.03  # of the learning rate, at the end
 
-    def rate(self, step: int, share: float) -> float:
-        """`share` in [0, 1]: how much of the training is over."""
+    def factor(self, step: int, share: float) -> float:
+        """What the learning rates are multiplied by; `share` in [0, 1]: how much of the training is over."""
         cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, share)))
-        return self.learning_rate * min(1.0, (step + 1) / self.warmup) * (self.floor + (1 - self.floor) * cosine)
+        return min(1.0, (step + 1) / self.warmup) * (self.floor + (1 - self.floor) * cosine)
 
 
 def new_model(tokenizer: Any, hidden: int = 128, layers: int = 4, heads: int = 4) -> Any:
@@ -44,7 +49,7 @@ def new_model(tokenizer: Any, hidden: int = 128, layers: int = 4, heads: int = 4
     return LlamaForCausalLM(LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=hidden, intermediate_size=hidden * 11 // 4, num_hidden_layers=layers,
         num_attention_heads=heads, num_key_value_heads=heads, max_position_embeddings=4096, tie_word_embeddings=True,
-        pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id, bos_token_id=None))
+        initializer_range=hidden**-0.5, pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id, bos_token_id=None))
 
 
 def load_model(folder: Path) -> Any:
@@ -56,28 +61,39 @@ def load_model(folder: Path) -> Any:
 
 def train(model: Any, rows: Sequence[Row], schedule: Schedule, seed: int, progress: Progress) -> dict[str, float]:
     """Returns steps, tokens, seconds and the mean loss of replies over the last `REPORT_EVERY` steps."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=schedule.learning_rate, weight_decay=0.01, betas=(0.9, 0.98))
+    optimizers = new_optimizers(model, schedule)
     began, step, tokens, recent = time.monotonic(), 0, 0, [0.0]
     model.train()
     for batch in batches(rows, schedule.batch_tokens, random.Random(seed)):
         share = max(step / schedule.steps, (time.monotonic() - began) / (60 * schedule.minutes))
         if share >= 1:
             break
-        for group in optimizer.param_groups:
-            group["lr"] = schedule.rate(step, share)
-        recent.append(one_step(model, batch, optimizer))
+        for group in (group for optimizer in optimizers for group in optimizer.param_groups):
+            group["lr"] = group["initial_lr"] * schedule.factor(step, share)
+        recent.append(one_step(model, batch, optimizers))
         step, tokens = step + 1, tokens + sum(len(row.ids) for row in batch)
         if step % REPORT_EVERY == 0:
             progress(f"step {step}: reply loss {average(recent):.4f}, {tokens / (time.monotonic() - began):.0f} tokens/s")
     return {"steps": step, "tokens": tokens, "seconds": round(time.monotonic() - began, 1), "reply_loss": round(average(recent), 4)}
 
 
-def one_step(model: Any, batch: Sequence[Row], optimizer: torch.optim.Optimizer) -> float:
+def new_optimizers(model: Any, schedule: Schedule) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices inside the layers, AdamW for embeddings and norms; each group remembers its `initial_lr`."""
+    inner = {name for name, part in model.named_parameters() if part.ndim == 2 and ".layers." in name}
+    matrices = [part for name, part in model.named_parameters() if name in inner]
+    others = [part for name, part in model.named_parameters() if name not in inner]
+    return [torch.optim.Muon([{"params": matrices, "initial_lr": schedule.matrix_rate}], lr=schedule.matrix_rate, weight_decay=0.01),
+            torch.optim.AdamW([{"params": others, "initial_lr": schedule.learning_rate}], lr=schedule.learning_rate,
+                              weight_decay=0.01, betas=(0.9, 0.98))]
+
+
+def one_step(model: Any, batch: Sequence[Row], optimizers: Sequence[torch.optim.Optimizer]) -> float:
     loss, replies = weighted_loss(model, batch)
-    optimizer.zero_grad()
+    model.zero_grad()
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
+    for optimizer in optimizers:
+        optimizer.step()
     return float(replies)
 
 

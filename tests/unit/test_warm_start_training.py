@@ -21,7 +21,7 @@ from r3l.training.warm_start import warm_start
 from r3l.training.warm_start_loss import shared_length, weighted_loss
 from r3l.training.warm_start_rows import PIVOT, READ, Row, RowEncoder
 from r3l.training.warm_start_tokenizer import SPECIAL, train_tokenizer
-from r3l.training.warm_start_train import Schedule, batches, new_model, train
+from r3l.training.warm_start_train import Schedule, batches, new_model, new_optimizers, train
 
 SYSTEM = "Play.\n\nUse the tags <think> and <action>."
 
@@ -144,11 +144,11 @@ def test_training_lowers_the_loss_and_repeats(chat: ChatFormat) -> None:
     assert run() == first
 
 
-def test_the_rate_warms_up_and_comes_down() -> None:
-    schedule = Schedule(learning_rate=1.0, warmup=10, floor=0.1)
-    assert schedule.rate(0, 0.0) == pytest.approx(0.1)
-    assert schedule.rate(100, 0.5) == pytest.approx(0.55)
-    assert schedule.rate(100, 1.0) == pytest.approx(0.1)
+def test_the_rates_warm_up_and_come_down() -> None:
+    schedule = Schedule(warmup=10, floor=0.1)
+    assert schedule.factor(0, 0.0) == pytest.approx(0.1)
+    assert schedule.factor(100, 0.5) == pytest.approx(0.55)
+    assert schedule.factor(100, 1.0) == pytest.approx(0.1)
 
 
 def test_a_folder_with_files_is_refused(tmp_path: Path) -> None:
@@ -166,3 +166,11 @@ def test_the_command_makes_a_policy_that_opens(tmp_path: Path) -> None:
     assert sum(part.numel() for part in model.parameters()) == done["parameters"] < 2_000_000
     assert ChatFormat.load(tmp_path / "policy").stop_ids
     assert done["heldout"]["tasks"] == 2
+
+
+def test_every_parameter_has_one_optimizer_and_matrices_begin_at_one_over_the_root_of_the_width(chat: ChatFormat) -> None:
+    model = new_model(chat.tokenizer, hidden=64, layers=2, heads=2)
+    muon, adamw = (group["params"] for optimizer in new_optimizers(model, Schedule()) for group in optimizer.param_groups)
+    assert len(muon) == 2 * 7  # q, k, v, o, gate, up, down of each layer
+    assert sorted(map(id, [*muon, *adamw])) == sorted(map(id, model.parameters()))
+    assert float(muon[0].detach().std()) == pytest.approx(0.125, rel=0.1)
