@@ -11,7 +11,8 @@ policy="${1:?usage: infra/engine/serve.sh POLICY [PORT] [options]}"
 port="${2:-8000}"
 shift $(( $# > 2 ? 2 : $# ))
 options=(--model "$policy" --host "${HOST:-127.0.0.1}" --port "$port" --max-model-len "${CONTEXT:-20480}"
-         --enable-prefix-caching --enable-prompt-tokens-details --generation-config vllm --logprobs-mode raw_logprobs)
+         --enable-prefix-caching --enable-prompt-tokens-details --generation-config vllm --logprobs-mode raw_logprobs
+         --structured-outputs-config.backend guidance)  # the backend that can be told where blanks go
 rank="${LORA_RANK:-16}"
 if [ "$rank" -gt 0 ]; then
   options+=(--enable-lora --max-loras 2 --max-lora-rank "$rank")  # 2: the next adapter is loaded before the last one goes
