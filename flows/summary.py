@@ -32,6 +32,7 @@ FIGURES = [
     ("loss_sft", "SFT term", "{:.4f}"),
     ("grad_norm", "gradient norm", "{:.3f}"),
     ("entropy", "entropy (nats)", "{:.3f}"),
+    ("kl_start", "KL to the starting policy", "{:.2e}"),
     ("canary_error", "canary error", "{:.1e}"),
 ]
 QUESTIONS = [

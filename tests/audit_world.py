@@ -160,10 +160,10 @@ class World:
         return {
             "iteration": i, "step": i + 1, "policy": f"p{i + 1}", "parent_policy": f"p{i}", "path": f"policies/iteration={i:05d}",
             "loss": 0.5 - 0.01 * i, "loss_rl": 0.4 - 0.01 * i, "loss_sft": 0.1, "loss_kl": 0.0, "grad_norm": 1 + self.random.random(),
-            "entropy": 2.0 - 0.05 * i, "kl_start": 0.0, "clip_fraction": 0.0, "ratio_mean": 1.0, "learning_rate": 1e-3,
-            "rows": len(self.rows), "groups": self.count, "tokens_rl": 140, "tokens_sft": 60, "tokens_sequences": 670,
-            "tokens_computed": 400,
-            "scoring_passes": 0, "reference_tokens": 0, "canary_error": 1e-5, "seconds": 3.0, "peak_memory_mb": 300.0,
+            "entropy": 2.0 - 0.05 * i, "kl_behaviour": 0.0, "kl_start": 0.01 * i, "clip_fraction": 0.0, "ratio_mean": 1.0,
+            "learning_rate": 1e-3, "rows": len(self.rows), "groups": self.count, "tokens_rl": 140, "tokens_sft": 60,
+            "tokens_sequences": 670, "tokens_computed": 400,
+            "scoring_passes": 0, "reference_tokens": 0, "kl_start_tokens": 9, "canary_error": 1e-5, "seconds": 3.0, "peak_memory_mb": 300.0,
         }  # fmt: skip
 
     def tables(self) -> dict[str, Tables]:

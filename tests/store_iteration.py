@@ -105,9 +105,10 @@ def iteration_tables(i: int) -> dict[str, Tables]:
     drops += [Event(i, "reflections", r.reflection_id, "skipped", r.decision) for r in (reflections[1], reflections[2])]
     update = {
         "iteration": i, "step": i + 1, "policy": f"p{i + 1}", "parent_policy": f"p{i}", "path": f"policies/iteration={i:05d}", "loss": 0.5,
-        "loss_rl": 0.4, "loss_sft": 0.1, "loss_kl": 0.0, "grad_norm": 1.5, "entropy": 2.0, "kl_start": 0.0, "clip_fraction": 0.0,
-        "ratio_mean": 1.0, "learning_rate": 1e-3, "rows": 5, "groups": 2, "tokens_rl": 14, "tokens_sft": 6, "tokens_sequences": 67,
-        "tokens_computed": 40, "scoring_passes": 0, "reference_tokens": 0, "canary_error": 1e-5, "seconds": 3.0, "peak_memory_mb": 300.0,
+        "loss_rl": 0.4, "loss_sft": 0.1, "loss_kl": 0.0, "grad_norm": 1.5, "entropy": 2.0, "kl_behaviour": 0.0, "kl_start": None,
+        "clip_fraction": 0.0, "ratio_mean": 1.0, "learning_rate": 1e-3, "rows": 5, "groups": 2, "tokens_rl": 14, "tokens_sft": 6,
+        "tokens_sequences": 67, "tokens_computed": 40, "scoring_passes": 0, "reference_tokens": 0, "kl_start_tokens": 0,
+        "canary_error": 1e-5, "seconds": 3.0, "peak_memory_mb": 300.0,
     }  # fmt: skip
     return {
         "tasks": {"tasks": [Task(i, t, f"t{t}", "household", "train", "look", "{}", 5) for t in (0, 1)]},

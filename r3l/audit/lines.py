@@ -27,8 +27,8 @@ MEASURES = (
     "tasks", "bases", "base_reward", "base_success", "base_turns", "reflections", "parse_rate", "retries", "retry_reward", "retry_success",
     "retry_improvement", "retry_improvement_failed", "reward_gain", "pivot_mean", "pivot_fraction", "diverged", "distilled", "groups",
     "mixed_groups", "mixed_groups / nullif(groups, 0) AS mixed_share", "training_rows", "trained_tokens", "step", "loss", "loss_rl",
-    "loss_sft", "loss_kl", "grad_norm", "entropy", "kl_start", "canary_error", "update_seconds", "stage_seconds", "evaluation_reward",
-    "evaluation_success", "evaluated", "first_commit", "last_commit",
+    "loss_sft", "loss_kl", "grad_norm", "entropy", "kl_start", "kl_behaviour", "canary_error", "update_seconds", "stage_seconds",
+    "evaluation_reward", "evaluation_success", "evaluated", "first_commit", "last_commit",
 )  # fmt: skip
 ITERATIONS = f"SELECT run, branch, iteration, {', '.join(MEASURES)} FROM iterations WHERE run = ? AND branch = ? ORDER BY iteration"
 SETTINGS = """

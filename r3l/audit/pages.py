@@ -39,6 +39,7 @@ CHARTS = (
     Chart("Mixed groups", "share of groups whose rewards differ: the ones that teach", {"mixed_share": ""}, share=True),
     Chart("Reflections that parse", "share with a valid report", {"parse_rate": ""}, share=True),
     Chart("Entropy", "of the policy at trained tokens, nats", {"entropy": ""}),
+    Chart("KL to the starting policy", "k3 estimate on trained tokens", {"kl_start": ""}),
     Chart("Gradient norm", "before clipping", {"grad_norm": ""}),
     Chart("Loss", "total and its terms", {"loss": "total", "loss_rl": "RL", "loss_sft": "SFT"}),
     Chart("Trained tokens", "tokens with weight", {"trained_tokens": ""}),

@@ -29,7 +29,7 @@ FIGURES = (
     ("retries", "retries", number), ("retry_improvement", "improvement rate", percent), ("reward_gain", "gain", signed),
     ("pivot_mean", "pivot", number), ("mixed_groups", "mixed groups", number), ("trained_tokens", "trained tokens", number),
     ("loss", "loss", number), ("grad_norm", "gradient norm", number), ("entropy", "entropy (nats)", number),
-    ("evaluation_reward", "evaluation reward", number),
+    ("kl_start", "KL to the starting policy", number), ("evaluation_reward", "evaluation reward", number),
 )  # fmt: skip
 
 

@@ -159,7 +159,9 @@ UPDATES = [
     C("loss_kl", F64, "its KL term, before the coefficient"),
     C("grad_norm", F64, "before clipping"),
     C("entropy", F64, "mean entropy (nats) of the policy at the trained tokens"),
-    C("kl_start", F64, "KL to the behaviour policy, k3 estimate on the trained tokens that it sampled without guidance"),
+    C("kl_behaviour", F64, "KL to the behaviour policy, k3 estimate on the trained tokens that were sampled without guidance"),
+    N("kl_start", F64, "KL to the starting policy, k3 estimate on such tokens of training.kl_start_rows rows, or of all rows that have "
+                       "a KL term; null: not measured"),
     C("clip_fraction", F64, "share of trained tokens (or sequences) whose ratio was clipped"),
     C("ratio_mean", F64, "mean importance ratio; 1 where no objective has a ratio"),
     C("learning_rate", F64, "of this step"),
@@ -171,6 +173,7 @@ UPDATES = [
     C("tokens_computed", pa.int64(), "tokens that went through the model: the trie's"),
     C("scoring_passes", INT, "extra forward passes over the trie (old log-probs, reference)"),
     C("reference_tokens", pa.int64(), "tokens scored by a reference policy: 0 where no method asked for it"),
+    C("kl_start_tokens", pa.int64(), "tokens scored by the starting policy for kl_start alone"),
     C("canary_error", F64, "largest |log-prob difference| between the engine and the trainer on fixed tokens"),
     C("seconds", F64, "wall time of the job"),
     C("peak_memory_mb", F64, "peak resident memory of the job (GPU: peak allocated)"),
@@ -224,7 +227,7 @@ def arrow_schema(table: str) -> pa.Schema:
 
 
 # The version of each stage, raised with every change of what it writes: r3l/store/versions.py reads the older ones, newer ones are refused.
-VERSIONS: dict[str, int] = dict.fromkeys(STAGES, 1) | dict.fromkeys(("base", "retries", "distilled", "evaluations", "credit"), 2)
+VERSIONS: dict[str, int] = dict.fromkeys(STAGES, 1) | dict.fromkeys(("base", "retries", "distilled", "evaluations", "credit", "updates"), 2)
 # Columns that differ between two runs of the same work: left out of content digests.
 VOLATILE = frozenset({"seconds", "peak_memory_mb"})
 # Columns that every view has beside the stored ones: they come from the place of the file.

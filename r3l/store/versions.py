@@ -25,6 +25,8 @@ ADDED: dict[tuple[str, int], dict[str, Same | float | str | None]] = {
     # Until then every retry went back to a base: it was the parent, and all that was kept was shared with it.
     ("trajectories", 2): {"parent_id": Same("base_id"), "shared_turns": Same("pivot_turn")},
     ("credit", 2): {"penalty": 0.0},
+    # Until then the KL to the behaviour policy went by the name of kl_start, and that to the starting policy was not measured.
+    ("updates", 2): {"kl_behaviour": Same("kl_start"), "kl_start": None, "kl_start_tokens": 0},
 }
 
 
@@ -35,8 +37,11 @@ def lacking(table: str, version: int) -> dict[str, Same | float | str | None]:
 
 
 def stored_names(table: str, version: int) -> list[str]:
-    """The columns that a part of this version has, in the present order."""
-    return [column.name for column in TABLES[table] if column.name not in lacking(table, version)]
+    """The columns that a part of this version has, in the present order. What another column equals was stored, if under a name
+    that means something else by now."""
+    added = lacking(table, version)
+    sources = {value.column for value in added.values() if isinstance(value, Same)}
+    return [column.name for column in TABLES[table] if column.name not in added or column.name in sources]
 
 
 def upgraded(rows: pa.Table, table: str, version: int) -> pa.Table:

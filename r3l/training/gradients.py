@@ -44,13 +44,16 @@ class Measures:
     ratios: float = 0.0
     clipped: float = 0.0
     ratio_sum: float = 0.0
+    kl_behaviour_sum: float = 0.0
+    unguided: float = 0.0  # trained tokens whose behaviour log-probability is known, once a row
     kl_start_sum: float = 0.0
-    known: float = 0.0  # trained tokens whose behaviour log-probability is known, once a row
+    start_known: float = 0.0  # those of them that the starting policy scored
     entropy_sum: float = 0.0
     positions: float = 0.0  # trained tokens, once a token that went through the model
     tokens_computed: float = 0.0
     scoring_tokens: float = 0.0  # in extra passes of the trained policy itself
     reference_tokens: float = 0.0
+    kl_start_tokens: float = 0.0  # through the starting policy for the metric alone
 
     def add(self, **values: float) -> None:
         for name, value in values.items():
@@ -62,11 +65,12 @@ class Measures:
 
 @dataclass(frozen=True, slots=True)
 class RowScores:
-    """Log-probabilities of a row's trained tokens [T] by the trained, the behaviour and the reference policy."""
+    """Log-probabilities of a row's trained tokens [T] by the trained, the behaviour, the reference and the starting policy."""
 
     logp: Floats
     old: Floats | None = None  # None: the row has no ratio, or the trained policy itself sampled it
     reference: Floats | None = None
+    start: Floats | None = None  # for the metric alone
 
 
 def row_gradient(row: Row, scores: RowScores, denominator: float) -> Floats:
@@ -78,7 +82,7 @@ def row_gradient(row: Row, scores: RowScores, denominator: float) -> Floats:
 
 
 def measure(row: Row, scores: RowScores, denominator: float, measures: Measures) -> None:
-    """Add a row's losses, ratios and its k3 estimate of the KL to the behaviour policy to the sums."""
+    """Add a row's losses, ratios and its k3 estimates of the KL to the behaviour and to the starting policy to the sums."""
     with torch.no_grad():
         logp = torch.from_numpy(scores.logp)
         value, kl, counts = _losses(row, logp, scores)
@@ -86,9 +90,15 @@ def measure(row: Row, scores: RowScores, denominator: float, measures: Measures)
     measures.add(loss=row.coefficient * part + row.kl_coefficient * kl_part, loss_kl=kl_part)
     measures.add(**({"loss_sft": part} if row.term == "sft" else {"loss_rl": row.coefficient * part}))
     measures.add(ratios=counts[0], clipped=counts[1], ratio_sum=counts[2])
-    drift = row.behaviour_logprobs - scores.logp
-    drift = drift[np.isfinite(drift)]
-    measures.add(kl_start_sum=float((np.exp(np.clip(drift, -30, 30)) - drift - 1).sum()), known=len(drift))
+    unguided = row.unguided
+    measures.add(kl_behaviour_sum=k3_sum((row.behaviour_logprobs - scores.logp)[unguided]), unguided=unguided.sum())
+    if scores.start is not None:
+        measures.add(kl_start_sum=k3_sum((scores.start - scores.logp)[unguided]), start_known=unguided.sum())
+
+
+def k3_sum(drift: Floats) -> float:
+    """Sum of the k3 estimates exp(d) - d - 1 of KL(pi || other) over tokens, d = log other - log pi."""
+    return float((np.exp(np.clip(drift, -30, 30)) - drift - 1).sum())
 
 
 def _losses(row: Row, logp: torch.Tensor, scores: RowScores) -> tuple[torch.Tensor, torch.Tensor, tuple[int, int, float]]:

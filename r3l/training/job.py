@@ -26,7 +26,8 @@ class Job(Section):
     groups: int = Field(ge=0, description="groups of the batch: the denominator of `groups` reductions")
     policy: PolicyPath = Field(description="the policy that is trained")
     policies: dict[str, str] = Field(default_factory=dict, description="digest to folder, of behaviour policies other than `policy`")
-    reference: str | None = Field(None, description="folder of the reference policy; only loaded where a row has a KL coefficient")
+    reference: str | None = Field(None, description="folder of the starting policy: the reference where a row has a KL coefficient, "
+                                                  "and what `kl_start` is measured against")
     policy_settings: PolicySettings = Field(default_factory=PolicySettings)
     training: TrainingSettings = Field(default_factory=TrainingSettings)
     out: str = Field(description="folder to write: policy/, optimizer/ and update.json")

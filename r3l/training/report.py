@@ -10,7 +10,7 @@ import torch
 from r3l.training.gradients import Measures
 from r3l.training.job import Job
 from r3l.training.optimiser import learning_rate
-from r3l.training.scoring import OtherScores
+from r3l.training.scoring import OtherScores, starts
 from r3l.training.shards import Survey
 
 
@@ -22,7 +22,8 @@ def report(job: Job, found: Survey, sums: Measures, others: OtherScores, *, grad
         "loss": sums.loss, "loss_rl": sums.loss_rl, "loss_sft": sums.loss_sft, "loss_kl": sums.loss_kl,
         "grad_norm": grad_norm,
         "entropy": mean(sums.entropy_sum, sums.positions),
-        "kl_start": mean(sums.kl_start_sum, sums.known),
+        "kl_behaviour": mean(sums.kl_behaviour_sum, sums.unguided),
+        "kl_start": 0.0 if starts(job) else sums.kl_start_sum / sums.start_known if sums.start_known else None,
         "clip_fraction": mean(sums.clipped, sums.ratios),
         "ratio_mean": mean(sums.ratio_sum, sums.ratios, empty=1.0),
         "learning_rate": learning_rate(job.training, job.step),
@@ -30,6 +31,7 @@ def report(job: Job, found: Survey, sums: Measures, others: OtherScores, *, grad
         "tokens_rl": sum(count for term, count in found.tokens.items() if term != "sft"), "tokens_sft": found.tokens["sft"],
         "tokens_sequences": found.sequence_tokens, "tokens_computed": int(sums.tokens_computed),
         "scoring_passes": others.passes + (sums.scoring_tokens > 0), "reference_tokens": int(sums.reference_tokens),
+        "kl_start_tokens": int(sums.kl_start_tokens),
     }
 
 

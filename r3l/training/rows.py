@@ -77,6 +77,11 @@ class Row:
         from_loss = self.coefficient != 0 and (self.advantage != 0 or not self.loss.uses_advantage)
         return len(self.positions) > 0 and (from_loss or self.kl_coefficient > 0)
 
+    @cached_property
+    def unguided(self) -> NDArray[np.bool_]:
+        """[T] whether a token was sampled after exactly what stands before it here: its behaviour log-probability is known."""
+        return np.isfinite(self.behaviour_logprobs)
+
     def needs_old(self, policy: str) -> bool:
         """Whether another policy sampled it and its objective has a ratio to that policy."""
         return self.loss.uses_ratio and self.behaviour_policy != policy

@@ -1,10 +1,12 @@
-"""Log-probabilities by other policies: the behaviour policy of reused rows, and the reference where a KL is asked for."""
+"""Log-probabilities by other policies: the behaviour policy of reused rows, the reference where a KL is asked for, and the
+starting policy's on a few rows, for the metric `kl_start`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 
 import numpy as np
 import torch
@@ -16,44 +18,48 @@ from r3l.training.job import Job
 from r3l.training.layouts import Layout, Limits
 from r3l.training.policy import load_policy
 from r3l.training.rows import Row
-from r3l.training.shards import Survey
+from r3l.training.shards import Group, Survey, micro_batches, read_groups
 
 Floats = NDArray[np.float64]
-Batches = Callable[[], Iterable[Sequence[Row]]]
 
 
 @dataclass(slots=True)
 class OtherScores:
-    """By row id: log-probabilities [T] of the trained tokens by the behaviour and the reference policy."""
+    """By row id: log-probabilities [T] of the trained tokens by the behaviour, the reference and the starting policy."""
 
     old: dict[str, Floats] = field(default_factory=dict)
     reference: dict[str, Floats] = field(default_factory=dict)
+    start: dict[str, Floats] = field(default_factory=dict)
     passes: int = 0
     reference_tokens: int = 0
+    start_tokens: int = 0
 
     def of(self, row: Row, logp: Floats | None) -> RowScores:
         """A row's scores beside `logp`, those of the trained policy (None: its gradient does not depend on them)."""
-        return RowScores(np.zeros(len(row.positions)) if logp is None else logp, self.old.get(row.row_id), self.reference.get(row.row_id))
+        return RowScores(np.zeros(len(row.positions)) if logp is None else logp, self.old.get(row.row_id), self.reference.get(row.row_id),
+                         self.start.get(row.row_id))
 
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """Scores rows with policies that are loaded one at a time and dropped again."""
+    """Scores rows of some groups with policies that are loaded one at a time and dropped again."""
 
     job: Job
     layout: Layout
     limits: Limits
     device: torch.device
-    batches: Batches
+    groups: Sequence[Group]
     emit: Callable[..., None]
 
-    def score(self, path: str, base_path: str | None, wanted: Callable[[Row], bool]) -> tuple[dict[str, Floats], int]:
-        """(log-probabilities by row id, tokens computed) of the wanted rows."""
+    def score(self, path: str, base_path: str | None, wanted: Callable[[Row], bool], within: Collection[str] | None = None
+              ) -> tuple[dict[str, Floats], int]:
+        """(log-probabilities by row id, tokens computed) of the wanted rows, of all groups or of those `within`."""
         policy = load_policy(path, base_path, self.job.policy_settings, dtype=self.job.training.dtype, device=self.device, trainable=False)
         found: dict[str, Floats] = {}
         tokens = 0
-        for batch in self.batches():
-            rows = [row for row in batch if wanted(row)]
+        groups = [group for group in self.groups if within is None or group.group_id in within]
+        for batch in micro_batches(groups, self.limits.micro_batch_tokens):
+            rows = [row for row in read_groups(batch) if wanted(row)]
             if rows:
                 done = self.layout.score(policy.decoder, rows, self.limits)
                 found |= {row.row_id: logp for row, logp in zip(rows, done.logps, strict=True)}
@@ -67,14 +73,26 @@ def sampled_by(digest: str, trained: str, row: Row) -> bool:
     return row.needs_old(trained) and row.behaviour_policy == digest
 
 
-def score_others(job: Job, found: Survey, layout: Layout, limits: Limits, device: torch.device, batches: Batches,
+def starts(job: Job) -> bool:
+    """Whether the policy that is trained is the starting policy itself: its KL to it is 0, unseen."""
+    return job.reference == job.policy.path
+
+
+def drawn(job: Job, found: Survey) -> list[str]:
+    """The rows that the metric `kl_start` is estimated on, the same ones in every process."""
+    by_chance = sorted(found.unguided, key=lambda row_id: sha256(f"{job.seed}/{row_id}".encode()).digest())
+    return by_chance[:job.training.kl_start_rows]
+
+
+def score_others(job: Job, found: Survey, layout: Layout, limits: Limits, device: torch.device, groups: Sequence[Group],
                  emit: Callable[..., None]) -> OtherScores:
-    """One pass for each behaviour policy that a ratio needs, and one for the reference if any row has a KL coefficient.
+    """One pass for each behaviour policy that a ratio needs, one for the reference if any row has a KL coefficient, and where none
+    has, a few rows by the starting policy.
 
     Raises:
         TrainingError: the job names no folder for one of them.
     """
-    others, scorer = OtherScores(), Scorer(job, layout, limits, device, batches, emit)
+    others, scorer = OtherScores(), Scorer(job, layout, limits, device, groups, emit)
     for digest in sorted(found.behaviours):
         if digest not in job.policies:
             raise TrainingError(f"behaviour policy {digest} sampled some rows with a ratio, but the job's `policies` has no folder for it; "
@@ -86,4 +104,9 @@ def score_others(job: Job, found: Survey, layout: Layout, limits: Limits, device
             raise TrainingError("some rows have a KL coefficient, but the job names no reference policy; set `reference` to its folder")
         others.reference, others.reference_tokens = scorer.score(job.reference, job.policy.base_path, lambda row: row.kl_coefficient > 0)
         others.passes += 1
+        others.start = others.reference
+    elif job.reference and not starts(job) and (rows := set(drawn(job, found))):
+        within = {found.unguided[row_id] for row_id in rows}
+        if any(group.group_id in within for group in groups):
+            others.start, others.start_tokens = scorer.score(job.reference, job.policy.base_path, lambda row: row.row_id in rows, within)
     return others

@@ -35,6 +35,7 @@ class Survey:
     sequence_tokens: int = 0
     behaviours: set[str] = field(default_factory=set)  # digests of the policies that old log-probabilities are needed of
     reference: bool = False
+    unguided: dict[str, str] = field(default_factory=dict)  # row -> group, of rows with tokens sampled without guidance
     longest: int = 0
 
 
@@ -57,6 +58,7 @@ def survey(files: Sequence[str], policy: str) -> Survey:
             group.cost += build_trie([row.token_ids for row in rows]).tokens_computed
             found.behaviours |= {row.behaviour_policy for row in rows if row.needs_old(policy)}
             found.reference |= any(row.kl_coefficient > 0 for row in rows)
+            found.unguided |= {row.row_id: group_id for row in rows if row.unguided.any()}
             found.longest = max(found.longest, *(len(row.token_ids) for row in rows))
     found.groups = list(groups.values())
     return found

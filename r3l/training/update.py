@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,14 +64,14 @@ class Update:
         self.emit("start", rows=found.rows, groups=len(found.groups), trie_tokens=sum(group.cost for group in found.groups))
         groups = self.ranks.share(found.groups)
         with self._timed("scoring"):
-            others = score_others(job, found, self.layout, self.limits, self.device, self._batches(groups), self.emit)
+            others = score_others(job, found, self.layout, self.limits, self.device, groups, self.emit)
         with self._timed("load"):
             policy = load_policy(job.policy.path, job.policy.base_path, job.policy_settings, dtype=job.training.dtype,
                                  device=self.device, seed=job.seed, sharded=self.sharded, segments=isinstance(self.layout, TrieLayout))
         measures, grad_norm = Measures(), 0.0
         if found.groups:
             measures, grad_norm = self._step(policy, groups, others, Denominators(job.groups, found.tokens))
-            measures.add(reference_tokens=others.reference_tokens)
+            measures.add(reference_tokens=others.reference_tokens, kl_start_tokens=others.start_tokens)
         else:
             self._copy()
         canary_ids = job.canary_ids or fixed_ids(policy)
@@ -160,9 +160,6 @@ class Update:
             measure(row, others.of(row, logp), denominators.of(row), measures)
         measures.add(entropy_sum=done.entropy_sum, positions=done.positions, tokens_computed=done.tokens_computed)
         return done.tokens_computed
-
-    def _batches(self, groups: list[Group]) -> Callable[[], Iterator[Sequence[Row]]]:
-        return lambda: (read_groups(batch) for batch in micro_batches(groups, self.limits.micro_batch_tokens))
 
     def _copy(self) -> None:
         if self.ranks.leads:

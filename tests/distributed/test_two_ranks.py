@@ -55,7 +55,8 @@ def run_ranks(tmp_path: Path, jobs: list[Job]) -> None:
 def same_step(one: Path, two: Path) -> None:
     """The same losses, norm, canary and weights, but for the order of a sum."""
     a, b = (json.loads((folder / "update.json").read_text()) for folder in (one, two))
-    for name in ("loss", "loss_kl", "grad_norm", "entropy", "kl_start", "tokens_rl", "reference_tokens", "tokens_sequences", "rows"):
+    for name in ("loss", "loss_kl", "grad_norm", "entropy", "kl_behaviour", "kl_start", "kl_start_tokens", "tokens_rl",
+                 "reference_tokens", "tokens_sequences", "rows"):
         assert b[name] == pytest.approx(a[name], rel=1e-5), name
     assert b["canary"]["logprobs"] == pytest.approx(a["canary"]["logprobs"], abs=1e-4)
     first, second = (load_file(folder / "optimizer" / "optimizer.safetensors") for folder in (one, two))

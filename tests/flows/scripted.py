@@ -45,10 +45,10 @@ header = b"{}"
 (out / "update.json").write_text(json.dumps(json.loads(sys.argv[2])))
 """
 FIGURES = dict.fromkeys(
-    ("loss", "loss_rl", "loss_sft", "loss_kl", "grad_norm", "entropy", "kl_start", "clip_fraction", "ratio_mean", "learning_rate",
-     "seconds", "peak_memory_mb"), 0.0) | dict.fromkeys(
+    ("loss", "loss_rl", "loss_sft", "loss_kl", "grad_norm", "entropy", "kl_behaviour", "kl_start", "clip_fraction", "ratio_mean",
+     "learning_rate", "seconds", "peak_memory_mb"), 0.0) | dict.fromkeys(
     ("step", "rows", "groups", "tokens_rl", "tokens_sft", "tokens_sequences", "tokens_computed", "scoring_passes",
-     "reference_tokens"), 1)
+     "reference_tokens", "kl_start_tokens"), 1)
 
 
 class Threaded:

@@ -20,7 +20,7 @@ from r3l.training.update import run_update
 from tests.update_world import group, record, write_policy, write_rows
 
 RECORDED = Path(__file__).with_name("ten_steps.json")
-KEPT = ("loss", "loss_rl", "loss_sft", "loss_kl", "grad_norm", "entropy", "kl_start", "clip_fraction", "ratio_mean")
+KEPT = ("loss", "loss_rl", "loss_sft", "loss_kl", "grad_norm", "entropy", "kl_behaviour", "clip_fraction", "ratio_mean")
 STEPS = 10
 
 
@@ -59,7 +59,7 @@ def test_the_curve_is_the_recorded_one(tmp_path: Path) -> None:
 def test_the_recorded_run_learns() -> None:
     recorded = json.loads(RECORDED.read_text())
     assert recorded[-1]["loss_sft"] < 0.9 * recorded[0]["loss_sft"]
-    assert recorded[-1]["kl_start"] != recorded[0]["kl_start"]
+    assert recorded[-1]["kl_behaviour"] != recorded[0]["kl_behaviour"]
     assert any(step["clip_fraction"] > 0 for step in recorded)
 
 

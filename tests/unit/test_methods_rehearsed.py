@@ -118,7 +118,9 @@ def test_every_method_takes_a_step_with_the_passes_that_its_page_names(preset, p
     assert first["scoring_passes"] == passes_on_the_page()[preset]
     assert (first["reference_tokens"] > 0) == (first["loss_kl"] > 0) == (settings_of(preset).kl_coefficient > 0)
     assert first["ratio_mean"] == 1.0
-    assert math.isfinite(first["kl_start"])
+    assert math.isfinite(first["kl_behaviour"])
+    assert first["kl_start"] > 0
+    assert (first["kl_start_tokens"] > 0) == (first["reference_tokens"] == 0)
     # S > 1: the same rows, sampled by policy-0, now train the policy that the first update wrote
     later = start | {"policy": {"path": str(tmp_path / "first" / "out" / "policy"), "digest": "policy-1"},
                      "policies": {"policy-0": policies["policy-0"]}}

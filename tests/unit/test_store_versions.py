@@ -29,7 +29,7 @@ PINNED = {
     ("credit", 2): "d1ee4590fb958c9d",
     ("training_rows", 1): "4203a56ec417e13a",
     ("replay", 1): "49cadf086466c983",
-    ("updates", 1): "3864611b26bf79b7",
+    ("updates", 2): "d7356970eabf1b15",
     ("evaluations", 2): "ef206b92913e661a",
 }
 

@@ -19,6 +19,8 @@ from r3l.errors import TrainingError
 from r3l.training.checkpoint import written_whole
 from r3l.training.job import Job
 from r3l.training.parallel import Ranks
+from r3l.training.scoring import drawn
+from r3l.training.shards import survey
 from r3l.training.update import run_update
 from tests.update_world import group, record, write_policy, write_rows
 
@@ -132,6 +134,47 @@ def test_old_and_reference_log_probabilities_come_from_their_own_policies(tmp_pa
     assert update["clip_fraction"] == pytest.approx(clipped / len(ratios)) != 0
     assert update["scoring_passes"] == 3  # the older policy, the reference, and the trained policy for its KL
     assert update["reference_tokens"] == update["tokens_computed"]
+
+
+def k3_to_start(folder: Path, records: list[dict[str, Any]]) -> float:
+    """mean of exp(d) - d - 1, d = log start - log pi, over the trained tokens whose behaviour log-probability is known."""
+    policy, start = (AutoModelForCausalLM.from_pretrained(folder / name).eval() for name in ("policy", "start"))
+    found = []
+    for one in records:
+        ids = torch.tensor(one["token_ids"])
+        with torch.no_grad():
+            pi, other = (model(ids[None]).logits[0, :-1].log_softmax(-1).gather(1, ids[1:, None])[:, 0].double()
+                         for model in (policy, start))
+        known = (torch.tensor(one["weights"]) != 0) & torch.tensor(one["logprobs"]).isfinite()
+        found += ((other - pi).exp() - (other - pi) - 1)[known[1:]].tolist()
+    return sum(found) / len(found)
+
+
+def test_the_kl_to_the_starting_policy_is_seen_on_a_few_rows_and_is_no_reference_pass(tmp_path: Path) -> None:
+    start = write_policy(tmp_path / "start", seed=3)
+    records = [*group(0, "g0"), *group(1, "g1")]
+    records[0]["logprobs"][-1] = float("nan")  # sampled behind guidance: not what the policy would say here
+    figures = {}
+    for count in (0, 3, 8):
+        job = job_of(tmp_path, records, reference=str(start), training={"device": "cpu", "kl_start_rows": count})
+        figures[count], _ = run_here(job)
+        seen = [one for one in records if one["row_id"] in drawn(job, survey(job.rows, "start"))]
+        assert len(seen) == count
+        assert figures[count]["kl_start"] == (pytest.approx(k3_to_start(tmp_path, seen), rel=1e-4) if seen else None)
+        assert (figures[count]["reference_tokens"], figures[count]["scoring_passes"]) == (0, 0)
+    none, few, all_ = (figures[count]["kl_start_tokens"] for count in (0, 3, 8))
+    assert none == 0 < few < all_ == figures[8]["tokens_computed"]
+    assert figures[0]["loss"] == figures[3]["loss"] == figures[8]["loss"]
+
+
+def test_where_the_loss_has_a_kl_its_reference_gives_the_metric_and_at_the_start_it_is_zero_unseen(tmp_path: Path) -> None:
+    start = write_policy(tmp_path / "start", seed=3)
+    records = group(0, kl_coefficient=0.05, kl_estimator="k3")
+    update, _ = run_here(job_of(tmp_path, records, reference=str(start)))
+    assert update["kl_start"] == pytest.approx(k3_to_start(tmp_path, records), rel=1e-4) != 0
+    assert update["kl_start_tokens"] == 0 < update["reference_tokens"]
+    first, _ = run_here(job_of(tmp_path, group(0), reference=str(tmp_path / "policy")))
+    assert (first["kl_start"], first["kl_start_tokens"], first["reference_tokens"]) == (0.0, 0, 0)
 
 
 def test_a_missing_behaviour_policy_is_named(tmp_path: Path) -> None:

@@ -29,8 +29,9 @@ t AS (SELECT run, branch, iteration, count(*) AS training_rows, sum(trained_toke
              sum(nullif(len(token_ids), 0))::BIGINT AS sequence_tokens
       FROM lines.training_rows GROUP BY run, branch, iteration),
 u AS (SELECT run, branch, iteration, max(step) AS step, avg(loss) AS loss, avg(loss_rl) AS loss_rl, avg(loss_sft) AS loss_sft,
-             avg(loss_kl) AS loss_kl, avg(grad_norm) AS grad_norm, avg(entropy) AS entropy, avg(kl_start) AS kl_start,
-             avg(clip_fraction) AS clip_fraction, avg(ratio_mean) AS ratio_mean, sum(reference_tokens)::BIGINT AS reference_tokens,
+             avg(loss_kl) AS loss_kl, avg(grad_norm) AS grad_norm, avg(entropy) AS entropy, avg(kl_behaviour) AS kl_behaviour,
+             avg(kl_start) AS kl_start, avg(clip_fraction) AS clip_fraction, avg(ratio_mean) AS ratio_mean,
+             sum(reference_tokens)::BIGINT AS reference_tokens,
              max(canary_error) AS canary_error, sum(seconds) AS update_seconds, arg_max(policy, step) AS policy
       FROM lines.updates GROUP BY run, branch, iteration),
 e AS (SELECT run, branch, iteration, avg(reward) AS evaluation_reward, avg(success::INTEGER) AS evaluation_success, count(*) AS evaluated
