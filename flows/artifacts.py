@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +11,10 @@ from typing import Any
 from prefect.artifacts import create_markdown_artifact, create_progress_artifact, create_table_artifact
 
 from flows.summary import QUESTIONS, figure, history, shown, summarise
+from flows.trend import image
 from flows.workbench import Workbench
+from r3l.audit.lines import Line
+from r3l.audit.pages import line_url
 from r3l.store.layout import StageRef
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -37,18 +41,26 @@ def artifact_key(run: str, branch: str) -> str:
 
 
 def page(bench: Workbench, summary: dict[str, Any]) -> str:
-    """The iteration as Markdown: figures, trend, seconds per stage, questions."""
-    past = history(bench.store, bench.config.run, bench.config.branch)
-    lines = [f"# {bench.config.run}, iteration {bench.iteration}", "", "| figure | value |", "|---|---|"]
+    """The iteration as Markdown: where to look at it, figures, trend, seconds per stage, questions."""
+    line = Line(bench.config.run, bench.config.branch)
+    past = history(bench.store, *line.place)
+    lines = [f"# {line}, iteration {bench.iteration}", "", look(line, bench.iteration, bench.store.root), ""]
+    lines += ["| figure | value |", "|---|---|"]
     lines += [f"| {name} | {value} |" for name, value in shown(summary)]
     lines += ["", "## Trend", "", "| figure | iterations 0 … now | now |", "|---|---|---|"]
     for column, name in TRENDS:
         values = [row.get(column) for row in past][-TREND:]
         lines.append(f"| {name} | {sparkline(values)} | {figure(values[-1] if values else None, '{:.3f}')} |")
-    lines += ["", "## Seconds (shards run side by side)", "", "| stage | seconds |", "|---|---|"]
+    lines += ["", image(line, past), "", "## Seconds (shards run side by side)", "", "| stage | seconds |", "|---|---|"]
     lines += [f"| {stage} | {seconds:.1f} |" for stage, seconds in summary["stages"].items()]
     lines += ["", "## Ask", "", *(f"```sh\nr3l sql \"{question}\"\n```" for question in QUESTIONS)]
     return "\n".join(lines)
+
+
+def look(line: Line, iteration: int, root: str) -> str:
+    """A link to the iteration's groups in the audit app, and the command that serves it."""
+    address = os.environ.get("R3L_AUDIT_URL", "http://127.0.0.1:4300").rstrip("/")
+    return f"[Its groups, side by side]({address}{line_url(line, 'groups', iteration=iteration)}) while `r3l audit {root}` runs."
 
 
 def sparkline(values: Sequence[float | None]) -> str:

@@ -16,6 +16,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from flows.pace import seconds_left, tokens_per_second
 from flows.summary import QUESTIONS, shown
 from r3l.exploration.tally import Tally
 
@@ -28,6 +29,7 @@ class Display:
 
     def __init__(self, console: Console, title: str, tally: Tally) -> None:
         self.console, self.title, self.tally, self.phase, self.began = console, title, tally, "starting", time.monotonic()
+        self.planned: dict[str, float] = {}  # sampling stage -> attempts, in the order in which they run
         self._spinner = Spinner("dots")
 
     def __rich__(self) -> Panel:
@@ -41,17 +43,25 @@ class Display:
             if stage == "evaluation" and not counts.get(stage):
                 continue
             table.add_row(*row(stage, counts.get(stage, {}), counts.get("shards", {}).get("planned", 0)))
-        spent = Text(f" {self.phase} · {time.monotonic() - self.began:.0f} s", style="dim")
+        spent = Text(" " + " · ".join([self.phase, f"{time.monotonic() - self.began:.0f} s", *self.pace(counts)]), style="dim")
         head = Table.grid()
         head.add_row(self._spinner, spent)
         return Panel(Group(table, head), title=self.title, title_align="left", border_style="blue")
+
+    def pace(self, counts: dict[str, dict[str, float]]) -> list[str]:
+        """While sampling goes on: tokens a second, and how long it takes yet, as far as they can be told."""
+        now = time.monotonic()
+        speed, left = tokens_per_second(counts, now), seconds_left(counts, self.planned, now)
+        if not speed or left == 0:
+            return []
+        return [f"{speed:,.0f} tokens/s", *([f"sampling: about {left:.0f} s left"] if left else [])]
 
     def line(self) -> str:
         """The same in one plain line, for logs."""
         counts = self.tally.snapshot()
         parts = [f"{stage} {counts[stage].get('done', 0):.0f}/{counts[stage].get('planned', 0):.0f}"
                  for stage in STAGES if counts.get(stage, {}).get("planned")]
-        return f"[{time.monotonic() - self.began:4.0f} s] {self.phase}: " + ", ".join(parts)
+        return f"[{time.monotonic() - self.began:4.0f} s] {self.phase}: " + ", ".join(parts + self.pace(counts))
 
 
 def row(stage: str, counts: dict[str, float], shards: float) -> list[Any]:
@@ -97,6 +107,8 @@ def result(console: Console, summary: dict[str, Any], ask: bool = True) -> None:
     console.print(both)
     if "evaluation" in summary:
         evaluated(console, summary["evaluation"])
+    for tracker, reason in summary.get("trackers", {}).items():
+        console.print(f"tracker {tracker}: {reason or 'has the figures'}", highlight=False, markup=False, style="yellow" if reason else "")
     if not ask:
         return
     console.print(f"\nstored in [bold]{summary['store']}/{summary['run']}[/bold]. Ask it:\n", highlight=False)

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from flows.display import Display, evaluated, result, watching
+from flows.pace import TESTING, expected
 from r3l.config import Config
 from r3l.exploration.tally import Tally
 
@@ -53,6 +54,7 @@ def run_evaluation(config: Config, *, quiet: bool = False) -> dict[str, Any]:
 
         WATCHED[config.run] = display.tally
         display.phase = "evaluating"
+        display.planned = {TESTING: config.evaluation.tasks * config.evaluation.repeats}
         found: dict[str, Any] = evaluate(config)
     if not quiet:
         evaluated(display.console, found)
@@ -64,6 +66,7 @@ def watch(display: Display, config: Config) -> None:
     from flows.iterate import WATCHED
 
     display.tally = WATCHED[config.run] = Tally()
+    display.planned = expected(config)
     display.phase = "starting Prefect's server" if "PREFECT_API_URL" not in os.environ else "asking Prefect's server for a run"
     display.tally.on_first("tasks", lambda: setattr(display, "phase", "running"))
 

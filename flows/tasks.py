@@ -10,7 +10,7 @@ from prefect.cache_policies import NO_CACHE
 
 from flows import replay_buffer, server, stored
 from flows.identity import stage_settings
-from flows.logs import log
+from flows.logs import log, told
 from flows.stage_task import stage_task
 from flows.task_batch import draw
 from flows.update import update_tables
@@ -42,7 +42,7 @@ def run_stage(bench: Workbench, stage: str, shard: int | None, parents: Sequence
             tables = compute()
         found = bench.store.commit(key, tables, fingerprint=identity, parents=list(parents), settings=settings,
                                    policy=policy, seed=config.seed, metrics={"seconds": round(time.monotonic() - began, 3)})
-        log().info("%s: %s", stage, ", ".join(f"{len(rows)} {name}" for name, rows in tables.items() if len(rows)))
+        log().info(told(stage, tables))
         server.progressed(stage)
     else:
         log().info("%s: found in the store, not computed again", stage)

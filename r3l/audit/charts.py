@@ -39,8 +39,9 @@ class Scale:
         return round(self.start + (value - self.low) / ((self.high - self.low) or 1.0) * (self.end - self.start), 1)
 
 
-def line_chart(series: Sequence[Series], *, share: bool = False, zero: bool = True, label: str = "") -> Markup:
-    """Lines over whole numbers. `share`: 0 to 100 %; `zero`: the axis takes in 0."""
+def line_chart(series: Sequence[Series], *, share: bool = False, zero: bool = True, label: str = "",
+               hover: bool = True) -> Markup:
+    """Lines over whole numbers. `share`: 0 to 100 %; `zero`: the axis takes in 0; `hover`: values under the mouse."""
     drawn = [Series(one.name, [point for point in one.points if not (point[1] is not None and absent(point[1]))]) for one in series]
     values = [y for one in drawn for _, y in one.points if y is not None]
     if not values:
@@ -52,7 +53,7 @@ def line_chart(series: Sequence[Series], *, share: bool = False, zero: bool = Tr
     shown = percent if share else lambda value: number(value, 3 if abs(ticks[-1] - ticks[0]) < 1 else 2)
     parts = [frame(ticks, xs, scale_x, scale_y, share)]
     parts += [path(one.points, scale_x, scale_y, place % COLOURS) for place, one in enumerate(drawn)]
-    parts += hovers(drawn, xs, scale_x, scale_y, shown)
+    parts += hovers(drawn, xs, scale_x, scale_y, shown) if hover else []
     return canvas("chart", WIDTH, HEIGHT, "".join(parts), label)
 
 

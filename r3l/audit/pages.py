@@ -64,10 +64,10 @@ def iteration_charts(rows_by_line: Sequence[tuple[str, Sequence[Row]]]) -> list[
     return [compared(chart, rows_by_line) if len(rows_by_line) > 1 else alone(chart, rows_by_line[0][1]) for chart in CHARTS]
 
 
-def alone(chart: Chart, rows: Sequence[Row]) -> dict[str, Any]:
+def alone(chart: Chart, rows: Sequence[Row], hover: bool = True) -> dict[str, Any]:
     """All columns of the chart that have a value."""
     series = [charts.Series(name, [(row["iteration"], row[column]) for row in rows]) for column, name in chart.lines.items()]
-    return drawn(chart, chart.meaning, [one for one in series if any(y is not None for _, y in one.points)])
+    return drawn(chart, chart.meaning, [one for one in series if any(y is not None for _, y in one.points)], hover)
 
 
 def compared(chart: Chart, rows_by_line: Sequence[tuple[str, Sequence[Row]]]) -> dict[str, Any]:
@@ -77,8 +77,8 @@ def compared(chart: Chart, rows_by_line: Sequence[tuple[str, Sequence[Row]]]) ->
     return drawn(chart, f"{chart.meaning} ({name})" if name else chart.meaning, series)
 
 
-def drawn(chart: Chart, meaning: str, series: Sequence[charts.Series]) -> dict[str, Any]:
-    svg = charts.line_chart(series, share=chart.share, label=chart.title)
+def drawn(chart: Chart, meaning: str, series: Sequence[charts.Series], hover: bool = True) -> dict[str, Any]:
+    svg = charts.line_chart(series, share=chart.share, label=chart.title, hover=hover)
     return {"title": chart.title, "meaning": meaning, "svg": svg, "legend": [one.name for one in series if one.name]}
 
 
