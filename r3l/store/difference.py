@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import duckdb
 from r3l.errors import StoreError
 from r3l.store.catalog import connect
 from r3l.store.query import query
+from r3l.store.schemas import STAGES
 from r3l.store.stage import Store
 
 Row = dict[str, Any]
@@ -49,7 +50,9 @@ class Difference:
     settings: list[Row]  # stage, setting, a, b
     advantages: Row  # changed, members, largest, mean, turned (other sign)
     rows: Row  # only_a, only_b, both, other_tokens, other_weights, other_advantage, trained_a, trained_b
-    figures: list[Row]  # name, a, b: the columns of `iterations` that differ
+    figures: list[Row]  # name, a, b: the columns of `iterations` that differ, of stages that both have
+    only_a: list[str]  # stages that b neither made nor took over
+    only_b: list[str]
 
     @property
     def proven(self) -> bool:
@@ -72,6 +75,8 @@ def diff(store: Store, run: str, iteration: int, branch_a: str, branch_b: str) -
         a, b = made[branch_a], made[branch_b]
         both = [(a[key], b[key]) for key in a if key in b]
         sides = {"a": branch_a, "b": branch_b}
+        known = {stage for stage, _ in (*a, *b)}
+        seen_a, seen_b = (visible(stages, branch) & known for branch, stages in ((branch_a, a), (branch_b, b)))
         return Difference(
             run, iteration, branch_a, branch_b,
             stages=[{"stage": x["stage"], "shard": x["shard"], "same_settings": x["fingerprint"] == y["fingerprint"],
@@ -79,7 +84,9 @@ def diff(store: Store, run: str, iteration: int, branch_a: str, branch_b: str) -
             settings=list(changed_settings(both)),
             advantages=rows(connection, ADVANTAGES, iteration, **sides)[0],
             rows=counted(rows(connection, ROWS, iteration, **sides)),
-            figures=list(changed_figures(connection, iteration, branch_a, branch_b)),
+            figures=list(changed_figures(connection, iteration, branch_a, branch_b, one_lacks=seen_a != seen_b)),
+            only_a=[stage for stage in STAGES if stage in seen_a - seen_b],
+            only_b=[stage for stage in STAGES if stage in seen_b - seen_a],
         )  # fmt: skip
 
 
@@ -121,9 +128,20 @@ def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def changed_figures(connection: duckdb.DuckDBPyConnection, iteration: int, branch_a: str, branch_b: str) -> Iterator[Row]:
+def visible(made: Iterable[tuple[str, int | None]], branch: str) -> set[str]:
+    """The stages that a line has in the iteration: its own, and before a branch's first one those that it took over."""
+    own = {stage for stage, _ in made}
+    order = list(STAGES)
+    return own | set(order[:min(map(order.index, own))] if branch else ())
+
+
+def changed_figures(connection: duckdb.DuckDBPyConnection, iteration: int, branch_a: str, branch_b: str, one_lacks: bool) -> Iterator[Row]:
+    """What the two lines say differently; where one of them lacks stages, only what both say."""
     sql = "SELECT * FROM iterations WHERE iteration = $iteration AND branch = $branch"
     a, b = (rows(connection, sql, iteration, branch=branch)[0] for branch in (branch_a, branch_b))
+    for name in a.keys() - NOT_FIGURES if one_lacks else ():
+        if a[name] is None or b[name] is None:
+            a[name] = b[name] = None
     yield from ({"name": name, "a": a[name], "b": b[name]} for name in a if name not in NOT_FIGURES and a[name] != b[name])
 
 
@@ -145,6 +163,7 @@ def told(found: Difference) -> Iterator[str]:
     yield f"  training rows  {counts['both']} in both, {len(counts['only_b'])} in, {len(counts['only_a'])} out"
     yield f"  weights        {counts['other_weights']} rows changed; {counts['trained_b']} tokens with weight (were {counts['trained_a']})"
     yield from (f"  {row['name']:<14} {shown(row['b'])} (was {shown(row['a'])})" for row in found.figures)
+    yield from (f"  {what:<14} {', '.join(stages)}" for what, stages in (("not replayed", found.only_a), ("new", found.only_b)) if stages)
     if found.proven:
         yield f"  proven: unchanged settings, and the deterministic stages ({', '.join(DETERMINISTIC)}) came out with equal digests"
 

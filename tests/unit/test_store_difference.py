@@ -57,7 +57,10 @@ def test_a_changed_replay_says_what_changed(store):
                           "other_advantage": 0, "trained_a": 20, "trained_b": 20 - 4 - 2 + 6}  # fmt: skip
     figures = {row["name"]: (row["a"], row["b"]) for row in found.figures}
     assert "trained_tokens" not in figures
-    assert figures["loss"] == (0.5, None)
+    assert "loss" not in figures  # of a stage that the branch doesn't have
+    assert (found.only_a, found.only_b) == (["updates"], [])
+    assert "  not replayed   updates" in str(found).splitlines()
+    assert "none" not in str(found)
     assert "advantages     2 of 6 changed, by 1 in the mean and 4 at most; 1 change sign" in str(found)
     assert "training rows  4 in both, 1 in, 1 out" in str(found)
 
