@@ -25,6 +25,7 @@ def stage_settings(config: Config, stage: str) -> dict[str, Any]:
     return {
         "tasks": {"environment": world, "tasks": rollout["tasks"]},
         "base": {"environment": world, "temperature": rollout["temperature"], "bases": sampled["bases"], **context},
+        "oracle_pivots": {"environment": world},
         "reflections": {"temperature": rollout["reflection_temperature"], "tokens": rollout["reflection_tokens"],
                         "structured": rollout["structured_reflections"], "prompts": prompts_hash(),
                         **sampled, **context},

@@ -34,7 +34,8 @@ def replay(run: str, iteration: int, from_stage: str = "credit", to_stage: str =
     Args:
         run: name of the run.
         iteration: which iteration of it.
-        from_stage: first stage that is computed again: tasks, base, reflections, retries, distilled, credit, training_rows, updates.
+        from_stage: first stage that is computed again: tasks, base, oracle_pivots, reflections, retries, distilled, credit,
+            training_rows, updates.
         to_stage: last stage that is computed.
         assignments: settings to change, each as key=value, for example method.alpha=5; empty proves that nothing changes.
         branch: name of the new branch; empty: replay-1, replay-2, ...

@@ -16,6 +16,7 @@ from flows.task_batch import draw
 from flows.update import update_tables
 from flows.workbench import Workbench
 from r3l.exploration import stages
+from r3l.exploration.judge import oracle_stage
 from r3l.methods import counted_groups, credit_stage, plan, training_rows_stage
 from r3l.records import Credit, Episode, Kind, Plan, Reflection, Task, Trajectory
 from r3l.store.layout import StageKey, StageRef
@@ -82,6 +83,17 @@ def _grown(bench: Workbench, base: StageRef, distilled: Sequence[StageRef]) -> t
     """(bases, for each the newest attempt grown from it)."""
     bases = stored.episodes(bench.store, [base])
     return bases, stages.latest(bases, stored.episodes(bench.store, distilled))
+
+
+@stage_task(name="oracle_pivots", task_run_name="oracle_pivots shard={shard}", cache_policy=NO_CACHE)
+def oracle_pivots_task(bench: Workbench, batch: StageRef, base: StageRef, shard: int) -> StageRef:
+    """Where the environment's oracle says that the failed bases of a shard went wrong."""
+
+    def compute() -> stored.Tables:
+        pivots, events = oracle_stage(bench.explorer, _shard_tasks(bench, batch, shard), stored.episodes(bench.store, [base]))
+        return {"oracle_pivots": pivots, "events": events}
+
+    return run_stage(bench, "oracle_pivots", shard, [batch, base], compute)
 
 
 @stage_task(name="reflections", task_run_name="reflections shard={shard} round={round_}", cache_policy=NO_CACHE)

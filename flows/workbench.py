@@ -14,6 +14,7 @@ from r3l.engines.canary import check_canary
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments import make_world
 from r3l.environments.pool import WorldPool
+from r3l.environments.oracles import has_oracle
 from r3l.exploration.explorer import Explorer, Limits
 from r3l.exploration.tally import Tally
 from r3l.store.schemas import STAGES
@@ -97,6 +98,16 @@ def limits(config: Config) -> Limits:
 
 
 def canary_of(folder: Path | None) -> Path | None:
+    @property
+    def judges(self) -> bool:
+        """Whether failed bases are judged by an oracle: not where a replay takes the bases with their verdicts from the store."""
+        return has_oracle(self.config.environment) and self.wants("oracle_pivots") and not self.takes_stored("oracle_pivots")
+
+    def count(self, counts: dict[str, dict[str, float]]) -> None:
+        """Add what was counted elsewhere."""
+        for stage, amounts in counts.items():
+            self.tally.add(stage, **amounts)
+
     """The canary that the update wrote beside its policy; a starting policy has none."""
     path = folder / "canary.json" if folder else None
     return path if path and path.is_file() else None

@@ -118,6 +118,18 @@ class Trajectory:
 
 
 @dataclass(frozen=True, slots=True)
+class OraclePivot:
+    """Where the environment's oracle says that a failed base went wrong: what the pivots of reflections are compared with."""
+
+    trajectory_id: str
+    iteration: int
+    task: int
+    group_id: str
+    pivot_turn: int | None  # None: the oracle does not know the task, or failed
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reflection:
     """One reflection on one base (or on an earlier retry of it), valid or not."""
 
@@ -216,6 +228,8 @@ class Plan:
     guidance_position: Literal["system", "mid_system", "user"] = "mid_system"
     diverged: Literal["drop", "restart"] = "drop"
     group_fill: Literal["none", "extra_base"] = "none"
+    pivot: Literal["reflection", "random", "oracle"] = "reflection"  # controls: where retries begin ...
+    guidance: Literal["own", "shuffled", "none"] = "own"  # ... and what they are told
 
 
 @dataclass(frozen=True, slots=True)

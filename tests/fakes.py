@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from r3l.engines.base import Completion, Sampling
-from r3l.environments.base import Observation, Reply, Rollback, Step
+from r3l.environments.base import Observation, Reply, Rollback, Step, Verdict
 from r3l.errors import EngineError
 from r3l.exploration.explorer import Explorer, Limits
 from r3l.records import Task
@@ -107,6 +107,9 @@ class CorridorPool:
         seen = [f"{text} drifted" if k in self.drift else text for k, text in enumerate(seen)]
         diverged = next((k for k, (a, b) in enumerate(zip(seen, observations, strict=True)) if a != b), None)
         return done(Rollback(seen, diverged))
+
+    def judge(self, name: str, task: Task, actions: list[str], observations: list[str]) -> Future[Verdict]:
+        return done(Verdict(actions.index("trap"), "lost") if "trap" in actions else Verdict(len(actions) - 1, "slow"))
 
     def end(self, session: str) -> None:
         self.ended.append(session)

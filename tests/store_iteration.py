@@ -2,6 +2,7 @@
 
 task 0: base 0 fails (3 turns), its reflection names pivot 1, the retry wins; base 1 wins and is left alone.
 task 1: base 0 fails, its reflection can't be read; base 1 fails, pivot 2, the retry fails as well: a group of equal rewards.
+The oracle names turn 1 for the first of them, and turn 0 for the two of task 1.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from r3l.records import Credit, Event, Reflection, Task, TrainingRow, Trajectory, Turn
+from r3l.records import Credit, Event, OraclePivot, Reflection, Task, TrainingRow, Trajectory, Turn
 from r3l.store.layout import StageKey, StageRef
 from r3l.store.stage import Store, fingerprint
 
-STAGE_ORDER = ("tasks", "base", "reflections", "retries", "distilled", "credit", "training_rows", "updates")
+STAGE_ORDER = ("tasks", "base", "oracle_pivots", "reflections", "retries", "distilled", "credit", "training_rows", "updates")
 Tables = dict[str, list[Any]]
 
 
@@ -113,6 +114,8 @@ def iteration_tables(i: int) -> dict[str, Tables]:
     return {
         "tasks": {"tasks": [Task(i, t, f"t{t}", "household", "train", "look", "{}", 5) for t in (0, 1)]},
         "base": {"trajectories": bases, "turns": base_turns},
+        "oracle_pivots": {"oracle_pivots": [OraclePivot(name(t, "base", a), i, t, f"{at}/task={t}", pivot, "lost")
+                                            for t, a, pivot in ((0, 0, 1), (1, 0, 0), (1, 1, 0))]},
         "reflections": {"reflections": reflections},
         "retries": {"trajectories": retries, "turns": retry_turns},
         "distilled": {"trajectories": distilled, "turns": distilled_turns},

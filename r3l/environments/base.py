@@ -39,6 +39,15 @@ class Reply:
 
 
 class Environment(Protocol):
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An oracle's judgement of an episode. `pivot`: the turn to retry from, i.e. the number of leading turns to keep; None where
+    nothing is to be done better, or where the oracle does not know the task. `why` is in the environment's own words."""
+
+    pivot: int | None
+    why: str
+
+
     """One task being played. Written once per world, as one file, and listed in `r3l.environments.ENVIRONMENTS`."""
 
     def reset(self, task: Task) -> Observation:

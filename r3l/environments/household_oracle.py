@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from r3l.environments.base import Verdict
 from r3l.environments.household import engine_of
 from r3l.environments.household_engine import NOTHING, HouseholdEngine, State
 from r3l.environments.household_goal import instances, progress, usable, winnable, won
@@ -12,20 +12,12 @@ from r3l.environments.household_solver import solve
 from r3l.records import Task
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """`pivot`: the turn to retry from, i.e. the number of leading turns to keep; None where nothing is to be done better.
+def oracle_pivot(task: Task, actions: Sequence[str]) -> Verdict:
+    """Judge an episode by its actions, "" for a turn without a valid one. Takes a solver call a turn: about 1 ms.
 
     why: won; lost (that turn made the goal unreachable); wasted (the first needless turn after the last sub-goal);
     slow (every turn was of use, the turns ran out).
     """
-
-    pivot: int | None
-    why: str
-
-
-def oracle_pivot(task: Task, actions: Sequence[str]) -> Verdict:
-    """Judge an episode by its actions, "" for a turn without a valid one. Takes a solver call a turn: about 1 ms."""
     engine = engine_of(task.payload)
     states, texts = replay(engine, actions)
     if won(engine, states[-1]):

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from r3l.environments.base import Verdict
 from r3l.environments.household import engine_of
 from r3l.environments.household_engine import HAND, HouseholdEngine, State
 from r3l.environments.household_game import MARKS, TREATMENTS, Wanted, kind_of
 from r3l.environments.household_goal import instances, meets, on_target, usable
-from r3l.environments.household_oracle import Verdict, explored, needless, oracle_pivot, replay, shown
+from r3l.environments.household_oracle import explored, needless, oracle_pivot, replay, shown
 from r3l.records import Task
 
 WASTED_TURNS = 4  # from here on a success counts as inefficient

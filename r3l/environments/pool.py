@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from r3l.config.environments import EnvironmentSettings
-from r3l.environments.base import Observation, Rollback, Step
+from r3l.environments.base import Observation, Rollback, Step, Verdict
 from r3l.environments.pool_process import WorkerProcess
 from r3l.errors import WorldError
 from r3l.records import Task
@@ -62,6 +62,14 @@ class WorldPool:
             raise ValueError(f"rollback of {session_id}: {len(actions)} actions need {len(actions) + 1} observations, "
                              f"got {len(observations)}")
         return self.call(self.home(session_id, task), "rollback", session_id, task.task_id, lambda value: Rollback(**value),
+                         task=asdict(task), actions=actions, observations=observations)
+
+    def judge(self, name: str, task: Task, actions: list[str], observations: list[str]) -> Future[Verdict]:
+        """What the environment's oracle says of a failed episode; arguments as of `rollback`, `name` is for messages.
+
+        It fails with `WorldError` where the environment has no oracle (`r3l.environments.oracles.has_oracle`).
+        """
+        return self.call(self.worker_of(task), "judge", name, task.task_id, lambda value: Verdict(**value),
                          task=asdict(task), actions=actions, observations=observations)
 
     def end(self, session_id: str) -> Future[None]:

@@ -21,6 +21,7 @@ from pydantic import TypeAdapter
 
 from r3l.config.environments import AnyEnvironment
 from r3l.environments import make_world
+from r3l.environments.oracles import judge
 from r3l.environments.pool_sessions import Sessions
 from r3l.records import Task
 
@@ -80,6 +81,8 @@ def perform(sessions: Sessions, call: Call) -> dict[str, Any] | None:
     if name == "rollback":
         return asdict(sessions.rollback(session, Task(**call["task"]), call["actions"], call["observations"]))
     sessions.end(session)
+    if name == "judge":
+        return asdict(judge(settings, Task(**call["task"]), call["actions"], call["observations"]))
     return None
 
 

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from r3l.config.environments import ScienceWorldSettings
-from r3l.environments.base import Step
+from r3l.environments.base import Step, Verdict
 from r3l.environments.scienceworld import ScienceWorldWorld
 from r3l.records import Task
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """`pivot`: the turn to retry from, i.e. the number of leading turns to keep; None where nothing is to be done better.
-
-    why: won; lost (that turn ended the episode, by focusing on a wrong object); stalled (no sub-goal was reached after it).
-    """
-
-    pivot: int | None
-    why: str
-
-
 def oracle_pivot(task: Task, actions: Sequence[str], settings: ScienceWorldSettings | None = None) -> Verdict:
     """Judge an episode by its actions, "" for a turn without a valid one: they are taken again on the simulator.
+
+    why: won; lost (that turn ended the episode, by focusing on a wrong object); stalled (no sub-goal was reached after it).
 
     Raises:
         WorldError: Java is missing or failed.

@@ -24,7 +24,8 @@ from r3l.store.stage import Store
 from r3l.store.versions import select_list
 
 # Each view may use those before it.
-VIEWS = ("base", "retries", "distilled", "pivots", "groups", "account", "dominance", "confusion", "iterations", "genealogy")
+VIEWS = ("base", "retries", "distilled", "pivots", "groups", "account", "dominance", "confusion", "diagnoses", "pivot_accuracy",
+         "iterations", "genealogy")
 MACROS = "credit_macros"
 # Which stages' files the views of one kind of trajectory read: an extra base is sampled in place of a retry.
 TRAJECTORIES_OF = {"base_trajectories": ("base", "retries"), "retry_trajectories": ("retries",), "distilled_trajectories": ("distilled",)}

@@ -78,6 +78,14 @@ TURNS = [
     C("finish_reason", STR, "stop, length or context"),
     C("observation_hash", STR, "blake2b-64 of the observation: rollback compares it"),
 ]
+ORACLE_PIVOTS = [
+    C("trajectory_id", STR, "a base that was not won"),
+    C("iteration", INT, "training iteration"),
+    C("task", INT, "slot in the batch"),
+    C("group_id", STR, "exploration group"),
+    N("pivot_turn", INT, "the turn to retry from, by the environment's oracle; null where it has no opinion"),
+    C("why", STR, "the oracle's reason, e.g. lost, wasted, slow (household), lost, stalled (ScienceWorld)"),
+]
 REFLECTIONS = [
     C("reflection_id", STR, "e.g. iteration=3/task=17/base=2/reflection=0"),
     C("trajectory_id", STR, "what it reflects on: the base, or an earlier retry of it"),
@@ -203,13 +211,14 @@ EVENTS = [
     C("detail", STR, "more, where there is more"),
 ]
 TABLES: dict[str, list[Column]] = {
-    "tasks": TASKS, "trajectories": TRAJECTORIES, "turns": TURNS, "reflections": REFLECTIONS, "credit": CREDIT,
-    "training_rows": TRAINING_ROWS, "replay": REPLAY, "updates": UPDATES, "evaluations": EVALUATIONS, "events": EVENTS,
+    "tasks": TASKS, "trajectories": TRAJECTORIES, "turns": TURNS, "oracle_pivots": ORACLE_PIVOTS, "reflections": REFLECTIONS,
+    "credit": CREDIT, "training_rows": TRAINING_ROWS, "replay": REPLAY, "updates": UPDATES, "evaluations": EVALUATIONS, "events": EVENTS,
 }
 # The tables that each stage writes. Any stage may write events.
 STAGES: dict[str, tuple[str, ...]] = {
     "tasks": ("tasks",),
     "base": ("trajectories", "turns"),
+    "oracle_pivots": ("oracle_pivots",),
     "reflections": ("reflections",),
     "retries": ("trajectories", "turns"),
     "distilled": ("trajectories", "turns"),

@@ -50,7 +50,8 @@ def test_every_stage_is_there_and_the_store_checks_out(run):
     store, _ = run
     stages = {row["stage"]: row["shards"] for row in ask(
         store, "SELECT stage, count(*) AS shards FROM stages WHERE iteration = 0 GROUP BY stage")}
-    assert stages == {"tasks": 1, "base": 2, "reflections": 2, "retries": 2, "distilled": 2, "credit": 2, "training_rows": 2, "updates": 1}
+    assert stages == dict.fromkeys(
+        ("base", "oracle_pivots", "reflections", "retries", "distilled", "credit", "training_rows"), 2) | {"tasks": 1, "updates": 1}
     assert check_run(store, "small") == []
 
 
@@ -60,6 +61,16 @@ def test_n_over_2_bases_a_task_and_a_reflection_on_each(run):
     [reflected] = ask(store, "SELECT count(*) AS n, count(*) FILTER (decision = 'retry') AS asked FROM reflections")
     assert reflected["n"] == 8
     assert ask(store, "SELECT count(*) AS n FROM retries") == [{"n": reflected["asked"]}]
+
+
+def test_every_failed_base_has_an_oracle_pivot_and_every_readable_reflection_on_one_a_diagnosis(run):
+    store, _ = run
+    [bases] = ask(store, "SELECT count(*) FILTER (NOT success) AS failed, count(o.pivot_turn) AS judged FROM base b "
+                         "LEFT JOIN lines.oracle_pivots o USING (run, branch, iteration, trajectory_id)")
+    assert bases["judged"] == bases["failed"]
+    [read] = ask(store, "SELECT count(*) AS n FROM reflections f JOIN base b USING (run, branch, iteration, base_id) "
+                        "WHERE f.status = 'parsed' AND NOT b.success")
+    assert ask(store, "SELECT coalesce(sum(reflections), 0)::INTEGER AS n FROM pivot_accuracy") == [{"n": read["n"]}]
 
 
 def test_the_turns_of_a_base_are_the_prompts_that_were_sampled_from(run):

@@ -52,7 +52,7 @@ def test_a_bundled_run_answers_as_before(store):
 def test_its_files_take_the_place_of_the_stages(store):
     compact(store, "demo", iterations=2)
     files = opened(store)
-    assert sum(path.startswith("demo/.bundles/") for path in files) == 2 * 12
+    assert sum(path.startswith("demo/.bundles/") for path in files) == 2 * 13
     loose = {path.split("/")[1] for path in files if not path.startswith("demo/.bundles/")}
     # iteration 1 is read for the branch, which took over what came before its credit
     assert loose == {"branch=fork", "iteration=00001", "iteration=00004", "iteration=00005"}

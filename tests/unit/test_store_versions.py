@@ -23,6 +23,7 @@ STORED = Path(__file__).parents[1] / "golden" / "store_v1"
 PINNED = {
     ("tasks", 1): "aad17db4a54936d3",
     ("base", 2): "73017dbf37dce67f",
+    ("oracle_pivots", 1): "92bc1bd6d4a72d77",
     ("reflections", 1): "b831c62d20aaf6bb",
     ("retries", 2): "73017dbf37dce67f",
     ("distilled", 2): "73017dbf37dce67f",
