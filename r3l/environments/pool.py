@@ -103,13 +103,17 @@ class WorldPool:
         return worker.call(next(self.numbers), f"task {task_id}, {name} of {session_id}", convert, message)
 
     def home(self, session_id: str, task: Task) -> WorkerProcess:
+        worker = self.worker_of(task)
+        with self.lock:
+            self.homes[session_id] = (worker, task.task_id)
+        return worker
+
+    def worker_of(self, task: Task) -> WorkerProcess:
         slot = int.from_bytes(hashlib.blake2b(task.task_id.encode(), digest_size=8).digest(), "big") % len(self.workers)
         if self.workers[slot].lost:
             self.replace(self.workers[slot])
         with self.lock:
-            worker = self.workers[slot]
-            self.homes[session_id] = (worker, task.task_id)
-        return worker
+            return self.workers[slot]
 
     def spawn(self) -> WorkerProcess:
         return WorkerProcess(self.settings.model_dump_json(), self.add_counts, self.replace)

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 from pydantic import TypeAdapter
 
-from r3l.config.environments import AnyEnvironment
+from r3l.config.environments import AnyEnvironment, EnvironmentSettings
 from r3l.environments import make_world
 from r3l.environments.oracles import judge
 from r3l.environments.pool_sessions import Sessions
@@ -33,10 +33,11 @@ def main() -> None:
     calls: queue.SimpleQueue[str] = queue.SimpleQueue()
     first = sys.stdin.readline()
     threading.Thread(target=read, args=(sys.stdin, calls), daemon=True).start()
-    sessions = Sessions(make_world(TypeAdapter(AnyEnvironment).validate_json(first)))
+    settings: AnyEnvironment = TypeAdapter(AnyEnvironment).validate_json(first)
+    sessions = Sessions(make_world(settings))
     write(answers, {"ready": True})
     while True:
-        write(answers, answer(sessions, json.loads(calls.get())))
+        write(answers, answer(sessions, settings, json.loads(calls.get())))
 
 
 def private_output() -> TextIO:
@@ -61,18 +62,18 @@ def write(answers: TextIO, message: dict[str, Any]) -> None:
         os._exit(0)
 
 
-def answer(sessions: Sessions, call: Call) -> dict[str, Any]:
+def answer(sessions: Sessions, settings: EnvironmentSettings, call: Call) -> dict[str, Any]:
     """One call's answer. Whatever an environment raises becomes a message: a bad episode is a row, not an outage."""
     before = sessions.counts.copy()
     try:
-        value = perform(sessions, call)
+        value = perform(sessions, settings, call)
     except Exception as error:  # noqa: BLE001 - the one boundary where anything may come out of an engine
         sessions.sessions.pop(call["session"], None)
         return {"id": call["id"], "error": f"{type(error).__name__}: {error}"}
     return {"id": call["id"], "value": value, "counts": dict(sessions.counts - before)}
 
 
-def perform(sessions: Sessions, call: Call) -> dict[str, Any] | None:
+def perform(sessions: Sessions, settings: EnvironmentSettings, call: Call) -> dict[str, Any] | None:
     name, session = call["call"], call["session"]
     if name == "start":
         return asdict(sessions.start(session, Task(**call["task"])))
@@ -80,9 +81,9 @@ def perform(sessions: Sessions, call: Call) -> dict[str, Any] | None:
         return asdict(sessions.step(session, call["action"]))
     if name == "rollback":
         return asdict(sessions.rollback(session, Task(**call["task"]), call["actions"], call["observations"]))
-    sessions.end(session)
     if name == "judge":
         return asdict(judge(settings, Task(**call["task"]), call["actions"], call["observations"]))
+    sessions.end(session)
     return None
 
 
