@@ -23,10 +23,14 @@ class TransformersLocalSettings(EngineSettings):
 
 class VllmServerSettings(EngineSettings):
     kind: Literal["vllm_server"] = "vllm_server"
-    urls: str = Field("http://127.0.0.1:8000", description="addresses of the servers, separated by commas")
+    urls: str = Field("http://127.0.0.1:8000", description="addresses of the servers, with commas; dns://NAME:PORT: all behind a name")
+    health_s: float = Field(10, ge=0.05, description="seconds between health checks; a server that misses three is not used")
+    puller_port: int = Field(0, ge=0, le=65535, description="port of `python -m r3l.store.puller` beside each server; 0: servers see the "
+                                                             "trainer's paths")
     api_key_env: str = Field("R3L_ENGINE_KEY", description="environment variable that holds the servers' key")
     timeout_s: float = Field(600, gt=0, description="seconds for one call")
     retries: int = Field(5, ge=0, le=100, description="further tries of a failed call, 0 to 100")
+    adopt: bool = Field(False, description="another client loads the policy: a server that runs is taken as it is")
     connections: int = Field(256, ge=1, le=10_000, description="calls in flight, 1 to 10000")
 
 

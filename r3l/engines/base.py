@@ -10,6 +10,15 @@ from typing import Any, Literal, Protocol, runtime_checkable
 FinishReason = Literal["stop", "length", "context"]
 
 
+AS_DUMPED = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+"""Blanks as json.dumps writes them: with free blanks a weak policy fills its reply with them."""
+
+
+def spaced(schema: dict[str, Any]) -> dict[str, Any]:
+    """`schema` with blanks only where json.dumps writes them, said in the words of llguidance (vLLM's backend `guidance` too)."""
+    return schema | {"x-guidance": AS_DUMPED}
+
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How to sample one reply. `seed` makes it repeatable where the engine allows; temperature 0 is greedy."""
@@ -39,6 +48,7 @@ class PolicySnapshot:
     path: str
     digest: str
     base_path: str | None = None
+    place: str = ""  # its folder in the store, for hosts that pull it from there
 
 
 class Engine(Protocol):

@@ -32,7 +32,8 @@ class LightTokenizer:
         settings = _json(folder / "tokenizer_config.json")
         self.named = {name: _text(settings.get(name)) for name in NAMED}
         self.chat_template = _template(folder, settings)
-        self._mark_special([_text(extra) for extra in settings.get("additional_special_tokens") or settings.get("extra_special_tokens") or []])
+        extra = settings.get("additional_special_tokens") or settings.get("extra_special_tokens") or []
+        self._mark_special([_text(token) for token in extra])
 
     @property
     def bos_token(self) -> str | None:

@@ -36,6 +36,11 @@ def fingerprint(
     return sha256(canonical(whole)).hexdigest()
 
 
+def fingerprint_of(value: object) -> str:
+    """16 hex digits that name a piece of work by all that it is told."""
+    return sha256(canonical(value)).hexdigest()[:16]
+
+
 def table_digest(table: pa.Table) -> str:
     """sha256 (hex) of a table's rows in order: equal for equal rows, whatever the chunks, encodings or wall times."""
     running = sha256()

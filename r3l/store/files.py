@@ -53,6 +53,9 @@ class Files(Protocol):
     def fetch(self, folder: str) -> Path:
         """A folder under the root as a folder of this machine: itself, or a copy."""
 
+    def forget(self, folder: str) -> None:
+        """Drop this machine's copy of a folder, so that it is fetched anew; the root itself is left as it is."""
+
     def publish(self, folder: str) -> None:
         """Bring what was written into the local copy of a folder to the root."""
 
@@ -140,6 +143,9 @@ class LocalFiles:
 
     def fetch(self, folder: str) -> Path:
         return self.folder / folder
+
+    def forget(self, folder: str) -> None:
+        """There is no copy."""
 
     def publish(self, folder: str) -> None:
         """It is where it belongs."""

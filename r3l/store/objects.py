@@ -8,6 +8,7 @@ AWS_ENDPOINT_URL and so on).
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -102,11 +103,19 @@ class ObjectFiles:
                 arriving.rename(target)
         return self.cache / folder
 
+    def forget(self, folder: str) -> None:
+        shutil.rmtree(self.cache / folder, ignore_errors=True)
+
     def publish(self, folder: str) -> None:
-        """Put a local folder of the cache into the store."""
+        """Put a local folder of the cache into the store; what an earlier one left there under other names goes."""
+        old = {entry["path"] for entry in self._store.list(f"{folder}/").collect()}
         for path in sorted((self.cache / folder).rglob("*")):
             if path.is_file():
-                self._store.put(path.relative_to(self.cache).as_posix(), path)
+                name = path.relative_to(self.cache).as_posix()
+                self._store.put(name, path)
+                old.discard(name)
+        for name in old:
+            self._store.delete(name)
 
 
 def client_options() -> Any:

@@ -49,7 +49,8 @@ class ScriptedVllm:
         if route == "/health":
             return 200, None
         if route == "/v1/models":
-            return 200, {"data": [{"id": "served", "max_model_len": 64, "parent": None}]}
+            adapters = [{"id": name, "parent": "served"} for name in self.adapters]
+            return 200, {"data": [{"id": "served", "max_model_len": 64, "parent": None}, *adapters]}
         if route == "/v1/completions":
             return self.completions(body)
         if not self.development:

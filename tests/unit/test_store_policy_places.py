@@ -1,0 +1,92 @@
+"""Policies between hosts: put into the store once, pulled by digest, and never taken for another one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from r3l.errors import StoreError
+from r3l.store.policies import snapshot_digest
+from r3l.store.policy_places import fetch_policy, share_policy, stored_place
+from r3l.store.stage import Store
+
+moto = pytest.importorskip("moto.server")
+PLACE = "demo/policies/iteration=00002/policy"
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def host(endpoint, monkeypatch, tmp_path, request):
+    """The store as seen by a host: each has a cache of its own."""
+    keys = {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_REGION": "us-east-1"}
+    for name, value in keys.items():
+        monkeypatch.setenv(name, value)
+    bucket = f"bucket{abs(hash(request.node.name))}"
+    httpx.put(f"{endpoint}/{bucket}").raise_for_status()
+
+    def open_on(name: str) -> Store:
+        monkeypatch.setenv("R3L_CACHE", str(tmp_path / name))
+        return Store.open(f"s3://{bucket}/runs")
+
+    return open_on
+
+
+def write(folder: Path, *weights: bytes) -> str:
+    """A policy of some shards; its digest."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.safetensors"):
+        old.unlink()
+    for number, content in enumerate(weights):
+        (folder / f"model-{number}.safetensors").write_bytes(content)
+    return snapshot_digest(folder)
+
+
+def test_a_starting_policy_is_put_there_once_and_pulled_by_another_host(host, tmp_path):
+    digest = write(tmp_path / "start", b"abc", b"de")
+    a, b = host("a"), host("b")
+    place = stored_place(a, tmp_path / "start")
+    assert place == f".policies/{digest}"
+    pulled = fetch_policy(b, place, digest)
+    assert pulled.is_relative_to(tmp_path / "b")
+    assert snapshot_digest(pulled) == digest
+    (tmp_path / "start" / "model-0.safetensors").unlink()
+    assert share_policy(b, tmp_path / "start", digest) == place  # its marker is there: not copied again
+    assert a.runs() == []
+
+
+def test_a_policy_of_the_run_is_where_it_is(host):
+    store = host("a")
+    write(store.files.cache / PLACE, b"abc")
+    assert stored_place(store, store.files.cache / PLACE) == PLACE
+
+
+def test_a_copy_of_an_earlier_try_with_the_same_sizes_is_fetched_anew(host):
+    a, b = host("a"), host("b")
+    first = write(a.files.cache / PLACE, b"abc", b"gone")
+    a.publish(PLACE)
+    assert fetch_policy(b, PLACE, first)
+    second = write(a.files.cache / PLACE, b"xyz")  # the iteration was made again on host a
+    a.publish(PLACE)
+    assert second != first
+    assert sorted(path.name for path in fetch_policy(b, PLACE, second).iterdir()) == ["model-0.safetensors"]
+    with pytest.raises(StoreError, match=rf"holds {second}, expected {first}"):
+        fetch_policy(b, PLACE, first)
+
+
+def test_a_folder_as_store_is_checked_and_left_as_it_is(tmp_path):
+    store = Store.open(str(tmp_path / "runs"))
+    digest = write(tmp_path / "runs" / PLACE, b"abc")
+    assert fetch_policy(store, PLACE, digest) == tmp_path / "runs" / PLACE
+    with pytest.raises(StoreError, match=f"holds {digest}"):
+        fetch_policy(store, PLACE, "0" * 16)
+    assert snapshot_digest(tmp_path / "runs" / PLACE) == digest
