@@ -7,7 +7,6 @@ import os
 import queue
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from r3l.errors import TrainingError
+from r3l.training.nodes import announce
+from r3l.training.nodes import command as _command
 
 STOP_GRACE_S = 10.0
 
@@ -35,6 +36,7 @@ def launch(job: dict[str, Any], folder: Path, processes: int, timeout_s: float, 
     folder.mkdir(parents=True, exist_ok=True)
     spec = folder / "job.json"
     spec.write_text(json.dumps(job, indent=1))
+    announce(spec)
     log = folder / "stderr.log"
     with log.open("w") as stderr, subprocess.Popen(_command(spec, processes), stdout=subprocess.PIPE, stderr=stderr, text=True,
                                                    start_new_session=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}) as process:
@@ -61,13 +63,6 @@ def run_here(job: dict[str, Any], heard: Callable[[dict[str, Any]], None]) -> di
 
     run_update(Job.model_validate(job), Ranks(), lambda event, **fields: heard({"event": event, **fields}))
     return dict(json.loads((Path(job["out"]) / "update.json").read_text()))
-
-
-def _command(spec: Path, processes: int) -> list[str]:
-    if processes == 1:
-        return [sys.executable, "-m", "r3l.training", "--job", str(spec)]
-    return [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}", "--standalone",
-            "-m", "r3l.training", "--job", str(spec)]
 
 
 def _lines(process: subprocess.Popen[str], timeout_s: float) -> Iterator[str]:
