@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from flows import prefect_settings
@@ -11,23 +10,21 @@ prefect_settings.apply()
 
 from prefect import flow  # noqa: E402
 from prefect.runtime import flow_run  # noqa: E402
-from prefect.task_runners import ThreadPoolTaskRunner  # noqa: E402
 
 from flows import artifacts, policies, preflight, replay_buffer, tasks, tracking  # noqa: E402
+from flows.chain import RUNNER, Chain, submit  # noqa: E402
+from flows.elsewhere import check_placement  # noqa: E402
 from flows.logs import log  # noqa: E402
+from flows.placed_shards import elsewhere, placed  # noqa: E402
 from flows.recorded import save_config  # noqa: E402
 from flows.update import sweep_staging  # noqa: E402
 from flows.workbench import Workbench  # noqa: E402
 from r3l.config import Config, compose  # noqa: E402
 from r3l.errors import ConfigError, R3LError  # noqa: E402
 from r3l.exploration.tally import Tally  # noqa: E402
-from r3l.records import Plan  # noqa: E402
 from r3l.store.layout import StageRef  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
 
-MAX_THREADS = 256
-Coming = Any  # the future of a StageRef: Prefect's types want the StageRef itself where a task is submitted
-RUNNER: Any = ThreadPoolTaskRunner(max_workers=MAX_THREADS)
 # A display that watches the run from the same process puts its tally here before it calls the flow.
 WATCHED: dict[str, Tally] = {}
 
@@ -56,6 +53,7 @@ def iterate(config: Config = compose()) -> dict[str, Any]:  # noqa: B008 (frozen
         config: everything that can be set; empty `iteration` means the run's next one.
     """
     store = preflight.check(config)
+    check_placement(config.placement)
     iteration = the_iteration(config, store)
     with store.writer_lock(config.run, config.branch, iteration):
         store.sweep(config.run)
@@ -72,35 +70,13 @@ def iterate(config: Config = compose()) -> dict[str, Any]:  # noqa: B008 (frozen
     return summary | {"trackers": tracking.feed(config, store)}
 
 
-@dataclass
-class Chain:
-    """The futures of one shard: base, as many rounds of reflect, retry, stitch as the plan has, credit, training rows."""
-
-    base: list[Coming] = field(default_factory=list)
-    reflections: list[Coming] = field(default_factory=list)
-    retries: list[Coming] = field(default_factory=list)
-    distilled: list[Coming] = field(default_factory=list)
-    credit: list[Coming] = field(default_factory=list)
-    training_rows: list[Coming] = field(default_factory=list)
-
-    def all(self) -> list[Coming]:
-        """In the order in which they can end."""
-        return [*self.base, *self.reflections, *self.retries, *self.distilled, *self.credit, *self.training_rows]
-
-
 def stages(bench: Workbench) -> list[StageRef]:
     """All stages of the iteration. Up to `shards_in_flight` shards run side by side, each as its own chain; only the update
     waits for all."""
-    plan = tasks.plan_of(bench)
     batch: StageRef = tasks.tasks_task(bench)
     shards = range(-(-bench.config.rollout.tasks // bench.config.rollout.tasks_per_shard))
     bench.tally.add("shards", planned=len(shards))
-    chains: list[Chain] = []
-    for shard in shards:
-        if shard >= bench.config.rollout.shards_in_flight:
-            chains[shard - bench.config.rollout.shards_in_flight].all()[-1].wait()
-        chains.append(submit(bench, plan, batch, shard))
-    refs = [batch, *(future.result() for chain in chains for future in chain.all())]
+    refs = [batch, *(placed if elsewhere(bench) else here)(bench, batch, shards)]
     if bench.wants("updates"):
         credit, rows = ([ref for ref in refs if ref.stage == stage] for stage in ("credit", "training_rows"))
         replayed = [tasks.replay_task(bench, credit, rows)] if replay_buffer.active(bench) else []
@@ -108,27 +84,11 @@ def stages(bench: Workbench) -> list[StageRef]:
     return refs
 
 
-def submit(bench: Workbench, plan: Plan, batch: StageRef, shard: int) -> Chain:
-    """Submit a shard's stages; each waits only for its own predecessors."""
-    chain = Chain()
-    if bench.wants("base"):
-        chain.base.append(tasks.base_task.submit(bench, batch, shard))
-    for round_ in range(plan.retries_per_base if plan.reflection != "none" else 0):
-        reflect_and_retry(bench, chain, batch, shard, round_)
-    if bench.wants("credit"):
-        chain.credit.append(tasks.credit_task.submit(bench, chain.base[0], chain.retries, chain.distilled, shard))
-    if bench.wants("training_rows"):
-        chain.training_rows.append(tasks.training_rows_task.submit(
-            bench, chain.base[0], chain.reflections, chain.retries, chain.distilled, chain.credit[0], shard))
-    return chain
-
-
-def reflect_and_retry(bench: Workbench, chain: Chain, batch: StageRef, shard: int, round_: int) -> None:
-    """One round: reflect on the newest attempts, retry from the pivots, stitch."""
-    before = list(chain.distilled)
-    if bench.wants("reflections"):
-        chain.reflections.append(tasks.reflections_task.submit(bench, batch, chain.base[0], before, shard, round_))
-    if bench.wants("retries"):
-        chain.retries.append(tasks.retries_task.submit(bench, batch, chain.base[0], before, chain.reflections[-1], shard, round_))
-    if bench.wants("distilled"):
-        chain.distilled.append(tasks.distilled_task.submit(bench, chain.base[0], before, chain.retries[-1], shard, round_))
+def here(bench: Workbench, batch: StageRef, shards: range) -> list[StageRef]:
+    """Every shard as a chain of tasks of this flow run."""
+    plan, chains = tasks.plan_of(bench), list[Chain]()
+    for shard in shards:
+        if shard >= bench.config.rollout.shards_in_flight:
+            chains[shard - bench.config.rollout.shards_in_flight].all()[-1].wait()
+        chains.append(submit(bench, plan, batch, shard))
+    return [future.result() for chain in chains for future in chain.all()]

@@ -11,6 +11,7 @@ from r3l.engines.base import PolicySnapshot
 from r3l.engines.made_policies import make_here
 from r3l.errors import ConfigError
 from r3l.store.policies import latest_policy, snapshot_digest
+from r3l.store.policy_places import fetch_policy, stored_place
 from r3l.store.stage import Store
 
 HOUSEHOLD = re.compile(r"household-(?P<level>easy|standard|long)-(?P<seed>\d+)$")  # policies that are made on first use
@@ -40,6 +41,11 @@ def find(config: Config, store: Store, iteration: int) -> Policies:
     return Policies(start, learner, behaviour, learner_folder, behaviour_folder)
 
 
+def pullable(store: Store, snapshot: PolicySnapshot) -> PolicySnapshot:
+    """With its place in the store, for servers on hosts that pull it from there; a starting policy is put there first."""
+    return snapshot if snapshot.place else replace(snapshot, place=stored_place(store, snapshot.path, snapshot.digest))
+
+
 def starting_policy(config: Config) -> PolicySnapshot:
     """The policy that iteration 0 starts from. Raises `ConfigError` where its folder is missing."""
     path = Path(config.policy.path)
@@ -59,6 +65,7 @@ def _newest(config: Config, store: Store, before: int, start: PolicySnapshot) ->
     if found is None:
         return start, None
     relative, digest = found
-    path = store.local(relative.rpartition("/")[0]) / relative.rpartition("/")[2]
+    path = fetch_policy(store, relative, digest)
+    store.local(relative.rpartition("/")[0])  # the optimiser's state and the canary beside it
     base = start.path if (path / "adapter_config.json").is_file() else None
-    return PolicySnapshot(str(path), digest, base), path.parent
+    return PolicySnapshot(str(path), digest, base, relative), path.parent

@@ -7,14 +7,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.policies import Policies
+from flows.policies import Policies, pullable
 from r3l.config import Config
 from r3l.engines import make_engine
+from r3l.engines.base import Engine
 from r3l.engines.canary import check_canary
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments import make_world
-from r3l.environments.pool import WorldPool
 from r3l.environments.oracles import has_oracle
+from r3l.environments.pool import WorldPool
 from r3l.exploration.explorer import Explorer, Limits
 from r3l.exploration.tally import Tally
 from r3l.store.schemas import STAGES
@@ -43,7 +44,9 @@ class Workbench:
         self.config, self.store, self.iteration, self.policies, self.tally = config, store, iteration, policies, tally
         self.replay = replay
         self.canary_error: float | None = None
+        self.stopped = threading.Event()  # set at the end: what waits for work elsewhere gives up, and cancels it
         self._explorer: Explorer | None = None
+        self._equipped = False
         self._lock = threading.Lock()
         self._open = ExitStack()
 
@@ -66,15 +69,27 @@ class Workbench:
         world = make_world(config.environment)
         pool = WorldPool(config.environment)
         self._open.callback(pool.close)
-        engine = make_engine(config.engine, config.policy)
-        self._open.callback(engine.close)
-        engine.load_policy(self.policies.behaviour)
-        self.canary_error = check_canary(engine, canary_of(self.policies.behaviour_folder), config.policy.dtype,
-                                         config.engine.canary_tolerance)
+        engine = self._load_policy()
         self.tally.add("engine", done=1)
         self.tally.finish("engine")
         chat = ChatFormat.load(self.policies.start.path, config.policy.thinking)
         return Explorer(world, pool, engine, chat, self.policies.behaviour.digest, limits(config), self.tally)
+
+    def equip(self) -> None:
+        """Give the sampling servers the policy, once, for hosts that take them as they are. Other engines are each host's own."""
+        with self._lock:
+            if self.config.engine.kind == "vllm_server" and not self._equipped:
+                self._load_policy()
+                self._equipped = True
+
+    def _load_policy(self) -> Engine:
+        engine = make_engine(self.config.engine, self.config.policy)
+        self._open.callback(engine.close)
+        pulled = getattr(self.config.engine, "puller_port", 0)
+        engine.load_policy(pullable(self.store, self.policies.behaviour) if pulled else self.policies.behaviour)
+        self.canary_error = check_canary(engine, canary_of(self.policies.behaviour_folder), self.config.policy.dtype,
+                                         self.config.engine.canary_tolerance)
+        return engine
 
     def wants(self, stage: str) -> bool:
         """Whether the stage is part of what is being run: a replay may end early."""
@@ -84,7 +99,18 @@ class Workbench:
         """Whether a replay takes the stage as it was stored."""
         return self.replay is not None and ORDER.index(stage) < ORDER.index(self.replay.from_stage)
 
+    @property
+    def judges(self) -> bool:
+        """Whether failed bases are judged by an oracle: not where a replay takes the bases with their verdicts from the store."""
+        return has_oracle(self.config.environment) and self.wants("oracle_pivots") and not self.takes_stored("oracle_pivots")
+
+    def count(self, counts: dict[str, dict[str, float]]) -> None:
+        """Add what was counted elsewhere."""
+        for stage, amounts in counts.items():
+            self.tally.add(stage, **amounts)
+
     def close(self) -> None:
+        self.stopped.set()
         self._open.close()
 
 
@@ -98,16 +124,6 @@ def limits(config: Config) -> Limits:
 
 
 def canary_of(folder: Path | None) -> Path | None:
-    @property
-    def judges(self) -> bool:
-        """Whether failed bases are judged by an oracle: not where a replay takes the bases with their verdicts from the store."""
-        return has_oracle(self.config.environment) and self.wants("oracle_pivots") and not self.takes_stored("oracle_pivots")
-
-    def count(self, counts: dict[str, dict[str, float]]) -> None:
-        """Add what was counted elsewhere."""
-        for stage, amounts in counts.items():
-            self.tally.add(stage, **amounts)
-
     """The canary that the update wrote beside its policy; a starting policy has none."""
     path = folder / "canary.json" if folder else None
     return path if path and path.is_file() else None

@@ -7,6 +7,7 @@ from pydantic import Field
 from r3l.config.engines import AnyEngine, TransformersLocalSettings
 from r3l.config.environments import AlfworldSettings, AnyEnvironment
 from r3l.config.methods import AnyMethod, R3LSettings
+from r3l.config.placement import PlacementSettings
 from r3l.config.section import Section
 from r3l.config.sections import EvaluationSettings, PolicySettings, RolloutSettings, StoreSettings, TrainingSettings
 from r3l.config.tracking import TrackingSettings
@@ -24,5 +25,6 @@ class Config(Section):
     rollout: RolloutSettings = Field(default_factory=RolloutSettings, description="how much is sampled, and how")
     training: TrainingSettings = Field(default_factory=TrainingSettings, description="the update job")
     evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings, description="test episodes")
+    placement: PlacementSettings = Field(default_factory=PlacementSettings, description="which hosts do the work")
     tracking: TrackingSettings = Field(default_factory=TrackingSettings, description="where the figures go beside the store")
     store: StoreSettings = Field(default_factory=StoreSettings, description="where the tables are kept")

@@ -12,6 +12,7 @@ import time
 
 from r3l.errors import R3LError
 from r3l.training.job import read_job
+from r3l.training.launcher import end_with_launcher
 
 
 def main() -> int:
@@ -19,6 +20,7 @@ def main() -> int:
     parser.add_argument("--job", required=True, help="JSON file of the job (r3l.training.job.Job)")
     arguments = parser.parse_args()
     started = time.perf_counter()
+    end_with_launcher()
     try:
         job = read_job(arguments.job)
         from r3l.training.parallel import join, leave

@@ -8,13 +8,17 @@ from prefect.events.schemas.automations import AutomationCore
 
 from flows.server import PROGRESS
 
+GIVEN = {  # what the deployments without a default are given by whoever runs them
+    "replay": {"run": "demo", "iteration": 0}, "update": {"store": "s3://bucket", "job": "demo/iteration=00000/elsewhere/update.json"},
+    "shard": {"config": {}, "iteration": 0, "shard": 3, "key": "k"}}
+
 
 def test_every_deployment_has_a_flow_and_parameters_that_it_takes():
     for deployment in yaml.safe_load(Path("prefect.yaml").read_text())["deployments"]:
         path, name = deployment["entrypoint"].split(":")
         flow = getattr(importlib.import_module(path.removesuffix(".py").replace("/", ".")), name)
         assert flow.name in {"r3l", f"r3l-{deployment['name']}"}
-        flow.validate_parameters(deployment.get("parameters") or {} if name != "replay" else {"run": "demo", "iteration": 0})
+        flow.validate_parameters(deployment.get("parameters") or GIVEN.get(name, {}))
 
 
 def test_silent_runs_crash_and_hung_runs_are_cancelled():

@@ -1,5 +1,6 @@
 """The watch over the update job: what it prints is heard, what fails or hangs is said."""
 
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from flows import update_job
 from r3l.errors import TrainingError
+from r3l.store.process import started
 
 
 def launch(monkeypatch, folder: Path, script: str, timeout_s: float = 20):
@@ -61,3 +63,22 @@ def test_settling_replaces_a_leftover(tmp_path):
     update_job.settle(tmp_path / "new", tmp_path / "old")
     assert (tmp_path / "old" / "which").read_text() == "new"
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_a_job_ends_when_its_launcher_is_killed(tmp_path):
+    """SIGKILL leaves the launcher no time to stop it."""
+    job = ("from r3l.training import launcher; launcher.EVERY_S = 0.05; launcher.end_with_launcher(); "
+           "import os, time; print(os.getpid(), flush=True); time.sleep(600)")
+    launching = f"""
+import os, subprocess, sys
+from r3l.store.process import mark
+subprocess.run([sys.executable, "-c", {job!r}], env=os.environ | {{"R3L_LAUNCHER": mark()}}, start_new_session=True)
+"""
+    with subprocess.Popen([sys.executable, "-c", launching], stdout=subprocess.PIPE, text=True) as launcher:
+        pid = int(launcher.stdout.readline())
+        assert started(pid)
+        launcher.kill()
+    end = time.monotonic() + 20
+    while started(pid) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not started(pid)

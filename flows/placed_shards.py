@@ -1,0 +1,79 @@
+"""Where an iteration's shards are played when it is not here: by workers of a Prefect pool, or by the hosts of a Ray cluster."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.context import FlowRunContext
+
+from flows import remote_shard
+from flows.workbench import Workbench
+from r3l.config import Config
+from r3l.errors import ConfigError
+from r3l.exploration.tally import Tally
+from r3l.store.layout import StageRef
+from r3l.store.stage import Store
+
+
+def elsewhere(bench: Workbench) -> bool:
+    """A replay is small, and takes from the store what it does not compute: it stays here."""
+    return bench.config.placement.shards != "here" and bench.replay is None
+
+
+def placed(bench: Workbench, batch: StageRef, shards: range) -> list[StageRef]:
+    """Every shard played on another host, and its stages, which are in the store."""
+    with _submitting(bench, batch) as submit:
+        futures: list[Any] = []
+        for shard in shards:
+            if shard >= bench.config.rollout.shards_in_flight:
+                futures[shard - bench.config.rollout.shards_in_flight].wait()
+            futures.append(submit(shard))
+        return [ref for future in futures for ref in future.result()]
+
+
+@contextmanager
+def _submitting(bench: Workbench, batch: StageRef) -> Iterator[Callable[[int], Any]]:
+    if bench.config.placement.shards == "workers":
+        yield lambda shard: shard_task.submit(bench, batch, shard)
+        return
+    config = bench.config.model_copy(update={"store": bench.config.store.model_copy(update={"root": bench.store.root})})
+    bench.equip()
+    told, slots = config.model_dump(mode="json"), config.environment.workers
+    with _ray(config) as (runner, options):
+        with options(num_cpus=slots):
+            yield lambda shard: runner.submit(ray_shard_task, {"config": told, "iteration": bench.iteration, "shard": shard})
+
+
+@task(name="shard", task_run_name="shard={shard}", cache_policy=NO_CACHE)
+def shard_task(bench: Workbench, batch: StageRef, shard: int) -> list[StageRef]:
+    """Wait for a shard that another host plays."""
+    return remote_shard.ask(bench, batch, shard)
+
+
+@contextmanager
+def _ray(config: Config) -> Iterator[Any]:
+    """Prefect's runner on a Ray cluster, and how a task's share of a host is said. Ray itself runs a lost host's task elsewhere."""
+    try:
+        from prefect_ray import RayTaskRunner
+        from prefect_ray.context import remote_options
+    except ImportError as error:
+        raise ConfigError("placement.shards=ray needs prefect-ray: pip install 'r3l[ray]', on every host of the cluster") from error
+    address = config.placement.ray_address or None
+    with RayTaskRunner(address, {"ignore_reinit_error": True}) as runner:
+        yield runner, remote_options
+
+
+@task(name="shard", task_run_name="shard={shard}", cache_policy=NO_CACHE)
+def ray_shard_task(config: dict[str, Any], iteration: int, shard: int) -> list[StageRef]:
+    """Play a shard in a process of a Ray host; its stages are plain calls there, not tasks of the server."""
+    def play() -> list[StageRef]:
+        FlowRunContext.__var__.set(None)  # type: ignore[arg-type]  # outside a flow run, stages are plain calls
+        asked = Config.model_validate(config)
+        return remote_shard.play(asked, Store.open(asked.store.root), iteration, shard, Tally())
+
+    return contextvars.copy_context().run(play)

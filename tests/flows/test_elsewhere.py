@@ -1,0 +1,141 @@
+"""Work on another pool, with the pool scripted: what is joined, sent again, given up, cancelled."""
+
+import json
+import threading
+from types import SimpleNamespace
+
+import pytest
+from prefect.states import Cancelled, Completed, Crashed, Failed, Running, Scheduled
+
+from flows import elsewhere
+from flows.elsewhere import ElsewhereError, Errand, run_elsewhere
+from flows.heartbeat import Listener, Superseded, beating, read
+from r3l.config.placement import PlacementSettings
+from r3l.store.files import LocalFiles
+
+SETTINGS = PlacementSettings(attempts=2, silent_s=1, heartbeat_s=0.1)
+
+
+class Pool:
+    """`runs[k]` scripts try k: the states that are seen one after another, the first when it is asked for; the last one stays.
+    The job's result is there from the state on that is the number `leaves`."""
+
+    def __init__(self, monkeypatch, files, *runs, leaves=None):
+        self.runs, self.leaves, self.asked, self.cancelled, self.seen = runs, leaves, [], [], {}
+        self.files, self.beats = files, 0
+        monkeypatch.setattr(elsewhere, "POLL_S", 0.01)
+        monkeypatch.setattr(elsewhere, "submit", self.submit)
+        monkeypatch.setattr(elsewhere, "state_of", self.state_of)
+        monkeypatch.setattr(elsewhere, "give_up", lambda run, reason: Crashed(message=reason))
+        monkeypatch.setattr(elsewhere, "cancel", lambda run: self.cancelled.append(run.id))
+
+    def submit(self, errand, attempt):
+        self.asked.append(attempt)
+        return SimpleNamespace(id=attempt, name=f"run-{attempt}", state=self.runs[attempt][0])
+
+    def state_of(self, run):
+        self.seen[run.id] = min(self.seen.get(run.id, 0) + 1, len(self.runs[run.id]) - 1)
+        return self.runs[run.id][self.seen[run.id]]
+
+    def finished(self):
+        done = self.leaves is not None and self.asked and self.asked[-1] == self.leaves and self.state_is_last()
+        return "made" if done else None
+
+    def state_is_last(self):
+        run = self.asked[-1]
+        return self.seen.get(run, 0) == len(self.runs[run]) - 1
+
+
+def play(pool, files, stopped=None, heard=lambda counts: None):
+    errand = Errand("r3l-update/update", "key", {}, "beat.json")
+    return run_elsewhere(errand, files, SETTINGS, pool.finished, stopped or threading.Event(), heard)
+
+
+@pytest.fixture
+def files(tmp_path):
+    return LocalFiles(tmp_path)
+
+
+def test_a_job_that_is_done_is_not_asked_for(monkeypatch, files):
+    pool = Pool(monkeypatch, files)
+    monkeypatch.setattr(pool, "finished", lambda: "made before")
+    assert (play(pool, files), pool.asked) == ("made before", [])
+
+
+def test_it_waits_for_a_worker_and_for_the_result(monkeypatch, files):
+    pool = Pool(monkeypatch, files, [Scheduled(), Scheduled(), Running(), Completed()], leaves=0)
+    assert (play(pool, files), pool.asked, pool.cancelled) == ("made", [0], [])
+
+
+def test_a_crashed_host_s_job_is_sent_again_and_a_lost_one_counts_as_crashed(monkeypatch, files):
+    pool = Pool(monkeypatch, files, [Scheduled(), Running(), Crashed()], [Scheduled(), Running(), Completed()], leaves=1)
+    assert (play(pool, files), pool.asked) == ("made", [0, 1])
+    silent = Pool(monkeypatch, files, [Running(), Running()], [Running(), Completed()], leaves=1)
+    assert (play(silent, files), silent.asked) == ("made", [0, 1])
+
+
+def test_hosts_are_lost_so_often_and_no_more(monkeypatch, files):
+    pool = Pool(monkeypatch, files, [Running(), Crashed()], [Running(), Crashed(message="gone")], [Running(), Completed()], leaves=2)
+    with pytest.raises(ElsewhereError, match=r"lost 2 times, last in flow run run-1 \(gone\)"):
+        play(pool, files)
+
+
+def test_earlier_tries_that_ended_are_passed_by_and_one_that_runs_is_joined(monkeypatch, files):
+    pool = Pool(monkeypatch, files, [Failed()], [Cancelled()], [Crashed()], [Completed()], [Running(), Completed()], leaves=4)
+    assert (play(pool, files), pool.asked) == ("made", [0, 1, 2, 3, 4])
+
+
+@pytest.mark.parametrize(("last", "said"), [(Failed(message="no rows"), "Failed (no rows)"), (Cancelled(), "Cancelled"),
+                                            (Completed(), "left no result in the store")])
+def test_what_fails_is_said_and_not_tried_again(monkeypatch, files, last, said):
+    pool = Pool(monkeypatch, files, [Running(), last], [Running(), Completed()], leaves=1)
+    with pytest.raises(ElsewhereError) as error:
+        play(pool, files)
+    assert said in str(error.value)
+    assert pool.asked == [0]
+
+
+def test_the_end_of_the_caller_cancels_it(monkeypatch, files):
+    pool, stopped = Pool(monkeypatch, files, [Scheduled(), Running()]), threading.Event()
+    threading.Timer(0.1, stopped.set).start()
+    with pytest.raises(ElsewhereError, match="was cancelled"):
+        play(pool, files, stopped)
+    assert pool.cancelled == [0]
+
+    def interrupted(counts):
+        raise KeyboardInterrupt
+
+    pool = Pool(monkeypatch, files, [Scheduled(), Running()])
+    with pytest.raises(KeyboardInterrupt):
+        play(pool, files, heard=interrupted)
+    assert pool.cancelled == [0]
+
+
+def test_a_server_that_does_not_answer_is_waited_for_as_long_as_the_heart_beats(monkeypatch, files):
+    pool = Pool(monkeypatch, files, [Running(), None, None, None, Completed()], leaves=0)
+    assert play(pool, files) == "made"
+
+
+def test_beats_are_heard_once_by_their_changes(files):
+    counts = {"base": {"turns": 3.0}}
+    listener = Listener(files, "beat.json", 0)
+    with beating(files, "beat.json", 0, 60, lambda: counts) as beat:
+        assert listener.listen() == {"base": {"turns": 3.0}}
+        assert listener.listen() == {}
+        counts = {"base": {"turns": 5.0}, "updates": {"tokens": 7.0}}
+        beat.write()
+        assert listener.listen() == {"base": {"turns": 2.0}, "updates": {"tokens": 7.0}}
+    assert Listener(files, "beat.json", 1).listen() == {}  # of another try
+
+
+def test_a_try_that_was_given_up_puts_nothing_in_its_place(files):
+    with beating(files, "beat.json", 0, 60, dict) as first:
+        with beating(files, "beat.json", 1, 60, dict):
+            with pytest.raises(Superseded, match="a later try"):
+                first.check()
+        assert read(files, "beat.json")["attempt"] == 1
+
+
+def test_a_torn_beat_is_silence(files):
+    files.put("beat.json", json.dumps({"attempt": 0}).encode()[:-3])
+    assert Listener(files, "beat.json", 0).listen() == {}
