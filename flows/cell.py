@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -15,8 +15,10 @@ from flows import iterate, policies, preflight
 from flows.evaluate import evaluate_task, pose
 from flows.recorded import save_config
 from flows.update import sweep_staging
-from flows.workbench import Workbench, canary_of, limits
+from flows.workbench import Replay, Workbench, canary_of, limits
 from r3l.config import Config
+from r3l.config.compose import assignment, merge, validated
+from r3l.config.experiment import Fork
 from r3l.engines import make_engine
 from r3l.engines.base import Engine
 from r3l.engines.canary import check_canary
@@ -78,7 +80,8 @@ class CellBench(Workbench):
                         limits(config), self.tally)
 
 
-def run_cell(config: Config, iterations: int, until: float = math.inf, heard: Heard = lambda done: None) -> bool:
+def run_cell(config: Config, iterations: int, until: float = math.inf, heard: Heard = lambda done: None,
+             forks: Sequence[Fork] = (), forked_iterations: int = 0) -> bool:
     """Evaluate the start, then train and evaluate until the run has its iterations. What is stored is not done again.
 
     Args:
@@ -103,6 +106,11 @@ def run_cell(config: Config, iterations: int, until: float = math.inf, heard: He
                 heard(iteration + 1)
             if config.evaluation.every and (iteration + 1) % config.evaluation.every == 0:
                 evaluate_cell(config, store, iteration, tools)
+        for iteration in range(forked_iterations if forks else 0):
+            for fork in forks:
+                if time.time() > until:
+                    return False
+                fork_cell(config, store, iteration, fork, tools)
     finally:
         tools.close()
     return True
@@ -115,6 +123,22 @@ def iterate_cell(config: Config, store: Store, iteration: int, tools: Tools) -> 
         sweep_staging(store.run_folder(config.run, config.branch))
         save_config(store, config, iteration)
         bench = tools.bench(config, store, iteration, policies.find(config, store, iteration), Tally())
+        try:
+            iterate.stages(bench)
+        finally:
+            bench.close()
+
+
+def fork_cell(config: Config, store: Store, iteration: int, fork: Fork, tools: Tools) -> None:
+    """The stored bases and reflections of an iteration, retried under other settings, as a branch named after the fork."""
+    settings = config.model_dump(mode="json")
+    for text in fork.settings:
+        settings = merge(settings, assignment(text))
+    other = validated(settings | {"branch": fork.name, "iteration": iteration})
+    with store.writer_lock(config.run, fork.name, iteration):
+        save_config(store, other, iteration)
+        found = policies.find(config, store, iteration)
+        bench = tools.bench(other, store, iteration, found, Tally(), Replay("", "retries", "distilled"))
         try:
             iterate.stages(bench)
         finally:

@@ -11,7 +11,7 @@ from multiprocessing import get_context
 
 from flows.policies import starting_policy
 from r3l.config import Config
-from r3l.config.experiment import Cell
+from r3l.config.experiment import Cell, Experiment
 from r3l.errors import R3LError
 from r3l.store.stage import Store
 
@@ -33,7 +33,8 @@ class Ended:
         return f"run {self.number} of {self.of}, {self.cell.config.run}: {how}, {self.seconds:.0f} s; about {self.left_s / 60:.0f} min left"
 
 
-def run_cells(cells: Sequence[Cell], iterations: int, store: Store, workers: int = 0, minutes: float = math.inf) -> Iterator[Ended]:
+def run_cells(experiment: Experiment, cells: Sequence[Cell], iterations: int, store: Store, workers: int = 0,
+              minutes: float = math.inf) -> Iterator[Ended]:
     """Run or resume cells, and tell of each as it ends.
 
     Args:
@@ -44,7 +45,7 @@ def run_cells(cells: Sequence[Cell], iterations: int, store: Store, workers: int
     for config in {config.policy.path: config for config in configs}.values():
         starting_policy(config)  # made once, before several cells want to make it
     until, began = time.time() + 60 * minutes, time.time()
-    for number, (place, outcome) in enumerate(outcomes(configs, iterations, workers, until), 1):
+    for number, (place, outcome) in enumerate(outcomes(experiment, configs, iterations, workers, until), 1):
         whole, seconds, error = outcome
         rest = (time.time() - began) / number * (len(cells) - number)
         yield Ended(cells[place], whole, seconds, number, len(cells), rest, error)
@@ -53,13 +54,15 @@ def run_cells(cells: Sequence[Cell], iterations: int, store: Store, workers: int
 Outcome = tuple[bool, float, str]
 
 
-def outcomes(configs: Sequence[Config], iterations: int, workers: int, until: float) -> Iterator[tuple[int, Outcome]]:
+def outcomes(experiment: Experiment, configs: Sequence[Config], iterations: int, workers: int,
+             until: float) -> Iterator[tuple[int, Outcome]]:
     """(index, outcome) of every cell that was begun before `until`."""
+    told = experiment.model_dump_json()
     if workers == 0:
         for place, config in enumerate(configs):
             if time.time() > until:
                 return
-            yield place, one_cell(config.model_dump_json(), iterations, until)
+            yield place, one_cell(told, config.model_dump_json(), iterations, until)
         return
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         running: dict[Future[Outcome], int] = {}
@@ -67,19 +70,20 @@ def outcomes(configs: Sequence[Config], iterations: int, workers: int, until: fl
         while waiting or running:
             while waiting and len(running) < workers and time.time() <= until:
                 place, config = waiting.pop(0)
-                running[pool.submit(one_cell, config.model_dump_json(), iterations, until)] = place
+                running[pool.submit(one_cell, told, config.model_dump_json(), iterations, until)] = place
             if not running:
                 return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 yield running.pop(future), future.result()
 
 
-def one_cell(config: str, iterations: int, until: float) -> Outcome:
+def one_cell(experiment: str, config: str, iterations: int, until: float) -> Outcome:
     """A cell, wherever it is run. An error of the project's own is an outcome: the other cells go on."""
     from flows.cell import run_cell
 
-    began = time.time()
+    began, of = time.time(), Experiment.model_validate_json(experiment)
     try:
-        return run_cell(Config.model_validate_json(config), iterations, until), time.time() - began, ""
+        whole = run_cell(Config.model_validate_json(config), iterations, until, forks=of.forks, forked_iterations=of.forked_iterations)
+        return whole, time.time() - began, ""
     except R3LError as error:
         return False, time.time() - began, f"{type(error).__name__}: {error}"

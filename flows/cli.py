@@ -97,7 +97,8 @@ def warm_start(out: Annotated[Path | None, typer.Option(help="empty: data/polici
     if environment == "household":
         from r3l.training.household_start import household_start, known_level
 
-        figures = household_start(out or Path(f"data/policies/household-{level}-{seed}"), known_level(level), seed, minutes, progress=told)
+        figures = household_start(out or Path(f"data/policies/household-{level}-{seed}"), known_level(level), seed, minutes,
+                                  progress=told, init=init)
     else:
         from r3l.training.warm_start import warm_start as make
 

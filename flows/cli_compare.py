@@ -1,4 +1,4 @@
-"""`r3l compare`: experiments from a terminal."""
+"""`r3l compare` and `r3l results`: experiments from a terminal."""
 
 from __future__ import annotations
 
@@ -38,5 +38,16 @@ def compare(experiment: Annotated[str, typer.Argument(help="a file, or the name 
         typer.echo(flow(path, size, store, results, workers, minutes, arms, seeds))
 
 
+def results(out: Annotated[Path, typer.Option(help="the page")] = Path("data/RESULTS.md"),
+            claims: Annotated[Path, typer.Option(help="the paper's claims")] = Path("data/claims.toml"),
+            folder: Annotated[Path, typer.Option(help="what `r3l compare` wrote")] = Path("data/results")) -> None:
+    """Hold the paper's claims against the kept results of experiments."""
+    from r3l.evaluation.claims import load_claims, results_page
+
+    out.write_text(results_page(load_claims(claims), folder))
+    typer.echo(str(out))
+
+
 def register(app: typer.Typer) -> None:
     app.command()(compare)
+    app.command()(results)

@@ -66,7 +66,8 @@ def run_experiment(path: str, size: str, store: str, results: str, workers: int,
     unfinished = set(read_results(experiment, size, opened).unfinished)
     missing = [cell for cell in cells
                if cell.arm.name in wanted_arms and str(cell.seed) in wanted_seeds and cell.config.run in unfinished]
-    for ended in run_cells(missing, experiment.sizes[size].iterations, opened, min(workers, os.cpu_count() or 1), minutes or math.inf):
+    for ended in run_cells(experiment, missing, experiment.sizes[size].iterations, opened, min(workers, os.cpu_count() or 1),
+                           minutes or math.inf):
         heard(ended)
     found = read_results(experiment, size, opened)
     write_results(Path(results), found)

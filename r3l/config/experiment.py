@@ -24,6 +24,13 @@ class Arm(Section):
     settings: list[str] = Field(default_factory=list, description="key=value")
 
 
+class Fork(Section):
+    """The stored bases of an arm's runs, retried under other settings: a branch of each run, compared stage by stage, never trained."""
+
+    name: str = Field(pattern=NAME, description="the branch's name")
+    settings: list[str] = Field(min_length=1, description="key=value")
+
+
 class Question(Section):
     """A further table: SQL over the catalog's views and `cells` (run, arm, seed, rate)."""
 
@@ -68,6 +75,8 @@ class Experiment(Section):
     runs: str = Field("", pattern=f"^$|{NAME}", description="beginning of the runs' names: experiments with the same one share runs")
     level: float = Field(0.5, gt=0, le=1, description="the success rate that steps and turns are counted to")
     arms: list[Arm] = Field(min_length=1)
+    forks: list[Fork] = Field(default_factory=list, description="every run is forked so, from `retries` to `distilled`")
+    forked_iterations: int = Field(4, ge=1, description="the first so many iterations are forked")
     questions: list[Question] = Field(default_factory=list)
     sizes: dict[str, Size]
 

@@ -35,6 +35,7 @@ class HouseholdHabits:
     stray_action: float = 0.05  # random actions, never trained on, so that recovery is
     wrong_reflection: float = 0.15
     follow_guidance: float = 0.95
+    short_search: float = 0.6  # the search begins within three places of what it looks for: the rest is soon learned, and long
     max_turns: int = 16
 
 
@@ -44,9 +45,12 @@ class Demonstrator(Player):
     Every thought repeats the plan, so that a small model needs no long-range recall to follow it.
     """
 
-    def __init__(self, engine: HouseholdEngine, rng: random.Random, forgets: float) -> None:
+    def __init__(self, engine: HouseholdEngine, rng: random.Random, forgets: float, short_search: float = 0.0) -> None:
         super().__init__(engine, rng, forgets)
         start = rng.randrange(len(self.order))
+        if rng.random() < short_search:
+            lies = engine.game.places[instances(engine, engine.game.wanted[0])[0]]
+            start = (lies - rng.randrange(3)) % len(self.order)
         listing = range(len(engine.game.receptacles))
         self.order = [*listing[start:], *listing[:start]]
 
@@ -79,7 +83,7 @@ class Play:
 
     def __init__(self, game: Game, habits: HouseholdHabits, forgets: float, rng: random.Random) -> None:
         self.engine, self.habits, self.rng = engine_of(game.to_json()), habits, rng
-        self.player = Demonstrator(self.engine, rng, forgets)
+        self.player = Demonstrator(self.engine, rng, forgets, habits.short_search)
         self.turns: list[DemoTurn] = []
         self.text = self.engine.opening()
 

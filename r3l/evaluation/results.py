@@ -57,7 +57,8 @@ def read_results(experiment: Experiment, size: str, store: Store) -> Results:
         rates, measured = (query(connection, sql).to_pylist() for sql in (RATES, METRICS))
         curves, metrics = by_run(rates), by_run(measured)
         done = [cell for cell in cells if len(metrics[cell.config.run]) >= iterations
-                and max((row["iteration"] for row in curves[cell.config.run]), default=-2) >= last_evaluated(experiment, size)]
+                and max((row["iteration"] for row in curves[cell.config.run]), default=-2) >= last_evaluated(experiment, size)
+                and {fork.name for fork in experiment.forks} <= set(store.branches(cell.config.run))]
         connection.execute("CREATE TEMP TABLE cells (run VARCHAR, arm VARCHAR, seed INTEGER, rate DOUBLE)")
         for cell in done:
             connection.execute("INSERT INTO cells VALUES (?, ?, ?, ?)", [cell.config.run, cell.arm.name, cell.seed, cell.rate])

@@ -9,7 +9,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ from r3l.training.warm_start import save, texts
 from r3l.training.warm_start_measure import PLAN, Attempt, Figures, figures, unguided
 from r3l.training.warm_start_rows import RowEncoder
 from r3l.training.warm_start_tokenizer import train_tokenizer
-from r3l.training.warm_start_train import Schedule, new_model, train
+from r3l.training.warm_start_train import Schedule, load_model, new_model, train
 
 Progress = Callable[[str], None]
 VOCABULARY = 640  # before report keys and prompt lines
@@ -60,15 +60,17 @@ class Recipe:
 
 
 RECIPES: dict[Level, Recipe] = {
-    "easy": Recipe(HouseholdHabits(), 16, 1500, 400, 4000),
+    "easy": Recipe(HouseholdHabits(), 16, 2500, 900, 4000),
     "standard": Recipe(HouseholdHabits(max_turns=30), 30, 2500, 1500, 5000),
     "long": Recipe(HouseholdHabits(forgets=0.35, max_turns=50), 50, 2000, 1500, 8000),
 }
 
 
 def household_start(out: Path, level: Level = "easy", seed: int = 0, minutes: float = 20.0, measured_tasks: int = 100,
-                    progress: Progress = print) -> dict[str, Any]:
+                    progress: Progress = print, init: Path | None = None) -> dict[str, Any]:
     """Make a policy in `out`; returns what was done and the held-out figures. `minutes` bound the training alone.
+
+    With `init`, a policy that was made so before, training goes on from it: half the steps at half the learning rates.
 
     Raises:
         TrainingError: `out` holds files already.
@@ -80,12 +82,16 @@ def household_start(out: Path, level: Level = "easy", seed: int = 0, minutes: fl
     system = HouseholdWorld(HouseholdSettings(level=level, max_turns=recipe.max_turns)).system_prompt()
     shown = list(demonstrations(level, seed, recipe.demonstrations, recipe.habits))
     prompts = [system, prompt("reflection"), prompt("guidance")]
-    chat = ChatFormat(train_tokenizer([*texts(islice(shown, FOR_TOKENIZER)), *3 * prompts], prompts, VOCABULARY))
+    chat = ChatFormat.load(init) if init else ChatFormat(
+        train_tokenizer([*texts(islice(shown, FOR_TOKENIZER)), *3 * prompts], prompts, VOCABULARY))
     encoder = RowEncoder(chat, system)
     rows = [row for one in shown for row in encoder.rows(one)]
     progress(f"{len(shown)} demonstrations, {len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
-    model = new_model(chat.tokenizer, hidden=recipe.hidden, layers=recipe.layers)
+    model = load_model(init) if init else new_model(chat.tokenizer, hidden=recipe.hidden, layers=recipe.layers)
     schedule = Schedule(steps=recipe.steps, minutes=minutes, batch_tokens=recipe.batch_tokens)
+    if init:
+        schedule = replace(schedule, steps=recipe.steps // 2, learning_rate=schedule.learning_rate / 2,
+                           matrix_rate=schedule.matrix_rate / 2)
     done = train(model, rows, schedule, derive(seed, "household warm-start batches"), progress)
     save(model, chat.tokenizer, out)
     found = asdict(measure_household(out, level, recipe.max_turns, measured_tasks)) if measured_tasks else {}

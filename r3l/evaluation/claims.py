@@ -1,0 +1,121 @@
+"""`data/RESULTS.md`: each claim of the paper against what the kept results say. Verdicts are computed, seed by seed."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from r3l.config.section import Section
+from r3l.errors import ConfigError
+from r3l.evaluation.compare import area, mean, standard_error
+
+CURVE = ("area", "final", "best")
+
+
+class Claim(Section):
+    """One claim, and what of the results answers it: an arm against another, or an arm's last third of iterations against its first."""
+
+    claim: str
+    paper: str = Field(description="what the paper reports")
+    experiment: str = Field("", description="stem of a file in data/results; empty: not testable here")
+    arm: str = ""
+    against: str = Field("", description="another arm; empty: the arm's own beginning")
+    measure: str = Field("area", description="area, final, best, or a metric of the iterations")
+    direction: Literal["higher", "lower", "same"] = "higher"
+    rate: float | None = Field(None, description="learning rate; empty: the first")
+    note: str = Field("", description="why it is not testable here, or what to think of")
+
+
+Results = dict[str, Any]
+
+
+class Claims(Section):
+    preface: str
+    claims: list[Claim]
+
+
+def load_claims(path: Path) -> Claims:
+    """Raises `ConfigError` where the file says something that can't be."""
+    try:
+        return Claims.model_validate(tomllib.loads(path.read_text()))
+    except (OSError, tomllib.TOMLDecodeError, ValidationError) as error:
+        raise ConfigError(f"claims {path}: {error}") from error
+
+
+def differences(results: Results, claim: Claim) -> dict[int, tuple[float, float]]:
+    """(the arm's value, what it is held against) for each seed that has both."""
+    mine = values(results, claim, claim.arm)
+    if not claim.against:
+        return {seed: (last_third(rows), first_third(rows)) for seed, rows in mine.items()}
+    theirs = values(results, claim, claim.against)
+    return {seed: (mean(mine[seed]), mean(theirs[seed])) for seed in sorted(mine.keys() & theirs.keys())}
+
+
+def values(results: Results, claim: Claim, arm: str) -> dict[int, list[float]]:
+    """By seed: one number for a measure of the curve, else the metric in every iteration that has it."""
+    rate = claim.rate if claim.rate is not None else next((cell["rate"] for cell in results["cells"]), None)
+    found: dict[int, list[float]] = {}
+    for cell in results["cells"]:
+        if cell["arm"] == arm and cell["rate"] == rate:
+            curve = {int(at): value for at, value in results["curves"][cell["run"]].items()}
+            rows = [row[claim.measure] for row in results["metrics"][cell["run"]]] if claim.measure not in CURVE else []
+            known = [of_curve(curve, claim.measure)] if claim.measure in CURVE else [float(one) for one in rows if one is not None]
+            if known:
+                found[cell["seed"]] = known
+    return found
+
+
+def of_curve(curve: dict[int, float], measure: str) -> float:
+    return {"area": area(curve), "final": curve[max(curve)], "best": max(curve.values())}[measure]
+
+
+def first_third(rows: list[float]) -> float:
+    return mean(rows[: max(1, len(rows) // 3)])
+
+
+def last_third(rows: list[float]) -> float:
+    return mean(rows[-max(1, len(rows) // 3):])
+
+
+def verdict(pairs: dict[int, tuple[float, float]], direction: str) -> str:
+    """holds: every seed agrees and the mean difference is above two of its standard errors; does not hold: the other way round."""
+    gaps = [(a - b) * (-1 if direction == "lower" else 1) for a, b in pairs.values()]
+    if not gaps:
+        return "not run"
+    if len(gaps) == 1:
+        return "one seed only: " + ("as claimed" if gaps[0] > 0 else "not as claimed")
+    clear = abs(mean(gaps)) > 2 * standard_error(gaps) and (min(gaps) > 0 or max(gaps) < 0)
+    if direction == "same":
+        return "does not hold" if clear else "no clear difference"
+    if not clear:
+        return "undecided: within the noise"
+    return "**holds**" if mean(gaps) > 0 else "**does not hold** (the other way round)"
+
+
+def measured(claim: Claim, pairs: dict[int, tuple[float, float]]) -> str:
+    if not pairs:
+        return ""
+    mine, theirs = [a for a, _ in pairs.values()], [b for _, b in pairs.values()]
+    gaps = [a - b for a, b in pairs.values()]
+    held = claim.against or "its first third"
+    error = f" ± {standard_error(gaps):.3f}" if len(gaps) > 1 else ""
+    return (f"{claim.measure}: {claim.arm} {mean(mine):.3f}, {held} {mean(theirs):.3f}; difference {mean(gaps):+.3f}{error} "
+            f"over {len(gaps)} seed{'s' if len(gaps) > 1 else ''} ([{claim.experiment}](results/{claim.experiment}.md))")
+
+
+def results_page(told_of: Claims, folder: Path) -> str:
+    """The page as Markdown."""
+    lines = [told_of.preface.strip("\n"), "", "| claim of the paper | the paper's figures | measured here | verdict |", "|---|---|---|---|"]
+    for claim in told_of.claims:
+        path = folder / f"{claim.experiment}.json"
+        if not claim.experiment:
+            lines.append(f"| {claim.claim} | {claim.paper} | {claim.note} | not testable here |")
+            continue
+        pairs = differences(json.loads(path.read_text()), claim) if path.is_file() else {}
+        told = ". ".join(filter(None, [measured(claim, pairs), claim.note]))
+        lines.append(f"| {claim.claim} | {claim.paper} | {told} | {verdict(pairs, claim.direction)} |")
+    return "\n".join(lines) + "\n"

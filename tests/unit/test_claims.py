@@ -1,0 +1,76 @@
+"""Verdicts on claims by hand; the page of results is what the kept results say."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from r3l.config.experiment import load_experiment
+from r3l.errors import ConfigError
+from r3l.evaluation.claims import Claim, differences, load_claims, results_page, verdict
+
+RESULTS = {
+    "cells": [{"run": f"{arm}{seed}", "arm": arm, "seed": seed, "rate": None} for arm in ("A", "B") for seed in (0, 1)],
+    "curves": {"A0": {"-1": 0.0, "1": 1.0}, "A1": {"-1": 0.2, "1": 0.6}, "B0": {"-1": 0.0, "1": 0.5}, "B1": {"-1": 0.2, "1": 0.2}},
+    "metrics": {run: [{"turns": 10 * (k + 1) + len(run), "pivot_mean": None if k == 0 else float(k)} for k in range(4)]
+                for run in ("A0", "A1", "B0", "B1")},
+}
+
+
+def claim(**told):
+    return Claim(claim="c", paper="p", experiment="x", arm="A", **told)
+
+
+def test_differences_are_paired_by_seed():
+    assert differences(RESULTS, claim(against="B")) == {0: (0.5, 0.25), 1: (pytest.approx(0.4), 0.2)}  # areas
+    assert differences(RESULTS, claim(against="B", measure="final")) == {0: (1.0, 0.5), 1: (0.6, 0.2)}
+    assert differences(RESULTS, claim(against="B", measure="turns")) == {0: (27.0, 27.0), 1: (27.0, 27.0)}  # mean of 12, 22, 32, 42
+
+
+def test_an_arm_against_its_own_beginning_skips_what_was_not_measured():
+    assert differences(RESULTS, claim(measure="pivot_mean")) == {0: (3.0, 1.0), 1: (3.0, 1.0)}
+
+
+@pytest.mark.parametrize(("pairs", "direction", "expected"), [
+    ({}, "higher", "not run"),
+    ({0: (0.5, 0.4)}, "higher", "one seed only: as claimed"),
+    ({0: (0.5, 0.4), 1: (0.6, 0.5), 2: (0.5, 0.39)}, "higher", "**holds**"),
+    ({0: (0.5, 0.4), 1: (0.6, 0.5), 2: (0.5, 0.39)}, "lower", "**does not hold** (the other way round)"),
+    ({0: (0.5, 0.4), 1: (0.6, 0.5), 2: (0.5, 0.39)}, "same", "does not hold"),
+    ({0: (0.9, 0.1), 1: (0.6, 0.5), 2: (0.4, 0.5)}, "higher", "undecided: within the noise"),  # seeds disagree
+    ({0: (0.9, 0.1), 1: (0.51, 0.5), 2: (0.51, 0.5)}, "higher", "undecided: within the noise"),  # .27 ± .26
+    ({0: (0.5, 0.4), 1: (0.4, 0.5)}, "same", "no clear difference"),
+])
+def test_verdicts_by_hand(pairs, direction, expected):
+    assert verdict(pairs, direction) == expected
+
+
+def test_the_page_says_what_was_measured(tmp_path):
+    (tmp_path / "x.json").write_text(json.dumps(RESULTS))
+    (tmp_path / "claims.toml").write_text(
+        'preface = "# R"\n[[claims]]\nclaim = "A beats B"\npaper = "1"\nexperiment = "x"\narm = "A"\nagainst = "B"\n'
+        '[[claims]]\nclaim = "other"\npaper = "2"\nnote = "no GPU"\n[[claims]]\nclaim = "later"\npaper = "3"\nexperiment = "y"\narm = "A"\n')
+    page = results_page(load_claims(tmp_path / "claims.toml"), tmp_path)
+    assert "| A beats B | 1 | area: A 0.450, B 0.225; difference +0.225 ± 0.025 over 2 seeds ([x](results/x.md)) | **holds** |" in page
+    assert "| other | 2 | no GPU | not testable here |" in page
+    assert "| later | 3 |  | not run |" in page
+
+
+def test_the_shipped_page_is_made_from_the_kept_results():
+    told = load_claims(Path("data/claims.toml"))
+    assert Path("data/RESULTS.md").read_text() == results_page(told, Path("data/results")), "run `r3l results`"
+
+
+def test_the_shipped_claims_name_experiments_and_arms_that_exist():
+    for one in load_claims(Path("data/claims.toml")).claims:
+        if one.experiment:
+            name, _, size = one.experiment.rpartition("-")
+            experiment = load_experiment(Path(f"data/experiments/{name}.toml"))
+            assert size in experiment.sizes
+            assert {one.arm, one.against} - {""} <= {arm.name for arm in experiment.arms}, one.claim
+
+
+def test_a_claim_with_a_mistake(tmp_path):
+    (tmp_path / "claims.toml").write_text('preface = ""\n[[claims]]\nclaim = "c"\n')
+    with pytest.raises(ConfigError, match=r"claims\.0\.paper"):
+        load_claims(tmp_path / "claims.toml")
