@@ -12,6 +12,7 @@ from rich.table import Table
 
 from r3l.config import preset_names
 from r3l.config.preset_diff import diff_presets
+from r3l.evaluation.leaks import check_leaks
 from r3l.store.catalog import connect
 from r3l.store.check import check_run
 from r3l.store.compaction import compact as compact_run
@@ -55,8 +56,9 @@ def cell(value: object) -> str:
 
 
 def check(run: str, store: Root = "") -> None:
-    """Verify a run: manifests, hashes, the seven invariants, the account of attempts. Exit code 1 where one is broken."""
-    findings = check_run(Store.open(store), run)
+    """Verify a run: manifests, hashes, the seven invariants, the account, no gold answer shown. Exit code 1 where one is broken."""
+    opened = Store.open(store)
+    findings = check_run(opened, run) or check_leaks(opened, run)
     for finding in findings:
         typer.echo(str(finding))
     typer.echo(f"{run}: {'ok' if not findings else f'{len(findings)} findings'}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from r3l.records import Task
 
@@ -38,7 +39,6 @@ class Reply:
     error: str = ""
 
 
-class Environment(Protocol):
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """An oracle's judgement of an episode. `pivot`: the turn to retry from, i.e. the number of leading turns to keep; None where
@@ -48,6 +48,7 @@ class Verdict:
     why: str
 
 
+class Environment(Protocol):
     """One task being played. Written once per world, as one file, and listed in `r3l.environments.ENVIRONMENTS`."""
 
     def reset(self, task: Task) -> Observation:
@@ -87,6 +88,13 @@ class World(Protocol):
     def make(self) -> Environment:
         """Called in the worker process."""
         ...
+
+
+@runtime_checkable
+class Secretive(Protocol):
+    """A world whose tasks have an answer that guidance may not tell, even where the reflector found it by itself."""
+
+    def reveals(self, task: Task, report: str, replies: Sequence[str]) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,14 @@ an attempt is verified, else 0; rolling back keeps the first attempts and their 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from r3l.config.environments import MathSettings
 from r3l.environments.base import Environment, Observation, Reply, Step
 from r3l.environments.grader import Grade, Grader, Library, shared_grader
 from r3l.environments.mathematics_benchmarks import benchmark_problems
+from r3l.environments.mathematics_leaks import reveals
 from r3l.environments.mathematics_problems import Problem
 from r3l.environments.mathematics_procedural import procedural_problems
 from r3l.environments.mathematics_replies import parse_answer_reply, parse_boxed_reply
@@ -51,6 +53,10 @@ class MathWorld:
     def task(self, problem: Problem, task_id: str, split: str) -> Task:
         return Task(iteration=0, task=0, task_id=task_id, environment=self.name, split=split, task_type=problem.task_type,
                     payload=problem.to_json(), seed=derive(self.settings.tasks_seed, task_id))
+
+    def reveals(self, task: Task, report: str, replies: Sequence[str]) -> bool:
+        """Whether a reflection's report holds the gold answer and neither the question nor the policy's own replies do."""
+        return reveals(json.loads(task.payload), report, replies)
 
     def make(self) -> Environment:
         library: Library = "reasoning_gym" if self.settings.dataset == "procedural" else "math_verify"

@@ -1,14 +1,17 @@
-"""Whether the policy was ever shown a gold answer: a check over the stored rows of math tasks (METHOD section 8)."""
+"""Whether the policy was ever shown a gold answer: before guidance is used, and over the stored rows of math tasks (METHOD section 8)."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from r3l.records import Reflection, Task, Trajectory, Turn
+
+# A single character stands for many things (a turn, a term): it is an answer only where it is said to be one.
+CLAIM = r"(?:\banswer|\bresult|\bequals?|\bis|\bbe|=)[^.\n]{0,12}?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +28,8 @@ def gold_leaks(tasks: Iterable[Task], trajectories: Iterable[Trajectory], turns:
                reflections: Iterable[Reflection] = ()) -> list[Leak]:
     """Every stored text that the policy read and that holds the gold answer where it should not. Empty: none.
 
-    An opening may hold it only if the question itself does. Feedback may never. Guidance may only where it stands in
-    the question or in the policy's own replies, since a reflector that quotes those reveals nothing.
+    An opening may hold it only if the question itself does. Feedback may never. Guidance, of the reflections that a retry
+    followed, may only where it stands in the question or in the policy's own replies (see `reveals`).
     """
     problems = {task.task_id: json.loads(task.payload) for task in tasks if task.environment == "math"}
     episodes = [one for one in trajectories if one.task_id in problems]
@@ -39,9 +42,31 @@ def gold_leaks(tasks: Iterable[Task], trajectories: Iterable[Trajectory], turns:
     for reflection in reflections:
         problem = told.get(reflection.trajectory_id)
         known = [turn.response for turn in played[reflection.trajectory_id]]
-        if problem and not any(holds(problem["gold"], text) for text in [problem["question"], *known]):
-            leaks += found(reflection.reflection_id, "guidance", problem["gold"], reflection.report)
+        if problem and reflection.decision == "retry" and reveals(problem, reflection.report, known):
+            leaks.append(Leak(reflection.reflection_id, "guidance", problem["gold"], reflection.report))
     return leaks
+
+
+def reveals(problem: dict[str, str], report: str, replies: Sequence[str]) -> bool:
+    """Whether a reflection's report tells the gold answer. One that quotes the question or the policy's own replies reveals nothing."""
+    gold = problem["gold"]
+    if any(holds(gold, text) for text in (problem["question"], *replies)):
+        return False
+    return any(holds(gold, text) for text in texts_of(report))
+
+
+def texts_of(report: str) -> Iterator[str]:
+    """The texts in a report: `retry_from_step` is a number of turns, not an answer. Free prose is one text."""
+    try:
+        values = [json.loads(report)]
+    except json.JSONDecodeError:
+        values = [report]
+    while values:
+        value = values.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict | list):
+            values += value.values() if isinstance(value, dict) else value
 
 
 def of_episode(trajectory: Trajectory, turns: list[Turn], problem: dict[str, str]) -> list[Leak]:
@@ -61,6 +86,10 @@ def found(subject: str, where: str, gold: str, text: str) -> list[Leak]:
 
 
 def holds(gold: str, text: str) -> bool:
-    """Whether `text` holds `gold` as a whole word or number, whatever the spacing: 12 is not in 112, 1.12 or 12.5."""
+    """Whether `text` holds `gold` as a whole word or number, whatever the spacing: 12 is not in 112, 1.12 or 12.5. A gold answer of
+    one character has to be the whole text, or be called the answer: 7 is in "so it is 7", not in "in turn 7"."""
     wanted = r"\s*".join(re.escape(part) for part in gold.split())
-    return bool(wanted) and re.search(rf"(?<![\w.])(?<!\d,){wanted}(?!\w|[.,]\d)", text) is not None
+    whole = rf"(?<![\w.])(?<!\d,){wanted}(?!\w|[.,]\d)"
+    if len(gold.strip()) == 1:
+        return text.strip() == gold.strip() or re.search(CLAIM + whole, text, re.IGNORECASE) is not None
+    return bool(wanted) and re.search(whole, text) is not None

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 
 from r3l.engines.base import Completion
+from r3l.environments.base import Secretive
 from r3l.errors import EngineError, ReflectionError
 from r3l.exploration.explorer import Explorer
 from r3l.exploration.prompting import Message, prompt, reflection_messages, transcript
@@ -43,6 +44,9 @@ async def reflect(explorer: Explorer, task: Task, plan: Plan, base: Episode, abo
             reading = Reading(Status.ENGINE_ERROR, str(error))
     explorer.tally.add("reflections", done=1, tokens=len(completion.token_ids), parsed=reading.status == Status.PARSED)
     decision = decide(plan, about, reading)
+    if decision == "retry" and isinstance(explorer.world, Secretive) and explorer.world.reveals(
+            task, reading.report, [turn.response for turn in about.turns]):
+        decision = "no retry: the report tells the answer"
     return Reflection(
         reflection_id=reflection_id, trajectory_id=about.trajectory.trajectory_id, base_id=base.trajectory.trajectory_id,
         iteration=task.iteration, task=task.task, group_id=task.group_id, attempt=attempt, status=reading.status,

@@ -29,6 +29,20 @@ def script(request: str, prompt: str) -> str:
     return answer if answer == "no tags" else f"<think>well</think><answer>{answer}</answer>"
 
 
+def test_a_reflector_that_works_out_the_answer_guides_no_retry():
+    """The policy was never told 67, and neither is the one that tries again."""
+    telling = json.dumps({**REPORT, "improvement_suggestion": "Take the five away: it is 67."})
+    with WorldPool(SETTINGS) as pool:
+        engine = ScriptedEngine(lambda request, prompt: telling if "reflection" in request else script(request, prompt))
+        explorer = Explorer(MathWorld(SETTINGS), pool, engine, CharChat(), "p", Limits(SETTINGS.max_turns, 4096, 1.0))
+        bases = base_stage(explorer, [TASK], PLAN)
+        reflections = reflections_stage(explorer, [TASK], PLAN, bases, bases, 0)
+        assert retries_stage(explorer, [TASK], PLAN, bases, bases, reflections) == []
+    assert (reflections[0].status, reflections[0].decision) == ("parsed", "no retry: the report tells the answer")
+    turns = [turn for one in bases for turn in one.turns]
+    assert gold_leaks([TASK], [one.trajectory for one in bases], turns, reflections) == []
+
+
 def test_attempts_are_turns_and_a_retry_keeps_the_first_ones():
     with WorldPool(SETTINGS) as pool:
         engine = ScriptedEngine(script)

@@ -26,6 +26,8 @@ REFLECTION = Reflection("r", "b", "b", 0, 0, "g", 0, "parsed", "", "", '{"root_c
     ("12", "it is 12.", True), ("12", "12", True), ("12", "(12)", True), ("12", "112", False), ("12", "1.12", False), ("12", "12.5", False),
     ("12", "1,12", False), ("12", "12,000", False), ("12", "x12", False), ("\\frac{1}{2}", "so \\frac{1}{2}!", True),
     ("p - q", "p-q", True), ("p - q", "p + q", False), ("", "anything", False), ("27", "2027", False),
+    ("7", "7", True), ("7", "so it is 7.", True), ("7", "The answer should be 7!", True), ("7", "x = 7", True), ("7", "x = 17", False),
+    ("7", "In turn 7 the sign was lost.", False), ("7", "the answer is 17", False), ("7", "Recheck step 7.", False),
 ])
 def test_a_gold_answer_is_found_as_a_whole_word_or_number(gold, text, there):
     assert holds(gold, text) is there
@@ -50,6 +52,20 @@ def test_a_leak_in_guidance_is_found_unless_the_policy_said_it_itself():
     (leak,) = gold_leaks([TASK], [BASE], TURNS, [told])
     assert (leak.where, leak.subject_id) == ("guidance", "r")
     assert gold_leaks([TASK], [BASE], [TURNS[0], replace(TURNS[1], response="perhaps 45, no: 40")], [told]) == []
+
+
+@pytest.mark.parametrize("report", [
+    '{"improvement_suggestion": "Add 3.", "retry_from_step": 45}',  # a number of turns
+    '{"improvement_suggestion": "Add 3.", "notes": [{"at": "turn 44"}]}', "not JSON, and no number"])
+def test_guidance_without_the_answer_in_its_words(report):
+    assert gold_leaks([TASK], [BASE], TURNS, [replace(REFLECTION, report=report)]) == []
+
+
+@pytest.mark.parametrize("report", ['{"notes": [{"deep": "it is 45"}]}', "Prose of a critique: it is 45."])
+def test_guidance_with_the_answer_somewhere_in_its_words(report):
+    told = replace(REFLECTION, report=report)
+    assert [leak.where for leak in gold_leaks([TASK], [BASE], TURNS, [told])] == ["guidance"]
+    assert gold_leaks([TASK], [BASE], TURNS, [replace(told, decision="no retry: outcome success")]) == []  # it guided nothing
 
 
 def test_what_is_said_about_a_malformed_reply_and_other_worlds_are_let_pass():
