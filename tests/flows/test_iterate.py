@@ -99,7 +99,7 @@ def test_the_same_iteration_again_makes_no_engine_call_and_no_update(run, monkey
         raise AssertionError("an engine was started")
 
     monkeypatch.setattr(workbench.Workbench, "_start", forbidden)
-    monkeypatch.setattr("flows.update.launch", forbidden)
+    monkeypatch.setattr("flows.step.launch", forbidden)
     before = ask(store, "SELECT stage, shard, digest, committed_at FROM stages WHERE iteration = 0 ORDER BY ALL")
     summary = iterate(small_config(store.root, iteration=0))
     assert ask(store, "SELECT stage, shard, digest, committed_at FROM stages WHERE iteration = 0 ORDER BY ALL") == before
