@@ -57,6 +57,9 @@ def _context(explorer: Explorer, plan: Plan, turns: list[Turn], reflection: Refl
     section 6); the kept turns are the parent's own ids, never rendered again."""
     text = guidance(reflection.report or reflection.text)
     observation = turns[pivot].observation
+    if plan.guidance == "none":
+        before = [token for turn in turns[:pivot] for token in (*turn.context_ids, *turn.response_ids)]
+        return turns[pivot].context_ids, before + turns[pivot].context_ids
     if pivot == 0:
         context = _guided_opening(explorer, observation, text)
         return context, context

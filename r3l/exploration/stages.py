@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import TypeVar
 
+from r3l.exploration.controls import controlled
 from r3l.exploration.explorer import Explorer
 from r3l.exploration.reflect import reflect
 from r3l.exploration.retry import retry
@@ -41,6 +42,8 @@ def retries_stage(explorer: Explorer, tasks: Sequence[Task], plan: Plan, bases: 
     """The retries that the reflections ask for; with group_fill=extra_base a further base in place of each one not run."""
     by_slot = {task.task: task for task in tasks}
     wanted = [(base, about, one) for base, about, one in zip(bases, abouts, reflections, strict=True) if one.decision == "retry"]
+    if (plan.pivot, plan.guidance) != ("reflection", "own"):
+        wanted = asyncio.run(controlled(explorer, plan, by_slot, wanted))
     attempts: list[Awaitable[Episode]] = [
         retry(explorer, by_slot[base.trajectory.task], plan, base, about, one) for base, about, one in wanted]
     if plan.group_fill == "extra_base":

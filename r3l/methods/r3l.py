@@ -27,7 +27,7 @@ class R3L(Method[R3LSettings]):
             bases=half, reflection="report", retries_per_base=retries, retried_bases=half // retries, retry_from=settings.retry_from,
             retry_when=settings.retry_when, retry_reward_below=settings.retry_reward_below,
             invalid_reflection=settings.invalid_reflection, guidance_position=settings.guidance_position,
-            diverged=settings.diverged, group_fill=settings.group_fill)
+            diverged=settings.diverged, group_fill=settings.group_fill, pivot=settings.pivot, guidance=settings.guidance)
 
     def pivot_mask(self, settings: R3LSettings) -> PivotMask:
         return settings.pivot_mask

@@ -1,0 +1,43 @@
+"""Controls of an experiment: retries from another pivot than the reflection's, or under another guidance than its own.
+
+They answer what carries the gain: where a retry begins, or what it is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from random import Random
+
+from r3l.exploration.explorer import Explorer
+from r3l.exploration.judge import judge
+from r3l.records import Episode, Plan, Reflection, Task
+from r3l.seeds import derive
+
+Wanted = tuple[Episode, Episode, Reflection]  # base, what was reflected on, the reflection
+
+
+async def controlled(explorer: Explorer, plan: Plan, tasks: Mapping[int, Task], wanted: Sequence[Wanted]) -> list[Wanted]:
+    """`wanted` with the plan's pivots and guidance; as it is where the plan asks for the reflections' own."""
+    pivots = await asyncio.gather(*(pivot_of(explorer, plan, tasks[base.trajectory.task], about, told) for base, about, told in wanted))
+    reports = [report_of(plan, told, wanted) for _, _, told in wanted]
+    return [(base, about, replace(told, pivot_turn=pivot, report=report))
+            for (base, about, told), pivot, report in zip(wanted, pivots, reports, strict=True)]
+
+
+async def pivot_of(explorer: Explorer, plan: Plan, task: Task, about: Episode, told: Reflection) -> int | None:
+    if plan.pivot == "random":
+        return Random(derive(task.seed, told.reflection_id, "random pivot")).randrange(len(about.turns))
+    if plan.pivot == "oracle":
+        verdict, _ = await judge(explorer, task, about)
+        return told.pivot_turn if verdict.pivot_turn is None else verdict.pivot_turn
+    return told.pivot_turn
+
+
+def report_of(plan: Plan, told: Reflection, wanted: Sequence[Wanted]) -> str:
+    """The guidance: the reflection's own report, or for `shuffled` one on another task (its own where there is no other)."""
+    others = [other.report for _, _, other in wanted if other.task != told.task]
+    if plan.guidance == "shuffled" and others:
+        return Random(derive(told.seed, told.reflection_id, "shuffled guidance")).choice(others)
+    return told.report

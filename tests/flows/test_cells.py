@@ -1,0 +1,97 @@
+"""Cells of an experiment: stages as plain calls, runs that are resumed and not done again, forks of stored bases, the page."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flows.cells import run_cells
+from flows.compare import chosen, run_experiment
+from flows.stage_task import Done, stage_task
+from r3l.config.experiment import load_experiment
+from r3l.errors import ConfigError
+from r3l.store.check import check_run
+from r3l.store.stage import Store
+
+FILE = """
+name = "tiny"
+title = "Two arms"
+paper = "none"
+knowledge = "Nothing that helps here."
+environment = "household"
+[[arms]]
+name = "R3L"
+preset = "paper"
+[[arms]]
+name = "GRPO"
+preset = "grpo"
+[[forks]]
+name = "from_start"
+settings = ["method.retry_from=\\"start\\""]
+[[questions]]
+title = "Bases"
+sql = "SELECT arm, count(*) AS bases FROM base JOIN cells USING (run) WHERE branch = '' GROUP BY arm ORDER BY arm"
+[sizes.laptop]
+model = "household"
+iterations = 2
+evaluate_every = 2
+seeds = [0]
+settings = ["policy.path=\\"data/policies/embedded\\"", "rollout.tasks=2", "rollout.group_size=4", "environment.max_turns=3",
+            "evaluation.tasks=2", "environment.reply_tokens=24", "rollout.reflection_tokens=48"]
+"""
+
+
+def test_outside_a_flow_a_stage_is_a_plain_call():
+    @stage_task(name="sum")
+    def summed(numbers: list[int], more: int) -> int:
+        """Adds."""
+        return sum(numbers) + more
+
+    assert summed([1, 2], 3) == 6
+    first = summed.submit([1, 2], 3)
+    assert (first.result(), first.wait()) == (6, None)
+    assert summed.submit([first, Done(4)], 5).result() == 15  # futures among the arguments are waited for, as Prefect does
+
+
+def test_arms_and_seeds_that_are_none_are_named():
+    assert chosen("", ["a", "b"]) == ["a", "b"]
+    assert chosen("b", ["a", "b"]) == ["b"]
+    with pytest.raises(ConfigError, match="c: this experiment has a, b"):
+        chosen("b, c", ["a", "b"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_experiment_from_its_file_to_its_page(tmp_path: Path, workers: int):
+    path, store, results = tmp_path / "tiny.toml", tmp_path / "store", tmp_path / "results"
+    path.write_text(FILE)
+    ended = []
+    page = run_experiment(str(path), "laptop", str(store), str(results), workers, 0, "", "", ended.append)
+    assert sorted(one.cell.arm.name for one in ended) == ["GRPO", "R3L"]
+    assert all(one.whole and not one.error for one in ended)
+    assert "| GRPO | 16 |" in page  # 2 iterations x 2 tasks x N = 4
+    assert "| R3L | 8 |" in page
+    assert (results / "tiny-laptop.md").read_text() == page
+    kept = json.loads((results / "tiny-laptop.json").read_text())
+    assert kept["unfinished"] == []
+    assert set(kept["curves"]["tiny.r3l.s0"]) == {"-1", "1"}
+    assert (results / "tiny-laptop" / "success-by-steps.svg").read_text().startswith("<svg")
+    opened = Store.open(str(store))
+    assert opened.branches("tiny.r3l.s0") == ["from_start"]
+    assert check_run(opened, "tiny.r3l.s0") == []
+    again = []
+    assert run_experiment(str(path), "laptop", str(store), str(results), 0, 0, "", "", again.append) == page
+    assert again == []
+
+
+@pytest.mark.slow
+def test_out_of_time_is_said_and_gone_on_with(tmp_path: Path):
+    (tmp_path / "tiny.toml").write_text(FILE)
+    experiment, store = load_experiment(tmp_path / "tiny.toml"), Store.open(str(tmp_path / "store"))
+    cells = experiment.cells("laptop")[1:]
+    (stopped,) = run_cells(experiment, cells, 2, store, minutes=1e-4)
+    assert not stopped.whole
+    assert "out of time" in str(stopped)
+    (ended,) = run_cells(experiment, cells, 2, store)
+    assert ended.whole
+    assert store.next_iteration("tiny.grpo.s0") == 2

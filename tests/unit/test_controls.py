@@ -1,0 +1,89 @@
+"""Controls: retries from other pivots and under other guidance, on the household world with scripted replies."""
+
+import json
+import random
+
+import pytest
+
+from r3l.config.environments import HouseholdSettings
+from r3l.config.methods import R3LSettings
+from r3l.environments.household import HouseholdWorld, engine_of
+from r3l.environments.household_oracle import oracle_pivot
+from r3l.environments.household_player import play
+from r3l.environments.pool import WorldPool
+from r3l.exploration.explorer import Explorer, Limits
+from r3l.exploration.stages import base_stage, distilled_stage, reflections_stage, retries_stage
+from r3l.methods import plan
+from tests.fakes import CharChat, ScriptedEngine
+
+SETTINGS = HouseholdSettings(level="easy", train_tasks=40, max_turns=16)
+ASKED = 2  # the pivot that every reflection names
+
+
+@pytest.fixture(scope="module")
+def world():
+    return HouseholdWorld(SETTINGS)
+
+
+def explored(world, **control):
+    """(bases, retries, prompts of the retries) of two tasks that a forgetful player loses."""
+    tasks = [task for task in world.tasks("train") if task.task_type.startswith("pick_heat")][:2]
+    tasks = [type(task)(**{**{name: getattr(task, name) for name in task.__dataclass_fields__}, "task": slot})
+             for slot, task in enumerate(tasks)]
+    actions = [[*play(engine_of(task.payload), random.Random(0), 16, forgets=1.0), *["look"] * 16][:16] for task in tasks]
+    prompts = {}
+
+    def script(request, prompt):
+        slot = int(request.split("task=")[1].split("/")[0])
+        if "reflection" in request:
+            return json.dumps({"trajectory_summary": "s", "root_cause_analysis": "c", "trajectory_outcome": "failure",
+                               "improvement_suggestion": f"advice of task {slot}", "retry_from_step": ASKED})
+        if "retry" in request:
+            prompts.setdefault(slot, prompt)
+        turn = int(request.rsplit("turn=", 1)[1])
+        return f"<think>t</think><action>{actions[slot][turn]}</action>"
+
+    sampled = plan(R3LSettings(**control), 2)
+    with WorldPool(SETTINGS, workers=1) as pool:
+        explorer = Explorer(world, pool, ScriptedEngine(script), CharChat(), "p", Limits(16, 512, 1.0))
+        bases = base_stage(explorer, tasks, sampled)
+        reflections = reflections_stage(explorer, tasks, sampled, bases, bases, 0)
+        retries = retries_stage(explorer, tasks, sampled, bases, bases, reflections)
+    return tasks, actions, bases, retries, prompts
+
+
+def test_by_default_the_reflections_own(world):
+    _, _, _, retries, prompts = explored(world)
+    assert [one.trajectory.pivot_turn for one in retries] == [ASKED, ASKED]
+    assert all(f"advice of task {slot}" in prompts[slot] for slot in (0, 1))
+
+
+def test_shuffled_guidance_is_another_tasks(world):
+    _, _, _, retries, prompts = explored(world, guidance="shuffled")
+    assert [one.trajectory.pivot_turn for one in retries] == [ASKED, ASKED]
+    assert "advice of task 1" in prompts[0]
+    assert "advice of task 0" not in prompts[0]
+
+
+def test_no_guidance_is_the_base_context_as_it_was(world):
+    _, _, bases, retries, prompts = explored(world, guidance="none")
+    assert all("advice" not in prompt for prompt in prompts.values())
+    assert [one.turns[0].context_ids for one in retries] == [base.turns[ASKED].context_ids for base in bases]
+    stitched, events = distilled_stage(bases, retries)
+    assert events == []
+    assert all(one.trajectory.pivot_turn == ASKED for one in stitched)
+
+
+def test_the_oracles_pivot(world):
+    tasks, actions, _, retries, prompts = explored(world, pivot="oracle")
+    expected = [oracle_pivot(task, played).pivot for task, played in zip(tasks, actions, strict=True)]
+    assert [one.trajectory.pivot_turn for one in retries] == expected
+    assert expected != [ASKED, ASKED]
+    assert "advice of task 0" in prompts[0]
+    assert [one.trajectory.pivot_asked for one in retries] == [ASKED, ASKED]  # what the reflection said stays on record
+
+
+def test_random_pivots_are_drawn_by_seed(world):
+    first, again = ([one.trajectory.pivot_turn for one in explored(world, pivot="random")[3]] for _ in range(2))
+    assert first == again
+    assert all(0 <= pivot < 16 for pivot in first)
