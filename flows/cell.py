@@ -94,6 +94,7 @@ def run_cell(config: Config, iterations: int, until: float = math.inf, heard: He
     Raises:
         R3LError: whatever stopped it; calling again goes on where it stopped.
     """
+    config = in_one_shard(config)
     store, tools = preflight.check(config), Tools(config)
     try:
         evaluate_cell(config, store, -1, tools)
@@ -114,6 +115,11 @@ def run_cell(config: Config, iterations: int, until: float = math.inf, heard: He
     finally:
         tools.close()
     return True
+
+
+def in_one_shard(config: Config) -> Config:
+    """Shards are computed one after another here, so all tasks are in one: the engine has all their episodes at once."""
+    return config.model_copy(update={"rollout": config.rollout.model_copy(update={"tasks_per_shard": config.rollout.tasks})})
 
 
 def iterate_cell(config: Config, store: Store, iteration: int, tools: Tools) -> None:
