@@ -27,7 +27,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="rows as JSON lines")]
 CELL = 60
 QUERY_SECONDS = 600.0
 RUNS = """
-SELECT run, branch, count(*) AS iterations, max(last_commit) AS last, arg_max(base_success, iteration) AS base_success
+SELECT run, branch, count(*) AS iterations, left(replace(max(last_commit), 'T', ' '), 16) AS last,
+       format('{:.1f} %', 100 * arg_max(base_success, iteration)) AS base_success
 FROM iterations GROUP BY ALL ORDER BY last DESC
 """
 
@@ -69,7 +70,9 @@ def runs(store: Root = "") -> None:
     """List the runs of the store."""
     with connect(Store.open(store)) as connection:
         rows = connection.execute(RUNS).fetchall()
-    table = Table("run", "branch", "iterations", "last commit", "base success", header_style="bold")
+    table = Table("run", "branch", header_style="bold")
+    for name in ("iterations", "last commit (UTC)", "base success, newest"):
+        table.add_column(name, justify="right")
     for row in rows:
         table.add_row(*(cell(value) for value in row))
     Console().print(table)

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,12 @@ class Answer:
     rows: list[tuple[Any, ...]]
     more: bool
     seconds: float
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Of each column, whether its first value is a number: then its head stands to the right, too."""
+        firsts = [next((row[k] for row in self.rows if row[k] is not None), None) for k in range(len(self.columns))]
+        return [isinstance(value, int | float | Decimal) and not isinstance(value, bool) for value in firsts]
 
 
 @dataclass(frozen=True, slots=True)

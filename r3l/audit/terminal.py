@@ -150,19 +150,23 @@ def status(store: Store, run: str, branch: str = "") -> RenderableType:
         reader.close()
 
 
+def plain_table(title: str, name: str, *figures: str) -> Table:
+    """A table without lines: names to the left, figures to the right."""
+    table = Table(name, title=title, title_justify="left", title_style="bold", header_style="dim", box=None)
+    for figure in figures:
+        table.add_column(figure, justify="right")
+    return table
+
+
 def stage_table(done: list[Row]) -> Table:
-    table = Table(
-        "stage", "shards", "rows", "size", "seconds", title="committed stages", title_justify="left", header_style="bold", box=None
-    )
+    table = plain_table("committed stages", "stage", "shards", "rows", "size", "seconds")
     for row in done:
         table.add_row(row["stage"], str(row["shards"]), number(row["rows"]), size(row["bytes"]), seconds(row["seconds"]))
     return table
 
 
 def figure_table(past: list[Row]) -> Table:
-    table = Table(
-        "figure", *(f"iteration {row['iteration']}" for row in past), title="figures", title_justify="left", header_style="bold", box=None
-    )
+    table = plain_table("figures", "figure", *(f"iteration {row['iteration']}" for row in past))
     for column, name, shown in FIGURES:
         if any(row[column] is not None for row in past):
             table.add_row(name, *(shown(row[column]) for row in past))
@@ -170,18 +174,7 @@ def figure_table(past: list[Row]) -> Table:
 
 
 def account_table(rows: list[Row]) -> Table:
-    table = Table(
-        "attempts of",
-        "all",
-        "trained",
-        "led on",
-        "dropped",
-        "unaccounted",
-        title="account",
-        title_justify="left",
-        header_style="bold",
-        box=None,
-    )
+    table = plain_table("account", "attempts of", "all", "trained", "led on", "dropped", "unaccounted")
     for row in rows:
         lost = Text(number(row["unaccounted"]), style="red" if row["unaccounted"] else "green")
         table.add_row(row["stage"], *(number(row[name]) for name in ("attempts", "trained", "led_on", "dropped")), lost)

@@ -50,7 +50,7 @@ def test_a_select_neither_writes_nor_reads_elsewhere(reader, query):
     assert python_table
     with pytest.raises(StoreError):
         ask(reader, query.replace("{store}", reader.store.root).replace("{{", "{").replace("}}", "}"))
-    assert ask(reader, "SELECT count(*) FROM stages").rows == [(8,)]
+    assert ask(reader, "SELECT count(*) FROM stages").rows == [(9,)]
 
 
 def test_a_query_is_stopped_in_time(reader):
