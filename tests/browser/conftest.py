@@ -6,6 +6,9 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
@@ -46,23 +49,28 @@ def address(tmp_path_factory) -> Iterator[str]:
 @pytest.fixture(params=VIEWS[:1], ids=lambda view: f"{view[0]}-{view[1]}")
 def page(request, chromium, tmp_path):
     """A page of a fresh profile; whatever it says on its console, or fails to load, is a failure."""
+    with opened(chromium, tmp_path / "profile", *request.param) as found:
+        complaints: list[str] = []
+        found.on("console", lambda message: complaints.append(message.text))
+        found.on("pageerror", lambda error: complaints.append(str(error)))
+        found.on("requestfailed", lambda asked: complaints.append(asked.url))
+        yield found
+    assert complaints == []
+
+
+@contextmanager
+def opened(chromium: str, profile: Path, width: int, scheme: str) -> Iterator[Any]:
+    """An empty page of a fresh profile."""
     from playwright.sync_api import sync_playwright
 
-    width, scheme = request.param
     with sync_playwright() as play:
         context = play.chromium.launch_persistent_context(
-            str(tmp_path / "profile"),
+            str(profile),
             executable_path=chromium,
             headless=True,
             args=FLAGS,
             viewport={"width": width, "height": 1000},
             color_scheme=scheme,
         )
-        found = context.new_page()
-        complaints: list[str] = []
-        found.on("console", lambda message: complaints.append(message.text))
-        found.on("pageerror", lambda error: complaints.append(str(error)))
-        found.on("requestfailed", lambda asked: complaints.append(asked.url))
-        yield found
+        yield context.new_page()
         context.close()
-    assert complaints == []

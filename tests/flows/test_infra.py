@@ -24,7 +24,10 @@ def test_every_deployment_has_a_flow_and_parameters_that_it_takes():
 def test_silent_runs_crash_and_hung_runs_are_cancelled():
     found = yaml.safe_load(Path("infra/prefect-automations.yaml").read_text())["automations"]
     crashed, hung = map(AutomationCore.model_validate, found)
-    assert crashed.trigger.within.total_seconds() == 90
+    beats = {one["work_pool"]["job_variables"]["env"]["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"]
+             for one in yaml.safe_load(Path("prefect.yaml").read_text())["deployments"]}
+    assert crashed.trigger.within.total_seconds() == 120
+    assert beats == {"30"}  # its own default, every three minutes, would have live runs marked as crashed
     assert [action.type for action in crashed.actions] == ["change-flow-run-state"]
     assert hung.trigger.after == {PROGRESS}
     assert PROGRESS in hung.trigger.expect
