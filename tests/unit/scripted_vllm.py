@@ -25,16 +25,16 @@ def scripted_logprob(policy: str, place: int) -> float:
 class ScriptedVllm:
     """One server on a free port. `dying` answers are cut off; `restart` forgets what was loaded."""
 
-    def __init__(self, key: str = "", development: bool = True, port: int = 0) -> None:
+    def __init__(self, key: str = "", development: bool = True, host: str = "127.0.0.1", port: int = 0) -> None:
         self.key, self.development = key, development
         self.weights = "start"
         self.adapters: dict[str, str] = {}
         self.bodies: list[tuple[str, dict[str, Any]]] = []
         self.dying = 0
         self.finish: str | None = None
-        self.http = ThreadingHTTPServer(("127.0.0.1", port), handler_of(self))
+        self.http = ThreadingHTTPServer((host, port), handler_of(self))
         self.http.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
+        self.url = f"http://{host}:{self.http.server_address[1]}"
         threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     def stop(self) -> None:

@@ -1,0 +1,90 @@
+"""An environment without torch, transformers and peft runs the flows: sampling by HTTP servers, the update by another process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from r3l.store.check import check_run
+from r3l.store.stage import Store
+from tests.flows.small import small_config
+from tests.scripted_player import ScriptedPlayer
+
+HEAVY = ("torch", "transformers", "peft", "accelerate", "vllm")
+WITHOUT = f"""
+import importlib.abc, sys
+
+class Blocked(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {HEAVY!r}:
+            raise ImportError(f"{{name}} is not installed here")
+
+sys.meta_path.insert(0, Blocked())
+"""
+ITERATE = WITHOUT + """
+import json, subprocess
+import flows.iterate
+from flows import elsewhere
+from flows.iterate import iterate
+from r3l.config import Config
+
+class Done:
+    id, name = 0, "elsewhere"
+
+    class state:
+        is_final = is_running = is_cancelling = is_crashed = staticmethod(lambda: False)
+
+def submit(errand, attempt):
+    told = errand.parameters | {"attempt": attempt}
+    code = "import json, sys; from flows.remote_update import update; update.fn(**json.loads(sys.argv[1]))"
+    subprocess.run([sys.executable, "-c", code, json.dumps(told)], check=True)
+    return Done
+
+elsewhere.submit = submit
+flows.iterate.check_placement = lambda settings: None
+elsewhere.state_of = lambda run: type("Ended", (), {"is_final": lambda self: True, "is_crashed": lambda self: False})()
+config = Config.model_validate_json(sys.argv[1])
+iterate(config)
+
+from r3l.audit.app import make_app
+from r3l.store.catalog import connect
+from r3l.store.check import check_run
+from r3l.store.query import query
+from r3l.store.stage import Store
+import flows.cli, flows.cli_audit, flows.cli_store, flows.evaluate, flows.replay, flows.train
+
+store = Store.open(config.store.root)
+assert check_run(store, "small") == []
+with connect(store) as connection:
+    print(query(connection, "SELECT trained_tokens FROM iterations").to_pylist()[0]["trained_tokens"])
+"""
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
+
+def run(code: str, *arguments: str) -> str:
+    from prefect.settings import PREFECT_API_URL
+
+    environment = os.environ | {"PREFECT_API_URL": PREFECT_API_URL.value() or ""}
+    done = subprocess.run([sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_an_iteration_and_its_questions_without_torch(tmp_path: Path) -> None:
+    server = ScriptedPlayer()
+    config = small_config(tmp_path, "engine.kind=vllm_server", f'engine.urls="{server.url}"', "environment.kind=household",
+                          "environment.level=easy", "environment.max_turns=12", "environment.reply_tokens=80",
+                          "rollout.tasks=4", "placement.update_deployment=r3l-update/update")
+    trained = int(run(ITERATE, config.model_dump_json()))
+    server.stop()
+    assert trained > 0
+    store = Store.open(str(tmp_path))
+    assert check_run(store, "small") == []
+    result = json.loads((tmp_path / "small/policies/iteration=00000/result.json").read_text())
+    [row] = store.read(store.stages("small")[-1], "updates", ["policy", "loss"]).to_pylist()
+    assert row == {"policy": result["result"]["policy"], "loss": pytest.approx(result["result"]["loss"])}
