@@ -2,8 +2,9 @@
 
 All new tokens of a step are packed into one sequence, ordered depth first, so that the requests which share a segment
 are neighbours: a shared segment is then one batched product for all of them (grouped-query heads included), whether
-they decode one token or prefill some. There is no padding between requests and no copy of what is stored. Long feeds
-(a first prompt) stand behind the others, and each goes through torch's fused attention, which never holds all scores.
+they decode one token or prefill some. What one request alone reads goes through a compiled function (lone_attention.py).
+There is no padding between requests and no copy of what is stored. Long feeds (a first prompt) stand behind the others,
+and each goes through torch's fused attention, which never holds all scores.
 
 Shapes: H key/value heads, G query heads for each, N new tokens, R = N * G query rows, T stored tokens, W own tokens.
 Scores (H, R, W + T): columns 0..W are a request's own new tokens, then the stored ones by position.
@@ -28,13 +29,13 @@ def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mas
            step: Step, **_: Any) -> tuple[Tensor, None]:
     """transformers' attention function: query (1, H*G, N, D), key and value (1, H, N, D) -> (1, N, H*G, D)."""
     wide = torch.float32 if query.device.type == "cpu" else query.dtype  # on a CPU small products are faster in float32
-    keys_HND, values_HND = key[0].to(wide), value[0].to(wide)
-    heads, count, size = keys_HND.shape
+    heads, count, size = key.shape[1:]
     query_HGND = query[0].view(heads, -1, count, size)
-    step.fresh.append((keys_HND, values_HND))
+    step.fresh.append((key[0], value[0]))
     parts = []
     if step.short:
-        parts.append(_short(step, module.layer_idx, query_HGND.to(wide) * scaling, keys_HND, values_HND).to(query.dtype))
+        parts.append(_short(step, module.layer_idx, query_HGND.to(wide) * scaling, key[0].to(wide),
+                            value[0].to(wide)).to(query.dtype))
     for feed, mask in step.long:
         parts.append(_long(feed, mask, module.layer_idx, query_HGND, key[0], value[0], scaling))
     out_NHGD = torch.cat(parts) if len(parts) > 1 else parts[0]
@@ -46,12 +47,14 @@ def _short(step: Step, layer: int, query_HGND: Tensor, keys_HND: Tensor, values_
     heads, group, _, size = query_HGND.shape
     count = step.short
     keys_HND, values_HND = keys_HND[:, :count], values_HND[:, :count]
-    query_HRD = query_HGND[:, :, :count].transpose(1, 2).reshape(heads, count * group, size)
+    query_HRD = query_HGND[:, :, :count].transpose(1, 2).reshape(heads, count * group, size).contiguous()
     weights = _scores(step, layer, query_HRD, keys_HND, group).softmax(-1)
     out_HRD = _own_values(step, weights, values_HND, group)
     for piece in step.pieces:
         rows, columns = slice(piece.first * group, piece.last * group), slice(step.own + piece.low, step.own + piece.high)
-        out_HRD[:, rows] += torch.bmm(weights[:, rows, columns], piece.values_HTD[layer])
+        out_HRD[:, rows] += torch.bmm(weights[:, rows, columns], piece.values_HTD[layer].to(weights.dtype))
+    if step.kernel:
+        step.kernel.values(weights, out_HRD, step.lone, layer)
     return out_HRD.view(heads, count, group, size).transpose(0, 1)
 
 
@@ -64,7 +67,7 @@ def _long(feed: Feed, mask: Tensor | None, layer: int, query_HGND: Tensor, keys_
     for part, end in feed.segment.chain():
         count = min(end, until) - part.start
         if count > 0 and part.store_L2HTD is not None:
-            stored_2HTD = part.store_L2HTD[layer, :, :, :count].to(keys_HND.dtype)
+            stored_2HTD = part.store_L2HTD[layer, :, :, :count]
             parts.insert(0, (stored_2HTD[0], stored_2HTD[1]))
         until = min(until, part.start)
     all_keys, all_values = (torch.cat(side, 1)[:, None] for side in zip(*parts, strict=True))
@@ -86,7 +89,9 @@ def _scores(step: Step, layer: int, query_HRD: Tensor, keys_HND: Tensor, group: 
             scores[:, part, :feed.count] = product.masked_fill_(_later(feed.count, group, product.device), -torch.inf)
     for piece in step.pieces:
         part = slice(piece.first * group, piece.last * group)
-        scores[:, part, own + piece.low:own + piece.high] = torch.bmm(query_HRD[:, part], piece.keys_HDT[layer])
+        scores[:, part, own + piece.low:own + piece.high] = torch.bmm(query_HRD[:, part], piece.keys_HDT[layer].to(query_HRD.dtype))
+    if step.kernel:
+        step.kernel.scores(query_HRD, scores, step.lone, layer)
     return scores
 
 
@@ -98,7 +103,7 @@ def _later(count: int, group: int, device: torch.device) -> Tensor:
 
 def _own_values(step: Step, weights: Tensor, values_HND: Tensor, group: int) -> Tensor:
     heads, count, size = values_HND.shape
-    out = (weights[:, :, :1].reshape(heads, count, group, 1) * values_HND[:, :, None]).view(heads, count * group, size)
+    out = (weights[:, :, :1].reshape(heads, count, group, 1) * values_HND[:, :, None]).reshape(heads, count * group, size).contiguous()
     for feed in step.feeds:
         if feed.count > 1 and feed.first < step.short:
             part = slice(feed.first * group, (feed.first + feed.count) * group)

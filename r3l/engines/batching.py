@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from r3l.engines.drafting import Drafts
+from r3l.engines.lone_attention import compiled
 from r3l.engines.packing import Feed, Step, plan
 from r3l.engines.request import Request
 from r3l.engines.sampling import draw
@@ -30,7 +31,11 @@ class Batch:
         self.context_limit = context_limit
         self.active: list[Request] = []
         self.sampled_tokens = 0
-        self.heads = model.config.num_attention_heads
+        config = model.config
+        self.heads = config.num_attention_heads
+        self.group = self.heads // (getattr(config, "num_key_value_heads", None) or self.heads)
+        size = getattr(config, "head_dim", None) or config.hidden_size // self.heads
+        self.kernel = compiled(size, model.dtype, model.device)
 
     def admit(self, request: Request) -> None:
         request.admit(self.tree, self.drafts, self.context_limit)
@@ -75,7 +80,7 @@ class Batch:
                 feeds.append(feed)
                 owners[feed.segment] = request
                 room -= feed.count
-        step = plan(feeds, self.heads)
+        step = plan(feeds, self.heads, self.group, self.kernel)
         return step, [owners[feed.segment] for feed in step.feeds]
 
     def _forward(self, step: Step, requests: Sequence[Request], places: list[int]) -> Tensor:

@@ -9,10 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from r3l.engines.base import spaced
 from r3l.errors import EngineError
-
-AS_DUMPED = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-"""Blanks as json.dumps writes them: with free blanks a weak policy fills its reply with them."""
 
 
 class Grammars:
@@ -40,7 +38,7 @@ class Grammars:
                 self._by_stop[stop_ids] = self.library.hf.from_tokenizer(self._base, self.vocabulary, eos_token=list(stop_ids))
             except ValueError as error:
                 raise EngineError(f"the tokenizer of {self.policy_path} can't be held to a schema: {error}") from error
-        grammar = self.library.LLMatcher.grammar_from_json_schema(json.dumps(schema), defaults=AS_DUMPED)
+        grammar = self.library.LLMatcher.grammar_from_json_schema(json.dumps(spaced(schema)))
         return Constraint(self.library.LLMatcher(self._by_stop[stop_ids], grammar), self.vocabulary)
 
 

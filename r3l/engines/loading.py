@@ -8,6 +8,7 @@ import torch
 
 from r3l.engines import attention
 from r3l.engines.base import PolicySnapshot
+from r3l.engines.packed_linear import pack
 from r3l.errors import EngineError
 
 
@@ -34,7 +35,7 @@ def load_model(snapshot: PolicySnapshot, dtype: torch.dtype, device: torch.devic
     if kinds != {"full_attention"}:
         raise EngineError(f"policy {snapshot.path} has layers of {', '.join(sorted(kinds))}; transformers_local runs "
                           "full_attention only: use engine.kind=vllm_server")
-    return model.to(device=device, dtype=dtype).eval().requires_grad_(False)
+    return pack(model.to(device=device, dtype=dtype).eval().requires_grad_(False))
 
 
 def _merged(model: Any, path: str) -> Any:

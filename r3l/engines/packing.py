@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from r3l.engines.lone_attention import ROWS, LoneAttention
 from r3l.engines.segments import Segment
 
 LONG = 96  # new tokens of one feed from which the fused attention is faster (measured on a CPU)
@@ -20,14 +23,30 @@ FEED_SCORES = 2**21  # scores of one feed and layer that may be held: 8 MB in fl
 
 @dataclass(slots=True)
 class Piece:
-    """Stored tokens [low, high) that the new tokens [first, last) all attend to. One tensor a layer."""
+    """Stored tokens [low, high) of a segment that the new tokens [first, last) all attend to."""
 
     first: int
     last: int
     low: int
     high: int
-    keys_HDT: Sequence[Tensor]
-    values_HTD: Sequence[Tensor]
+    segment: Segment
+    keys_HDT: Sequence[Tensor] = ()  # one a layer
+    values_HTD: Sequence[Tensor] = ()
+
+    def open(self) -> Piece:
+        """Make the tensors that a product over all its new tokens reads."""
+        store, start = self.segment.store_L2HTD, self.segment.start
+        assert store is not None
+        part = store[:, :, :, self.low - start:self.high - start]
+        self.keys_HDT, self.values_HTD = part[:, 0].transpose(2, 3).unbind(0), part[:, 1].unbind(0)
+        return self
+
+    def address(self, group: int, own: int) -> tuple[int, ...]:
+        """As lone_attention.c reads it; `group` query rows a token, stored tokens from column `own` on."""
+        store, skipped = self.segment.store_L2HTD, self.low - self.segment.start
+        assert store is not None
+        first_key = store.data_ptr() + skipped * store.shape[4] * store.element_size()
+        return first_key, store.shape[3], self.first * group, self.last * group, own + self.low, self.high - self.low
 
 
 @dataclass(slots=True)
@@ -46,7 +65,9 @@ class Step:
     The long feeds come last in `feeds`; `short` tokens stand before them."""
 
     feeds: list[Feed]
-    pieces: list[Piece]
+    pieces: list[Piece]  # of the short feeds; those that few new tokens read are in `lone` instead
+    lone: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 6), np.int64))
+    kernel: LoneAttention | None = None  # what reads `lone`
     short: int = 0
     long: list[tuple[Feed, Tensor | None]] = field(default_factory=list)  # with its mask (new tokens, T + new tokens)
     fresh: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # a layer: keys and values (H, N, D)
@@ -58,8 +79,13 @@ class Step:
         return self.feeds[-1].first + self.feeds[-1].count if self.feeds else 0
 
 
-def plan(feeds: Sequence[Feed], heads: int) -> Step:
-    """Order the feeds depth first and find the pieces of stored tokens that they share; long feeds go last."""
+def plan(feeds: Sequence[Feed], heads: int, group: int = 1, kernel: LoneAttention | None = None) -> Step:
+    """Order the feeds depth first and find the pieces of stored tokens that they share; long feeds go last.
+
+    Args:
+        heads: query heads, `group` of them for each key/value head.
+        kernel: what reads the pieces of few new tokens, where there is such a thing.
+    """
     stored = max(feed.length for feed in feeds)
     limit = max(1, min(LONG, FEED_SCORES // (heads * (stored + LONG))))
     short = [feed for feed in feeds if feed.count <= limit]
@@ -74,7 +100,16 @@ def plan(feeds: Sequence[Feed], heads: int) -> Step:
             feed.first = step.tokens
             step.feeds.append(feed)
             step.long.append((feed, _lower_right(feed)))
+    _part(step, group, kernel)
     return step
+
+
+def _part(step: Step, group: int, kernel: LoneAttention | None) -> None:
+    most = ROWS // group if kernel else 0
+    lone = [piece.address(group, step.own) for piece in step.pieces if piece.last - piece.first <= most]
+    step.pieces = [piece.open() for piece in step.pieces if piece.last - piece.first > most]
+    if lone:
+        step.lone, step.kernel = np.array(lone, np.int64), kernel
 
 
 def _branches(owners: dict[Segment, Feed]) -> tuple[list[Segment], dict[Segment, list[Segment]]]:
@@ -120,11 +155,6 @@ def _descend(segment: Segment, below: dict[Segment, list[Segment]], owners: dict
     for index, (high, last) in enumerate(reads):
         low = reads[index + 1][0] if index + 1 < len(reads) else segment.start
         if high > low:
-            step.pieces.append(_piece(segment, first, last, low, high))
+            step.pieces.append(Piece(first, last, low, high, segment))
     return place
 
-
-def _piece(segment: Segment, first: int, last: int, low: int, high: int) -> Piece:
-    assert segment.store_L2HTD is not None
-    part = segment.store_L2HTD[:, :, :, low - segment.start:high - segment.start]
-    return Piece(first, last, low, high, part[:, 0].transpose(2, 3).unbind(0), part[:, 1].unbind(0))

@@ -11,7 +11,7 @@ from typing import Any
 
 from r3l.config.engines import VllmLocalSettings
 from r3l.config.sections import PolicySettings
-from r3l.engines.base import Completion, FinishReason, PolicySnapshot, Sampling
+from r3l.engines.base import Completion, FinishReason, PolicySnapshot, Sampling, spaced
 from r3l.errors import EngineError
 
 RANKS = (8, 16, 32, 64, 128, 256, 512)  # the adapter ranks that vLLM knows
@@ -93,13 +93,14 @@ class VllmLocal:
             self.adapter = LoRARequest(f"r3l-{snapshot.digest}", next(self._numbers), snapshot.path)
 
     def _start(self, path: str, lora: bool) -> Any:
+        from vllm.config import StructuredOutputsConfig
         from vllm.v1.engine.async_llm import AsyncLLM
 
         arguments = self.vllm.AsyncEngineArgs(
             model=path, dtype=self.policy.dtype, max_model_len=self.policy.context_tokens, enable_prefix_caching=True,
             gpu_memory_utilization=self.settings.memory_share, enable_lora=lora,
             max_lora_rank=next((rank for rank in RANKS if rank >= self.policy.lora_rank), RANKS[-1]),
-            trust_remote_code=False)
+            structured_outputs_config=StructuredOutputsConfig(backend="guidance"), trust_remote_code=False)
         return AsyncLLM.from_engine_args(arguments)
 
     async def _complete(self, request_id: str, prompt: list[int], sampling: Sampling) -> Completion:
@@ -111,7 +112,7 @@ class VllmLocal:
         if sampling.json_schema is not None:
             from vllm.sampling_params import StructuredOutputsParams
 
-            options["structured_outputs"] = StructuredOutputsParams(json=sampling.json_schema)
+            options["structured_outputs"] = StructuredOutputsParams(json=spaced(sampling.json_schema))
         final = await self._run(request_id, prompt, self.vllm.SamplingParams(
             temperature=sampling.temperature, max_tokens=room, seed=sampling.seed, stop_token_ids=list(sampling.stop_token_ids),
             ignore_eos=True, logprobs=0, detokenize=False, **options))

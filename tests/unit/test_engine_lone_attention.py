@@ -1,0 +1,81 @@
+"""The compiled half of the engine's attention and the packed linear layers, against plain torch."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from r3l.config.engines import TransformersLocalSettings
+from r3l.config.sections import PolicySettings
+from r3l.engines import make_engine
+from r3l.engines.base import Sampling
+from r3l.engines.lone_attention import compiled
+from r3l.engines.packed_linear import PackedLinear, pack
+from tests.unit.engine_policies import STOP, VOCABULARY, plain_model, plain_reply, tiny_policy
+
+CPU = torch.device("cpu")
+needs_compiler = pytest.mark.skipif(compiled(8, torch.float32, CPU) is None, reason="no C compiler")
+PROMPTS = [[(7 * k + i) % (VOCABULARY - 1) for i in range(20 + 9 * k)] for k in range(5)]
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("size", "threads"), [(8, 1), (64, 2), (80, 1)])
+def test_each_piece_is_read_by_its_rows_alone(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, size: int, threads: int) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    layers, heads, group, capacity = 3, 2, 3, 150
+    stores = [torch.randn(layers, 2, heads, capacity, size).to(dtype) for _ in range(3)]
+    spans = [(0, 130), (5, 9), (2, 70)]  # tokens of each store that are read, by one new token each
+    rows, columns = 3 * group, 131
+    table = np.array([(store.data_ptr() + low * size * store.element_size(), capacity, group * k, group * (k + 1), 1 + low, high - low)
+                      for k, (store, (low, high)) in enumerate(zip(stores, spans, strict=True))])
+    query, scores = torch.randn(heads, rows, size), torch.full((heads, rows, columns), -torch.inf)
+    weights, out = torch.rand(heads, rows, columns), torch.ones(heads, rows, size)
+    kernel = compiled(size, dtype, CPU)
+    assert kernel is not None
+    kernel.scores(query, scores, table, 1)
+    kernel.values(weights, out, table, 1)
+    wanted_scores, wanted_out = torch.full_like(scores, -torch.inf), torch.ones_like(out)
+    for k, (store, (low, high)) in enumerate(zip(stores, spans, strict=True)):
+        mine, keys, values = slice(group * k, group * (k + 1)), store[1, 0, :, low:high].float(), store[1, 1, :, low:high].float()
+        wanted_scores[:, mine, 1 + low:1 + high] = torch.einsum("hrd,htd->hrt", query[:, mine], keys)
+        wanted_out[:, mine] += torch.einsum("hrt,htd->hrd", weights[:, mine, 1 + low:1 + high], values)
+    torch.testing.assert_close(scores, wanted_scores, atol=2e-5, rtol=1e-5)
+    torch.testing.assert_close(out, wanted_out, atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("compiler", [True, False])
+def test_replies_are_those_of_generate_with_and_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: bool) -> None:
+    if not compiler:
+        monkeypatch.setattr(shutil, "which", lambda name: None)
+    snapshot = tiny_policy(tmp_path, "qwen3", head_dim=16)
+    engine = make_engine(TransformersLocalSettings(threads=1), PolicySettings(dtype="float32", context_tokens=256))
+    engine.load_policy(snapshot)
+    assert (engine.batch.kernel is not None) == (compiler and compiled(16, torch.float32, CPU) is not None)  # type: ignore[attr-defined]
+    futures = [engine.complete(str(k), prompt, Sampling(0.0, 30, k, (STOP,))) for k, prompt in enumerate(PROMPTS)]
+    model = plain_model(snapshot)
+    assert [future.result().token_ids for future in futures] == [plain_reply(model, prompt, 30) for prompt in PROMPTS]
+    engine.close()
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
+def test_packed_layers_compute_what_plain_ones_do(dtype: torch.dtype, tolerance: float) -> None:
+    plain = nn.Linear(100, 70, dtype=dtype).requires_grad_(False)
+    for tokens in (1, 3, 64):
+        x = torch.randn(2, tokens, 100).to(dtype)
+        torch.testing.assert_close(PackedLinear(plain)(x), plain(x), atol=tolerance, rtol=tolerance)
+
+
+def test_a_head_tied_to_the_embeddings_is_packed_and_the_embeddings_stay(tmp_path: Path) -> None:
+    model = plain_model(tiny_policy(tmp_path, tie_word_embeddings=True)).requires_grad_(False)
+    ids = torch.tensor([PROMPTS[0]])
+    before = model(ids).logits
+    packed = pack(model)
+    assert isinstance(packed.lm_head, PackedLinear)
+    assert not any(type(module) is nn.Linear for module in packed.modules())
+    torch.testing.assert_close(packed(ids).logits, before, atol=2e-4, rtol=1e-4)
