@@ -46,7 +46,7 @@ class TrainingSettings(Section):
     checkpoint_segments: bool = Field(False, description="recompute activations of long segments in the backward pass")
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="forward and backward; master weights stay float32")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where the update job runs")
-    processes: int = Field(1, ge=1, le=1024, description="torchrun processes, 1 to 1024")
+    processes: int = Field(1, ge=0, le=1024, description="torchrun processes, 1 to 1024; 0: the update runs in the flow's own process")
     sharding: Literal["none", "fsdp2"] = Field("none", description="fsdp2 for models that don't fit on one device")
     timeout_s: float = Field(3600, gt=0, description="seconds without a sign of life before the job is stopped")
     sync_interval: int = Field(1, ge=1, le=1000, description="S: updates per renewal of the behaviour policy, 1 to 1000")
