@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from r3l.records import Credit, Event, Reflection, Task, TrainingRow, Trajectory, Turn
+from r3l.records import Credit, Event, OraclePivot, Reflection, Task, TrainingRow, Trajectory, Turn
 from r3l.store.layout import StageKey
 from r3l.store.parts import to_table
 from r3l.store.stage import Store, fingerprint
@@ -168,7 +168,11 @@ class World:
 
     def tables(self) -> dict[str, Tables]:
         return {
-            "tasks": {"tasks": self.tasks}, "base": both(self.base), "reflections": {"reflections": self.reflections},
+            "tasks": {"tasks": self.tasks}, "base": both(self.base),
+            "oracle_pivots": {"oracle_pivots": [
+                OraclePivot(one.trajectory_id, self.iteration, one.task, one.group_id, one.turns // 2, "lost")
+                for one, _ in self.base if not one.success]},
+            "reflections": {"reflections": self.reflections},
             "retries": both(self.retries), "distilled": both(self.distilled), "credit": {"credit": self.credit},
             "training_rows": {"training_rows": self.rows, "events": self.drops}, "updates": {"updates": [self.update()]},
         }  # fmt: skip

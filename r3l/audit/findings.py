@@ -49,6 +49,10 @@ JOIN (FROM lines.trajectories WHERE run = $run AND branch = $branch AND kind = '
   ON (r.iteration, r.base_id) = (b.iteration, b.trajectory_id)
 GROUP BY r.pivot_turn ORDER BY r.pivot_turn
 """
+ACCURACY = """
+SELECT iteration, reflections, agreement, accurate, partial, misdiagnosed, retries_if_right, won_if_right, retries_if_wrong, won_if_wrong
+FROM pivot_accuracy WHERE run = $run AND branch = $branch AND ($iteration IS NULL OR iteration = $iteration) ORDER BY iteration
+"""
 ACCOUNT = """
 SELECT stage, sum(attempts)::BIGINT AS attempts, sum(trained)::BIGINT AS trained, sum(led_on)::BIGINT AS led_on,
        sum(dropped)::BIGINT AS dropped, sum(unaccounted)::BIGINT AS unaccounted
@@ -108,6 +112,11 @@ def worst_reflections(reader: Reader, line: Line, iteration: int | None = None, 
 def by_pivot(reader: Reader, line: Line, iteration: int | None = None) -> list[Row]:
     """Retries by the turn they went back to."""
     return reader.rows(PIVOTS, scope(line, iteration))
+
+
+def accuracy(reader: Reader, line: Line, iteration: int | None = None) -> list[Row]:
+    """How well reflections located the fault, by iteration (paper, table pivot_accuracy). Empty where no oracle judged the bases."""
+    return reader.rows(ACCURACY, scope(line, iteration))
 
 
 def account(reader: Reader, line: Line, iteration: int | None = None) -> list[Row]:

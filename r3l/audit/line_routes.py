@@ -69,6 +69,7 @@ def reflections(desk: AtDesk, line: OfLine, iteration: Short = "", fault: Short 
     return desk.line_page(
         "reflections.html", line, "reflections", at=at, fault=fault, faults=findings.FAULTS,
         confusion=findings.confusion(desk.reader, line, at), pivots=findings.by_pivot(desk.reader, line, at),
+        accuracy=findings.accuracy(desk.reader, line, at),
         worst=findings.worst_reflections(desk.reader, line, at, fault),
     )  # fmt: skip
 

@@ -72,7 +72,8 @@ def render(reader: Reader, line: Line) -> str:
     return environment().get_template("report.html").render(
         report=line, past=past, charts=iteration_charts([(str(line), past)]), style=Markup(style), version=r3l.__version__,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), settings=line_settings(reader, line),
-        confusion=findings.confusion(reader, line), pivots=findings.by_pivot(reader, line), account=findings.account(reader, line),
+        confusion=findings.confusion(reader, line), pivots=findings.by_pivot(reader, line),
+        accuracy=findings.accuracy(reader, line), account=findings.account(reader, line),
         worst=findings.worst_reflections(reader, line, limit=10), reasons=findings.reasons(reader, line)[:20],
         telling=[*telling(reader, line)],
     )  # fmt: skip

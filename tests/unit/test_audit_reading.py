@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from r3l.audit.attempts import find, group, neighbours, panes
-from r3l.audit.findings import account, by_pivot, confusion, events, reasons, stages, worst_reflections
+from r3l.audit.findings import account, accuracy, by_pivot, confusion, events, reasons, stages, worst_reflections
 from r3l.audit.groups import Filter, choices, group_page
 from r3l.audit.lines import Line, branch_difference, differing_settings, iterations, known_line, lines
 from r3l.audit.reader import Reader
@@ -167,6 +167,15 @@ def test_the_worst_reflections_and_gain_by_pivot(reader):
     ]
     assert [row["fault"] for row in worst_reflections(reader, LINE, 0, "changed nothing")] == ["changed nothing"]
     assert [(row["pivot_turn"], row["retries"], row["improved"]) for row in by_pivot(reader, LINE)] == [(1, 2, 1.0), (2, 2, 0.0)]
+
+
+def test_pivots_against_the_oracle(reader):
+    """Of two readable reflections on failed bases one names the oracle's turn, and its retry won; the other is two turns off."""
+    rows = accuracy(reader, LINE)
+    assert [row["iteration"] for row in rows] == [0, 1]
+    assert accuracy(reader, LINE, 1) == [rows[1]] == [{
+        "iteration": 1, "reflections": 2, "agreement": 0.5, "accurate": 0.5, "partial": 0.5, "misdiagnosed": 0.0,
+        "retries_if_right": 1, "won_if_right": 1.0, "retries_if_wrong": 1, "won_if_wrong": 0.0}]
 
 
 def test_the_account_and_events(reader):
