@@ -33,7 +33,7 @@ class Policies:
 
 
 def find(config: Config, store: Store, iteration: int) -> Policies:
-    """Raises `ConfigError` where the starting policy's folder is missing."""
+    """Raises `ConfigError` where the starting policy's folder is missing, `StoreError` where a later one is not what its update wrote."""
     start = starting_policy(config)
     synced = iteration - iteration % config.training.sync_interval
     learner, learner_folder = _newest(config, store, iteration, start)

@@ -13,7 +13,7 @@ from flows.identity import stage_settings
 from flows.logs import log, told
 from flows.stage_task import stage_task
 from flows.task_batch import draw
-from flows.update import update_tables
+from flows.update import policy_is_there, update_tables
 from flows.workbench import Workbench
 from r3l.exploration import stages
 from r3l.exploration.judge import oracle_stage
@@ -25,8 +25,9 @@ from r3l.store.stage import fingerprint
 Compute = Callable[[], stored.Tables]
 
 
-def run_stage(bench: Workbench, stage: str, shard: int | None, parents: Sequence[StageRef], compute: Compute) -> StageRef:
-    """The stored stage where it is what it would become; else compute and commit it."""
+def run_stage(bench: Workbench, stage: str, shard: int | None, parents: Sequence[StageRef], compute: Compute,
+              intact: Callable[[Workbench, StageRef], bool] = lambda bench, ref: True) -> StageRef:
+    """The stored stage where it is what it would become, and what it names beyond its tables is `intact`; else compute and commit it."""
     if bench.replay and bench.takes_stored(stage):
         return stored.reference(bench.store, StageKey(bench.config.run, bench.replay.source_branch, bench.iteration, stage, shard))
     config = bench.config
@@ -37,7 +38,7 @@ def run_stage(bench: Workbench, stage: str, shard: int | None, parents: Sequence
                            {"iteration": bench.iteration, "shard": shard})
     key = StageKey(config.run, config.branch, bench.iteration, stage, shard)
     found = bench.store.find(key, identity)
-    if found is None:
+    if found is None or not intact(bench, found):
         began = time.monotonic()
         with server.holding(stage):
             tables = compute()
@@ -194,4 +195,4 @@ def update_task(bench: Workbench, credit: list[StageRef], rows: list[StageRef], 
         older = {digest: path for ref in replay for digest, path in replay_buffer.behaviours(bench, ref).items()}
         return update_tables(bench, [*rows, *replay], groups, older)
 
-    return run_stage(bench, "updates", None, [*rows, *replay], compute)
+    return run_stage(bench, "updates", None, [*rows, *replay], compute, policy_is_there)

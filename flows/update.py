@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from flows import stored
+from flows.logs import log
 from flows.remote_update import ask
 from flows.step import counted, policy_place, take_step
 from flows.workbench import Workbench
+from r3l.errors import StoreError
 from r3l.records import Event
 from r3l.store.layout import StageRef, line_folder
+from r3l.store.policy_places import fetch_policy
 from r3l.store.schemas import UPDATES
 from r3l.store.stage import Store
 
@@ -37,6 +40,17 @@ def update_tables(bench: Workbench, rows: Sequence[StageRef], groups: int, older
     return {"updates": [_row(bench, result, f"policies/{place.rpartition('/')[2]}/policy")],
             "events": [Event(bench.iteration, "updates", result["policy"], one["event"], one["reason"], one.get("detail", ""))
                        for one in result.get("events", [])]}
+
+
+def policy_is_there(bench: Workbench, ref: StageRef) -> bool:
+    """Whether the policy of a stored update is still what it wrote; where it isn't, the update is taken again."""
+    [row] = bench.store.read(ref, "updates", ["path", "policy"]).to_pylist()
+    try:
+        fetch_policy(bench.store, f"{line_folder(ref.run, ref.branch)}/{row['path']}", row["policy"])
+    except StoreError as error:
+        log().warning("%s", error)
+        return False
+    return True
 
 
 def job(bench: Workbench, groups: int, older: dict[str, str]) -> dict[str, Any]:

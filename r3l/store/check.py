@@ -13,8 +13,10 @@ from r3l.errors import StoreError
 from r3l.store import manifest as manifests
 from r3l.store.catalog import committed, connect_to
 from r3l.store.compaction import damaged_bundles
-from r3l.store.layout import MANIFEST, StageKey, key_of
+from r3l.store.layout import MANIFEST, StageKey, key_of, line_folder
 from r3l.store.parts import decode
+from r3l.store.policies import latest_policy
+from r3l.store.policy_places import fetch_policy
 from r3l.store.stage import Store
 from r3l.store.sweep import is_part
 from r3l.store.versions import stored_names
@@ -71,7 +73,19 @@ def damaged(store: Store, run: str) -> Iterator[Finding]:
             yield Finding("files", path, "of no stage that this code knows; a later version may have written it")
         if is_part(path) and path not in named:
             yield Finding("files", path, "no manifest names it; the next start of its iteration sweeps it away")
+    yield from (Finding("policies", place, what) for place, what in lost_policies(store, run))
     yield from (Finding("bundles", folder, what) for folder, what in damaged_bundles(store, run))
+
+
+def lost_policies(store: Store, run: str) -> Iterator[tuple[str, str]]:
+    """The newest snapshot of each line that keeps any, where it is not what its update wrote: the line goes on from it."""
+    for branch in ("", *store.branches(run)):
+        kept, newest = f"{line_folder(run, branch)}/policies", latest_policy(store, run, branch)
+        if newest and newest[0].startswith(f"{kept}/") and store.files.folders(kept):
+            try:
+                fetch_policy(store, *newest)
+            except StoreError as error:
+                yield newest[0], str(error)
 
 
 def verify(store: Store, key: StageKey) -> dict[str, Any]:

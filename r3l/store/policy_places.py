@@ -46,8 +46,17 @@ def fetch_policy(store: Store, place: str, digest: str) -> Path:
     got = ""
     for _ in range(2):
         folder = store.local(place)
-        got = snapshot_digest(folder)
+        got = held(folder)
         if got == digest:
             return folder
         store.files.forget(place)
-    raise StoreError(f"policy {place} in {store.root}: holds {got}, expected {digest}; run the iteration that wrote it again")
+    raise StoreError(f"policy {place} in {store.root}: holds {got}, expected {digest}; run the iteration that wrote it again "
+                     "(r3l iterate --iteration ...): only its update is taken anew")
+
+
+def held(folder: Path) -> str:
+    """The digest of the snapshot in a folder; in words where there is none."""
+    try:
+        return snapshot_digest(folder)
+    except StoreError:
+        return "no weights"

@@ -8,5 +8,5 @@ from r3l.config import Config, compose
 SMALL = ["rollout.tasks=2", "rollout.group_size=4", "rollout.tasks_per_shard=1", "environment.max_turns=10"]
 
 
-def small_config(store: Path, *assignments: str, **top: Any) -> Config:
+def small_config(store: Path | str, *assignments: str, **top: Any) -> Config:
     return compose(assignments=[*SMALL, f"store.root={store}", *assignments], run="small", **top)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
 import pytest
 
 from r3l.errors import StoreError
@@ -13,28 +12,15 @@ from r3l.store.layout import StageKey
 from r3l.store.policies import latest_policy
 from r3l.store.query import ask, connect_for_users
 from r3l.store.stage import Store
+from tests.object_server import endpoint, make_bucket
 from tests.store_iteration import commit_iteration, iteration_tables
 
-moto = pytest.importorskip("moto.server")
-
-
-@pytest.fixture(scope="module")
-def endpoint():
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+__all__ = ["endpoint"]
 
 
 @pytest.fixture
 def store(endpoint, monkeypatch, tmp_path, request) -> Store:
-    for name, value in {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_REGION": "us-east-1",
-                        "R3L_CACHE": str(tmp_path / "cache")}.items():  # fmt: skip
-        monkeypatch.setenv(name, value)
-    bucket = f"bucket{abs(hash(request.node.name))}"
-    httpx.put(f"{endpoint}/{bucket}").raise_for_status()
-    return Store.open(f"s3://{bucket}/runs")
+    return Store.open(make_bucket(endpoint, f"bucket{abs(hash(request.node.name))}", tmp_path / "cache", monkeypatch))
 
 
 def test_an_iteration_there_is_the_iteration_here(store, tmp_path):
