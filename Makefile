@@ -3,7 +3,7 @@ VENV ?= .venv
 R3L := $(VENV)/bin/r3l
 STAMP := $(VENV)/.ready
 
-.PHONY: iterate test setup slow lint clean
+.PHONY: iterate test setup slow lint sample-run clean
 
 iterate: setup  ## one training iteration of the run `demo`; again: the next one
 	@$(R3L) iterate --run demo
@@ -19,6 +19,9 @@ $(STAMP): pyproject.toml infra/setup.sh $(wildcard infra/constraints/*.txt)
 
 slow: setup  ## the tests that take minutes
 	@$(VENV)/bin/python -m pytest -m slow --timeout 3600
+
+sample-run: setup  ## make data/sample_run and the cookbook's answers anew: two iterations, a minute or two
+	@$(VENV)/bin/python -m tests.sample_run
 
 lint: setup
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/mypy

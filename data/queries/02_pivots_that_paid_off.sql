@@ -2,5 +2,6 @@
 SELECT pivot_turn, count(*) AS retries, round(avg((gain > 0)::INTEGER), 3) AS improved, round(avg(gain), 3) AS mean_gain,
        round(avg(base_turns), 1) AS base_turns
 FROM pivots
+WHERE branch = ''
 GROUP BY pivot_turn
 ORDER BY pivot_turn;

@@ -4,5 +4,6 @@ SELECT f.status, f.outcome, count(*) AS reflections, round(avg(b.success::INTEGE
 FROM lines.reflections f
 JOIN base b USING (run, branch, iteration, base_id)
 LEFT JOIN pivots p USING (run, branch, iteration, reflection_id)
+WHERE f.branch = ''
 GROUP BY f.status, f.outcome
-ORDER BY reflections DESC;
+ORDER BY reflections DESC, f.status, f.outcome;

@@ -1,5 +1,6 @@
 -- Is every attempt accounted for: trained on, led on to a trained one, or dropped with a reason?
 SELECT stage, sum(attempts) AS attempts, sum(trained) AS trained, sum(led_on) AS led_on, sum(dropped) AS dropped, sum(unaccounted) AS unaccounted
 FROM account
+WHERE branch = ''
 GROUP BY stage
 ORDER BY stage;

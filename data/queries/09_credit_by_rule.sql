@@ -3,5 +3,6 @@ SELECT c.kind, c.rule, count(*) AS members, round(avg(c.advantage), 3) AS advant
        round(sum(c.advantage * list_sum(t.weights)), 4) AS advantage_mass
 FROM lines.credit c
 LEFT JOIN lines.training_rows t ON (t.run, t.branch, t.iteration, t.source_id) = (c.run, c.branch, c.iteration, c.trajectory_id)
+WHERE c.branch = ''
 GROUP BY c.kind, c.rule
-ORDER BY members DESC;
+ORDER BY members DESC, c.kind, c.rule;

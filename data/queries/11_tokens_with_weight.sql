@@ -2,5 +2,6 @@
 SELECT role, term, count(*) AS rows, sum(len(token_ids)) AS tokens, sum(trained_tokens) AS with_weight,
        round(sum(trained_tokens) / sum(len(token_ids)), 3) AS share
 FROM lines.training_rows
+WHERE branch = ''
 GROUP BY role, term
-ORDER BY role;
+ORDER BY role, term;

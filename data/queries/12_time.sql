@@ -2,4 +2,4 @@
 SELECT stage, count(*) AS shards, round(avg(seconds), 2) AS seconds_each, round(sum(seconds), 1) AS seconds, sum(rows) AS rows, sum(bytes) AS bytes
 FROM stages
 GROUP BY stage
-ORDER BY seconds DESC NULLS LAST;
+ORDER BY seconds DESC NULLS LAST, stage;

@@ -6,5 +6,6 @@ LEFT JOIN lines.credit c ON (c.run, c.branch, c.iteration, c.trajectory_id) = (t
 LEFT JOIN distilled d ON (d.run, d.branch, d.iteration, d.distilled_id) = (t.run, t.branch, t.iteration, t.source_id)
 LEFT JOIN lines.tasks k ON (k.run, k.branch, k.iteration, k.task) = (t.run, t.branch, t.iteration, c.task)
 LEFT JOIN lines.updates u ON (u.run, u.branch, u.iteration) = (t.run, t.branch, t.iteration)
+WHERE t.branch = ''
 ORDER BY weight DESC, t.row_id
 LIMIT 50;

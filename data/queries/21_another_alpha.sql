@@ -5,5 +5,6 @@ FROM lines.credit c
 JOIN credit_paper(1.0) a USING (run, branch, iteration, trajectory_id)
 JOIN credit_released() r USING (run, branch, iteration, trajectory_id)
 JOIN credit_grpo() p USING (run, branch, iteration, trajectory_id)
+WHERE c.branch = ''
 ORDER BY c.run, c.branch, c.iteration, c.task, c.trajectory_id
 LIMIT 100;
