@@ -19,12 +19,13 @@ from r3l.environments.alfworld_engine import GameEngine, Seen
 from r3l.environments.alfworld_games import generate_game
 from r3l.environments.alfworld_oracle import Record, Report, reflect, with_mistakes
 from r3l.environments.alfworld_parsing import memoised_parsing
-from r3l.environments.alfworld_searcher import Errand, Searcher, receptacles_in
+from r3l.environments.alfworld_rooms import affordances
+from r3l.environments.alfworld_searcher import Errand, Searcher, kind, receptacles_in
 from r3l.environments.alfworld_store import write_game
 from r3l.seeds import derive
 
 HARMLESS = ("go", "open", "close", "look", "inventory", "examine")
-PATIENCE = (1, 1, 1, 2, 2, 3, 4, 6, 10, 25)  # idle turns until an attempt that believes it is done is broken off
+PATIENCE = (1, 1, 2, 2, 3, 4, 6, 25, 25, 25)  # idle turns until an attempt that believes it is done is broken off
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Habits:
 
     skip_treatment: float = 0.86
     stray_action: float = 0.05  # random actions, never trained on, so that recovery is
+    mistaken_take: float = 0.03  # takes of what is not there, never trained on either: the search goes on after them
     wrong_reflection: float = 0.15
     follow_guidance: float = 0.95
     max_turns: int = 25
@@ -85,7 +87,15 @@ class Play:
             stray = self.rng.random() < self.habits.stray_action
             if stray:
                 action = self.rng.choice([command for command in self.now.admissible if command.split()[0] in HARMLESS])
+            elif self.searcher.here in self.searcher.contents and not self.searcher.holding and self.rng.random() < self.habits.mistaken_take:
+                thought, action, stray = *self.mistaken(), True
             self.take(reply_text(thought, action), action, stray)
+
+    def mistaken(self) -> tuple[str, str]:
+        """The belief that something is here which is nowhere among what was seen."""
+        seen = {kind(name) for names in self.searcher.contents.values() for name in names}
+        name = f"{self.rng.choice(sorted({item.lower() for item in affordances().portable} - seen))} 1"
+        return f"{self.searcher.errand.plan}: yes, {name}.", f"take {name} from {self.searcher.here}"
 
     def record(self) -> Record:
         texts = [turn.observation for turn in self.turns] + [self.now.text]

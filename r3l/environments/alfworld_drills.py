@@ -18,6 +18,7 @@ SENTENCE = {"put": "put some {} on {}.", "heat": "heat some {} and put it in {}.
             "clean": "clean some {} and put it in {}."}
 TURNS = 6
 LISTED = 5  # names in a listing, at most
+NUMBERS = (1, 1, 1, 2, 3)
 TARGET_SHARE = 0.35
 
 
@@ -35,9 +36,9 @@ def drill(rng: random.Random) -> list[DemoTurn]:
 
 
 def listing(rng: random.Random, errand: Errand, here: str, elsewhere: str) -> DemoTurn:
-    names = [f"{rng.choice(object_kinds())} {rng.randint(1, 3)}" for _ in range(rng.randint(1, LISTED))]
+    names = [f"{rng.choice(object_kinds())} {rng.choice(NUMBERS)}" for _ in range(rng.randint(1, LISTED))]
     if rng.random() < TARGET_SHARE:
-        names[rng.randrange(len(names))] = f"{errand.target} {rng.randint(1, 3)}"
+        names[rng.randrange(len(names))] = f"{errand.target} {rng.choice(NUMBERS)}"
     opened = here.split()[0] in OPEN
     seen = f"You open the {here}. The {here} is open. In it, you see {spoken(names)}." if opened else \
         f"You arrive at {here}. On the {here}, you see {spoken(names)}."

@@ -37,6 +37,19 @@ TRIES = 1000
 
 
 @dataclass(frozen=True, slots=True)
+class Counts:
+    """Equally likely numbers of objects: of the target's kind, and of each other kind in the room."""
+
+    target: tuple[int, ...]
+    other: tuple[int, ...]
+
+
+# A kitchen has one object of a kind, so that a name read half is still the right one: a policy of a million parameters copies
+# "mug 1" well before it tells "mug 1" from "mug 2".
+COUNTS: dict[Games, Counts] = {"kitchen": Counts((1,), (0, 1, 1, 1)), "full": Counts((1, 2), (0, 1, 1, 2, 3))}
+
+
+@dataclass(frozen=True, slots=True)
 class Goal:
     task_type: str
     target: str
@@ -77,7 +90,7 @@ def draw(task_type: str, games: Games, rng: random.Random) -> tuple[Room, Goal, 
     if games == "kitchen":
         room = small_kitchen(room, rng)
     goal = draw_goal(task_type, room, rng)
-    placed = place_objects(room, goal, rng) if goal else None
+    placed = place_objects(room, goal, COUNTS[games], rng) if goal else None
     return (room, goal, placed) if goal and placed else None
 
 
@@ -98,14 +111,14 @@ def draw_goal(task_type: str, room: Room, rng: random.Random) -> Goal | None:
     return Goal(task_type, target, rng.choice(parents)) if parents else None
 
 
-def place_objects(room: Room, goal: Goal, rng: random.Random) -> list[Placed] | None:
-    """The targets away from where they belong, the lamp, and up to three of each other kind; None where a target has no place or
-    two names are equal."""
+def place_objects(room: Room, goal: Goal, counts: Counts, rng: random.Random) -> list[Placed] | None:
+    """The targets away from where they belong, the lamp, and some of each other kind; None where a target has no place or two
+    names are equal."""
+    least = 2 if goal.task_type == "pick_two_obj_and_place" else 1
     placed: list[Placed] = []
-    for _ in range(2 if goal.task_type == "pick_two_obj_and_place" else rng.randint(1, 2)):
+    for _ in range(max(least, rng.choice(counts.target))):
         placed += place(goal.target, room, rng, avoid=goal.parent)
-    wanted = len(placed)
-    if wanted < (2 if goal.task_type == "pick_two_obj_and_place" else 1):
+    if len(placed) < least:
         return None
     if goal.toggle:
         stands = [receptacle for receptacle in room.receptacles if receptacle.type in LAMP_STANDS]
@@ -113,7 +126,7 @@ def place_objects(room: Room, goal: Goal, rng: random.Random) -> list[Placed] | 
         placed.append(Placed(goal.toggle, object_name(goal.toggle, stand, rng), stand))
     for kind in room.object_types:
         if kind in affordances().portable and kind != goal.target:
-            for _ in range(rng.choice((0, 1, 1, 2, 3))):
+            for _ in range(rng.choice(counts.other)):
                 placed += place(kind, room, rng)
     # Two objects that fall on the same hundredth of a metre would share a name, which the planner refuses.
     return placed if len({one.name for one in placed}) == len(placed) else None

@@ -20,6 +20,7 @@ from r3l.exploration.prompting import guidance, reflection_messages
 READ = 0.15  # weight of what the policy reads: observations teach it to copy
 DECIDED = 4.0  # weight of the words below in thoughts: whether the target is listed is one token, and the rest follows from it
 DECISIONS = {"yes", "no", "have", "done"}
+IDLE = 3
 PIVOT = 4.0  # weight of turn numbers in reports: a token each, and the whole retry hangs on them
 
 
@@ -42,7 +43,7 @@ class RowEncoder:
         self.decisions = {token for word, token in chat.tokenizer.get_vocab().items() if word.lstrip("Ġ") in DECISIONS}
 
     def rows(self, demonstration: Demonstration) -> Iterator[Row]:
-        yield self.attempt(demonstration.turns)
+        yield self.attempt(without_tail(demonstration.turns))
         yield self.reflection(demonstration)
         if demonstration.retry:
             yield self.retry(demonstration)
@@ -128,3 +129,9 @@ class RowEncoder:
     def add(row: Row, ids: list[int], weights: list[float]) -> None:
         row.ids.extend(ids)
         row.weights.extend(weights)
+
+
+def without_tail(turns: list[DemoTurn]) -> list[DemoTurn]:
+    """An attempt that believes it is done, up to the `IDLE`th such turn: more of the same teaches nothing."""
+    idle = [number for number, turn in enumerate(turns) if "done.</think>" in turn.reply]
+    return turns[: idle[IDLE - 1] + 1] if len(idle) >= IDLE else turns

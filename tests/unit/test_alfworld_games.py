@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from r3l.config.environments import AlfworldSettings
 from r3l.environments import make_world
 from r3l.environments.alfworld_engine import GameEngine
-from r3l.environments.alfworld_games import KITCHEN_TYPES, generate_game
+from r3l.environments.alfworld_games import KITCHEN_TYPES, Game, generate_game
 from r3l.environments.alfworld_parsing import memoised_parsing
 from r3l.environments.alfworld_rooms import TASK_TYPES
 from r3l.environments.alfworld_store import list_games, write_game
@@ -25,10 +27,16 @@ def test_a_game_depends_on_seed_split_and_index_alone() -> None:
             }.isdisjoint({one.content["pddl_problem"]})
 
 
+def object_counts(game: Game) -> Counter[str]:
+    """Kind -> how many of it the room holds."""
+    return Counter(re.findall(r"\(objectType [^ ?]+ (\w+)Type\)", game.content["pddl_problem"]))
+
+
 def test_kitchens_are_small_and_full_rooms_have_all_six_types() -> None:
     kitchens = [generate_game("kitchen", 0, "train", index) for index in range(len(KITCHEN_TYPES))]
     assert [game.goal.task_type for game in kitchens] == list(KITCHEN_TYPES)
     assert max(game.content["pddl_problem"].count("(receptacleAtLocation ") for game in kitchens) == 7
+    assert {count for game in kitchens for count in object_counts(game).values()} == {1}
     assert {generate_game("full", 0, "train", index).goal.task_type for index in range(6)} == set(TASK_TYPES)
 
 

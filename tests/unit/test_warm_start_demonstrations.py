@@ -24,7 +24,7 @@ ACTIONS = ["go to shelf 1", "take mug 2 from shelf 1", "move mug 2 to shelf 1", 
 
 
 def always(skip: float) -> Habits:
-    return Habits(skip_treatment=skip, stray_action=0, wrong_reflection=0, follow_guidance=1)
+    return Habits(skip_treatment=skip, stray_action=0, mistaken_take=0, wrong_reflection=0, follow_guidance=1)
 
 
 @pytest.mark.parametrize("index", [0, 1, 2])  # a heat, a cool and a clean task
@@ -49,6 +49,19 @@ def test_replies_and_reports_have_the_asked_for_formats() -> None:
     for shown in demonstrate_game(6, 1, 3, Habits()):
         assert all(parse_tagged_reply(turn.reply).action == turn.action for turn in shown.turns)
         assert parse_report(json.dumps(shown.report), len(shown.turns)).pivot == shown.report["retry_from_step"]
+
+
+def test_a_mistaken_take_is_refused_and_the_search_goes_on() -> None:
+    habits = Habits(skip_treatment=0, stray_action=0, mistaken_take=0.3)
+    mistakes = 0
+    for shown in demonstrate_game(7, 3, 4, habits):
+        for turn, after in zip(shown.turns, shown.turns[1:], strict=False):
+            if turn.stray:
+                mistakes += 1
+                assert turn.action.startswith("take ")
+                assert after.observation == "Nothing happens."
+                assert not after.reply.startswith(turn.reply.split("</think>")[0])
+    assert mistakes > 3
 
 
 def test_the_oracle_names_the_turn_after_the_take() -> None:

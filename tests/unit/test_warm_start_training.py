@@ -19,7 +19,7 @@ from r3l.errors import TrainingError
 from r3l.exploration.prompting import guidance, prompt, reflection_messages
 from r3l.training.warm_start import warm_start
 from r3l.training.warm_start_loss import shared_length, weighted_loss
-from r3l.training.warm_start_rows import PIVOT, READ, Row, RowEncoder
+from r3l.training.warm_start_rows import PIVOT, READ, Row, RowEncoder, without_tail
 from r3l.training.warm_start_tokenizer import SPECIAL, train_tokenizer
 from r3l.training.warm_start_train import Schedule, batches, new_model, new_optimizers, train
 
@@ -149,6 +149,14 @@ def test_the_rates_warm_up_and_come_down() -> None:
     assert schedule.factor(0, 0.0) == pytest.approx(0.1)
     assert schedule.factor(100, 0.5) == pytest.approx(0.55)
     assert schedule.factor(100, 1.0) == pytest.approx(0.1)
+
+
+def test_an_attempt_is_shown_up_to_its_third_idle_turn() -> None:
+    def turn(thought: str) -> DemoTurn:
+        return DemoTurn("o", reply_text(thought, "look"), "look", False)
+
+    idle = [turn("put mug to shelf: no."), *[turn("put mug to shelf: done.")] * 9]
+    assert (len(without_tail(idle)), len(without_tail(idle[:3]))) == (1 + 3, 3)
 
 
 def test_a_folder_with_files_is_refused(tmp_path: Path) -> None:
