@@ -87,9 +87,12 @@ class Play:
             stray = self.rng.random() < self.habits.stray_action
             if stray:
                 action = self.rng.choice([command for command in self.now.admissible if command.split()[0] in HARMLESS])
-            elif self.searcher.here in self.searcher.contents and not self.searcher.holding and self.rng.random() < self.habits.mistaken_take:
+            elif self.may_mistake() and self.rng.random() < self.habits.mistaken_take:
                 thought, action, stray = *self.mistaken(), True
             self.take(reply_text(thought, action), action, stray)
+
+    def may_mistake(self) -> bool:
+        return self.searcher.here in self.searcher.contents and not self.searcher.holding
 
     def mistaken(self) -> tuple[str, str]:
         """The belief that something is here which is nowhere among what was seen."""

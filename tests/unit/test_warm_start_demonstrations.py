@@ -54,7 +54,7 @@ def test_replies_and_reports_have_the_asked_for_formats() -> None:
 def test_a_mistaken_take_is_refused_and_the_search_goes_on() -> None:
     habits = Habits(skip_treatment=0, stray_action=0, mistaken_take=0.3)
     mistakes = 0
-    for shown in demonstrate_game(7, 3, 4, habits):
+    for shown in demonstrate_game(7, 3, 8, habits):
         for turn, after in zip(shown.turns, shown.turns[1:], strict=False):
             if turn.stray:
                 mistakes += 1
