@@ -2,6 +2,7 @@
 
 import json
 import threading
+import uuid
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ from flows import elsewhere
 from flows.elsewhere import ElsewhereError, Errand, run_elsewhere
 from flows.heartbeat import Listener, Superseded, beating, read
 from r3l.config.placement import PlacementSettings
+from r3l.errors import ConfigError
 from r3l.store.files import LocalFiles
 
 SETTINGS = PlacementSettings(attempts=2, silent_s=1, heartbeat_s=0.1)
@@ -139,3 +141,37 @@ def test_a_try_that_was_given_up_puts_nothing_in_its_place(files):
 def test_a_torn_beat_is_silence(files):
     files.put("beat.json", json.dumps({"attempt": 0}).encode()[:-3])
     assert Listener(files, "beat.json", 0).listen() == {}
+
+
+@pytest.fixture
+def errand(prefect_server):
+    """Work for a deployment that is registered, and that no worker looks after."""
+    from prefect.client.orchestration import get_client
+
+    from flows.remote_update import update
+
+    with get_client(sync_client=True) as client:
+        client.create_deployment(client.create_flow(update), "update", enforce_parameter_schema=False)
+    return Errand("r3l-update/update", str(uuid.uuid4()), {"store": "s3://bucket", "job": "job.json"}, "beat.json")
+
+
+def test_prefect_gives_the_same_run_for_the_same_work_and_takes_the_states(errand):
+    first, again = elsewhere.submit(errand, 0), elsewhere.submit(errand, 0)
+    assert first.id == again.id
+    assert elsewhere.submit(errand, 1).id != first.id
+    assert elsewhere.state_of(first).is_scheduled()
+    elsewhere.cancel(first)
+    assert elsewhere.state_of(first).is_cancelled()
+    assert elsewhere.submit(errand, 0).state.is_final()
+    second = elsewhere.submit(errand, 1)
+    assert elsewhere.give_up(second, "no heartbeat").message == "no heartbeat"
+    assert elsewhere.state_of(second).is_crashed()
+
+
+def test_a_placement_without_its_deployment_is_refused_before_anything_is_sampled(errand):
+    elsewhere.check_placement(PlacementSettings(update_deployment="r3l-update/update"))
+    with pytest.raises(ConfigError, match="no deployment 'r3l-update/none'"):
+        elsewhere.check_placement(PlacementSettings(update_deployment="r3l-update/none"))
+    with pytest.raises(ConfigError, match="no deployment 'r3l-shard/shard'"):
+        elsewhere.check_placement(PlacementSettings(shards="workers"))
+    elsewhere.check_placement(PlacementSettings())

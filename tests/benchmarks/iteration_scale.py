@@ -1,0 +1,141 @@
+"""A whole iteration of many trajectories, the policy scripted: `python -m tests.benchmarks.iteration_scale [TRAJECTORIES] [PER_SHARD]`.
+
+The flow run, its tasks, the stages, the store and the questions are the real ones; the world is a corridor in this process, the engine
+answers at once, and the update is a script that writes a policy. 1,000 trajectories (bases, retries, distilled), 25 tasks a shard.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from flows import prefect_settings
+
+prefect_settings.apply(quiet=True)
+
+from prefect import flow  # noqa: E402
+from prefect.client.orchestration import get_client  # noqa: E402
+from prefect.runtime import flow_run  # noqa: E402
+
+from flows import iterate, tasks, update_job  # noqa: E402
+from flows.chain import RUNNER  # noqa: E402
+from flows.recorded import save_config  # noqa: E402
+from flows.workbench import Workbench  # noqa: E402
+from r3l.config import compose  # noqa: E402
+from r3l.engines.base import PolicySnapshot  # noqa: E402
+from r3l.exploration.tally import Tally  # noqa: E402
+from r3l.records import Task  # noqa: E402
+from r3l.store.catalog import connect  # noqa: E402
+from r3l.store.check import check_run  # noqa: E402
+from r3l.store.query import query  # noqa: E402
+from r3l.store.stage import Store  # noqa: E402
+from tests.fakes import explorer  # noqa: E402
+from tests.flows.scripted import FIGURES, UPDATE  # noqa: E402
+from tests.rehearsal import walker  # noqa: E402
+
+TRAJECTORIES_PER_TASK = 12  # four bases, four retries, four distilled
+AUDITED = {
+    "iterations": "SELECT * FROM iterations", "pivots": "SELECT outcome, count(*), avg(gain) FROM pivots GROUP BY outcome",
+    "groups": "SELECT mixed, count(*), avg(positive_mass) FROM groups GROUP BY mixed", "account": "SELECT * FROM account",
+    "one group's turns": "SELECT * FROM turns WHERE trajectory_id LIKE 'iteration=0/task=7/%'",
+}
+
+
+class Memory(threading.Thread):
+    """Resident megabytes of this process, by how many shards were done."""
+
+    def __init__(self, tally: Tally) -> None:
+        super().__init__(daemon=True)
+        self.tally, self.seen, self.ended = tally, dict[int, int](), threading.Event()
+
+    def run(self) -> None:
+        while not self.ended.wait(0.25):
+            done = int(self.tally.snapshot().get("training_rows", {}).get("shards", 0))
+            self.seen[done] = max(self.seen.get(done, 0), resident())
+
+
+def resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() // 2**20
+
+
+@flow(name="r3l-scale", task_runner=RUNNER)
+def simulated(bench: Any) -> int:
+    """The stages, and how many task runs the server has of them."""
+    iterate.stages(bench.value)
+    with get_client(sync_client=True) as client:
+        return count(client, flow_run.id)
+
+
+def count(client: Any, run: str) -> int:
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+
+    of, before, now = FlowRunFilter(id=FlowRunFilterId(any_=[run])), -1, 0
+    while now != before:  # task runs are told to the server by events, some of which are still on their way
+        time.sleep(5)
+        before, now = now, 0
+        while found := client.read_task_runs(flow_run_filter=of, limit=200, offset=now):
+            now += len(found)
+    return now
+
+
+def main(trajectories: int = 1000, per_shard: int = 25) -> None:
+    many = max(per_shard, trajectories // TRAJECTORIES_PER_TASK)
+    with tempfile.TemporaryDirectory() as root:
+        config = compose(run="scale", assignments=[
+            f"rollout.tasks={many}", "rollout.group_size=8", f"rollout.tasks_per_shard={per_shard}", "rollout.shards_in_flight=4",
+            f"store.root={root}"])
+        world = explorer(walker)
+        Workbench._start = lambda self: world  # type: ignore[method-assign]
+        tasks.draw = lambda config, iteration: [  # type: ignore[attr-defined]
+            Task(iteration, k, f"corridor/{k}", "corridor", "train", "walk", "{}", 7 + k) for k in range(many)]
+        update_job._command = lambda *_: [sys.executable, "-S", "-c", UPDATE, _[0], json.dumps(FIGURES)]  # type: ignore[attr-defined]
+        store, tally = Store.open(root), Tally()
+        snapshot = PolicySnapshot(root, "policy-0")
+        policies: Any = SimpleNamespace(start=snapshot, learner=snapshot, behaviour=snapshot, learner_folder=None, behaviour_folder=None)
+        save_config(store, config, 0)
+        memory = Memory(tally)
+        memory.start()
+        began, worked, before = time.monotonic(), time.process_time(), resident()
+        runs = simulated(SimpleNamespace(value=Workbench(config, store, 0, policies, tally)))
+        memory.ended.set()
+        report(store, {"seconds": time.monotonic() - began, "processor": time.process_time() - worked, "task runs": runs,
+                       "shards": -(-many // per_shard), "MB before": before, "MB by shards done": sampled(memory.seen)})
+
+
+def sampled(seen: dict[int, int]) -> dict[int, int]:
+    """About eight of them."""
+    keys = sorted(seen)
+    return {key: seen[key] for key in sorted({*keys[:: max(1, len(keys) // 8)], keys[-1]})}
+
+
+def report(store: Store, figures: dict[str, Any]) -> None:
+    """One JSON object."""
+    with connect(store) as connection:
+        made = query(connection, "SELECT count(*) AS n FROM trajectories").to_pylist()[0]["n"]
+        asked = "SELECT stage, sum(seconds) AS s, sum(bytes)::BIGINT AS b FROM stages GROUP BY stage ORDER BY stage"
+        seconds = query(connection, asked).to_pylist()
+        figures |= {"trajectories": made, "stage seconds, summed": {row["stage"]: round(row["s"], 1) for row in seconds},
+                    "bytes": sum(row["b"] for row in seconds),
+                    "audit seconds": {name: timed(lambda sql=sql: query(connection, sql)) for name, sql in AUDITED.items()}}
+    figures["connect seconds"] = timed(lambda: connect(store).close())
+    figures["check seconds"] = timed(lambda: check_run(store, "scale"))
+    print(json.dumps({name: round(value, 2) if isinstance(value, float) else value for name, value in figures.items()}, indent=1))
+
+
+def timed(work: Callable[[], Any]) -> float:
+    began = time.monotonic()
+    work()
+    return round(time.monotonic() - began, 3)
+
+
+if __name__ == "__main__":
+    main(*(int(argument) for argument in sys.argv[1:3]))

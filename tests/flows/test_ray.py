@@ -1,0 +1,63 @@
+"""Shards on a Ray cluster of two nodes, one of which is lost in the midst of it: the same rows as in one process. Minutes long."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from r3l.store.check import check_run
+from r3l.store.stage import Store
+from tests.flows.scripted import deterministic
+from tests.flows.small import small_config
+from tests.scripted_player import ScriptedPlayer
+
+pytest.importorskip("prefect_ray")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200), pytest.mark.usefixtures("prefect_server")]
+PLAYED = ["engine.kind=vllm_server", "environment.kind=household", "environment.level=easy", "environment.max_turns=12",
+          "environment.reply_tokens=80", "environment.workers=1", "rollout.tasks=4", "training.processes=1"]
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    yield made
+    made.shutdown()
+
+
+def digests(root: Path) -> dict[str, str]:
+    return {f"{ref.stage}/{ref.shard}": ref.digest for ref in Store.open(str(root)).stages("small") if deterministic(ref.stage)}
+
+
+def played(root: Path, server: ScriptedPlayer, *assignments: str) -> dict[str, Any]:
+    from flows.iterate import iterate
+
+    return iterate(small_config(root, *PLAYED, f'engine.urls="{server.url}"', *assignments))
+
+
+def test_the_same_shards_on_two_nodes_and_after_one_is_lost(cluster: Any, tmp_path: Path) -> None:
+    server = ScriptedPlayer(pause=0.2)
+    second = cluster.add_node(num_cpus=1)
+    lost = threading.Event()
+
+    def lose() -> None:
+        """Once a shard has its bases: another one is at work on each node."""
+        while not list((tmp_path / "ray").glob("small/iteration=00000/base/shard=*/stage.json")):
+            time.sleep(0.05)
+        cluster.remove_node(second, allow_graceful=False)
+        lost.set()
+
+    threading.Thread(target=lose, daemon=True).start()
+    played(tmp_path / "ray", server, "placement.shards=ray", f'placement.ray_address="{cluster.address}"')
+    assert lost.is_set()
+    played(tmp_path / "here", server)
+    server.stop()
+    assert digests(tmp_path / "ray") == digests(tmp_path / "here")
+    assert len(digests(tmp_path / "ray")) == 1 + 3 * 4
+    assert check_run(Store.open(str(tmp_path / "ray")), "small") == []
