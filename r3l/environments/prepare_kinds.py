@@ -129,6 +129,11 @@ def scienceworld(settings: ScienceWorldSettings, root: Path, download: bool, pro
     return Plan("easy", tuple(SPLITS), (jar,), {"train": 2294, "test": 1308}, (f"scienceworld {version('scienceworld')}",))
 
 
+def kept_rows(stem: Path) -> Path | None:
+    """The rows of a benchmark's split below the data root, where they were fetched or put before."""
+    return next((path for path in (stem.with_suffix(".jsonl"), stem.with_suffix(".parquet")) if path.is_file()), None)
+
+
 def mathematics(settings: MathSettings, root: Path, download: bool, progress: Progress) -> Plan:
     """A benchmark's rows are kept below the data root, so that no later run asks its hub."""
     from r3l.environments.mathematics_benchmarks import BENCHMARKS, hub_rows
@@ -136,14 +141,18 @@ def mathematics(settings: MathSettings, root: Path, download: bool, progress: Pr
     if settings.dataset == "procedural":
         return Plan(f"procedural-{settings.tasks_seed}", ("train", "heldout"), notes=("problems are made by seed, no file is needed",))
     if settings.dataset not in BENCHMARKS:
+        if not Path(settings.dataset).is_file():
+            raise WorldError(f"dataset {settings.dataset!r} is no file and no benchmark: expected procedural, {', '.join(BENCHMARKS)} "
+                             "or a jsonl or parquet file")
         return Plan(Path(settings.dataset).stem, ("train", "test"), (Path(settings.dataset),))
     found, files = BENCHMARKS[settings.dataset], []
-    for split in dict.fromkeys(found.splits.values()):
-        stem = root / "math" / f"{settings.dataset}-{split}"
-        kept = next((path for path in (stem.with_suffix(".jsonl"), stem.with_suffix(".parquet")) if path.is_file()), None)
+    stems = {split: root / "math" / f"{settings.dataset}-{split}" for split in dict.fromkeys(found.splits.values())}
+    missing = [f"split {split} at {stem}.jsonl (or .parquet)" for split, stem in stems.items() if kept_rows(stem) is None]
+    if missing and not download:
+        raise WorldError(f"{settings.dataset} is missing: put the rows of {found.hub} there: {'; '.join(missing)}")
+    for split, stem in stems.items():
+        kept = kept_rows(stem)
         if kept is None:
-            if not download:
-                raise WorldError(f"{settings.dataset} is missing: put the rows of {found.hub} (split {split}) at {stem}.jsonl")
             rows = list(hub_rows(settings.dataset, found, split, root / "math"))
             kept = stem.with_suffix(".jsonl")
             write_atomically(kept, "".join(json.dumps(dict(row), default=str) + "\n" for row in rows))

@@ -159,9 +159,16 @@ def test_a_benchmark_is_taken_from_its_file_and_counted(tmp_path):
         (tmp_path / f"math/gsm8k-{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(WorldError, match="math split test: got 12 tasks, expected 1319"):
         prepare("math", tmp_path, {"dataset": "gsm8k"}, download=False)
-    (tmp_path / "math/gsm8k-train.jsonl").unlink()
-    with pytest.raises(WorldError, match=r"gsm8k is missing: put the rows of openai/gsm8k \(split train\) at .*math/gsm8k-train.jsonl"):
+    for split in ("train", "test"):
+        (tmp_path / f"math/gsm8k-{split}.jsonl").unlink()
+    with pytest.raises(WorldError, match=r"gsm8k is missing: put the rows of openai/gsm8k there: "
+                       r"split train at .*math/gsm8k-train.jsonl \(or .parquet\); split test at .*math/gsm8k-test.jsonl"):
         prepare("math", tmp_path, {"dataset": "gsm8k"}, download=False)
+
+
+def test_a_dataset_that_is_neither_a_benchmark_nor_a_file(tmp_path):
+    with pytest.raises(WorldError, match=r"dataset 'foo' is no file and no benchmark: expected procedural, .* or a jsonl or parquet file"):
+        prepare("math", tmp_path, {"dataset": "foo"}, download=False)
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="no Java: apt-get install default-jre-headless")
