@@ -48,7 +48,7 @@ def corridor(monkeypatch):
         monkeypatch.setattr(tasks, name, Direct(getattr(tasks, name).fn))
     monkeypatch.setattr(tasks, "draw", lambda config, iteration: [
         Task(iteration, slot, f"corridor/{slot}", "corridor", "train", "walk", "{}", 7 + slot) for slot in range(2)])
-    monkeypatch.setattr("flows.update.launch", lambda job, folder, *_: run_update(Job(**job), Ranks(), lambda event, **fields: None))
+    monkeypatch.setattr("flows.step.launch", lambda job, folder, *_: run_update(Job(**job), Ranks(), lambda event, **fields: None))
     monkeypatch.setattr(Workbench, "_start", lambda bench: replace(explorer(walker), policy=bench.policies.behaviour.digest))
 
 

@@ -58,7 +58,7 @@ def test_a_finished_iteration_is_found_there_and_a_killed_updates_leavings_are_s
     stages = "SELECT stage, shard, digest, committed_at FROM stages ORDER BY ALL"
     before = ask(store, stages)
     monkeypatch.setattr(workbench.Workbench, "_start", lambda self: pytest.fail("an engine was started"))
-    monkeypatch.setattr("flows.update.launch", lambda *arguments: pytest.fail("an update was launched"))
+    monkeypatch.setattr("flows.step.launch", lambda *arguments: pytest.fail("an update was launched"))
     left = store.run_folder("small") / ".staging" / "update-00000-dead" / "policy"
     left.mkdir(parents=True)
     iterate(small_config(root, iteration=0))
