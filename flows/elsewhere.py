@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -24,6 +25,7 @@ from r3l.errors import ConfigError, R3LError
 from r3l.store.files import Files
 
 POLL_S = 1.0
+PATIENCE_S, PAUSE_S = 300.0, 5.0
 Result = TypeVar("Result")
 
 
@@ -76,8 +78,8 @@ def run_elsewhere(errand: Errand, files: Files, settings: PlacementSettings, fin
 
 def submit(errand: Errand, attempt: int) -> FlowRun:
     """The flow run of this try: a new one, or the one that is there already."""
-    run: Any = run_deployment(errand.deployment, parameters=errand.parameters | {"attempt": attempt}, timeout=0,
-                              idempotency_key=f"{errand.key}-{attempt}")
+    run: Any = patiently(lambda: run_deployment(errand.deployment, parameters=errand.parameters | {"attempt": attempt}, timeout=0,
+                                                idempotency_key=f"{errand.key}-{attempt}"))
     log().info("%s: flow run %s", errand.deployment, run.name)
     return cast(FlowRun, run)
 
@@ -113,9 +115,26 @@ def state_of(run: FlowRun) -> State[Any] | None:
 
 def give_up(run: FlowRun, reason: str) -> State[Any]:
     state: State[Any] = Crashed(message=reason)
-    with get_client(sync_client=True) as client:
-        client.set_flow_run_state(run.id, state, force=True)
+
+    def say() -> None:
+        with get_client(sync_client=True) as client:
+            client.set_flow_run_state(run.id, state, force=True)
+
+    patiently(say)
     return state
+
+
+def patiently(ask: Callable[[], Result]) -> Result:
+    """The answer of Prefect's server, which may be away for some minutes. What it refuses is raised at once."""
+    for _ in range(int(PATIENCE_S / PAUSE_S)):
+        try:
+            return ask()
+        except (httpx.TransportError, PrefectHTTPStatusError) as error:
+            if isinstance(error, PrefectHTTPStatusError) and error.response.status_code < 500:
+                raise
+            log().warning("Prefect's server does not answer (%s); asked again in %g s", type(error).__name__, PAUSE_S)
+            time.sleep(PAUSE_S)
+    return ask()
 
 
 def cancel(run: FlowRun) -> None:

@@ -12,6 +12,8 @@ DEFAULTS = {
     "DO_NOT_TRACK": "1",
     # SQLite answers parallel task runs with "database is locked" noise below this.
     "PREFECT_SERVER_DATABASE_SQLALCHEMY_CONNECT_ARGS_TIMEOUT": "60",
+    # What the server answers while its database restarts: asked again for a minute.
+    "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500",
     "TOKENIZERS_PARALLELISM": "false",
     # Spinning threads starve the environment workers on few cores: a 500-token prefill took 24 s instead of 0.7 s.
     "OMP_WAIT_POLICY": "PASSIVE",

@@ -5,7 +5,9 @@ import threading
 import uuid
 from types import SimpleNamespace
 
+import httpx
 import pytest
+from prefect.exceptions import PrefectHTTPStatusError
 from prefect.states import Cancelled, Completed, Crashed, Failed, Running, Scheduled
 
 from flows import elsewhere
@@ -136,6 +138,27 @@ def test_a_try_that_was_given_up_puts_nothing_in_its_place(files):
             with pytest.raises(Superseded, match="a later try"):
                 first.check()
         assert read(files, "beat.json")["attempt"] == 1
+
+
+def test_a_server_that_is_away_is_asked_again_and_a_refusal_is_not(monkeypatch):
+    monkeypatch.setattr(elsewhere, "PAUSE_S", 0.01)
+    request = httpx.Request("GET", "http://server")
+    answers = [httpx.ConnectError("refused"), refusal(503, request), "there"]
+
+    def ask():
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert elsewhere.patiently(ask) == "there"
+    answers.append(refusal(404, request))
+    with pytest.raises(PrefectHTTPStatusError):
+        elsewhere.patiently(ask)
+
+
+def refusal(status, request):
+    return PrefectHTTPStatusError("no", request=request, response=httpx.Response(status, request=request))
 
 
 def test_a_torn_beat_is_silence(files):
