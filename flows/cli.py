@@ -24,6 +24,7 @@ Method = Annotated[str, typer.Option("--method", help="method: r3l, grpo, raft, 
 Policy = Annotated[str, typer.Option("--policy", help="model preset, or a folder with a transformers model")]
 EnvironmentName = Annotated[str, typer.Option("--environment", help="environment preset")]
 Engine = Annotated[str, typer.Option("--engine", help="transformers_local, vllm_server or vllm_local")]
+Machine = Annotated[str, typer.Option("--machine", help="preset of a machine: eight_gpus or two_nodes; empty: this one")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="a setting, e.g. method.alpha=5; repeat for more")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="no display, only the result")]
 AsJson = Annotated[bool, typer.Option("--json", help="the result as JSON")]
@@ -43,11 +44,12 @@ def settings(run: str, preset: str, method: str, policy: str, environment: str, 
 
 @app.command()
 def iterate(run: Run = "demo", preset: Preset = "paper", method: Method = "r3l", policy: Policy = "embedded",
-            environment: EnvironmentName = "alfworld", engine: Engine = "", iteration: Annotated[int | None, typer.Option(
-                help="empty: the run's next one")] = None, branch: Annotated[str, typer.Option(help="a branch of the run")] = "",
+            environment: EnvironmentName = "alfworld", engine: Engine = "", machine: Machine = "",
+            iteration: Annotated[int | None, typer.Option(help="empty: the run's next one")] = None,
+            branch: Annotated[str, typer.Option(help="a branch of the run")] = "",
             set_: Set = None, quiet: Quiet = False, as_json: AsJson = False) -> None:
     """Run one training iteration (the flow `r3l`)."""
-    config = settings(run, preset, method, policy, environment, engine, set_, iteration=iteration, branch=branch or None)
+    config = settings(run, preset, method, policy, environment, engine, set_, iteration=iteration, branch=branch or None, machine=machine)
     from flows.running import run_iteration
 
     summary = run_iteration(config, quiet=quiet or as_json)
@@ -57,11 +59,12 @@ def iterate(run: Run = "demo", preset: Preset = "paper", method: Method = "r3l",
 
 @app.command()
 def train(run: Run = "demo", preset: Preset = "paper", method: Method = "r3l", policy: Policy = "embedded",
-          environment: EnvironmentName = "alfworld", engine: Engine = "", iterations: Annotated[int, typer.Option(
+          environment: EnvironmentName = "alfworld", engine: Engine = "", machine: Machine = "", iterations: Annotated[int, typer.Option(
               min=1, help="how many further iterations")] = 10, evaluate_every: Annotated[int, typer.Option(
                   min=0, help="evaluate after every K iterations; 0: never")] = 0, set_: Set = None, quiet: Quiet = False) -> None:
     """Run further iterations of a run, one after another (the flow `r3l-train`)."""
-    config = settings(run, preset, method, policy, environment, engine, [f"evaluation.every={evaluate_every}", *(set_ or [])])
+    given = [f"evaluation.every={evaluate_every}", *(set_ or [])]
+    config = settings(run, preset, method, policy, environment, engine, given, machine=machine)
     from flows.running import run_training
 
     run_training(config, iterations, quiet=quiet)
@@ -109,9 +112,9 @@ def warm_start(out: Annotated[Path | None, typer.Option(help="empty: data/polici
 def main() -> None:
     """Entry point: what the project raises on purpose is printed without a traceback."""
     prefect_settings.apply(quiet=True)
-    from flows import cli_audit, cli_compare, cli_prepare, cli_replay, cli_store
+    from flows import cli_audit, cli_compare, cli_plan, cli_prepare, cli_replay, cli_store
 
-    for module in (cli_audit, cli_compare, cli_prepare, cli_replay, cli_store):
+    for module in (cli_audit, cli_compare, cli_plan, cli_prepare, cli_replay, cli_store):
         module.register(app)
     try:
         app(standalone_mode=True)

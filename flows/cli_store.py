@@ -107,11 +107,11 @@ def compact(run: str, iterations: Annotated[int, typer.Option(min=2, help="finis
 
 
 def presets(diff: Annotated[tuple[str, str] | None, typer.Option(help="two method presets: what they set differently")] = None) -> None:
-    """List the presets of models, environments and methods, or compare two methods."""
+    """List the presets of models, environments, methods and machines, or compare two methods."""
     if diff:
         _show_differences(*diff)
         return
-    for folder in ("models", "environments", "methods"):
+    for folder in ("models", "environments", "methods", "machines"):
         typer.echo(f"{folder}: {', '.join(preset_names(folder))}")
 
 

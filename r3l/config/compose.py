@@ -69,9 +69,10 @@ def assignment(text: str) -> dict[str, Any]:
     return parsed
 
 
-def compose(*, model: str = "embedded", environment: str = "alfworld", method: str = "paper",
+def compose(*, model: str = "embedded", environment: str = "alfworld", method: str = "paper", machine: str = "",
             assignments: Iterable[str] = (), **top: Any) -> Config:
-    """Presets of model, environment and method, then `top` settings, then ``key=value`` assignments.
+    """Presets of model, environment and method, and of a machine where one is named, then `top` settings, then ``key=value``
+    assignments.
 
     Raises:
         ConfigError: an unknown preset or setting, or a value out of bounds; names the value and what is expected.
@@ -79,6 +80,8 @@ def compose(*, model: str = "embedded", environment: str = "alfworld", method: s
     settings: dict[str, Any] = {}
     for folder, name in zip(FOLDERS, (model, environment, method), strict=True):
         settings = merge(settings, load_preset(folder, name))
+    if machine:
+        settings = merge(settings, {key: value for key, value in load_preset("machines", machine).items() if key != "machine"})
     settings = resolve_conditions(settings)
     settings = merge(settings, {key: value for key, value in top.items() if value is not None})
     for text in assignments:

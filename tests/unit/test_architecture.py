@@ -13,7 +13,7 @@ FLOORS = [
     ["r3l.config", "r3l.records", "r3l.errors", "r3l.seeds", "r3l"],
     ["r3l.environments", "r3l.engines", "r3l.credit", "r3l.losses", "r3l.store"],
     ["r3l.exploration", "r3l.methods"],
-    ["r3l.training", "r3l.evaluation", "r3l.audit"],
+    ["r3l.training", "r3l.evaluation", "r3l.audit", "r3l.planning"],
     ["flows"],
 ]
 MAY_IMPORT = {"prefect": ("flows",), "torch": ("r3l.engines", "r3l.training", "r3l.losses")}
@@ -96,8 +96,8 @@ def imports_at_load(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("package", [
-    "r3l.config", "r3l.store.stage", "r3l.store.catalog", "r3l.store.check", "r3l.methods", "r3l.audit.app",
-    "flows.cli_store", "flows.cli_audit"])
+    "r3l.config", "r3l.store.stage", "r3l.store.catalog", "r3l.store.check", "r3l.methods", "r3l.audit.app", "r3l.planning.plan",
+    "flows.cli_store", "flows.cli_audit", "flows.cli_plan"])
 def test_what_is_light_stays_light(package):
     code = f"import sys, {package}; print(sorted({{'torch', 'prefect', 'transformers', 'alfworld'}} & set(sys.modules)))"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout

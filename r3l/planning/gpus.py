@@ -1,0 +1,20 @@
+"""What the makers say of their GPUs: memory, its bandwidth, and dense bfloat16 arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Gpu:
+    memory_gb: float
+    terabytes_s: float  # what sampling is bound by
+    teraflops: float  # what training is bound by
+
+
+GPUS = {
+    "a100": Gpu(80, 1.935, 312),  # PCIe
+    "h20": Gpu(96, 4.0, 148),
+    "h100": Gpu(80, 3.35, 989),  # SXM
+    "h200": Gpu(141, 4.8, 989),
+}

@@ -1,0 +1,58 @@
+"""Bytes on each GPU and in each host, from a policy's shape and the settings of the update and the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from r3l.config import Config
+from r3l.planning.shapes import Shape
+
+WIDTHS = {"float32": 4, "bfloat16": 2}
+RESERVE = 0.9  # vLLM's share of a GPU, and what an update may count on
+
+
+@dataclass(frozen=True)
+class TrainingMemory:
+    """Bytes on one training GPU, and in the memory of the host that holds `processes` of them."""
+
+    weights: float  # float32 masters, gradients, two moments; gathered weights and gradients where they are sharded
+    activations: float
+    logits: float
+    host: float
+
+    @property
+    def gpu(self) -> float:
+        return self.weights + self.activations + self.logits
+
+
+def training_memory(config: Config, shape: Shape, processes: int) -> TrainingMemory:
+    """Weights as `r3l.training` holds them; activations of the longest path, which is all that a depth-first pass keeps at once."""
+    settings, policy = config.training, config.policy
+    width = WIDTHS[settings.dtype]
+    all_, trained = shape.parameters, shape.parameters
+    if policy.adapter == "lora":
+        trained = shape.adapter_parameters(policy.lora_rank)
+        weights = all_ * width + trained * 16.0
+    elif settings.sharding == "fsdp2":
+        # What is sharded: master, gradient, two moments. Gathered until the step's end: weights in `dtype`, gradients in float32.
+        weights = trained * 16.0 / processes + trained * (width + 4.0)
+    else:
+        weights = trained * (16.0 + (width if settings.dtype == "bfloat16" else 0))
+    path = policy.context_tokens
+    activations = shape.hidden * 2.0 * width * shape.layers * path if settings.checkpoint_segments else shape.activation_bytes(width) * path
+    logits = 3.0 * 4 * settings.logits_chunk * shape.vocabulary  # a chunk in float32: logits, their softmax, their gradient
+    return TrainingMemory(weights, float(activations), logits, processes * trained * saved_bytes(config))
+
+
+def saved_bytes(config: Config) -> float:
+    """Bytes that a step writes for each trained weight: the policy, two moments, and masters where the policy is not float32."""
+    if config.policy.adapter == "lora":
+        return 4.0 + 8.0
+    policy = WIDTHS[config.policy.dtype]
+    return policy + 8.0 + (4.0 if config.policy.dtype != "float32" else 0.0)
+
+
+def engine_cache_tokens(config: Config, shape: Shape, gpu_gb: float) -> float:
+    """Tokens whose keys and values one sampling GPU holds beside the weights (one data-parallel rank a GPU); negative: no room."""
+    width = WIDTHS[config.policy.dtype]
+    return (RESERVE * gpu_gb * 1e9 - shape.parameters * width) / shape.kv_bytes(width)

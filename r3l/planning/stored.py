@@ -1,0 +1,46 @@
+"""What a run in the store took, as a basis for planning one like it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from r3l.errors import StoreError
+from r3l.store.catalog import connect
+from r3l.store.stage import Store
+
+COUNTS = """
+SELECT count(DISTINCT (iteration, task)),
+       sum(turns) FILTER (kind = 'base') + sum(turns - coalesce(pivot_turn, 0)) FILTER (kind = 'retry'),
+       sum(response_tokens) FILTER (kind IN ('base', 'retry')),
+       sum(response_tokens) FILTER (kind IN ('base', 'retry', 'distilled'))
+FROM trajectories WHERE run = ? AND branch = '' AND iteration >= 0 AND kind <> 'evaluation'
+"""
+SPENT = """
+SELECT stage, sum(seconds), sum(bytes) FROM stages
+WHERE run = ? AND branch = '' AND iteration >= 0 AND stage <> 'evaluations' GROUP BY stage ORDER BY min(committed_at)
+"""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Sums over all iterations of a run, its evaluations left out."""
+
+    run: str
+    tasks: int
+    turns: int  # played: those of bases, and those of retries from the pivot on
+    sampled: int  # tokens of bases and retries
+    trained: int  # the same and distilled ones: what the tables hold
+    bytes: int
+    seconds: dict[str, float]  # stage -> summed over shards
+
+
+def stored_figures(store: Store, run: str) -> Stored:
+    """Raises `StoreError` where the run has no finished rollouts."""
+    with connect(store, [run]) as connection:
+        row = connection.execute(COUNTS, [run]).fetchone()
+        spent = connection.execute(SPENT, [run]).fetchall()
+    if row is None or not row[0]:
+        raise StoreError(f"run {run}: no rollouts in {store.root} to plan from; see `r3l runs`")
+    tasks, turns, sampled, trained = (int(value or 0) for value in row)
+    return Stored(run, tasks, turns, sampled, trained, sum(int(size) for _, _, size in spent),
+                  {stage: float(seconds or 0) for stage, seconds, _ in spent})

@@ -1,0 +1,173 @@
+"""`r3l plan`, held against numbers worked out by hand and against what the makers publish of the models."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from flows.cli_plan import register
+from r3l.config import compose, preset_names
+from r3l.config.machines import load_machine
+from r3l.errors import ConfigError
+from r3l.planning.memory import engine_cache_tokens, saved_bytes, training_memory
+from r3l.planning.paper_costs import COSTS, row_for
+from r3l.planning.plan import make_plan
+from r3l.planning.shapes import PAPER, from_config, shape_of
+from r3l.planning.stored import Stored
+
+# Parameters as the published safetensors files count them.
+PUBLISHED = {"qwen2.5-1.5b": 1_543_714_304, "qwen2.5-7b": 7_615_616_512, "qwen3-4b": 4_022_468_096, "llama-3.2-3b": 3_212_749_824}
+RUNS = [(model, machine) for model in PUBLISHED for machine in preset_names("machines")]
+
+
+def planned(model="qwen2.5-1.5b", machine="two_nodes", environment="alfworld", method="paper", gpu=None, stored=None, **assignments):
+    config = compose(model=model, environment=environment, method=method, machine=machine,
+                     assignments=[f"{name.replace('__', '.')}={value}" for name, value in assignments.items()])
+    return make_plan(config, load_machine(machine, gpu=gpu), stored)
+
+
+@pytest.mark.parametrize("model", PUBLISHED)
+def test_parameters_are_those_that_are_published(model):
+    assert PAPER[model].parameters == PUBLISHED[model]
+
+
+@pytest.mark.parametrize(("model", "machine"), RUNS)
+def test_the_papers_runs_are_presets_for_a_node_and_for_two(model, machine):
+    config, there = compose(model=model, machine=machine), load_machine(machine)
+    assert (config.rollout.tasks, config.rollout.group_size, config.training.learning_rate) == (96, 8, 1e-6)
+    assert config.engine.kind == "vllm_server"
+    assert config.training.processes == there.training_gpus
+    assert there.engine_gpus + there.training_gpus == 8 * there.nodes
+    assert config.environment.kind == "alfworld"
+    made = make_plan(config, there)
+    assert made.troubles == []
+    assert {one.section for one in made.figures} == {"memory", "tokens", "time", "storage"}
+
+
+def test_two_nodes_of_h20_take_what_the_paper_measured():
+    """75.2 turns and 22,300 tokens for a task, 96 tasks; 372.4 s and 103.8 s on the same machine."""
+    plan = planned()
+    assert plan.value("turns") == pytest.approx(7219.2)
+    assert plan.value("response tokens") == pytest.approx(2_140_800)
+    assert plan.value("rollouts") == pytest.approx(372.4)
+    assert plan.value("update") == pytest.approx(103.8)
+    assert plan.value("iteration") == pytest.approx(476.2)
+
+
+def test_one_node_of_h20_takes_twice_as_long_and_a_third_of_the_tasks_a_third():
+    assert planned(machine="eight_gpus", gpu="h20").value("rollouts") == pytest.approx(744.8)
+    third = planned(machine="eight_gpus", gpu="h20", rollout__tasks=32)
+    assert third.value("rollouts") == pytest.approx(248.2667, rel=1e-5)
+    assert third.value("turns") == pytest.approx(2406.4)
+
+
+def test_another_gpu_samples_by_its_bandwidth_and_trains_by_its_arithmetic():
+    plan = planned(gpu="h100")
+    assert plan.value("rollouts") == pytest.approx(372.4 * 4.0 / 3.35)
+    assert plan.value("update") == pytest.approx(103.8 * 148 / 989)
+
+
+def test_a_model_without_a_row_takes_the_nearest_ones_by_its_size():
+    """7.6 and 3.2 thousand million are nearer to Qwen3-4B (4.0) than to 1.5 by ratio: 1.89 and 1.25 against 4.93 and 2.08."""
+    assert planned("qwen2.5-7b").value("rollouts") == pytest.approx(670.4 * 7_615_616_512 / 4_022_468_096)
+    assert planned("llama-3.2-3b").value("update") == pytest.approx(208.6 * 3_212_749_824 / 4_022_468_096)
+
+
+def test_worlds_and_methods_without_a_row():
+    longer = planned(environment="scienceworld")
+    assert longer.value("turns") == pytest.approx(7219.2 * 30 / 25)
+    assert any("ALFWorld's row times 1.2" in line for line in longer.assumptions)
+    assert planned(environment="math").value("response tokens") == pytest.approx(18_000 * 96)
+    assert planned(method="opmd").value("turns") == pytest.approx(114.4 * 96)
+    assert planned(method="critique_grpo").value("rollouts") == pytest.approx(756.3)
+
+
+def test_every_row_of_the_papers_table_is_there():
+    assert {key: sorted(rows) for key, rows in COSTS.items()} == {
+        (model, world): ["critique_grpo", "grpo", "r3l", "reflect_grpo"] for model in ("qwen2.5-1.5b", "qwen3-4b")
+        for world in ("alfworld", "math")}
+    config = compose(model="qwen3-4b", environment="math", method="grpo")
+    row = row_for(config, PUBLISHED["qwen3-4b"], PUBLISHED)
+    assert (row.cost.turns, row.cost.training_tokens, row.cost.rollout_s, row.cost.training_s) == (8.72, 28_663, 1148.0, 121.3)
+
+
+def test_memory_of_a_training_gpu_by_hand():
+    """1,543,714,304 weights: 16 bytes each over eight processes, and gathered 2 (bfloat16) + 4 (gradients): 8 bytes each."""
+    config = compose(model="qwen2.5-1.5b", machine="two_nodes")
+    shape = shape_of(config.policy)
+    memory = training_memory(config, shape, 8)
+    assert memory.weights == 8 * 1_543_714_304
+    # 28 layers x (4 x 1536 + 3 x 1536 + 4 x 256 + 4 x 8960) x 2 bytes = 2,666,496 a token, 20,480 tokens
+    assert memory.activations == 2_666_496 * 20_480
+    assert memory.logits == 3 * 4 * 1024 * 151_936
+    assert memory.host == 8 * 14 * 1_543_714_304  # 2 + 8 + 4 bytes, by each process
+    alone = training_memory(compose(model="qwen2.5-1.5b", machine="two_nodes", assignments=["training.sharding=none"]), shape, 8)
+    assert alone.weights == 18 * 1_543_714_304
+
+
+def test_recomputed_activations_and_adapters_take_less():
+    shape = PAPER["qwen2.5-1.5b"]
+    less = training_memory(compose(model="qwen2.5-1.5b", assignments=["training.checkpoint_segments=true"]), shape, 1)
+    assert less.activations == 28 * 2 * 1536 * 2 * 20_480
+    adapter = compose(model="qwen2.5-1.5b", assignments=["policy.adapter=lora", "policy.lora_rank=16"])
+    # a layer: rank 16 x ((1536+1536) + 2 x (1536+256) + (1536+1536) + 2 x (1536+8960) + (8960+1536))
+    assert shape.adapter_parameters(16) == 28 * 16 * (3072 + 3584 + 3072 + 20_992 + 10_496)
+    assert training_memory(adapter, shape, 1).weights == 2 * 1_543_714_304 + 16 * shape.adapter_parameters(16)
+    assert saved_bytes(adapter) == 12
+
+
+def test_the_engines_cache_by_hand():
+    """Keys and values of a token: 2 x 28 layers x 2 heads x 128 x 2 bytes = 28,672."""
+    config = compose(model="qwen2.5-1.5b")
+    assert PAPER["qwen2.5-1.5b"].kv_bytes() == 28_672
+    assert engine_cache_tokens(config, PAPER["qwen2.5-1.5b"], 80) == pytest.approx((72e9 - 3_087_428_608) / 28_672)
+
+
+def test_storage_by_hand():
+    plan = planned()
+    assert plan.value("policy and optimiser") == pytest.approx(14 * 1.543714304)
+    assert plan.value("tables") == pytest.approx(12 * 2_140_800 / 1e9)
+
+
+def test_what_does_not_fit_is_said():
+    assert planned("qwen2.5-1.5b").troubles == []
+    # four processes: 4 + 6 bytes for each of 7.6 thousand million weights, and a path's inputs; an H100 has 80 GB, an H20 96
+    [trouble] = planned("qwen2.5-7b", machine="eight_gpus", gpu="h100").troubles
+    assert "the update needs 86 GB a GPU and a h100 has 80" in trouble
+    [trouble] = planned("qwen3-4b", training__checkpoint_segments="false").troubles
+    assert "training.checkpoint_segments=true" in trouble
+
+
+def test_a_stored_run_takes_the_place_of_the_paper():
+    """32 tasks of 100 turns each in all, 16 kB of tables: 96 tasks take three times that."""
+    stored = Stored("before", tasks=32, turns=3200, sampled=6000, trained=8000, bytes=16_000, seconds={"base": 10.0, "updates": 5.0})
+    plan = planned(stored=stored)
+    assert (plan.value("turns"), plan.value("sampled tokens"), plan.value("response tokens")) == (9600, 18_000, 24_000)
+    assert plan.value("tables") == pytest.approx(48_000 / 1e9)
+    assert (plan.value("base"), plan.value("updates"), plan.value("iteration")) == (30.0, 15.0, 45.0)
+
+
+def test_a_folder_says_its_own_shape():
+    config = {"model_type": "llama", "num_hidden_layers": 28, "hidden_size": 3072, "num_attention_heads": 24, "num_key_value_heads": 8,
+              "head_dim": 128, "intermediate_size": 8192, "vocab_size": 128_256, "tie_word_embeddings": True}
+    assert from_config(config, "x") == PAPER["llama-3.2-3b"]
+    with pytest.raises(ConfigError, match="no 'hidden_size'"):
+        from_config({"num_attention_heads": 4, "num_hidden_layers": 2}, "config.json")
+    assert shape_of(compose().policy).parameters > 100_000  # the embedded policy's own config.json
+
+
+def test_the_command(tmp_path):
+    app = typer.Typer()
+    register(app)
+    app.command("other")(lambda: None)
+    runner = CliRunner(env={"COLUMNS": "160"})
+    printed = runner.invoke(app, ["plan", "--policy", "qwen2.5-7b", "--gpu", "h100"])
+    assert printed.exit_code == 0, printed.output
+    assert "qwen2.5-7b on alfworld" in printed.output
+    assert "does not fit" in printed.output
+    found = json.loads(runner.invoke(app, ["plan", "--machine", "two_nodes", "--json"]).output)
+    assert {one["section"] for one in found["figures"]} == {"memory", "tokens", "time", "storage"}
+    assert runner.invoke(app, ["plan", "--machine", "moon"]).exception.args[0].startswith("unknown preset 'moon' in machines")
