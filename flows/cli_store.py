@@ -85,8 +85,9 @@ def why(trajectory: str, run: Annotated[str, typer.Option(help="name of the run"
     typer.echo(str(genealogy(Store.open(store), run, trajectory, branch, turn)))
 
 
-def export(run: str, out: Annotated[Path | None, typer.Option(help=".parquet or .jsonl; empty: RUN.parquet here")] = None,
-           store: Root = "") -> None:
+def export(run: str, store: Root = "",
+           out: Annotated[Path | None, typer.Option(help=".parquet, .jsonl, or .json: a log of Inspect; empty: RUN.parquet here")] = None
+           ) -> None:
     """Write a run as one nested file to share: a row per trajectory, with its turns, reflections, credit and training rows."""
     path = out or Path(f"{run}.parquet")
     typer.echo(f"{path}: {export_run(Store.open(store), run, path)} trajectories")
