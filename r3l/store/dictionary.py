@@ -25,8 +25,8 @@ sees them, with what it took over from its run; the views below are over `lines`
 - One writer per iteration holds `writer.lock`, which names host and process; the lock of a dead process is taken over. Readers need none.
 - An older version of a stage is read as the present one; a newer one is refused by name.
 - `r3l replay` writes into `branch=<name>/` and never touches what it replays; `r3l prune` empties heavy columns of old iterations and says
-  what can't be replayed any more; `r3l export` writes one nested file, or a log of Inspect; `r3l compact` adds `.bundles/`, copies in few large files that make
-  long runs quick to ask, and that may be deleted at any time.
+  what can't be replayed any more; `r3l export` writes one nested file, or a log of Inspect; `r3l compact` adds `.bundles/`, copies in few
+  large files that make long runs quick to ask, and that may be deleted at any time.
 - The root may be a folder or `s3://bucket/prefix` (keys and endpoint from the `AWS_...` variables; local copies in `R3L_CACHE`).
 
 Without r3l, the files of a stage that its manifest names are plain Parquet, readable by anything.
