@@ -38,7 +38,7 @@ def warm_start(out: Path, seed: int = 0, minutes: float = 20.0, workers: int = 2
                progress: Progress = print, habits: Habits | None = None, init: Path | None = None) -> dict[str, Any]:
     """Make a policy in `out` within about `minutes` of wall time; returns what was done and the held-out figures.
 
-    With `init`, a folder that an earlier warm start made, training goes on from its weights with its tokenizer.
+    With `init`, a folder that an earlier warm start made, training goes on from its weights with its tokenizer, at half the rates.
 
     The result depends on `seed`, and on the machine only where time runs out before the planned steps.
 
@@ -64,7 +64,8 @@ def warm_start(out: Path, seed: int = 0, minutes: float = 20.0, workers: int = 2
     progress(f"{len(shown)} demonstrations, {len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
     left = minutes * (1 - MEASURING_SHARE) - (time.monotonic() - began) / 60
     model = load_model(init) if init else new_model(chat.tokenizer)
-    done = train(model, rows + drills, Schedule(minutes=left), derive(seed, "warm-start batches"), progress)
+    schedule = Schedule(minutes=left, learning_rate=1.5e-3, matrix_rate=0.01) if init else Schedule(minutes=left)
+    done = train(model, rows + drills, schedule, derive(seed, "warm-start batches"), progress)
     save(model, chat.tokenizer, out)
     figures = asdict(measure(out, measured_tasks, progress=progress)) if measured_tasks else {}
     return {"seed": seed, "demonstrations": len(shown), "parameters": sum(part.numel() for part in model.parameters()),
