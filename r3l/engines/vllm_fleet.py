@@ -13,10 +13,9 @@ import socket
 import time
 from urllib.parse import urlsplit
 
-import httpx
-
 from r3l.config.engines import VllmServerSettings
 from r3l.engines.base import PolicySnapshot
+from r3l.engines.http_clients import HttpClients
 from r3l.engines.vllm_routes import ServerGone, VllmRoutes
 from r3l.errors import EngineError
 
@@ -29,7 +28,7 @@ log = logging.getLogger("r3l.engines")
 class VllmFleet:
     """All of it happens in one event loop: no locks but those around the loading of a policy."""
 
-    def __init__(self, settings: VllmServerSettings, client: httpx.AsyncClient) -> None:
+    def __init__(self, settings: VllmServerSettings, client: HttpClients) -> None:
         self.settings, self.client = settings, client
         entries = [url.strip() for url in settings.urls.split(",") if url.strip()]
         self.names = [entry for entry in entries if entry.startswith("dns://")]
@@ -81,12 +80,11 @@ class VllmFleet:
         return chosen
 
     def lose(self, server: VllmRoutes) -> None:
-        """Use it no more, and end its calls; meanwhile try to win it back. What it runs when it is back is not known."""
+        """Use it no more; meanwhile try to win it back. What it runs when it is back is not known. Its other calls may still be
+        answered."""
         server.adapter = ""
         if server.equipped:
             server.equipped = False
-            for call in server.calls:
-                call.cancel()
             self._await_return(server)
 
     async def watch(self) -> None:
@@ -106,6 +104,8 @@ class VllmFleet:
                 log.warning("%s missed %d health checks: its calls go elsewhere", server.url, server.missed)
                 server.refusal = str(error)
                 self.lose(server)
+                for call in server.calls:
+                    call.cancel()  # nobody answers there: they are made elsewhere
         else:
             server.missed = 0
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from r3l.engines.base import Completion, PolicySnapshot, Sampling, spaced
+from r3l.engines.http_clients import HttpClients
 from r3l.errors import EngineError
 
 WHOLE_DISTRIBUTION = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
@@ -27,7 +28,7 @@ class ServerGone(Exception):
 class VllmRoutes:
     """What one server is asked. `model` is the name that requests use: the served model, or the adapter loaded last."""
 
-    def __init__(self, url: str, client: httpx.AsyncClient, puller_port: int = 0) -> None:
+    def __init__(self, url: str, client: HttpClients, puller_port: int = 0) -> None:
         self.url = url.rstrip("/")
         self.client = client
         self.served = ""  # name of the served model

@@ -18,11 +18,10 @@ import httpx
 from r3l.config.engines import VllmServerSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.base import Completion, PolicySnapshot, Sampling
+from r3l.engines.http_clients import HttpClients
 from r3l.engines.vllm_fleet import VllmFleet
 from r3l.engines.vllm_routes import ServerGone
 from r3l.errors import EngineError
-
-SPARE = 64  # connections for health checks and loading while all calls are taken
 
 
 class VllmServer:
@@ -36,10 +35,8 @@ class VllmServer:
         self.settings = settings
         self.policy = policy
         key = os.environ.get(settings.api_key_env, "")
-        room = settings.connections + SPARE
-        limits = httpx.Limits(max_connections=room, max_keepalive_connections=room)
-        self.client = httpx.AsyncClient(timeout=httpx.Timeout(settings.timeout_s, connect=10), limits=limits,
-                                        headers={"Authorization": f"Bearer {key}"} if key else {}, trust_env=False)
+        self.client = HttpClients(settings.connections, timeout=httpx.Timeout(settings.timeout_s, connect=10),
+                                  headers={"Authorization": f"Bearer {key}"} if key else {}, trust_env=False)
         self.fleet = VllmFleet(settings, self.client)
         self.totals = dict.fromkeys(
             ("requests", "prompt_tokens", "cached_tokens", "sampled_tokens", "busy_seconds", "retried_calls"), 0.0)
