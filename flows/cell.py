@@ -107,7 +107,7 @@ def run_cell(config: Config, iterations: int, until: float = math.inf, heard: He
                 heard(iteration + 1)
             if config.evaluation.every and (iteration + 1) % config.evaluation.every == 0:
                 evaluate_cell(config, store, iteration, tools)
-        for iteration in range(forked_iterations if forks else 0):
+        for iteration in range(min(forked_iterations, iterations) if forks else 0):
             for fork in forks:
                 if time.time() > until:
                     return False

@@ -25,9 +25,6 @@ preset = "paper"
 [[arms]]
 name = "GRPO"
 preset = "grpo"
-[[forks]]
-name = "from_start"
-settings = ["method.retry_from=\\"start\\""]
 [[questions]]
 title = "Bases"
 sql = "SELECT arm, count(*) AS bases FROM base JOIN cells USING (run) WHERE branch = '' GROUP BY arm ORDER BY arm"
@@ -39,6 +36,10 @@ seeds = [0]
 settings = ["policy.path=\\"data/policies/embedded\\"", "rollout.tasks=2", "rollout.group_size=4", "environment.max_turns=3",
             "evaluation.tasks=2", "environment.reply_tokens=24", "rollout.reflection_tokens=48"]
 """
+FORKED = FILE.replace('[[arms]]\nname = "GRPO"\npreset = "grpo"\n', """[[forks]]
+name = "from_start"
+settings = ["method.retry_from=\\"start\\""]
+""")
 
 
 def test_outside_a_flow_a_stage_is_a_plain_call():
@@ -77,11 +78,23 @@ def test_an_experiment_from_its_file_to_its_page(tmp_path: Path, workers: int):
     assert set(kept["curves"]["tiny.r3l.s0"]) == {"-1", "1"}
     assert (results / "tiny-laptop" / "success-by-steps.svg").read_text().startswith("<svg")
     opened = Store.open(str(store))
-    assert opened.branches("tiny.r3l.s0") == ["from_start"]
     assert check_run(opened, "tiny.r3l.s0") == []
     again = []
     assert run_experiment(str(path), "laptop", str(store), str(results), 0, 0, "", "", again.append) == page
     assert again == []
+
+
+@pytest.mark.slow
+def test_stored_bases_are_retried_under_other_settings(tmp_path: Path):
+    path, store = tmp_path / "tiny.toml", tmp_path / "store"
+    path.write_text(FORKED)
+    assert load_experiment(path).forks[0].settings == ['method.retry_from="start"']
+    run_experiment(str(path), "laptop", str(store), str(tmp_path / "results"), 0, 0, "", "", lambda ended: None)
+    opened = Store.open(str(store))
+    assert opened.branches("tiny.r3l.s0") == ["from_start"]
+    stages = {ref.stage for iteration in (0, 1) for ref in opened.stages("tiny.r3l.s0", "from_start", iteration)}
+    assert stages == {"retries", "distilled"}  # the bases and reflections are the run's own; nothing is trained
+    assert opened.stages("tiny.r3l.s0", "from_start", 2) == []
 
 
 @pytest.mark.slow
