@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from flows import iterate, policies, tasks
+from flows.recorded import save_config
+from flows.replay import replay
 from flows.workbench import Workbench
 from r3l.config import compose, preset_names
 from r3l.exploration.tally import Tally
@@ -82,6 +84,27 @@ def test_beyond_s_1_the_ratio_leaves_1_and_groups_are_learned_again(corridor, tm
         {"iteration": 2, "source_iteration": 1, "age": 1, "uses": 2, "rows": 4}]
     assert [(one["rows"], one["groups"]) for one in updates] == [(4, 2), (8, 3), (12, 4)]
     assert updates[2]["scoring_passes"] == 2  # the policy that sampled the replayed rows, and the one that is trained
+    assert check_run(store, "demo") == []
+
+
+def test_a_branch_goes_on_as_a_line_of_its_own(corridor, tmp_path):
+    """Forked from credit with another alpha, it trains a policy of its own and samples with it; the run stays as it was."""
+    store = Store.open(str(tmp_path / "store"))
+    config = compose(run="demo", assignments=[
+        "rollout.tasks=2", "rollout.group_size=4", "training.learning_rate=0.01", f"store.root={store.root}",
+        f"policy.path={tiny_policy(tmp_path / 'start', 0)}"])
+    save_config(store, config, 0)
+    iteration(config, store, 0)
+    before = ask(store, "SELECT stage, shard, digest, committed_at FROM stages ORDER BY ALL")
+    replay.fn("demo", 0, from_stage="credit", assignments=["method.alpha=5"], branch="alpha5", store=store.root)
+    forked = config.model_copy(update={"branch": "alpha5"})
+    assert (store.next_iteration("demo", "alpha5"), store.next_iteration("demo")) == (1, 1)
+    found = iteration(forked, store, 1)
+    policies_of = {row["branch"]: row["policy"] for row in ask(store, "SELECT branch, policy FROM updates WHERE iteration = 0")}
+    assert found.learner.digest == policies_of["alpha5"] != policies_of[""]
+    sampled = ask(store, "SELECT DISTINCT branch, policy FROM base WHERE iteration = 1")
+    assert sampled == [{"branch": "alpha5", "policy": policies_of["alpha5"]}]
+    assert ask(store, "SELECT stage, shard, digest, committed_at FROM stages WHERE branch = '' ORDER BY ALL") == before
     assert check_run(store, "demo") == []
 
 
