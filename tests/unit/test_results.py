@@ -1,0 +1,110 @@
+"""What an experiment's page says, from a store made by hand; the questions of all shipped experiments can be asked."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from r3l.config.experiment import Cell, Experiment, load_experiment
+from r3l.evaluation.plots import lines, plots
+from r3l.evaluation.results import Spent, read_results, spent
+from r3l.evaluation.results_page import page, write_results
+from r3l.store.stage import Store
+from tests.store_iteration import commit_iteration, commit_stage
+
+EXPERIMENTS = sorted(Path("data/experiments").glob("*.toml"))
+ITERATIONS = 2
+
+
+def short(path: Path) -> Experiment:
+    """The experiment's laptop size with two iterations, both evaluated at the end."""
+    whole = load_experiment(path)
+    of = whole.sizes["laptop"].model_copy(update={"iterations": ITERATIONS, "evaluate_every": ITERATIONS, "seeds": [0]})
+    return whole.model_copy(update={"sizes": {"laptop": of}, "forks": []})
+
+
+def fill(store: Store, cell: Cell, wins: int) -> None:
+    """Two iterations as store_iteration.py counts them, and `wins` of 4 test episodes after them (none before)."""
+    run = cell.config.run
+    for iteration in range(ITERATIONS):
+        commit_iteration(store, run, iteration)
+    for iteration, won in ((-1, 0), (ITERATIONS - 1, wins)):
+        rows = [{"trajectory_id": f"iteration={iteration}/task={k}/evaluation=0", "iteration": iteration, "benchmark": "household/heldout",
+                 "format": "", "protocol": "single", "repeat": 0, "task_id": f"t{k}", "task_type": "look", "policy": "p",
+                 "temperature": 0.4, "status": "completed", "reward": float(k < won), "success": k < won, "turns": 3} for k in range(4)]
+        commit_stage(store, "evaluations", {"evaluations": rows, "trajectories": [], "turns": []}, [], run, iteration)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store.open(str(tmp_path / "store"))
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A store that experiments which share runs share."""
+    return Store.open(str(tmp_path_factory.mktemp("shared") / "store"))
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_the_questions_of_every_shipped_experiment_can_be_asked(shared, path):
+    experiment, store = short(path), shared
+    first = experiment.cells("laptop")[0]
+    if store.next_iteration(first.config.run) == 0:
+        fill(store, first, 2)
+    found = read_results(experiment, "laptop", store)
+    assert [cell.config.run for cell in found.cells] == [first.config.run]
+    assert len(found.unfinished) == len(experiment.cells("laptop")) - 1
+    assert [title for title, _ in found.answers] == [one.title for one in experiment.questions]
+    assert all(rows for _, rows in found.answers)
+
+
+def test_the_figures_of_a_run_by_hand(store):
+    experiment = short(Path("data/experiments/main_household.toml"))
+    r3l, grpo = experiment.cells("laptop")[:2]
+    fill(store, r3l, 3)
+    fill(store, grpo, 1)
+    found = read_results(experiment, "laptop", store)
+    assert found.curves == {r3l.config.run: {-1: 0.0, 1: 0.75}, grpo.config.run: {-1: 0.0, 1: 0.25}}
+    rows = found.metrics[r3l.config.run]
+    # 4 bases of 3 turns, two retries of 3 turns from pivots 1 and 2
+    assert [(row["episodes"], row["turns"]) for row in rows] == [(6, 15), (6, 15)]
+    assert rows[0]["mixed"] == 0.5
+    used = spent(rows)
+    assert used[-1] == Spent(0, 0, 0, 0.0)
+    assert (used[1].episodes, used[1].turns, used[1].tokens) == (12, 30, 2 * rows[0]["tokens"])
+    best = found.summaries[0]
+    assert (best.arm, best.seeds, best.start, best.final, best.area, best.steps, best.turns) == ("R3L", 1, 0.0, 0.75, 0.375, 2, 30)
+    assert (best.episodes, best.tokens) == (6, rows[0]["tokens"])
+
+
+def test_half_run_cells_are_named_and_left_out(store):
+    experiment = short(Path("data/experiments/main_household.toml"))
+    first = experiment.cells("laptop")[0]
+    commit_iteration(store, first.config.run, 0)
+    found = read_results(experiment, "laptop", store)
+    assert found.cells == []
+    assert first.config.run in found.unfinished
+    assert "No run has all its iterations yet." in page(found)
+
+
+def test_page_plots_and_figures_are_written(store, tmp_path):
+    experiment = short(Path("data/experiments/main_household.toml"))
+    fill(store, experiment.cells("laptop")[0], 4)
+    found = read_results(experiment, "laptop", store)
+    told = write_results(tmp_path / "results", found).read_text()
+    assert "| R3L | 0.001 | 1 | 0.000 | 1.000  | 1.000 | **0.500**  | 2 | 30 | 6 |" in told
+    kept = json.loads((tmp_path / "results" / "main_household-laptop.json").read_text())
+    assert kept["summaries"][0]["final_error"] is None  # NaN is no JSON
+    drawn = dict(plots(found))
+    assert {"success-by-steps", "success-by-tokens", "grad_norm-by-tokens"} <= drawn.keys()
+    assert "clip fraction" in drawn["clip_fraction-by-steps"]
+    assert all((tmp_path / "results" / "main_household-laptop" / f"{name}.svg").is_file() for name in drawn)
+
+
+def test_lines_are_means_over_seeds_in_both_directions(store):
+    experiment = short(Path("data/experiments/main_household.toml"))
+    cell = experiment.cells("laptop")[0]
+    points = iter([[(0.0, 0.2), (10.0, 0.4)], [(0.0, 0.4), (20.0, None)]])
+    (line,) = lines([cell, cell], lambda _: next(points))
+    assert line.points == [(0.0, pytest.approx(0.3)), (15.0, 0.4)]
