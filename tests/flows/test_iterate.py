@@ -106,27 +106,6 @@ def test_the_same_iteration_again_makes_no_engine_call_and_no_update(run, monkey
     assert summary["loss"] == summaries[0]["loss"] or summary["loss"] != summary["loss"]
 
 
-def test_a_policy_that_was_lost_or_changed_stops_the_next_iteration_and_is_trained_again(run):
-    import shutil
-
-    from flows.iterate import iterate
-
-    store, _ = run
-    folder = store.run_folder("small") / "policies" / "iteration=00001" / "policy"
-    weights = (folder / "model.safetensors").read_bytes()
-    before = ask(store, "SELECT stage, shard, digest, committed_at FROM stages WHERE stage <> 'updates' ORDER BY ALL")
-    for spoil in (lambda: (folder / "model.safetensors").write_bytes(weights[:-1] + b"x"), lambda: shutil.rmtree(folder)):
-        spoil()
-        [finding] = check_run(store, "small")
-        assert (finding.check, finding.place) == ("policies", "small/policies/iteration=00001/policy")
-        with pytest.raises(StoreError, match=r"policy small/policies/iteration=00001/policy in .*only its update is taken anew"):
-            iterate(small_config(store.root))
-    iterate(small_config(store.root, iteration=1))
-    assert (folder / "model.safetensors").read_bytes() == weights
-    assert ask(store, "SELECT stage, shard, digest, committed_at FROM stages WHERE stage <> 'updates' ORDER BY ALL") == before
-    assert check_run(store, "small") == []
-
-
 def test_replay_without_a_change_gives_equal_digests_and_no_engine(run, monkeypatch):
     from flows import workbench
     from flows.replay import replay

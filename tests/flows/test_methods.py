@@ -1,5 +1,6 @@
 """Methods through the flow: its stages and the real update on a scripted policy, and (slow) everything on the embedded one."""
 
+import shutil
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from flows.recorded import save_config
 from flows.replay import replay
 from flows.workbench import Workbench
 from r3l.config import compose, preset_names
+from r3l.errors import StoreError
 from r3l.exploration.tally import Tally
 from r3l.records import Task
 from r3l.store.catalog import connect
@@ -105,6 +107,27 @@ def test_a_branch_goes_on_as_a_line_of_its_own(corridor, tmp_path):
     sampled = ask(store, "SELECT DISTINCT branch, policy FROM base WHERE iteration = 1")
     assert sampled == [{"branch": "alpha5", "policy": policies_of["alpha5"]}]
     assert ask(store, "SELECT stage, shard, digest, committed_at FROM stages WHERE branch = '' ORDER BY ALL") == before
+    assert check_run(store, "demo") == []
+
+
+def test_a_policy_that_was_lost_or_changed_stops_the_next_iteration_and_is_trained_again(corridor, tmp_path):
+    store = Store.open(str(tmp_path / "store"))
+    config = compose(run="demo", assignments=["rollout.tasks=2", "rollout.group_size=4", f"store.root={store.root}",
+                                              f"policy.path={tiny_policy(tmp_path / 'start', 0)}"])
+    iteration(config, store, 0)
+    place = "demo/policies/iteration=00000/policy"
+    weights = Path(store.root, place, "model.safetensors")
+    written = weights.read_bytes()
+    others = "SELECT stage, shard, digest, committed_at FROM stages WHERE stage <> 'updates' ORDER BY ALL"
+    before = ask(store, others)
+    for spoil in (lambda: weights.write_bytes(written[:-1] + b"x"), lambda: shutil.rmtree(weights.parent)):
+        spoil()
+        assert [(finding.check, finding.place) for finding in check_run(store, "demo")] == [("policies", place)]
+        with pytest.raises(StoreError, match=rf"policy {place} in .*only its update is taken anew"):
+            policies.find(config, store, 1)
+        iteration(config, store, 0)
+        assert weights.read_bytes() == written
+    assert ask(store, others) == before
     assert check_run(store, "demo") == []
 
 
