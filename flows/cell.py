@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from flows import iterate, policies, preflight
-from flows.evaluate import evaluate_task, pose
+from flows.evaluate import evaluate_task
 from flows.recorded import save_config
 from flows.update import sweep_staging
 from flows.workbench import Replay, Workbench, canary_of, limits
@@ -25,6 +25,7 @@ from r3l.engines.canary import check_canary
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments import make_world
 from r3l.environments.pool import WorldPool
+from r3l.evaluation.benchmarks import pose
 from r3l.exploration.explorer import Explorer
 from r3l.exploration.tally import Tally
 from r3l.store.stage import Store

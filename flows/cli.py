@@ -70,22 +70,6 @@ def train(run: Run = "demo", preset: Preset = "paper", method: Method = "r3l", p
     run_training(config, iterations, quiet=quiet)
 
 
-@app.command()
-def evaluate(run: Run = "demo", preset: Preset = "paper", method: Method = "r3l", policy: Policy = "embedded",
-             environment: EnvironmentName = "alfworld", engine: Engine = "", iteration: Annotated[int | None, typer.Option(
-                 help="whose new policy; -1: the starting policy; empty: the newest")] = None, benchmark: Annotated[str, typer.Option(
-                     help="e.g. alfworld-kitchen, webshop, gsm8k; empty: the run's own environment")] = "", set_: Set = None,
-             quiet: Quiet = False, as_json: AsJson = False) -> None:
-    """Play test episodes with a policy of a run, and score them (the flow `r3l-evaluate`)."""
-    given = [f"evaluation.benchmark={benchmark}", *(set_ or [])]
-    config = settings(run, preset, method, policy, environment, engine, given, iteration=iteration)
-    from flows.running import run_evaluation
-
-    found = run_evaluation(config, quiet=quiet or as_json)
-    if as_json:
-        typer.echo(json.dumps(found, default=str))
-
-
 @app.command("warm-start")
 def warm_start(out: Annotated[Path | None, typer.Option(help="empty: data/policies/embedded, or household-LEVEL-SEED there")] = None,
                environment: Annotated[str, typer.Option(help="alfworld, or household")] = "alfworld",
@@ -112,9 +96,9 @@ def warm_start(out: Annotated[Path | None, typer.Option(help="empty: data/polici
 def main() -> None:
     """Entry point: what the project raises on purpose is printed without a traceback."""
     prefect_settings.apply(quiet=True)
-    from flows import cli_audit, cli_compare, cli_plan, cli_prepare, cli_replay, cli_store
+    from flows import cli_audit, cli_compare, cli_evaluate, cli_plan, cli_prepare, cli_replay, cli_store
 
-    for module in (cli_audit, cli_compare, cli_plan, cli_prepare, cli_replay, cli_store):
+    for module in (cli_audit, cli_compare, cli_evaluate, cli_plan, cli_prepare, cli_replay, cli_store):
         module.register(app)
     try:
         app(standalone_mode=True)

@@ -25,7 +25,7 @@ from flows.workbench import Workbench  # noqa: E402
 from r3l.config import Config, compose  # noqa: E402
 from r3l.environments import make_world  # noqa: E402
 from r3l.errors import ConfigError  # noqa: E402
-from r3l.evaluation.benchmarks import Posed, posed  # noqa: E402
+from r3l.evaluation.benchmarks import Posed, pose  # noqa: E402
 from r3l.evaluation.play import evaluation_rows, evaluation_stage  # noqa: E402
 from r3l.evaluation.score import by_type, score  # noqa: E402
 from r3l.exploration.tally import Tally  # noqa: E402
@@ -44,21 +44,13 @@ def evaluate(config: Config = compose()) -> dict[str, Any]:  # noqa: B008 (froze
             the section evaluation says on which benchmark, how many tasks and how often.
     """
     test = pose(config)
-    store = preflight.check(test.config)
+    store = preflight.check(test.config, training=False)
     newest = store.next_iteration(config.run, config.branch) - 1
     iteration = newest if config.iteration is None else config.iteration
     if iteration > newest:
         raise ConfigError(f"iteration={iteration}: run {config.run} has policies up to iteration {newest} (-1: the starting policy)")
     found = scored(config, evaluate_task(test, store, iteration), store)
     return found | {"trackers": tracking.feed(config, store)}
-
-
-def pose(config: Config) -> Posed:
-    """The benchmark that is asked for, or the run's own environment on a split of it."""
-    asked = config.evaluation
-    if asked.benchmark:
-        return posed(config, asked.benchmark, asked.answer_format, asked.attempts)
-    return Posed(config, f"{config.environment.kind}/{asked.split}", getattr(config.environment, "answer_format", ""), "single")
 
 
 @stage_task(name="evaluations", task_run_name="evaluations iteration={iteration}", cache_policy=NO_CACHE)

@@ -11,8 +11,8 @@ from r3l.errors import ConfigError
 from r3l.store.stage import Store
 
 
-def check(config: Config) -> Store:
-    """The opened store, if the run can start.
+def check(config: Config, training: bool = True) -> Store:
+    """The opened store, if the run can start. An evaluation needs no training tasks: its benchmark may have none.
 
     Raises:
         StoreError: the store is not writable.
@@ -26,5 +26,6 @@ def check(config: Config) -> Store:
     if config.environment.reply_tokens >= config.policy.context_tokens:
         raise ConfigError(f"environment.reply_tokens={config.environment.reply_tokens} leaves no room in "
                           f"policy.context_tokens={config.policy.context_tokens}; make the reply shorter or the context longer")
-    enough(config, len(make_world(config.environment).tasks(config.environment.split)))
+    if training:
+        enough(config, len(make_world(config.environment).tasks(config.environment.split)))
     return store

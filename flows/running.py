@@ -12,6 +12,7 @@ from rich.console import Console
 from flows.display import Display, evaluated, result, watching
 from flows.pace import TESTING, expected
 from r3l.config import Config
+from r3l.evaluation.benchmarks import pose
 from r3l.exploration.tally import Tally
 
 
@@ -48,7 +49,7 @@ def run_training(config: Config, iterations: int, *, quiet: bool = False) -> lis
 
 def run_evaluation(config: Config, *, quiet: bool = False) -> dict[str, Any]:
     """Test episodes with a policy of the run."""
-    with displayed(config, quiet) as display:
+    with displayed(pose(config).config, quiet, training=False) as display:
         from flows.evaluate import evaluate
         from flows.iterate import WATCHED
 
@@ -72,13 +73,13 @@ def watch(display: Display, config: Config) -> None:
 
 
 @contextlib.contextmanager
-def displayed(config: Config, quiet: bool) -> Iterator[Display]:
+def displayed(config: Config, quiet: bool, training: bool = True) -> Iterator[Display]:
     """A display, after the settings were checked: that comes before Prefect, whose start takes seconds."""
     from flows import preflight
 
     display = Display(Console(stderr=True), f"r3l · run {config.run} · {config.method.kind} on {config.environment.kind}", Tally())
     with contextlib.nullcontext() if quiet else watching(display, plain=not display.console.is_terminal):
         display.phase = "checking the settings, the policy and the tasks"
-        preflight.check(config)
+        preflight.check(config, training)
         display.phase = "starting Prefect"
         yield display

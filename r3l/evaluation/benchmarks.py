@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from r3l.config import Config
 from r3l.config.compose import merge, validated
+from r3l.config.environments import AnyEnvironment, EnvironmentSettings
 from r3l.errors import ConfigError
 
 KEPT = ("workers", "step_timeout_s", "data_root")  # settings of the machine, whatever world is asked for
@@ -61,9 +64,21 @@ class Posed:
     protocol: str
 
 
+def pose(config: Config) -> Posed:
+    """The benchmark that `config` asks to be evaluated on, or its own environment on a split of it."""
+    asked = config.evaluation
+    if asked.benchmark:
+        return posed(config, asked.benchmark, asked.answer_format, asked.attempts)
+    if asked.attempts != 1 or asked.answer_format:
+        raise ConfigError("evaluation.attempts and evaluation.answer_format go with a benchmark of mathematics: name one in "
+                          "evaluation.benchmark, e.g. procedural or gsm8k")
+    return Posed(config, f"{config.environment.kind}/{asked.split}", getattr(config.environment, "answer_format", ""), "single")
+
+
 def posed(config: Config, name: str, answer_format: str = "", attempts: int = 1) -> Posed:
     """`config` with the environment and the split of a benchmark. Where the environment is of the same kind its other settings
-    stay; of another kind only those of the machine do. `evaluation.tasks` is left alone, but never above what there is.
+    stay; of another kind only those of the machine do, and replies take at most half of the policy's context. `evaluation.tasks` is
+    left alone, but never above what there is.
 
     Raises:
         ConfigError: an unknown benchmark, or a format or protocol that it does not have.
@@ -88,6 +103,8 @@ def reconfigured(config: Config, overrides: dict[str, Any], benchmark: Benchmark
     below = settings.pop("environment")
     if below["kind"] != overrides["kind"] or below.get("level") != overrides.get("level", below.get("level")):
         below = {key: below[key] for key in KEPT}  # another level has its own turns too
+        usual: EnvironmentSettings = TypeAdapter(AnyEnvironment).validate_python(overrides)
+        below["reply_tokens"] = min(usual.reply_tokens, config.policy.context_tokens // 2)
     settings["environment"] = merge(below | {"kind": overrides["kind"]}, overrides)
     settings["evaluation"] |= {"split": benchmark.split, "tasks": min(config.evaluation.tasks, benchmark.tasks or config.evaluation.tasks)}
     return validated(settings)

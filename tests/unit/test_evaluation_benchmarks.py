@@ -7,7 +7,7 @@ import pytest
 from r3l.config import Config, compose
 from r3l.environments import make_world
 from r3l.errors import ConfigError
-from r3l.evaluation.benchmarks import BENCHMARKS, posed
+from r3l.evaluation.benchmarks import BENCHMARKS, pose, posed
 
 PAPER = {"alfworld": 140, "webshop": 100, "scienceworld": 1308, "dapo": 300, "amc23": 40, "gsm8k": 1319, "math500": 500, "minerva": 272,
          "olympiad": 674}
@@ -50,8 +50,16 @@ def test_settings_of_the_same_world_stay_and_those_of_another_go_but_the_machine
     longer = posed(config, "household-long").config
     assert (longer.environment.level, longer.environment.max_turns, longer.environment.workers) == ("long", 50, 5)
     other = posed(config, "amc23").config
-    assert (other.environment.workers, other.environment.reply_tokens, other.evaluation.tasks) == (5, 4096, 40)
+    assert (other.environment.workers, other.environment.reply_tokens, other.evaluation.tasks) == (5, 2048, 40)  # of a context of 4096
+    roomy = posed(compose(assignments=["policy.context_tokens=20480"]), "amc23").config
+    assert roomy.environment.reply_tokens == 4096
     assert json.loads(other.model_dump_json())["method"] == json.loads(config.model_dump_json())["method"]
+
+
+def test_a_protocol_without_its_benchmark_is_refused():
+    assert pose(Config()).benchmark == "alfworld/heldout"
+    with pytest.raises(ConfigError, match="go with a benchmark of mathematics"):
+        pose(compose(assignments=["evaluation.attempts=3"]))
 
 
 @pytest.mark.parametrize(("name", "more", "message"), [

@@ -1,0 +1,46 @@
+"""`r3l evaluate RUN` plays as the run was trained, unless told otherwise."""
+
+from __future__ import annotations
+
+import pytest
+
+from flows.cli_evaluate import config_of
+from flows.recorded import save_config
+from r3l.config import compose
+from r3l.errors import ConfigError
+from r3l.store.stage import Store
+from tests.store_iteration import commit_iteration
+
+NOTHING = {"preset": "", "method": "", "policy": "", "environment": ""}
+
+
+@pytest.fixture
+def root(tmp_path) -> str:
+    """A run `long` on household games, trained for one iteration; its store was elsewhere then."""
+    store = Store.open(str(tmp_path))
+    commit_iteration(store, run="long")
+    trained = compose(environment="household", method="grpo", run="long", assignments=[
+        "policy.path=data/policies/mine", "environment.level=long", "evaluation.tasks=7", "store.root=/elsewhere", "iteration=0"])
+    save_config(store, trained, 0)
+    return str(tmp_path)
+
+
+def test_a_run_is_evaluated_as_it_was_trained(root):
+    config = config_of("long", NOTHING, "", [f"store.root={root}", "evaluation.repeats=2"], None)
+    assert (config.policy.path, config.environment.kind, config.environment.level, config.method.kind) == (
+        "data/policies/mine", "household", "long", "grpo")
+    assert (config.evaluation.tasks, config.evaluation.repeats, config.store.root, config.iteration) == (7, 2, root, None)
+    assert config_of("long", NOTHING, "vllm_server", [f"store.root={root}"], -1).engine.kind == "vllm_server"
+
+
+def test_what_is_named_counts_instead(root):
+    config = config_of("long", {**NOTHING, "environment": "webshop"}, "", [f"store.root={root}"], 0)
+    assert (config.environment.kind, config.policy.path, config.iteration) == ("webshop", "data/policies/embedded", 0)
+
+
+def test_a_bare_model(tmp_path):
+    """No such run: the presets, and the starting policy is all that there is."""
+    config = config_of("bare", NOTHING, "", [f"store.root={tmp_path}", "evaluation.benchmark=gsm8k", "evaluation.attempts=3"], None)
+    assert (config.run, config.evaluation.benchmark, config.evaluation.attempts) == ("bare", "gsm8k", 3)
+    with pytest.raises(ConfigError, match=r"evaluation\.task: Extra inputs are not permitted"):
+        config_of("bare", NOTHING, "", [f"store.root={tmp_path}", "evaluation.task=3"], None)
