@@ -53,8 +53,8 @@ def test_the_questions_of_every_shipped_experiment_can_be_asked(shared, path):
     if store.next_iteration(first.config.run) == 0:
         fill(store, first, 2)
     found = read_results(experiment, "laptop", store)
-    assert [cell.config.run for cell in found.cells] == [first.config.run]
-    assert len(found.unfinished) == len(experiment.cells("laptop")) - 1
+    assert first.config.run in {cell.config.run for cell in found.cells}
+    assert len(found.unfinished) == len(experiment.cells("laptop")) - len(found.cells)
     assert [title for title, _ in found.answers] == [one.title for one in experiment.questions]
     assert all(rows for _, rows in found.answers)
 
