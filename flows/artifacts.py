@@ -44,14 +44,14 @@ def page(bench: Workbench, summary: dict[str, Any]) -> str:
     """The iteration as Markdown: where to look at it, figures, trend, seconds per stage, questions."""
     line = Line(bench.config.run, bench.config.branch)
     past = history(bench.store, *line.place)
-    lines = [f"# {line}, iteration {bench.iteration}", "", look(line, bench.iteration, bench.store.root), ""]
+    lines = [f"# {line}, iteration {bench.iteration}", "", look(line, bench.iteration, bench.store.root), "", image(line, past), ""]
     lines += ["| figure | value |", "|---|---|"]
     lines += [f"| {name} | {value} |" for name, value in shown(summary)]
     lines += ["", "## Trend", "", "| figure | iterations 0 … now | now |", "|---|---|---|"]
     for column, name in TRENDS:
         values = [row.get(column) for row in past][-TREND:]
         lines.append(f"| {name} | {sparkline(values)} | {figure(values[-1] if values else None, '{:.3f}')} |")
-    lines += ["", image(line, past), "", "## Seconds (shards run side by side)", "", "| stage | seconds |", "|---|---|"]
+    lines += ["", "## Seconds (shards run side by side)", "", "| stage | seconds |", "|---|---|"]
     lines += [f"| {stage} | {seconds:.1f} |" for stage, seconds in summary["stages"].items()]
     lines += ["", "## Ask", "", *(f"```sh\nr3l sql \"{question}\"\n```" for question in QUESTIONS)]
     return "\n".join(lines)

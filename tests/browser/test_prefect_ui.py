@@ -20,9 +20,9 @@ FORM = {"name of the run": "clicked", "tasks in an iteration": "1", "N, trajecto
 
 @pytest.fixture(scope="module")
 def server(chromium, tmp_path_factory) -> Iterator[Served]:
-    """With all that `infra/prefect.sh` makes, which is run twice: the second time changes nothing."""
+    """With all that `infra/prefect.sh` makes."""
     folder = tmp_path_factory.mktemp("server")
-    with served(folder, 2 * [["bash", "infra/prefect.sh"]], R3L_STORE=str(folder / "store")) as found:
+    with served(folder, [["bash", "infra/prefect.sh"]], R3L_STORE=str(folder / "store")) as found:
         yield found
 
 
@@ -65,7 +65,7 @@ def test_the_form_starts_a_run_and_its_artifacts_are_shown(server, page):
     (shown,) = (one["id"] for one in server.asked("artifacts") if one["key"] == "r3l-clicked-iteration")
     page.goto(f"{ui}/v2/artifacts/artifact/{shown}")
     page.get_by_role("heading", name="clicked, iteration 0").first.wait_for()
-    with connect(Store.open(str(server.folder / "store"))) as connection:
+    with connect(Store.open(str(server.folder / "store")), ["clicked"]) as connection:
         ((bases, reward),) = connection.execute("SELECT count(*), round(avg(reward), 3) FROM base").fetchall()
     assert bases == 1
     assert f"{reward:.3f}" in page.locator("tr", has_text="base reward").first.inner_text()
