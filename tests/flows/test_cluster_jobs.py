@@ -51,6 +51,7 @@ def job_of(template: str, monkeypatch: pytest.MonkeyPatch, **values: Any) -> dic
 
 
 CASES = [("flow-run.json", {}), ("flow-run.json", {"limits": {"cpu": "4", "memory": "8Gi"}, "env": {"R3L_NOTE": "x"}}), ("update.json", {}),
+         ("update.json", {"env": {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}}),
          ("update.json", {"nodes": 2, "image": "registry.example.org/r3l-trainer:0.1.0",
                           "limits": {"cpu": "96", "memory": "1000Gi", "nvidia.com/gpu": "8"}})]
 
@@ -63,6 +64,8 @@ def test_a_job_is_valid_and_keeps_the_rules(monkeypatch, template, values):
     assert list(pod_findings(pod)) == []
     assert [said for one in pod["containers"] for said in container_findings(one)] == []
     assert pod["serviceAccountName"] == "tokenless"
+    variables = {one["name"]: one.get("value") for one in pod["containers"][0]["env"]}
+    assert variables.items() >= values.get("env", {}).items()
 
 
 @pytest.mark.parametrize("template", ["flow-run.json", "update.json"])

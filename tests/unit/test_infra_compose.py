@@ -87,7 +87,7 @@ def test_every_key_file_is_made_and_nobody_is_given_a_key_that_is_not_its_busine
     assert {name for name, files in asked.items() if "secrets/postgres.env" in files} == {"postgres"}
     assert {name for name, files in asked.items() if "secrets/prefect-server.env" in files} == {"prefect"}
     assert {name for name, files in asked.items() if "secrets/audit.env" in files} == {"audit"}
-    assert {name for name, files in asked.items() if "secrets/objects.env" in files} == {"worker", "audit"}
+    assert {name for name, files in asked.items() if "secrets/objects.env" in files} == {"worker", "trainer", "audit"}
     assert {name for name, files in asked.items() if "secrets/engine.env" in files} == {"worker", "engine"}
 
 

@@ -20,7 +20,7 @@ from r3l.planning.stored import Stored
 
 # Parameters as the published safetensors files count them.
 PUBLISHED = {"qwen2.5-1.5b": 1_543_714_304, "qwen2.5-7b": 7_615_616_512, "qwen3-4b": 4_022_468_096, "llama-3.2-3b": 3_212_749_824}
-RUNS = [(model, machine) for model in PUBLISHED for machine in preset_names("machines")]
+RUNS = [(model, machine) for model in PUBLISHED for machine in ("eight_gpus", "two_nodes")]
 
 
 def planned(model="qwen2.5-1.5b", machine="two_nodes", environment="alfworld", method="paper", gpu=None, stored=None, **assignments):
@@ -45,6 +45,13 @@ def test_the_papers_runs_are_presets_for_a_node_and_for_two(model, machine):
     made = make_plan(config, there)
     assert made.troubles == []
     assert {one.section for one in made.figures} == {"memory", "tokens", "time", "storage"}
+
+
+@pytest.mark.parametrize("machine", preset_names("machines"))
+def test_a_machine_goes_with_every_policy(machine):
+    for model in preset_names("models"):
+        assert compose(model=model, machine=machine).engine.kind == "vllm_server"
+        assert load_machine(machine).engine_gpus >= 1
 
 
 def test_two_nodes_of_h20_take_what_the_paper_measured():
