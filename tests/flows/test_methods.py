@@ -1,70 +1,21 @@
 """Methods through the flow: its stages and the real update on a scripted policy, and (slow) everything on the embedded one."""
 
 import shutil
-from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from flows import iterate, policies, tasks
-from flows.recorded import save_config
+from flows import iterate, policies
 from flows.replay import replay
-from flows.workbench import Workbench
 from r3l.config import compose, preset_names
 from r3l.errors import StoreError
-from r3l.exploration.tally import Tally
-from r3l.records import Task
-from r3l.store.catalog import connect
 from r3l.store.check import check_run
-from r3l.store.query import query
 from r3l.store.stage import Store
-from r3l.training.job import Job
-from r3l.training.parallel import Ranks
-from r3l.training.update import run_update
-from tests.fakes import explorer
-from tests.flows.scripted import settled
+from tests.flows.corridor import ask, corridor, iteration
 from tests.flows.small import small_config
-from tests.rehearsal import tiny_policy, walker
+from tests.rehearsal import tiny_policy
 
-
-class Direct:
-    """A Prefect task run on the spot: `submit` gives a future that is done."""
-
-    def __init__(self, function):
-        self.function = function
-
-    def __call__(self, *arguments):
-        return self.function(*arguments)
-
-    def submit(self, *arguments):
-        future = Future()
-        future.set_result(self.function(*[settled(one) for one in arguments]))
-        future.wait = future.result
-        return future
-
-
-@pytest.fixture
-def corridor(monkeypatch):
-    """The flow's stages over the corridor with the scripted walker for a policy; the update is the real one, in this process."""
-    names = [name for name in vars(tasks) if name.endswith("_task") and hasattr(getattr(tasks, name), "fn")]
-    for name in names:
-        monkeypatch.setattr(tasks, name, Direct(getattr(tasks, name).fn))
-    monkeypatch.setattr(tasks, "draw", lambda config, iteration: [
-        Task(iteration, slot, f"corridor/{slot}", "corridor", "train", "walk", "{}", 7 + slot) for slot in range(2)])
-    monkeypatch.setattr("flows.step.launch", lambda job, folder, *_: run_update(Job(**job), Ranks(), lambda event, **fields: None))
-    monkeypatch.setattr(Workbench, "_start", lambda bench: replace(explorer(walker), policy=bench.policies.behaviour.digest))
-
-
-def iteration(config, store, number):
-    found = policies.find(config, store, number)
-    iterate.stages(Workbench(config, store, number, found, Tally()))
-    return found
-
-
-def ask(store, sql):
-    with connect(store) as connection:
-        return query(connection, sql).to_pylist()
+__all__ = ["corridor"]
 
 
 def test_beyond_s_1_the_ratio_leaves_1_and_groups_are_learned_again(corridor, tmp_path):
@@ -95,7 +46,6 @@ def test_a_branch_goes_on_as_a_line_of_its_own(corridor, tmp_path):
     config = compose(run="demo", assignments=[
         "rollout.tasks=2", "rollout.group_size=4", "training.learning_rate=0.01", f"store.root={store.root}",
         f"policy.path={tiny_policy(tmp_path / 'start', 0)}"])
-    save_config(store, config, 0)
     iteration(config, store, 0)
     before = ask(store, "SELECT stage, shard, digest, committed_at FROM stages ORDER BY ALL")
     replay.fn("demo", 0, from_stage="credit", assignments=["method.alpha=5"], branch="alpha5", store=store.root)
