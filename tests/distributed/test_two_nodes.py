@@ -26,6 +26,8 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_two_nodes_take_the_step_of_one(tmp_path):
     """As in the pods of infra/k8s: node 0 runs a launcher (here: announce and run), node 1 what infra/update_node.sh starts."""
     job = make_job(tmp_path, "nodes", "two")

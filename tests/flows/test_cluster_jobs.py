@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from pydantic import ValidationError
 
 worker_module = pytest.importorskip("prefect_kubernetes.worker")
 from prefect.client.schemas.objects import FlowRun  # noqa: E402
@@ -54,6 +55,17 @@ CASES = [("flow-run.json", {}), ("flow-run.json", {"limits": {"cpu": "4", "memor
          ("update.json", {"env": {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}}),
          ("update.json", {"nodes": 2, "image": "registry.example.org/r3l-trainer:0.1.0",
                           "limits": {"cpu": "96", "memory": "1000Gi", "nvidia.com/gpu": "8"}})]
+
+
+@pytest.mark.parametrize("template", ["flow-run.json", "update.json"])
+def test_the_server_takes_a_template_only_with_a_variable_for_every_gap(template):
+    from prefect.server.schemas.actions import WorkPoolCreate
+
+    written = json.loads((TEMPLATES / template).read_text())
+    assert WorkPoolCreate(name="r3l", type="kubernetes", base_job_template=written).base_job_template == written
+    del written["variables"]["properties"]["limits"]
+    with pytest.raises(ValidationError, match="limits"):
+        WorkPoolCreate(name="r3l", type="kubernetes", base_job_template=written)
 
 
 @pytest.mark.parametrize(("template", "values"), CASES)
