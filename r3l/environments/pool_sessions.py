@@ -136,6 +136,9 @@ class Sessions:
         """The state after `action`, kept where the environment gives snapshots and there is room."""
         if session.state is None:
             return None
+        known = session.state.after.get(action)
+        if known is not None and (known.observation, known.done) == (step.observation.text, step.done):
+            return known  # another session was here: its states after this one are found again too
         handle = session.environment.snapshot()
         state = State(step.observation.text, step.done, handle, standing=step.standing)
         if handle is None or session.tree.states >= REMEMBERED_STATES:
