@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -50,6 +51,17 @@ def test_the_schema_finds_a_misspelt_option(compose):
     wrong["services"]["engine"]["enviroment"] = {}
     with pytest.raises(jsonschema.ValidationError, match="enviroment"):
         jsonschema.validate(wrong, builtin_schemas.get_builtin_schema("vendor.compose-spec"))
+
+
+def test_docker_reads_it_where_it_is_at_hand(folder, tmp_path):
+    docker = shutil.which("docker")
+    if docker is None or subprocess.run([docker, "compose", "version"], capture_output=True).returncode:
+        pytest.skip("docker compose is not at hand")
+    shutil.copytree(INFRA, tmp_path / "infra", ignore=shutil.ignore_patterns("secrets", ".env"))
+    shutil.copytree(folder, tmp_path / "infra" / "secrets")
+    line = [docker, "compose", "-f", str(tmp_path / "infra" / "compose.yaml"), "config", "--quiet"]
+    done = subprocess.run(line, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_rules_hold(compose, keys):
