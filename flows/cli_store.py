@@ -94,7 +94,7 @@ def export(run: str, store: Root = "",
 
 
 def prune(run: str, keep_last: Annotated[int, typer.Option(min=1, help="iterations that stay whole, 1 or more")],
-          drop: Annotated[Drop, typer.Option(help="what goes: log-probabilities, token ids too, or texts too")] = "logprobs",
+          drop: Annotated[Drop, typer.Option(help="what goes: log-probabilities, token ids too, texts too; or policies")] = "logprobs",
           store: Root = "") -> None:
     """Give back the space of old iterations; rows, manifests and figures stay. Says what can no longer be replayed."""
     typer.echo(str(prune_run(Store.open(store), run, keep_last, drop)))

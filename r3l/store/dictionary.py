@@ -23,10 +23,11 @@ sees them, with what it took over from its run; the views below are over `lines`
 - A stage is found again only with the same fingerprint (stage, version, columns, settings, parents' fingerprints, policy, seed) and only
   while what it was made from is unchanged. Its digest is of its rows: equal rows, equal digest, whatever the wall time.
 - One writer per iteration holds `writer.lock`, which names host and process; the lock of a dead process is taken over. Readers need none.
+- A policy is used only while its files are those that its update wrote; a lost or changed one is named, and its update is taken again.
 - An older version of a stage is read as the present one; a newer one is refused by name.
-- `r3l replay` writes into `branch=<name>/` and never touches what it replays; `r3l prune` empties heavy columns of old iterations and says
-  what can't be replayed any more; `r3l export` writes one nested file, or a log of Inspect; `r3l compact` adds `.bundles/`, copies in few
-  large files that make long runs quick to ask, and that may be deleted at any time.
+- `r3l replay` writes into `branch=<name>/` and never touches what it replays; `r3l prune` empties heavy columns of old iterations, or
+  deletes their policies, and says what can't be replayed any more; `r3l export` writes one nested file, or a log of Inspect; `r3l compact`
+  adds `.bundles/`, copies in few large files that make long runs quick to ask, and that may be deleted at any time.
 - The root may be a folder or `s3://bucket/prefix` (keys and endpoint from the `AWS_...` variables; local copies in `R3L_CACHE`).
 
 Without r3l, the files of a stage that its manifest names are plain Parquet, readable by anything.

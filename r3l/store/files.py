@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -40,6 +41,9 @@ class Files(Protocol):
         """Write only if the file still is what `token` names (None: absent). Exactly one of several racing writers wins."""
 
     def delete(self, path: str) -> None: ...
+
+    def remove(self, folder: str) -> int:
+        """Delete a folder with all that is in it. Returns the bytes that it held."""
 
     def url(self, path: str) -> str:
         """What DuckDB and pyarrow open."""
@@ -127,6 +131,11 @@ class LocalFiles:
 
     def delete(self, path: str) -> None:
         (self.folder / path).unlink(missing_ok=True)
+
+    def remove(self, folder: str) -> int:
+        held = sum(path.stat().st_size for path in (self.folder / folder).rglob("*") if path.is_file())
+        shutil.rmtree(self.folder / folder, ignore_errors=True)
+        return held
 
     def url(self, path: str) -> str:
         return f"{self.root}/{path}"

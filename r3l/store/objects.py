@@ -76,6 +76,13 @@ class ObjectFiles:
     def delete(self, path: str) -> None:
         self._store.delete(path)
 
+    def remove(self, folder: str) -> int:
+        held = self._store.list(f"{folder}/").collect()
+        for entry in held:
+            self._store.delete(entry["path"])
+        self.forget(folder)
+        return sum(entry["size"] for entry in held)
+
     def url(self, path: str) -> str:
         return f"{self.root}/{path}"
 

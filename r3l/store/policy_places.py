@@ -49,7 +49,7 @@ def fetch_policy(store: Store, place: str, digest: str) -> Path:
         got = held(folder)
         if got == digest:
             return folder
-        store.files.forget(place)
+        store.files.forget(place.removesuffix("/policy"))  # what lies beside it, the optimiser's state, is of the same earlier try
     raise StoreError(f"policy {place} in {store.root}: holds {got}, expected {digest}; run the iteration that wrote it again "
                      "(r3l iterate --iteration ...): only its update is taken anew")
 

@@ -1,4 +1,4 @@
-"""Give back the space of old iterations: heavy columns go, rows, manifests and figures stay, and what can't be replayed is said."""
+"""Give back the space of old iterations: heavy columns or policies go, rows and figures stay, and what can't be replayed any more is said."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from r3l.store import manifest as manifests
 from r3l.store.bundles import drop_bundle
 from r3l.store.catalog import committed
 from r3l.store.files import Files
-from r3l.store.layout import StageKey
+from r3l.store.layout import StageKey, line_folder
 from r3l.store.parts import decode, encode
 from r3l.store.schemas import arrow_schema
 from r3l.store.stage import Store
 
-Drop = Literal["logprobs", "tokens", "all"]
+Drop = Literal["logprobs", "tokens", "all", "policies"]
 LOGPROBS: dict[str, tuple[str, ...]] = {
     "turns": ("response_logprobs",), "reflections": ("response_logprobs",), "training_rows": ("logprobs",),
 }  # fmt: skip
@@ -31,17 +31,19 @@ ALL = TOKENS | {
     "turns": (*TOKENS["turns"], "observation", "response"), "reflections": (*TOKENS["reflections"], "text", "report"),
     "trajectories": ("final_observation",), "tasks": ("payload",),
 }  # fmt: skip
-COLUMNS: dict[Drop, dict[str, tuple[str, ...]]] = {"logprobs": LOGPROBS, "tokens": TOKENS, "all": ALL}
+COLUMNS: dict[Drop, dict[str, tuple[str, ...]]] = {"logprobs": LOGPROBS, "tokens": TOKENS, "all": ALL, "policies": {}}
 LOST: dict[Drop, tuple[str, ...]] = {
     "logprobs": ("training rows of methods with an importance ratio or a KL term to the behaviour policy",),
     "tokens": ("reflections, retries and distilled from the stored bases", "training rows and updates", "the weight of single tokens"),
     "all": ("everything after base from what is stored; base itself only with the policy of that iteration", "the words of any turn"),
+    "policies": ("what the next iteration sampled, with the policy that it sampled with", "the next update, from the weights it began with",
+                 "a branch that goes on from there", "an importance ratio of replayed groups to the policy that sampled them (S > 1)"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What was given back: iterations (run, branch, iteration), bytes of their tables before and after, what is lost."""
+    """What was given back: iterations (run, branch, iteration), bytes of what was pruned before and after, what is lost."""
 
     iterations: list[tuple[str, str, int]]
     before: int
@@ -55,7 +57,8 @@ class Pruned:
 
 
 def prune_run(store: Store, run: str, keep_last: int, drop: Drop = "all") -> Pruned:
-    """Empty the heavy columns of all but the newest `keep_last` iterations of the run and of each of its branches.
+    """Empty the heavy columns of all but the newest `keep_last` iterations of the run and of each of its branches, or delete the policies
+    that those wrote, with their optimiser state.
 
     A later reader of an emptied column gets a StoreError that says so. Raises StoreError where nothing could be kept,
     where a stage is damaged, or where an iteration is at work.
@@ -69,7 +72,9 @@ def prune_run(store: Store, run: str, keep_last: int, drop: Drop = "all") -> Pru
     for branch, iterations in lines.items():
         for iteration in sorted(iterations)[:-keep_last]:
             with store.writer_lock(run, branch, iteration):
-                for manifest in iterations[iteration]:
+                if drop == "policies":
+                    before += store.files.remove(f"{line_folder(run, branch)}/policies/iteration={iteration:05d}")
+                for manifest in iterations[iteration] if COLUMNS[drop] else ():
                     before += sum(part["bytes"] for part in manifest["parts"])
                     after += empty_stage(store.files, manifest, COLUMNS[drop])
             done.append((run, branch, iteration))

@@ -90,6 +90,8 @@ def test_policies_travel(store, monkeypatch, tmp_path):
     assert (folder / "model.safetensors").read_bytes() == b"weights"
     assert folder.is_relative_to(tmp_path / "another machine")
     assert store.files.paths("demo") == []
+    assert store.files.remove("demo/policies/iteration=00000") == 7
+    assert not list(store.local("demo/policies/iteration=00000").glob("*"))
 
 
 def test_a_store_that_can_not_be_reached_is_named(store, monkeypatch):

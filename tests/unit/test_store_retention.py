@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from r3l.errors import StoreError
@@ -38,6 +40,21 @@ def test_old_iterations_lose_their_heavy_columns_and_nothing_else(store, drop):
     assert store.next_iteration("demo") == 3
     assert connect(store).execute("SELECT count(*) FROM turns").fetchall() == [(63,)]
     assert prune_run(store, "demo", keep_last=1, drop=drop).after == pruned.after
+
+
+def test_old_policies_go_whole_and_the_newest_stays(store):
+    folders = [Path(store.root, f"demo/policies/iteration={iteration:05d}") for iteration in range(3)]
+    for folder in folders:
+        for name in ("policy/model.safetensors", "optimizer/optimizer.safetensors"):
+            (folder / name).parent.mkdir(parents=True)
+            (folder / name).write_bytes(bytes(100))
+    before, stages = figures(store), store.stages("demo")
+    pruned = prune_run(store, "demo", keep_last=1, drop="policies")
+    assert (pruned.iterations, pruned.before, pruned.after) == ([("demo", "", 0), ("demo", "", 1)], 400, 0)
+    assert [folder.exists() for folder in folders] == [False, False, True]
+    assert (figures(store), store.stages("demo")) == (before, stages)
+    assert "no longer replayable there: the next update, from the weights it began with" in str(pruned)
+    assert prune_run(store, "demo", keep_last=1, drop="policies").before == 0
 
 
 def test_what_was_pruned_is_refused_by_name_and_the_rest_is_read(store):
