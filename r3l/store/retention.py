@@ -1,4 +1,4 @@
-"""Give back the space of old iterations: heavy columns or policies go, rows and figures stay, and what can't be replayed any more is said."""
+"""Give back the space of old iterations: heavy columns or policies go, rows and figures stay, and what can't be replayed is said."""
 
 from __future__ import annotations
 
