@@ -11,11 +11,13 @@ import pytest
 
 from r3l.config.environments import AlfworldSettings
 from r3l.environments import make_world
+from r3l.environments.alfworld_store import games_root, read_trajectory
 from r3l.environments.base import World
 from r3l.environments.pool_sessions import Sessions
 from r3l.errors import WorldError
 from r3l.records import Task
 from r3l.seeds import derive
+from tests.unit.alfworld_winner import winning_actions
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +109,23 @@ def test_rollback_at_every_turn_is_the_same_by_snapshot_and_by_replay(world: Wor
             after = [sessions.step(f"retry {pivot}", action).observation.text for action in actions[pivot:pivot + tail]]
             assert after == texts[pivot + 1:pivot + tail + 1]
             assert sessions.counts[name] == (0 if pivot == 0 else pivot if name == "restores" else 1)
+
+
+def test_a_winning_and_a_losing_episode_with_a_rollback_to_every_turn(world: World) -> None:
+    task = world.tasks("train")[2]
+    environment = world.make()
+    opening = environment.reset(task).text
+    winning = winning_actions(environment.at.engine, read_trajectory(games_root(world.settings), task))  # type: ignore[attr-defined]
+    for actions, won in ((winning, True), (["look", "inventory", *winning[:-1]], False)):
+        environment.reset(task)
+        steps = [environment.step(action) for action in actions]
+        assert [step.done for step in steps] == [False] * (len(steps) - 1) + [won]
+        assert (steps[-1].reward, steps[-1].success, steps[-1].standing) == (float(won), won, 0.0)
+        texts = [opening, *(step.observation.text for step in steps)]
+        for pivot in range(len(actions)):
+            sessions = Sessions(world)
+            assert sessions.rollback("retry", task, actions[:pivot], texts[: pivot + 1]).diverged_at is None
+            assert sessions.step("retry", actions[pivot]) == steps[pivot]
 
 
 def test_a_doctored_observation_is_named_by_its_turn(world: World) -> None:
