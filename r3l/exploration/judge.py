@@ -1,4 +1,4 @@
-"""Oracle pivots: where the environment itself says that a failed base went wrong. Nothing is trained on them."""
+"""Oracle pivots: where the environment itself says that a failed base went wrong. Only a control retries from them."""
 
 from __future__ import annotations
 
