@@ -12,6 +12,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 
 from flows import remote_shard
+from flows.stage_task import stage_task
 from flows.workbench import Workbench
 from r3l.config import Config
 from r3l.errors import ConfigError
@@ -49,7 +50,7 @@ def _submitting(bench: Workbench, batch: StageRef) -> Iterator[Callable[[int], A
             yield lambda shard: runner.submit(ray_shard_task, {"config": told, "iteration": bench.iteration, "shard": shard})
 
 
-@task(name="shard", task_run_name="shard={shard}", cache_policy=NO_CACHE)
+@stage_task(name="shard", task_run_name="shard={shard}", cache_policy=NO_CACHE)
 def shard_task(bench: Workbench, batch: StageRef, shard: int) -> list[StageRef]:
     """Wait for a shard that another host plays."""
     return remote_shard.ask(bench, batch, shard)

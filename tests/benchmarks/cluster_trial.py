@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,7 @@ from tests.flows.scripted import deterministic
 
 PYTHON = sys.executable
 PREFECT = str(Path(PYTHON).parent / "prefect")
-SHARDS, CUT_S, PATIENCE_S = 8, 10.0, 900.0
+SHARDS, CUT_S, PATIENCE_S = 5, 10.0, 900.0
 ITERATE = ("import sys; from flows.iterate import iterate; from r3l.config import Config; "
            "iterate(Config.model_validate_json(sys.argv[1]))")
 POSTGRES = next((path for path in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), Path("/usr/bin"))
@@ -86,7 +87,7 @@ class Trial:
         wait("the store", 120, lambda: answers(self.keys["AWS_ENDPOINT_URL"]))
         httpx.put(f"{self.keys['AWS_ENDPOINT_URL']}/trial").raise_for_status()
         wait("Prefect's server", 240, lambda: answers(f"{self.api}/health"))
-        for words in (("work-pool", "create", "r3l", "--type", "process"), ("deploy", "--all")):
+        for words in (("work-pool", "create", "r3l", "--type", "process"), ("deploy", "--name", "update", "--name", "shard")):
             subprocess.run([PREFECT, "--no-prompt", *words], env=os.environ | self.client, check=True, capture_output=True)
 
     def iterate(self, config: Config, log: str) -> subprocess.Popen[bytes]:
@@ -107,12 +108,12 @@ class Trial:
 
         wait("the first base", PATIENCE_S, sampled(1))
         self.note("worker-a killed, processes", self.hosts["worker-a"].kill())
-        wait("another base", PATIENCE_S, sampled(3))
+        wait("another base", PATIENCE_S, sampled(2))
         self.hosts["engine"].kill()
         time.sleep(3)
         self.engine()
         self.note("engine killed and back", True)
-        wait("a third base", PATIENCE_S, sampled(5))
+        wait("a third base", PATIENCE_S, sampled(3))
         self.hosts["worker-b"].cut(CUT_S)
         self.note("network of worker-b cut, seconds", CUT_S)
         self.worker("worker-a")
@@ -193,6 +194,7 @@ def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp(prefix="r3l-trial-"))
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the hosts are taken down
     with network(folder, NAMES) as hosts:
         print(json.dumps(trial(folder, hosts), indent=1))
 

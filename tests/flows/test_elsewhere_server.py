@@ -17,8 +17,9 @@ from tests.flows.small import small_config
 from tests.prefect_world import PREFECT, Served, served, start, wait
 
 REGISTER = [[PREFECT, "work-pool", "create", "r3l", "--type", "process"], [PREFECT, "work-pool", "create", "gpu", "--type", "process"],
-            [PREFECT, "--no-prompt", "deploy", "--all"], [PREFECT, "--no-prompt", "deploy", "--name", "update", "--pool", "gpu"]]
-PATIENCE_S = 300
+            [PREFECT, "--no-prompt", "deploy", "--name", "iterate"],
+            [PREFECT, "--no-prompt", "deploy", "--name", "update", "--pool", "gpu"]]
+PATIENCE_S = 600
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
