@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +50,9 @@ class LoneAttention:
 
     def _call(self, function: Callable[..., None], read: Tensor, written: Tensor, pieces: NDArray[np.int64], layer: int,
               columns: int) -> None:
-        assert read.is_contiguous() and written.is_contiguous() and pieces.flags.c_contiguous
+        assert read.is_contiguous()
+        assert written.is_contiguous()
+        assert pieces.flags.c_contiguous
         assert read.dtype == written.dtype == torch.float32
         heads, rows, _ = read.shape
 
@@ -64,6 +67,7 @@ class LoneAttention:
             list(self._threads.map(some, ends, ends[1:]))
 
 
+@cache
 def compiled(head_size: int, dtype: torch.dtype, device: torch.device) -> LoneAttention | None:
     """For keys and values of `dtype` on a CPU; None on another device, for another dtype, or without a C compiler."""
     found = [name for name in (os.environ.get("CC", ""), "cc", "gcc", "clang") if name and shutil.which(name)]

@@ -1,10 +1,12 @@
-"""Prefill and decode of transformers_local beside plain `generate`, and an episode-like load with its reuse ratio.
+"""Prefill and decode of the engines beside plain `generate`, and an episode-like load with its reuse ratio.
 
     OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE python -m tests.benchmarks.engine_decode [--policy FOLDER] [--dtype bfloat16]
+        [--batch 8] [--shared 450] [--vllm .venv-vllm]
 
-Without --policy: random weights of the embedded policy's shape. All figures of one run are from one process, one after
-the other, on the same prompts, per CPU-second of the process (a busy machine changes wall time, hardly these). Replies of
-random weights never repeat themselves, so the engine's guesses do not show here.
+Without --policy: random weights of the embedded policy's shape. All sides run one after the other on the same prompts, the
+best of three each, per CPU-second (a busy machine changes wall time, hardly these); the rate on the clock stands in brackets.
+Replies of random weights never repeat themselves, so the engine's guesses do not show here. With --vllm a server of the
+policy is started from that environment, and its CPU seconds are those of all its processes.
 """
 
 from __future__ import annotations
@@ -13,15 +15,20 @@ import argparse
 import random
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from r3l.config.engines import TransformersLocalSettings
+from r3l.config.engines import TransformersLocalSettings, VllmServerSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines import make_engine
 from r3l.engines.base import Engine, PolicySnapshot, Sampling
+
+REPEATS = 3
 
 
 def main() -> None:
@@ -33,13 +40,17 @@ def main() -> None:
     engine.load_policy(PolicySnapshot(path, "benchmark"))
     print(f"load_policy {time.perf_counter() - started:.2f} s; {torch.get_num_threads()} threads for generate")
     chance = random.Random(0)
-    prompts = [ids(chance, options.prompt, model.config.vocab_size) for _ in range(options.batch)]
-    print(f"batch {options.batch}, prompts of {options.prompt} unshared tokens, {options.reply} tokens a reply; tokens per CPU-second")
+    shared = ids(chance, options.shared, model.config.vocab_size)
+    prompts = [shared + ids(chance, options.prompt - options.shared, model.config.vocab_size) for _ in range(options.batch)]
+    print(f"batch {options.batch}, prompts of {options.prompt} tokens, {options.shared} of them shared, {options.reply} tokens a reply")
+    print("tokens per CPU-second (per second)")
     plain = generate_rates(model, prompts, options.reply)
-    ours = engine_rates(engine, prompts, options.reply)
-    for name, before, after in zip(("prefill", "decode"), plain, ours, strict=True):
-        print(f"  {name:8} generate {before:8.0f}   transformers_local {after:8.0f}   {after / before:.2f}x")
-    episodes(engine, options, model.config.vocab_size)
+    report("generate", plain, plain)
+    report("transformers_local", engine_rates(engine, prompts, options.reply, time.process_time), plain)
+    if options.vllm:
+        report("vllm_server", vllm_rates(options, path, prompts), plain)
+    if options.episodes:
+        episodes(engine, options, model.config.vocab_size)
     engine.close()
 
 
@@ -50,6 +61,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--prompt", type=int, default=500)
+    parser.add_argument("--shared", type=int, default=0, help="tokens that all prompts begin with")
+    parser.add_argument("--vllm", default="", help="environment of vLLM, made by infra/engine/install.sh")
     parser.add_argument("--reply", type=int, default=32)
     parser.add_argument("--episodes", type=int, default=64)
     parser.add_argument("--turns", type=int, default=12)
@@ -77,32 +90,70 @@ def ids(chance: random.Random, count: int, vocabulary: int) -> list[int]:
     return [chance.randrange(10, vocabulary) for _ in range(count)]
 
 
+@dataclass(frozen=True)
+class Rates:
+    """Tokens per CPU-second and per second on the clock: (prefill, decode) each."""
+
+    cpu: tuple[float, float]
+    clock: tuple[float, float]
+
+
+def report(name: str, rates: Rates, plain: Rates) -> None:
+    parts = [f"{kind} {cpu:7.0f} ({clock:6.0f}) {cpu / before:5.2f}x"
+             for kind, cpu, clock, before in zip(("prefill", "decode"), rates.cpu, rates.clock, plain.cpu, strict=True)]
+    print(f"  {name:20}" + "   ".join(parts))
+
+
+def rates_of(run: Callable[[int], None], spent: Callable[[], float], prompt_tokens: int, batch: int, reply: int,
+             stored: bool = False) -> Rates:
+    """From replies of one token and of `reply` tokens. `stored`: only the first run computes the prompts."""
+    def seconds(count: int, times: int) -> list[float]:
+        found = []
+        for _ in range(times):
+            started = spent(), time.perf_counter()
+            run(count)
+            found.append((spent() - started[0], time.perf_counter() - started[1]))
+        return [min(side) for side in zip(*found, strict=True)]
+
+    first = seconds(1, 1 if stored else REPEATS)
+    again = seconds(1, REPEATS) if stored else first
+    whole = seconds(reply, REPEATS)
+    both = [(prompt_tokens / a, batch * (reply - 1) / (c - b)) for a, b, c in zip(first, again, whole, strict=True)]
+    return Rates(both[0], both[1])
+
+
 @torch.no_grad()
-def generate_rates(model: Any, prompts: list[list[int]], reply: int) -> tuple[float, float]:
-    """Prefill and decode rates of transformers' generate; replies are not stopped early."""
+def generate_rates(model: Any, prompts: list[list[int]], reply: int) -> Rates:
+    """Plain `generate` of transformers; replies are not stopped early."""
     batch = torch.tensor(prompts)
 
-    def seconds(count: int) -> float:
-        started = time.process_time()
+    def run(count: int) -> None:
         model.generate(batch, attention_mask=torch.ones_like(batch), min_new_tokens=count, max_new_tokens=count, do_sample=True,
                        pad_token_id=0)
-        return time.process_time() - started
 
-    first, whole = seconds(1), seconds(reply)
-    return batch.numel() / first, len(prompts) * (reply - 1) / (whole - first)
+    return rates_of(run, time.process_time, batch.numel(), len(prompts), reply)
 
 
-def engine_rates(engine: Engine, prompts: list[list[int]], reply: int) -> tuple[float, float]:
-    def seconds(batch: list[list[int]], count: int) -> float:
-        started = time.process_time()
-        futures = [engine.complete(f"prompt={k}", prompt, Sampling(1.0, count, k, ())) for k, prompt in enumerate(batch)]
+def engine_rates(engine: Engine, prompts: list[list[int]], reply: int, spent: Callable[[], float]) -> Rates:
+    def run(count: int) -> None:
+        futures = [engine.complete(f"prompt={k}", prompt, Sampling(1.0, count, k, ())) for k, prompt in enumerate(prompts)]
         for future in futures:
             future.result()
-        return time.process_time() - started
 
-    first = seconds(prompts, 1)
-    again, whole = seconds(prompts, 1), seconds(prompts, reply)  # what is stored now is not computed again
-    return sum(map(len, prompts)) / first, len(prompts) * (reply - 1) / (whole - again)
+    return rates_of(run, spent, sum(map(len, prompts)), len(prompts), reply, stored=True)
+
+
+def vllm_rates(options: argparse.Namespace, path: str, prompts: list[list[int]]) -> Rates:
+    from tests.benchmarks.served_vllm import serving
+
+    warm = [prompt[::-1] for prompt in prompts]
+    with serving(path, options.dtype, options.vllm, Path(tempfile.gettempdir()) / "served_vllm.log") as (url, spent):
+        engine = make_engine(VllmServerSettings(urls=url), PolicySettings(dtype=options.dtype, context_tokens=2048))
+        engine.load_policy(PolicySnapshot(path, "benchmark"))
+        engine_rates(engine, warm, 4, spent)  # what is compiled at first use
+        rates = engine_rates(engine, prompts, options.reply, spent)
+        engine.close()
+    return rates
 
 
 def episodes(engine: Engine, options: argparse.Namespace, vocabulary: int) -> None:

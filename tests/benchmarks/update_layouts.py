@@ -1,4 +1,4 @@
-"""The update's layouts on the same rows: `python -m tests.benchmarks.update_layouts [--lengths varied|equal] [--width 256]`.
+"""The update's layouts on the same rows: `python -m tests.benchmarks.update_layouts [--lengths varied|equal] [--width 256] [--trl]`.
 
 One group of eight as R3L makes it (four bases, four retries from a pivot, masked before it). Each layout runs in a process
 of its own, so that peaks are its own; seconds are CPU seconds of one thread, the best of some repeats.
@@ -6,6 +6,8 @@ of its own, so that peaks are its own; seconds are CPU seconds of one thread, th
     tokens/s   tokens of the eight sequences a CPU second, forward and backward
     wasted     share of the tokens run that a trie would not need
     extra MB   peak resident memory above that of the loaded model
+
+With --trl (`pip install trl` first) the step of TRL's GRPOTrainer too, which pads.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,8 @@ def group_of_eight(lengths: str, seed: int = 0) -> list[dict[str, Any]]:
     from tests.update_world import record
 
     rng = np.random.default_rng(seed)
-    prompt, records = rng.integers(0, VOCABULARY, PROMPT), []
+    prompt = rng.integers(0, VOCABULARY, PROMPT)
+    records: list[dict[str, Any]] = []
     for i in range(4):
         base_length, pivot, retry_length = 800, 400, 400
         if lengths == "varied":
@@ -56,7 +60,6 @@ def make_decoder(width: int) -> Any:
 def measure_layout(name: str, lengths: str, width: int, repeats: int) -> dict[str, Any]:
     import torch
 
-    from r3l.training.dense_layouts import LAYOUTS
     from r3l.training.gradients import RowScores, row_gradient
     from r3l.training.layouts import Limits
     from r3l.training.trie import build_trie
@@ -64,19 +67,32 @@ def measure_layout(name: str, lengths: str, width: int, repeats: int) -> dict[st
 
     torch.set_num_threads(1)
     decoder, rows = make_decoder(width), rows_of(group_of_eight(lengths))
-    layout, limits = LAYOUTS[name](), Limits(micro_batch_tokens=65536, logits_chunk=1024)
+    limits = Limits(micro_batch_tokens=65536, logits_chunk=1024)
     gradients = [row_gradient(row, RowScores(np.zeros(len(row.positions))), 1.0) for row in rows]
     needed = build_trie([row.token_ids for row in rows]).tokens_computed
+    step = step_of(name, decoder, rows, gradients, limits)
     before, seconds = resident("VmRSS"), []
     Path("/proc/self/clear_refs").write_text("5")  # start the peak anew
     for _ in range(repeats):
         decoder.model.zero_grad(set_to_none=True)
         started = time.process_time()
-        done = layout.backward(decoder, rows, gradients, limits)
+        computed = step()
         seconds.append(time.process_time() - started)
     tokens = sum(row.length for row in rows)
-    return {"layout": name, "tokens": tokens, "computed": done.tokens_computed, "seconds": min(seconds), "tokens/s": tokens / min(seconds),
-            "wasted": 1 - needed / done.tokens_computed, "extra MB": resident("VmHWM") - before}
+    return {"layout": name, "tokens": tokens, "computed": computed, "seconds": min(seconds), "tokens/s": tokens / min(seconds),
+            "wasted": 1 - needed / computed, "extra MB": resident("VmHWM") - before}
+
+
+def step_of(name: str, decoder: Any, rows: list[Any], gradients: list[Any], limits: Any) -> Callable[[], int]:
+    """One forward and backward pass; it returns the tokens that it ran."""
+    if name == "trl":
+        from tests.benchmarks.trl_step import trl_step
+
+        pass_of_trl, computed = trl_step(decoder.model, rows, PROMPT), len(rows) * max(row.length for row in rows)
+        return lambda: pass_of_trl() or computed
+    from r3l.training.dense_layouts import LAYOUTS
+
+    return lambda: LAYOUTS[name]().backward(decoder, rows, gradients, limits).tokens_computed
 
 
 def resident(field: str) -> float:
@@ -90,13 +106,14 @@ def main() -> None:
     parser.add_argument("--lengths", choices=["varied", "equal"], default="varied")
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--trl", action="store_true", help="beside TRL's step")
     parser.add_argument("--layout", help="run this one here and print JSON")
     arguments = parser.parse_args()
     if arguments.layout:
         print(json.dumps(measure_layout(arguments.layout, arguments.lengths, arguments.width, arguments.repeats)))
         return
     print(f"{arguments.lengths} lengths, width {arguments.width}, {LAYERS} layers")
-    for layout in ("trie", "packed", "padded"):
+    for layout in ("trie", "packed", "padded", *(["trl"] if arguments.trl else [])):
         command = [sys.executable, "-m", "tests.benchmarks.update_layouts", "--layout", layout, "--lengths", arguments.lengths,
                    "--width", str(arguments.width), "--repeats", str(arguments.repeats)]
         done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})

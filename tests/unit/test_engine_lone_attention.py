@@ -12,7 +12,7 @@ from torch import nn
 
 from r3l.config.engines import TransformersLocalSettings
 from r3l.config.sections import PolicySettings
-from r3l.engines import make_engine
+from r3l.engines import batching, make_engine
 from r3l.engines.base import Sampling
 from r3l.engines.lone_attention import compiled
 from r3l.engines.packed_linear import PackedLinear, pack
@@ -53,6 +53,7 @@ def test_each_piece_is_read_by_its_rows_alone(monkeypatch: pytest.MonkeyPatch, d
 def test_replies_are_those_of_generate_with_and_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: bool) -> None:
     if not compiler:
         monkeypatch.setattr(shutil, "which", lambda name: None)
+        monkeypatch.setattr(batching, "compiled", compiled.__wrapped__)
     snapshot = tiny_policy(tmp_path, "qwen3", head_dim=16)
     engine = make_engine(TransformersLocalSettings(threads=1), PolicySettings(dtype="float32", context_tokens=256))
     engine.load_policy(snapshot)
