@@ -65,7 +65,8 @@ def known_line(reader: Reader, line: Line) -> Line:
     """The line itself. Raises StoreError, naming those there are, where the store doesn't have it."""
     there = [str(Line(row["run"], row["branch"])) for row in lines(reader)]
     if str(line) not in there:
-        raise StoreError(f"{line}: not in {reader.store.root}; it has {', '.join(there) or 'no runs'}")
+        others = there or reader.store.runs()  # a reader of one run knows no other
+        raise StoreError(f"{line}: not in {reader.store.root}; it has {', '.join(others) or 'no runs'}")
     return line
 
 
