@@ -135,7 +135,9 @@ def main(root: str, kills: int, seed: int) -> dict[str, Any]:
     rng = random.Random(seed)
     _, whole_s = fork(root, "calm", None)
     calm = committed(root, "calm")
-    figures: dict[str, Any] = {"seconds": whole_s, "kills": 0, "iterations": 0, "redone": 0, "most_redone": 0, "lost": [], "kept": 0}
+    _, found_s = fork(root, "calm", None)  # again: all of it is found
+    figures: dict[str, Any] = {"seconds": whole_s, "found_s": found_s, "kills": 0, "iterations": 0, "redone": 0, "most_redone": 0,
+                               "lost": [], "kept": 0}
     while figures["kills"] < kills:
         run, finished = f"fire-{figures['iterations']}", False
         figures["iterations"] += 1
