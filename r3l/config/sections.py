@@ -50,7 +50,8 @@ class TrainingSettings(Section):
     sharding: Literal["none", "fsdp2"] = Field("none", description="fsdp2 for models that don't fit on one device")
     timeout_s: float = Field(3600, gt=0, description="seconds without a sign of life before the job is stopped")
     sync_interval: int = Field(1, ge=1, le=1000, description="S: updates per renewal of the behaviour policy, 1 to 1000")
-    kl_start_rows: int = Field(8, ge=0, description="rows whose KL to the starting policy is measured where the loss has none; 0: none")
+    kl_start_rows: int = Field(8, ge=0, description="rows whose KL to the starting policy is measured where the loss has none; 0: none "
+                                                "(nor with fsdp2)")
     replay_decay: float = Field(2.0, gt=0, description="replay priority = decay ** -age, above 0 (only S > 1)")
     replay_limit: int = Field(3, ge=1, description="uses of one row at most, 1 or more (only S > 1)")
     replay_share: float = Field(0.5, ge=0, le=1, description="groups taken from the replay buffer, 0 to 1 (only S > 1)")

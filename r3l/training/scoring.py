@@ -79,7 +79,10 @@ def starts(job: Job) -> bool:
 
 
 def drawn(job: Job, found: Survey) -> list[str]:
-    """The rows that the metric `kl_start` is estimated on, the same ones in every process."""
+    """The rows that the metric `kl_start` is estimated on, the same ones in every process. None where the policy is sharded: a model that
+    does not fit on one device is not loaded there for a metric's sake."""
+    if job.training.sharding != "none":
+        return []
     by_chance = sorted(found.unguided, key=lambda row_id: sha256(f"{job.seed}/{row_id}".encode()).digest())
     return by_chance[:job.training.kl_start_rows]
 

@@ -163,6 +163,8 @@ def test_the_kl_to_the_starting_policy_is_seen_on_a_few_rows_and_is_no_reference
         assert figures[count]["kl_start"] == (pytest.approx(k3_to_start(tmp_path, seen), rel=1e-4) if seen else None)
         assert (figures[count]["reference_tokens"], figures[count]["scoring_passes"]) == (0, 0)
     none, few, all_ = (figures[count]["kl_start_tokens"] for count in (0, 3, 8))
+    sharded, _ = run_here(job_of(tmp_path, records, reference=str(start), training={"device": "cpu", "sharding": "fsdp2"}))
+    assert (sharded["kl_start"], sharded["kl_start_tokens"]) == (None, 0)
     assert none == 0 < few < all_ == figures[8]["tokens_computed"]
     assert figures[0]["loss"] == figures[3]["loss"] == figures[8]["loss"]
 
