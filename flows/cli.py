@@ -18,6 +18,13 @@ from r3l.errors import R3LError
 app = typer.Typer(help="R3L post-training of language-model agents, where every stage of every iteration is a table.",
                   no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 
+HELP = {
+    "Run": "iterate train evaluate compare replay",
+    "Look": "audit report show status runs why track results presets",
+    "Ask and keep": "sql check export compact prune",
+    "Prepare": "plan prepare warm-start export-policy",
+}
+
 Run = Annotated[str, typer.Option("--run", help="name of the run")]
 Preset = Annotated[str, typer.Option("--preset", help="preset of the method r3l: paper, released, or any of `r3l presets`")]
 Method = Annotated[str, typer.Option("--method", help="method: r3l, grpo, raft, ...; its own preset is used")]
@@ -61,13 +68,16 @@ def iterate(run: Run = "demo", preset: Preset = "paper", method: Method = "r3l",
 def train(run: Run = "demo", preset: Preset = "paper", method: Method = "r3l", policy: Policy = "embedded",
           environment: EnvironmentName = "alfworld", engine: Engine = "", machine: Machine = "", iterations: Annotated[int, typer.Option(
               min=1, help="how many further iterations")] = 10, evaluate_every: Annotated[int, typer.Option(
-                  min=0, help="evaluate after every K iterations; 0: never")] = 0, set_: Set = None, quiet: Quiet = False) -> None:
+                  min=0, help="evaluate after every K iterations; 0: never")] = 0, set_: Set = None, quiet: Quiet = False,
+          as_json: AsJson = False) -> None:
     """Run further iterations of a run, one after another (the flow `r3l-train`)."""
     given = [f"evaluation.every={evaluate_every}", *(set_ or [])]
     config = settings(run, preset, method, policy, environment, engine, given, machine=machine)
     from flows.running import run_training
 
-    run_training(config, iterations, quiet=quiet)
+    done = run_training(config, iterations, quiet=quiet or as_json)
+    if as_json:
+        typer.echo(json.dumps(done, default=str))
 
 
 @app.command("warm-start")
@@ -93,6 +103,14 @@ def warm_start(out: Annotated[Path | None, typer.Option(help="empty: data/polici
     typer.echo(json.dumps(figures, indent=1))
 
 
+def group(of: typer.Typer) -> None:
+    """Sort the commands of `--help` into boxes; one that is in none stands in the first."""
+    boxes = {name: box for box, names in HELP.items() for name in names.split()}
+    for command in of.registered_commands:
+        name = command.name or (command.callback.__name__.replace("_", "-") if command.callback else "")
+        command.rich_help_panel = boxes.get(name, "Commands")
+
+
 def main() -> None:
     """Entry point: what the project raises on purpose is printed without a traceback."""
     prefect_settings.apply(quiet=True)
@@ -100,6 +118,7 @@ def main() -> None:
 
     for module in (cli_audit, cli_compare, cli_evaluate, cli_plan, cli_prepare, cli_replay, cli_store):
         module.register(app)
+    group(app)
     try:
         app(standalone_mode=True)
     except R3LError as error:

@@ -77,3 +77,4 @@ def test_help_names_every_command():
     said = r3l("--help").stdout
     for command in ("iterate", "train", "warm-start", "sql", "check", "runs", "presets", "replay"):
         assert command in said
+    assert "─ Commands ─" not in said, "a command is in no box of flows/cli.py HELP"
