@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import json
 import threading
 import time
@@ -58,6 +59,8 @@ def beating(files: Files, path: str, attempt: int, every_s: float, counts: Calla
                 beat.write()
             except (StoreError, OSError) as error:
                 log().warning("%s: no heartbeat written (%s)", path, error)
+        if beat.superseded.is_set() and not done.is_set():
+            _thread.interrupt_main()  # nobody waits for this try any more
 
     thread = threading.Thread(target=run, name="r3l-heartbeat", daemon=True)
     thread.start()

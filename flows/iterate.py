@@ -56,7 +56,9 @@ def iterate(config: Config = compose()) -> dict[str, Any]:  # noqa: B008 (frozen
     check_placement(config.placement)
     iteration = the_iteration(config, store)
     with store.writer_lock(config.run, config.branch, iteration):
-        store.sweep(config.run)
+        here_alone = config.placement.shards == "here"
+        if here_alone:  # else other hosts may be at work on this iteration already: a killed flow's shards go on
+            store.sweep(config.run)
         sweep_staging(store.run_folder(config.run, config.branch))
         save_config(store, config, iteration)
         log().info("run %s, iteration %d, store %s", config.run, iteration, store.root)
@@ -66,6 +68,8 @@ def iterate(config: Config = compose()) -> dict[str, Any]:  # noqa: B008 (frozen
             refs = stages(bench)
         finally:
             bench.close()
+        if not here_alone:
+            store.sweep(config.run)
         summary = artifacts.publish(bench, refs)
     return summary | {"trackers": tracking.feed(config, store)}
 

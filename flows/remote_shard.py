@@ -35,7 +35,8 @@ def ask(bench: Workbench, batch: StageRef, shard: int) -> list[StageRef]:
 
     def finished() -> list[StageRef] | None:
         left = json.loads(store.files.read(place) or b"{}")
-        return [StageRef.model_validate(ref) for ref in left["refs"]] if left.get("key") == key else None
+        refs = [StageRef.model_validate(ref) for ref in left["refs"]] if left.get("key") == key else []
+        return refs if refs and all(store.intact(ref) for ref in refs) else None
 
     if finished() is None:
         bench.equip()

@@ -143,6 +143,18 @@ class Store:
             return None
         return manifests.reference(found)
 
+    def intact(self, ref: StageRef) -> bool:
+        """Whether the stage still is what `ref` says and its parts are all there, by their sizes: `read` looks at their bytes."""
+        try:
+            found = manifests.load(self.files, ref.key)
+        except manifests.NewerVersion:
+            raise
+        except StoreError:
+            return False
+        sizes = self.files.sizes(ref.key.folder)
+        return found is not None and found["digest"] == ref.digest and all(
+            sizes.get(f"{ref.key.folder}/{part['file']}") == part["bytes"] for part in found["parts"])
+
     def manifest(self, ref: StageRef | StageKey) -> dict[str, Any]:
         """The stage's manifest. Raises StoreError where there is none or, for a ref, where another content took its place."""
         key = ref.key if isinstance(ref, StageRef) else ref

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 import uuid
 from types import SimpleNamespace
 
@@ -198,3 +199,14 @@ def test_a_placement_without_its_deployment_is_refused_before_anything_is_sample
     with pytest.raises(ConfigError, match="no deployment 'r3l-shard/shard'"):
         elsewhere.check_placement(PlacementSettings(shards="workers"))
     elsewhere.check_placement(PlacementSettings())
+
+
+def test_a_try_that_was_given_up_ends_by_itself(files):
+    """As its host's network comes back it finds a later try's beat."""
+    def outlive() -> None:
+        with beating(files, "beat.json", 0, 0.05, dict):
+            files.put("beat.json", json.dumps({"attempt": 1, "number": 1, "counts": {}}).encode())
+            time.sleep(20)
+
+    with pytest.raises(KeyboardInterrupt):
+        outlive()

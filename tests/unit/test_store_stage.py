@@ -190,3 +190,20 @@ def test_the_latest_policy_is_that_of_the_newest_update_before(store):
     assert latest_policy(store, "demo", before_iteration=1) == ("demo/policies/iteration=00000", "p1")
     assert latest_policy(store, "demo", before_iteration=0) is None
     assert latest_policy(store, "demo", "fork", before_iteration=1) == ("demo/policies/iteration=00000", "p1")
+
+
+def test_a_stage_is_intact_until_a_part_is_lost_or_cut_or_another_takes_its_place(tmp_path):
+    store = Store.open(str(tmp_path))
+    ref = commit_iteration(store)["base"]
+    assert store.intact(ref)
+    assert not store.intact(ref.model_copy(update={"digest": "0" * 64}))
+    part = next((tmp_path / ref.key.folder).glob("part-turns-*.parquet"))
+    content = part.read_bytes()
+    part.write_bytes(content[:-1])
+    assert not store.intact(ref)
+    part.unlink()
+    assert not store.intact(ref)
+    part.write_bytes(content)
+    assert store.intact(ref)
+    (tmp_path / ref.key.manifest).write_bytes(b"torn")
+    assert not store.intact(ref)
