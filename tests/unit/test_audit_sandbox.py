@@ -3,7 +3,7 @@ import time
 import pytest
 
 from r3l.audit.reader import Reader
-from r3l.audit.sandbox import ask, worked_questions
+from r3l.audit.sandbox import Answer, ask, worked_questions
 from r3l.errors import StoreError
 from r3l.store.stage import Store
 from tests.store_iteration import commit_iteration
@@ -79,3 +79,7 @@ def test_worked_questions_are_read_from_a_folder(tmp_path):
     found = worked_questions(tmp_path)
     assert [(one.name, one.asks, one.sql) for one in found] == [("01_a", "01_a", "SELECT 1"), ("02_b", "What?", "SELECT 2")]
     assert worked_questions(tmp_path / "absent") == []
+
+
+def test_heads_of_figures_stand_over_them():
+    assert Answer(["a", "b", "c"], [(None, "x", True), (1, "y", False)], False, 0.0).numeric == [True, False, False]
