@@ -80,7 +80,10 @@ def tick_label(value: float, step: float, share: bool) -> str:
         return f"{100 * value:.0f} %"
     if abs(value) >= 10_000:
         return f"{value / 1e6:g}M" if abs(value) >= 1e6 else f"{value / 1e3:g}k"
-    return f"{value:g}".replace("-", "−") if step >= 1e-3 or value == 0 else f"{value:.0e}"
+    if step >= 1e-3 or value == 0:
+        return f"{value:g}".replace("-", "−")
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"{float(mantissa):g}e{int(exponent)}".replace("-", "−")
 
 
 def frame(ticks: Sequence[float], xs: Sequence[float], scale_x: Scale, scale_y: Scale, share: bool) -> str:

@@ -72,7 +72,8 @@ def test_the_form_starts_a_run_and_its_artifacts_are_shown(server, page):
     assert run["name"] == "clicked iteration=0"
     page.goto(f"{ui}/v2/runs/flow-run/{run['id']}?tab=Artifacts")
     page.wait_for_selector("text=r3l-clicked-iteration")
-    (shown,) = (one["id"] for one in server.asked("artifacts") if one["key"] == "r3l-clicked-iteration")
+    (shown,) = (one["id"] for one in server.asked("artifacts")
+                if (one["key"], one["flow_run_id"]) == ("r3l-clicked-iteration", run["id"]))
     page.goto(f"{ui}/v2/artifacts/artifact/{shown}")
     page.get_by_role("heading", name="clicked, iteration 0").first.wait_for()
     with connect(Store.open(str(server.folder / "store")), ["clicked"]) as connection:

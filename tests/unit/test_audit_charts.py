@@ -4,7 +4,22 @@ from xml.etree import ElementTree
 
 import pytest
 
-from r3l.audit.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Scale, Series, bar, line_chart, nice_ticks, sparkline, token_strip
+from r3l.audit.charts import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Scale,
+    Series,
+    bar,
+    line_chart,
+    nice_ticks,
+    sparkline,
+    tick_label,
+    token_strip,
+)
 
 
 @pytest.mark.parametrize(("low", "high", "zero", "ticks"), [
@@ -58,3 +73,7 @@ def test_scale_and_bar():
     assert Scale(3, 3, 0, 100)(3) == 0.0
     assert 'width="30.0"' in str(bar(0.25, width=120))
     assert 'x="36.0" width="24.0"' in str(bar(-0.4, width=120, signed=True))
+
+
+def test_small_ticks_can_be_told_apart():
+    assert [tick_label(value, 5e-5, False) for value in (0.0, 5e-5, 1e-4, 1.5e-4)] == ["0", "5e−5", "1e−4", "1.5e−4"]
