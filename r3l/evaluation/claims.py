@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +27,7 @@ class Claim(Section):
     against: str = Field("", description="another arm; empty: the arm's own beginning")
     measure: str = Field("area", description="area, final, best, or a metric of the iterations")
     direction: Literal["higher", "lower", "same"] = "higher"
+    question: str = Field("", description="beginning of a question's title: arm and against are then rows of its answer (won, error, n)")
     rate: float | None = Field(None, description="learning rate; empty: the first")
     note: str = Field("", description="why it is not testable here, or what to think of")
 
@@ -81,6 +83,21 @@ def last_third(rows: list[float]) -> float:
     return mean(rows[-max(1, len(rows) // 3):])
 
 
+def answered(results: Results, claim: Claim) -> tuple[str, str]:
+    """(what was measured, verdict) of a claim on two rows of an answer: shares `won` with their standard errors."""
+    rows = next((one["rows"] for one in results["answers"] if one["title"].startswith(claim.question)), [])
+    named = {next(iter(row.values())): row for row in rows}
+    if not {claim.arm, claim.against} <= named.keys():
+        return "", "not run"
+    mine, theirs = named[claim.arm], named[claim.against]
+    gap, error = mine["won"] - theirs["won"], math.hypot(mine["error"], theirs["error"])
+    told = "; ".join(f"{name} {row['won']:.3f} (n = {row['n']})" for name, row in ((claim.arm, mine), (claim.against, theirs)))
+    as_claimed = gap * (-1 if claim.direction == "lower" else 1) > 0
+    judged = "**holds**" if as_claimed else "**does not hold** (the other way round)"
+    return (f"{told}; difference {gap:+.3f} ± {error:.3f} ([{claim.experiment}](results/{claim.experiment}.md))",
+            judged if abs(gap) > 2 * error else "undecided: within the noise")
+
+
 def verdict(pairs: dict[int, tuple[float, float]], direction: str) -> str:
     """holds: every seed agrees and the mean difference is above two of its standard errors; does not hold: the other way round."""
     gaps = [(a - b) * (-1 if direction == "lower" else 1) for a, b in pairs.values()]
@@ -107,6 +124,14 @@ def measured(claim: Claim, pairs: dict[int, tuple[float, float]]) -> str:
             f"over {len(gaps)} seed{'s' if len(gaps) > 1 else ''} ([{claim.experiment}](results/{claim.experiment}.md))")
 
 
+def held_against(results: Results, claim: Claim) -> tuple[str, str]:
+    """(what was measured, verdict)."""
+    if claim.question:
+        return answered(results, claim)
+    pairs = differences(results, claim)
+    return measured(claim, pairs), verdict(pairs, claim.direction)
+
+
 def results_page(told_of: Claims, folder: Path) -> str:
     """The page as Markdown."""
     lines = [told_of.preface.strip("\n"), "", "| claim of the paper | the paper's figures | measured here | verdict |", "|---|---|---|---|"]
@@ -115,7 +140,6 @@ def results_page(told_of: Claims, folder: Path) -> str:
         if not claim.experiment:
             lines.append(f"| {claim.claim} | {claim.paper} | {claim.note} | not testable here |")
             continue
-        pairs = differences(json.loads(path.read_text()), claim) if path.is_file() else {}
-        told = ". ".join(filter(None, [measured(claim, pairs), claim.note]))
-        lines.append(f"| {claim.claim} | {claim.paper} | {told} | {verdict(pairs, claim.direction)} |")
+        found, judged = held_against(json.loads(path.read_text()), claim) if path.is_file() else ("", "not run")
+        lines.append(f"| {claim.claim} | {claim.paper} | {'. '.join(filter(None, [found, claim.note]))} | {judged} |")
     return "\n".join(lines) + "\n"

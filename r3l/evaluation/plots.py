@@ -28,8 +28,8 @@ Point = tuple[float, float | None]
 def plots(results: Results) -> Iterator[tuple[str, str]]:
     """(name, SVG) of the runs at the first rate: success against steps, turns and generated tokens, metrics against steps and tokens."""
     cells = [cell for cell in results.cells if cell.rate == results.experiment.sizes[results.size].learning_rates()[0]]
-    if not cells:
-        return
+    if not cells or results.experiment.sizes[results.size].iterations < 2:
+        return  # a single point is no curve
     for against in ("steps", "turns", "tokens"):
         yield f"success-by-{against}", svg("test success rate", against, lines(cells, partial(success, results, against)))
     for metric, title in METRICS.items():

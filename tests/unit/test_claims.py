@@ -7,7 +7,7 @@ import pytest
 
 from r3l.config.experiment import load_experiment
 from r3l.errors import ConfigError
-from r3l.evaluation.claims import Claim, differences, load_claims, results_page, verdict
+from r3l.evaluation.claims import Claim, answered, differences, load_claims, results_page, verdict
 
 RESULTS = {
     "cells": [{"run": f"{arm}{seed}", "arm": arm, "seed": seed, "rate": None} for arm in ("A", "B") for seed in (0, 1)],
@@ -45,6 +45,19 @@ def test_verdicts_by_hand(pairs, direction, expected):
     assert verdict(pairs, direction) == expected
 
 
+def test_shares_of_an_answer_by_hand():
+    rows = [{"retries": "guided", "n": 100, "won": 0.5, "error": 0.05}, {"retries": "alone", "n": 100, "won": 0.36, "error": 0.048},
+            {"retries": "other", "n": 100, "won": 0.3, "error": 0.046}]
+    results = {"answers": [{"title": "Retries, all of them", "rows": rows}]}
+    asked = {"claim": "c", "paper": "p", "experiment": "x", "question": "Retries", "arm": "guided"}
+    told, judged = answered(results, Claim(**asked, against="alone"))
+    assert told == "guided 0.500 (n = 100); alone 0.360 (n = 100); difference +0.140 ± 0.069 ([x](results/x.md))"
+    assert judged == "**holds**"  # .140 > 2 x .0693
+    assert answered(results, Claim(**asked, against="alone", direction="lower"))[1] == "**does not hold** (the other way round)"
+    assert answered(results, Claim(**asked | {"arm": "alone"}, against="other"))[1] == "undecided: within the noise"
+    assert answered(results, Claim(**asked, against="nobody")) == ("", "not run")
+
+
 def test_the_page_says_what_was_measured(tmp_path):
     (tmp_path / "x.json").write_text(json.dumps(RESULTS))
     (tmp_path / "claims.toml").write_text(
@@ -67,6 +80,9 @@ def test_the_shipped_claims_name_experiments_and_arms_that_exist():
             name, _, size = one.experiment.rpartition("-")
             experiment = load_experiment(Path(f"data/experiments/{name}.toml"))
             assert size in experiment.sizes
+            if one.question:
+                assert any(asked.title.startswith(one.question) for asked in experiment.questions), one.claim
+                continue
             assert {one.arm, one.against} - {""} <= {arm.name for arm in experiment.arms}, one.claim
 
 
