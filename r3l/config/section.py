@@ -5,15 +5,19 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 
+def title(section: type) -> str:
+    """What forms call it: Policy, not PolicySettings."""
+    return section.__name__.removesuffix("Settings")
+
+
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, model_title_generator=title)
 
 
 class Member(Section):
     """A member of a union (tabs in a form). A form may keep the keys of the tab left behind, so extras are ignored."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, validate_default=True,
-                              model_title_generator=lambda member: member.__name__.removesuffix("Settings"))
+    model_config = ConfigDict(extra="ignore", frozen=True, validate_default=True, model_title_generator=title)
 
 
 def any_of(schema: dict[str, Any]) -> None:

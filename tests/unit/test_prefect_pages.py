@@ -7,6 +7,7 @@ from flows.artifacts import look
 from flows.logs import told
 from flows.trend import image
 from r3l.audit.lines import Line
+from r3l.config import Config
 from r3l.records import Event
 from tests.store_iteration import iteration_tables
 
@@ -38,3 +39,9 @@ def test_the_page_leads_to_the_audit_app(monkeypatch):
     assert "(http://127.0.0.1:4300/run/demo/groups?branch=bold&iteration=3)" in look(Line("demo", "bold"), 3, "data/runs")
     monkeypatch.setenv("R3L_AUDIT_URL", "https://audit.example/")
     assert "(https://audit.example/run/demo/groups?iteration=3)" in look(Line("demo"), 3, "data/runs")
+
+
+def test_the_form_names_its_sections_plainly():
+    titles = {section["title"] for section in Config.model_json_schema()["$defs"].values()}
+    assert {"Policy", "Rollout", "Training", "Tracking", "R3L", "Alfworld"} <= titles
+    assert not [title for title in titles if title.endswith("Settings")]
