@@ -62,7 +62,8 @@ def test_the_page_says_what_was_measured(tmp_path):
     (tmp_path / "x.json").write_text(json.dumps(RESULTS))
     (tmp_path / "claims.toml").write_text(
         'preface = "# R"\n[[claims]]\nclaim = "A beats B"\npaper = "1"\nexperiment = "x"\narm = "A"\nagainst = "B"\n'
-        '[[claims]]\nclaim = "other"\npaper = "2"\nnote = "no GPU"\n[[claims]]\nclaim = "later"\npaper = "3"\nexperiment = "y"\narm = "A"\n')
+        '[[claims]]\nclaim = "other"\npaper = "2"\nnote = "no GPU"\n'
+        '[[claims]]\nclaim = "later"\npaper = "3"\nexperiment = "y"\narm = "A"\n')
     page = results_page(load_claims(tmp_path / "claims.toml"), tmp_path)
     assert "| A beats B | 1 | area: A 0.450, B 0.225; difference +0.225 ± 0.025 over 2 seeds ([x](results/x.md)) | **holds** |" in page
     assert "| other | 2 | no GPU | not testable here |" in page
