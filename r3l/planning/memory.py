@@ -41,7 +41,8 @@ def training_memory(config: Config, shape: Shape, processes: int) -> TrainingMem
     path = policy.context_tokens
     activations = shape.hidden * 2.0 * width * shape.layers * path if settings.checkpoint_segments else shape.activation_bytes(width) * path
     logits = 3.0 * 4 * settings.logits_chunk * shape.vocabulary  # a chunk in float32: logits, their softmax, their gradient
-    return TrainingMemory(weights, float(activations), logits, processes * trained * saved_bytes(config))
+    loading = processes * all_ * (width if policy.adapter == "lora" else 4.0)  # each process reads the whole model before it is sharded
+    return TrainingMemory(weights, float(activations), logits, max(loading, trained * saved_bytes(config)))
 
 
 def saved_bytes(config: Config) -> float:

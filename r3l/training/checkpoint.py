@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from r3l.errors import TrainingError
@@ -51,18 +51,26 @@ def write_json(path: Path, content: Any) -> None:
     partial.rename(path)
 
 
-def policy_weights(policy: Policy, dtype: str) -> dict[str, Tensor]:
-    """What is saved of a policy, whole and on the CPU: an adapter's weights, or a model's in `dtype`. Every rank must ask for it."""
+def gathered(tensors: Iterable[tuple[str, Tensor]], keep: bool, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
+    """The tensors whole and on the CPU. Every rank must ask for them, in one order; one that will not write them does not `keep` them,
+    and so holds one at a time: eight copies of a policy and its state are more than a host has."""
+    kept: dict[str, Tensor] = {}
+    for name, tensor in tensors:
+        one = whole(tensor)
+        if keep:
+            kept[name] = one.to(dtype or one.dtype).contiguous()
+    return kept
+
+
+def policy_weights(policy: Policy, dtype: str, keep: bool = True) -> dict[str, Tensor]:
+    """What is saved of a policy: an adapter's weights, or a model's in `dtype`, tied ones once. As `gathered`."""
     state = policy.model.state_dict(keep_vars=True)
     if policy.is_adapter:
-        return {name: whole(tensor) for name, tensor in state.items() if "lora_" in name}
-    tied: set[int] = set()
-    weights: dict[str, Tensor] = {}
+        return gathered(((name, tensor) for name, tensor in state.items() if "lora_" in name), keep)
+    once: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in state.items():
-        if id(tensor) not in tied:
-            weights[name] = whole(tensor).to(DTYPES[dtype])
-            tied.add(id(tensor))
-    return weights
+        once.setdefault(id(tensor), (name, tensor))
+    return gathered(once.values(), keep, DTYPES[dtype])
 
 
 def save_policy(policy: Policy, weights: dict[str, Tensor], folder: Path) -> None:
@@ -89,13 +97,11 @@ def copy_tokenizer(sources: Iterable[Path], folder: Path) -> None:
             return
 
 
-def optimiser_tensors(optimiser: torch.optim.Optimizer, named: dict[str, nn.Parameter], masters: bool) -> dict[str, Tensor]:
-    """Moments by parameter name; with `masters` the float32 weights too, for a policy that is written in another dtype.
-
-    Whole and on the CPU: every rank must ask for it.
-    """
-    tensors = {f"{moment}/{name}": whole(optimiser.state[p][moment]).contiguous() for name, p in named.items() for moment in MOMENTS}
-    return tensors | ({f"master/{name}": whole(p).contiguous() for name, p in named.items()} if masters else {})
+def optimiser_tensors(optimiser: torch.optim.Optimizer, named: dict[str, nn.Parameter], masters: bool,
+                      keep: bool = True) -> dict[str, Tensor]:
+    """Moments by parameter name; with `masters` the float32 weights too, for a policy that is written in another dtype. As `gathered`."""
+    state = [(f"{moment}/{name}", optimiser.state[p][moment]) for name, p in named.items() for moment in MOMENTS]
+    return gathered([*state, *((f"master/{name}", p) for name, p in named.items() if masters)], keep)
 
 
 def save_optimiser(optimiser: torch.optim.Optimizer, named: dict[str, nn.Parameter], tensors: dict[str, Tensor], folder: Path) -> None:
@@ -113,21 +119,22 @@ def load_optimiser(optimiser: torch.optim.Optimizer, named: dict[str, nn.Paramet
         TrainingError: the state is missing, damaged, or of other parameters.
     """
     try:
-        tensors = load_file(str(folder / "optimizer.safetensors"))
+        tensors = safe_open(folder / "optimizer.safetensors", framework="pt")  # read one at a time: every rank does
         taken: dict[str, float] = json.loads((folder / "optimizer.json").read_text())["taken"]
+        shapes = {name: torch.Size(tensors.get_slice(f"exp_avg/{name}").get_shape()) for name in taken}
     except (OSError, KeyError, ValueError, SafetensorError) as error:
         raise TrainingError(f"optimiser state {folder}: {error}; give the folder that the last update wrote, or none to start "
                             "afresh") from error
-    shapes = {name: tensors[f"exp_avg/{name}"].shape for name in taken}
     expected = {name: parameter.shape for name, parameter in named.items()}
     if shapes != expected:
         differing = sorted(name for name in shapes.keys() | expected.keys() if shapes.get(name) != expected.get(name))
         first = differing[0]
         raise TrainingError(f"optimiser state {folder} is of another policy: {len(differing)} parameters differ, the first is {first} "
                             f"(got {shapes.get(first)}, expected {expected.get(first)}); start afresh with another run")
+    there = set(tensors.keys())
     with torch.no_grad():
         for name, parameter in named.items():
-            optimiser.state[parameter] = {moment: sharded_like(tensors[f"{moment}/{name}"], parameter) for moment in MOMENTS}
+            optimiser.state[parameter] = {moment: sharded_like(tensors.get_tensor(f"{moment}/{name}"), parameter) for moment in MOMENTS}
             optimiser.state[parameter]["step"] = torch.tensor(taken[name])
-            if f"master/{name}" in tensors:
-                parameter.copy_(sharded_like(tensors[f"master/{name}"], parameter))
+            if f"master/{name}" in there:
+                parameter.copy_(sharded_like(tensors.get_tensor(f"master/{name}"), parameter))

@@ -105,8 +105,8 @@ class Update:
 
     def _save(self, policy: Policy, optimiser: torch.optim.Optimizer, named: dict[str, nn.Parameter]) -> None:
         dtype, out = self.job.policy_settings.dtype, Path(self.job.out)
-        weights = policy_weights(policy, dtype)
-        state = optimiser_tensors(optimiser, named, masters=not policy.is_adapter and dtype != "float32")
+        weights = policy_weights(policy, dtype, self.ranks.leads)
+        state = optimiser_tensors(optimiser, named, not policy.is_adapter and dtype != "float32", self.ranks.leads)
         if self.ranks.leads:
             save_policy(policy, weights, out / "policy")
             save_optimiser(optimiser, named, state, out / "optimizer")

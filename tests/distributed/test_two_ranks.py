@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from r3l.training.checkpoint import gathered
 from r3l.training.job import Job
 from r3l.training.parallel import Ranks
 from r3l.training.shards import Group
@@ -80,3 +81,11 @@ def test_groups_are_split_by_cost() -> None:
     groups = [Group("a", cost=5), Group("b", cost=9), Group("c", cost=4), Group("d", cost=2)]
     shares = [[one.group_id for one in Ranks(rank, 2).share(groups)] for rank in (0, 1)]
     assert shares == [["b", "d"], ["a", "c"]]  # 9 | 5, 9 | 9, 11 | 9
+
+
+def test_a_rank_that_does_not_write_keeps_nothing(tmp_path: Path) -> None:
+    tensors = [("a", torch.ones(3)), ("b", torch.zeros(2, 2))]
+    assert gathered(iter(tensors), keep=False) == {}
+    kept = gathered(iter(tensors), keep=True, dtype=torch.bfloat16)
+    assert {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in kept.items()} == {
+        "a": (torch.bfloat16, (3,)), "b": (torch.bfloat16, (2, 2))}

@@ -33,6 +33,7 @@ pytestmark = [
     pytest.mark.slow, pytest.mark.timeout(600),
     pytest.mark.skipif(not (ENVIRONMENT / "bin/python").exists(), reason="no vLLM environment: infra/engine/install.sh"),
 ]
+KEY = "key-of-the-real-server"
 PROMPT = [10, 40, 77, 23, 5, 61, 90, 14, 33, 52]
 
 
@@ -58,7 +59,7 @@ def engine(policies: dict[str, PolicySnapshot]) -> Iterator[VllmServer]:
         port = free.getsockname()[1]
     server = subprocess.Popen(
         [ROOT / "infra/engine/serve.sh", policies["start"].path, str(port), "--dtype", "float32", "--enforce-eager"],
-        env=os.environ | {"ENGINE_ENV": str(ENVIRONMENT), "CONTEXT": "256", "HF_HUB_OFFLINE": "1"})
+        env=os.environ | {"ENGINE_ENV": str(ENVIRONMENT), "CONTEXT": "256", "HF_HUB_OFFLINE": "1", "R3L_ENGINE_KEY": KEY})
     url = f"http://127.0.0.1:{port}"
     try:
         for _ in range(500):
@@ -68,7 +69,9 @@ def engine(policies: dict[str, PolicySnapshot]) -> Iterator[VllmServer]:
                     break
             except httpx.TransportError:
                 time.sleep(1)
-        engine = VllmServer(VllmServerSettings(urls=url), PolicySettings())
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("R3L_ENGINE_KEY", KEY)
+            engine = VllmServer(VllmServerSettings(urls=url), PolicySettings())
         yield engine
         engine.close()
     finally:
@@ -105,3 +108,12 @@ def test_seeds_stops_and_schemas(engine: VllmServer, policies: dict[str, PolicyS
     assert held.finish_reason == "stop"
     assert json.loads(family_tokenizer("smollm2").decode(held.token_ids[:-1]))["pivot"] in (0, 1, 2)
     assert engine.counts()["retried_calls"] == 0
+
+
+@pytest.mark.parametrize("route", ["/v1/models", "/v1/load_lora_adapter", "/collective_rpc", "/reset_prefix_cache", "/metrics", "/version"])
+def test_every_route_of_the_real_server_asks_for_the_key(engine: VllmServer, route: str) -> None:
+    url = f"{engine.servers[0].url}{route}"
+    for method in ("GET", "POST"):
+        assert httpx.request(method, url, json={}).status_code == 401
+        assert httpx.request(method, url, json={}, headers={"Authorization": "Bearer another"}).status_code == 401
+    assert httpx.get(url, headers={"Authorization": f"Bearer {KEY}"}).status_code in (200, 405)

@@ -110,7 +110,8 @@ def test_memory_of_a_training_gpu_by_hand():
     # 28 layers x (4 x 1536 + 3 x 1536 + 4 x 256 + 4 x 8960) x 2 bytes = 2,666,496 a token, 20,480 tokens
     assert memory.activations == 2_666_496 * 20_480
     assert memory.logits == 3 * 4 * 1024 * 151_936
-    assert memory.host == 8 * 14 * 1_543_714_304  # 2 + 8 + 4 bytes, by each process
+    assert memory.host == 8 * 4 * 1_543_714_304  # read in float32 by each; 2 + 8 + 4 bytes are saved by one
+    assert training_memory(config, shape, 1).host == 14 * 1_543_714_304
     alone = training_memory(compose(model="qwen2.5-1.5b", machine="two_nodes", assignments=["training.sharding=none"]), shape, 8)
     assert alone.weights == 18 * 1_543_714_304
 
