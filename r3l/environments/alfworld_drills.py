@@ -19,7 +19,7 @@ SENTENCE = {"put": "put some {} on {}.", "heat": "heat some {} and put it in {}.
 TURNS = 6
 LISTED = 5  # names in a listing, at most
 NUMBERS = (1, 1, 1, 2, 3)
-TARGET_SHARE = 0.35
+TARGET_SHARE = 0.45
 
 
 def drill(rng: random.Random) -> list[DemoTurn]:

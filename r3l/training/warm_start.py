@@ -29,7 +29,7 @@ EPISODES = 2  # per game: many games, so that rooms are not learned by heart
 GAMES = 1500
 VOCABULARY = 1024  # before report keys and prompt lines
 RENAMED_SHARE = 0.1
-DRILLS = 3000  # listings with random names, among the episodes: more decisions per token
+DRILLS = 12_000  # listings with random names, half of what is trained on: whether the target is among them is the skill that comes last
 DEMONSTRATION_SHARE = 0.3  # of the minutes, at most; the rest is training and measuring
 MEASURING_SHARE = 0.1
 
@@ -117,5 +117,7 @@ def encode(chat: ChatFormat, shown: list[Demonstration]) -> list[Any]:
 def save(model: Any, tokenizer: Any, out: Path) -> None:
     """model.safetensors, config, tokenizer and chat template: what AutoModelForCausalLM and AutoTokenizer open."""
     out.mkdir(parents=True, exist_ok=True)
+    for known_only_here in ("is_local", "local_files_only"):  # how a tokenizer of an earlier warm start was loaded
+        tokenizer.init_kwargs.pop(known_only_here, None)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
