@@ -14,7 +14,7 @@ def compare(experiment: Annotated[str, typer.Argument(help="a file, or the name 
             plan: Annotated[bool, typer.Option("--plan", help="only say what would be run, and what it would cost")] = False,
             store: Annotated[str, typer.Option("--store", help="store; empty: R3L_STORE, else data/runs")] = "",
             results: Annotated[str, typer.Option(help="folder for table, plots and figures")] = "data/results",
-            workers: Annotated[int, typer.Option(min=0, help="cells side by side, each in a process; 0: in this process")] = 0,
+            workers: Annotated[int, typer.Option(min=0, help="cells side by side, each in a process; 0, with --direct: in this one")] = 0,
             minutes: Annotated[float, typer.Option(min=0, help="begin no further iteration after so many; 0: no bound")] = 0,
             arms: Annotated[str, typer.Option(help="only these, with commas")] = "",
             seeds: Annotated[str, typer.Option(help="only these, with commas")] = "",

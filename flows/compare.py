@@ -26,7 +26,7 @@ from r3l.store.stage import Store  # noqa: E402
 
 
 @flow(name="r3l-compare", flow_run_name="compare {path}")
-def compare(path: str, size: str = "laptop", store: str = "", results: str = "data/results", workers: int = 0, minutes: float = 0,
+def compare(path: str, size: str = "laptop", store: str = "", results: str = "data/results", workers: int = 1, minutes: float = 0,
             arms: str = "", seeds: str = "") -> str:
     """Run what is missing of an experiment, and make its table, plots and page.
 
@@ -35,7 +35,7 @@ def compare(path: str, size: str = "laptop", store: str = "", results: str = "da
         size: a size of the experiment: laptop, or paper.
         store: folder or s3:// address of the store; empty: R3L_STORE, else data/runs.
         results: folder that gets EXPERIMENT-SIZE.md, .json and a folder of plots.
-        workers: cells side by side, each in a process of its own; 0: one after another in this process.
+        workers: cells side by side, 1 or more, each in a process of its own: their stages are no task runs of this flow.
         minutes: begin no further iteration after so many; 0: no bound.
         arms: only these arms, with commas; empty: all.
         seeds: only these seeds, with commas; empty: all.
@@ -47,7 +47,7 @@ def compare(path: str, size: str = "laptop", store: str = "", results: str = "da
         log().info("%s", ended)
         update_progress_artifact(progress, progress=100.0 * ended.number / ended.of)
 
-    made = run_experiment(path, size, store, results, workers, minutes, arms, seeds, heard)
+    made = run_experiment(path, size, store, results, max(1, workers), minutes, arms, seeds, heard)
     create_markdown_artifact(markdown=made, key=artifact_key(f"compare-{experiment.name}", ""), description=experiment.title)
     return made
 

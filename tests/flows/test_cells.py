@@ -62,6 +62,15 @@ def test_arms_and_seeds_that_are_none_are_named():
 
 
 @pytest.mark.slow
+def test_an_error_in_a_process_of_its_own_is_an_outcome(tmp_path: Path):
+    (tmp_path / "tiny.toml").write_text(FILE.replace("evaluation.tasks=2", "evaluation.tasks=100000"))
+    experiment = load_experiment(tmp_path / "tiny.toml")
+    (ended,) = run_cells(experiment, experiment.cells("laptop")[1:], 2, Store.open(str(tmp_path / "store")), workers=1)
+    assert not ended.whole
+    assert ended.error.startswith("ConfigError: evaluation.tasks=100000: household/heldout has only 200 tasks")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_experiment_from_its_file_to_its_page(tmp_path: Path, workers: int):
     path, store, results = tmp_path / "tiny.toml", tmp_path / "store", tmp_path / "results"
