@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from r3l.errors import TrainingError
+from r3l.store.process import mark
+from r3l.training.launcher import LAUNCHER
 from r3l.training.nodes import announce
 from r3l.training.nodes import command as _command
 
@@ -39,7 +41,8 @@ def launch(job: dict[str, Any], folder: Path, processes: int, timeout_s: float, 
     announce(spec)
     log = folder / "stderr.log"
     with log.open("w") as stderr, subprocess.Popen(_command(spec, processes), stdout=subprocess.PIPE, stderr=stderr, text=True,
-                                                   start_new_session=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}) as process:
+                                                   start_new_session=True,
+                                                   env=os.environ | {"PYTHONUNBUFFERED": "1", LAUNCHER: mark()}) as process:
         causes: list[str] = []
         try:
             for line in _lines(process, timeout_s):
