@@ -48,5 +48,5 @@ def _works(dtype: torch.dtype) -> bool:
     plain, x = nn.Linear(48, 32, dtype=dtype), torch.linspace(-1, 1, 3 * 48).view(3, 48).to(dtype)
     try:
         return torch.allclose(PackedLinear(plain)(x), plain(x), atol=1e-2 if dtype == torch.bfloat16 else 1e-5)
-    except (RuntimeError, NotImplementedError):  # another signature, or a processor without this dtype
+    except RuntimeError:  # another signature, or a processor without this dtype
         return False
