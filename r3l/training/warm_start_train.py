@@ -28,7 +28,7 @@ REPORT_EVERY = 50
 class Schedule:
     """`steps` of `batch_tokens`; `minutes` of wall time end it sooner, with the learning rate brought down in time."""
 
-    steps: int = 4000
+    steps: int = 10_000
     minutes: float = 15.0
     batch_tokens: int = 2600
     learning_rate: float = 3e-3  # AdamW: embeddings and norms

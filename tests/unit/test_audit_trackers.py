@@ -90,5 +90,5 @@ def test_a_tracker_that_is_not_installed_says_how_to_get_it(store, to, monkeypat
 
 
 def test_an_unknown_run_is_refused(store):
-    with pytest.raises(StoreError, match="nope: not in .*; it has demo"):
+    with pytest.raises(StoreError, match=r"nope: not in .*; it has demo"):
         track(store, "nope", "tensorboard")
