@@ -61,7 +61,7 @@ class Display:
         counts = self.tally.snapshot()
         parts = [f"{stage} {counts[stage].get('done', 0):.0f}/{counts[stage].get('planned', 0):.0f}"
                  for stage in STAGES if counts.get(stage, {}).get("planned")]
-        return f"[{time.monotonic() - self.began:4.0f} s] {self.phase}: " + ", ".join(parts + self.pace(counts))
+        return f"[{time.monotonic() - self.began:4.0f} s] {self.phase}" + (": " if parts else "") + ", ".join(parts + self.pace(counts))
 
 
 def row(stage: str, counts: dict[str, float], shards: float) -> list[Any]:
