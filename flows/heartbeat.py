@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import json
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -46,12 +47,19 @@ class Beat:
             raise Superseded(f"{self.path}: a later try of this job runs on another host; what this one made is not used")
 
 
+def hear_interrupts() -> None:
+    """A process that a shell began in the background ignores SIGINT, and so could not end itself."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @contextmanager
 def beating(files: Files, path: str, attempt: int, every_s: float, counts: Callable[[], Counts]) -> Iterator[Beat]:
     """Beat every `every_s` seconds for as long as the block runs, with what `counts` says. A store that can't be reached is tried
     again."""
     beat, done = Beat(files, path, attempt, counts), threading.Event()
     beat.check()
+    hear_interrupts()
 
     def run() -> None:
         while not done.wait(every_s) and not beat.superseded.is_set():

@@ -80,7 +80,11 @@ def damaged(store: Store, run: str) -> Iterator[Finding]:
 def lost_policies(store: Store, run: str) -> Iterator[tuple[str, str]]:
     """The newest snapshot of each line that keeps any, where it is not what its update wrote: the line goes on from it."""
     for branch in ("", *store.branches(run)):
-        kept, newest = f"{line_folder(run, branch)}/policies", latest_policy(store, run, branch)
+        try:
+            newest = latest_policy(store, run, branch)
+        except StoreError:
+            continue  # the manifest of its update is damaged, and among the findings already
+        kept = f"{line_folder(run, branch)}/policies"
         if newest and newest[0].startswith(f"{kept}/") and store.files.folders(kept):
             try:
                 fetch_policy(store, *newest)

@@ -1,6 +1,7 @@
 """Work on another pool, with the pool scripted: what is joined, sent again, given up, cancelled."""
 
 import json
+import signal
 import threading
 import time
 import uuid
@@ -201,6 +202,15 @@ def test_a_placement_without_its_deployment_is_refused_before_anything_is_sample
     elsewhere.check_placement(PlacementSettings())
 
 
+@pytest.fixture(params=[signal.default_int_handler, signal.SIG_IGN], ids=["in front", "in the background"])
+def begun(request):
+    """How a shell begins a process: one in the background ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, request.param)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("begun")
 def test_a_try_that_was_given_up_ends_by_itself(files):
     """As its host's network comes back it finds a later try's beat."""
     def outlive() -> None:

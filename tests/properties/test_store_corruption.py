@@ -142,11 +142,11 @@ def test_what_was_made_from_lost_rows_is_made_again_too(tmp_path):
     """Base is damaged and sampled again with other rows: the stages made from the old rows no longer count as found."""
     store = Store.open(str(tmp_path))
     refs = commit_iteration(store)
-    base, reflections, tasks = refs["base"], refs["reflections"], refs["tasks"]
-    assert store.find(reflections.key, reflections.fingerprint) == reflections
+    base, child, tasks = refs["base"], refs["oracle_pivots"], refs["tasks"]
+    assert store.find(child.key, child.fingerprint) == child
     again = commit_stage(store, "base", iteration_tables(0)["base"], [tasks], "demo", 0)
-    assert store.find(reflections.key, reflections.fingerprint) == reflections
+    assert store.find(child.key, child.fingerprint) == child
     other = commit_stage(store, "base", iteration_tables(1)["base"], [tasks], "demo", 0)
     assert again.fingerprint == other.fingerprint == base.fingerprint
-    assert store.find(reflections.key, reflections.fingerprint) is None
-    assert [(f.check, f.place) for f in damaged(store, "demo")] == [("lineage", reflections.key.folder)]
+    assert store.find(child.key, child.fingerprint) is None
+    assert [(f.check, f.place) for f in damaged(store, "demo")] == [("lineage", child.key.folder)]
