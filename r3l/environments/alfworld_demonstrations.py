@@ -61,6 +61,11 @@ class Demonstration:
     retry_won: bool = False
 
 
+def worth_showing(demonstration: Demonstration) -> bool:
+    """Not those where much was refused: they would teach to go on regardless."""
+    return sum(turn.observation.startswith("Nothing happens") for turn in demonstration.turns) <= 3
+
+
 def reply_text(thought: str, action: str) -> str:
     return f"<think>{thought}</think><action>{action}</action>"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 TREATMENT = {"pick_clean_then_place_in_recep": ("clean", "sinkbasin"), "pick_heat_then_place_in_recep": ("heat", "microwave"),
@@ -30,6 +31,11 @@ class Errand:
     task_type: str
     target: str
     parent: str
+
+    @classmethod
+    def of(cls, task_type: str, about: Mapping[str, str]) -> Errand:
+        """From a game's `pddl_params`."""
+        return cls(task_type, about["object_target"].lower(), about["parent_target"].lower())
 
     @property
     def treatment(self) -> tuple[str, str] | None:

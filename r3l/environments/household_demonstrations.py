@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from r3l.environments.alfworld_demonstrations import Demonstration, DemoTurn, reply_text
+from r3l.environments.alfworld_demonstrations import Demonstration, DemoTurn, reply_text, worth_showing
 from r3l.environments.alfworld_oracle import with_mistakes
 from r3l.environments.alfworld_searcher import Errand
 from r3l.environments.household import engine_of
-from r3l.environments.household_engine import NOTHING, HouseholdEngine
+from r3l.environments.household_engine import HouseholdEngine
 from r3l.environments.household_game import MARKS, Game, Level, Wanted
 from r3l.environments.household_generator import games
 from r3l.environments.household_goal import instances, meets, on_target, over
@@ -138,5 +138,5 @@ def demonstrations(level: Level, seed: int, number: int, habits: HouseholdHabits
     stream = games(level, "train", derive(seed, "household demonstrations"))
     for index, game in enumerate(islice(stream, number)):
         shown = demonstrate(game, habits, random.Random(derive(seed, "household demonstration", index)))
-        if sum(turn.observation == NOTHING for turn in shown.turns) <= 3:
+        if worth_showing(shown):
             yield shown

@@ -23,8 +23,7 @@ def judge_alfworld(settings: AlfworldSettings, task: Task, actions: Sequence[str
     about = read_trajectory(games_root(settings), task)["pddl_params"]
     if task.task_type not in KNOWN or about.get("object_sliced"):
         return Verdict(None, "unknown errand")
-    errand = Errand(task.task_type, about["object_target"].lower(), about["parent_target"].lower())
-    report = alfworld_oracle.reflect(alfworld_oracle.Record(errand, list(observations), list(actions), won=False))
+    report = alfworld_oracle.reflect(alfworld_oracle.Record(Errand.of(task.task_type, about), list(observations), list(actions), won=False))
     return Verdict(int(report["retry_from_step"]), str(report["root_cause_analysis"]))
 
 

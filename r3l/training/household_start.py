@@ -5,10 +5,9 @@ demonstrations -> tokenizer -> rows as rollouts are encoded -> supervised traini
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -16,27 +15,17 @@ from typing import Any
 
 import torch
 
-from r3l.config.engines import TransformersLocalSettings
 from r3l.config.environments import HouseholdSettings
-from r3l.config.sections import PolicySettings
-from r3l.engines import make_engine
-from r3l.engines.base import PolicySnapshot
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments.household import HouseholdWorld
 from r3l.environments.household_demonstrations import HouseholdHabits, demonstrations
 from r3l.environments.household_game import Level
 from r3l.environments.household_reflection import reflect as oracle
-from r3l.environments.pool import WorldPool
 from r3l.errors import TrainingError
-from r3l.exploration.explorer import Explorer, Limits
 from r3l.exploration.prompting import prompt
-from r3l.exploration.reflect import reflect
-from r3l.exploration.retry import retry
-from r3l.exploration.sample import sample
-from r3l.records import Task
 from r3l.seeds import derive
-from r3l.training.warm_start import save, texts
-from r3l.training.warm_start_measure import PLAN, Attempt, Figures, figures, unguided
+from r3l.training.warm_start import empty_folder, save, texts
+from r3l.training.warm_start_measure import Figures, attempts_of, figures
 from r3l.training.warm_start_rows import RowEncoder
 from r3l.training.warm_start_tokenizer import train_tokenizer
 from r3l.training.warm_start_train import Schedule, load_model, new_model, train
@@ -75,8 +64,7 @@ def household_start(out: Path, level: Level = "easy", seed: int = 0, minutes: fl
     Raises:
         TrainingError: `out` holds files already.
     """
-    if out.is_dir() and any(out.iterdir()):
-        raise TrainingError(f"{out} is not empty: choose another folder, or remove what is in it")
+    empty_folder(out)
     began, recipe = time.monotonic(), RECIPES[level]
     torch.manual_seed(derive(seed, "household warm-start model") % 2**32)
     system = HouseholdWorld(HouseholdSettings(level=level, max_turns=recipe.max_turns)).system_prompt()
@@ -90,8 +78,7 @@ def household_start(out: Path, level: Level = "easy", seed: int = 0, minutes: fl
     model = load_model(init) if init else new_model(chat.tokenizer, hidden=recipe.hidden, layers=recipe.layers)
     schedule = Schedule(steps=recipe.steps, minutes=minutes, batch_tokens=recipe.batch_tokens)
     if init:
-        schedule = replace(schedule, steps=recipe.steps // 2, learning_rate=schedule.learning_rate / 2,
-                           matrix_rate=schedule.matrix_rate / 2)
+        schedule = replace(schedule.going_on(), steps=recipe.steps // 2)
     done = train(model, rows, schedule, derive(seed, "household warm-start batches"), progress)
     save(model, chat.tokenizer, out)
     found = asdict(measure_household(out, level, recipe.max_turns, measured_tasks)) if measured_tasks else {}
@@ -105,30 +92,8 @@ def household_start(out: Path, level: Level = "easy", seed: int = 0, minutes: fl
 def measure_household(policy: Path, level: Level, max_turns: int, tasks: int) -> Figures:
     """Play, reflect on and retry `tasks` held-out tasks, once each, by the pipeline's own stages."""
     settings = HouseholdSettings(level=level, max_turns=max_turns, heldout_tasks=tasks, reply_tokens=64, workers=1)
-    world = HouseholdWorld(settings)
-    engine = make_engine(TransformersLocalSettings(), PolicySettings(path=str(policy), context_tokens=4096))
-    try:
-        engine.load_policy(PolicySnapshot(str(policy), "warm-start"))
-        with WorldPool(settings) as pool:
-            explorer = Explorer(world, pool, engine, ChatFormat.load(policy), "warm-start", Limits(
-                max_turns, settings.reply_tokens, temperature=1.0, reflection_temperature=0.7, reflection_tokens=160))
-            return figures(asyncio.run(all_attempts(explorer, world.tasks("heldout"))))
-    finally:
-        engine.close()
-
-
-async def all_attempts(explorer: Explorer, tasks: Sequence[Task]) -> list[Attempt]:
-    return list(await asyncio.gather(*(attempt(explorer, Task(**{**asdict(task), "task": number})) for number, task in enumerate(tasks))))
-
-
-async def attempt(explorer: Explorer, task: Task) -> Attempt:
-    base = await sample(explorer, task, 0)
-    reflection = await reflect(explorer, task, PLAN, base, base, 0)
-    made = Attempt(task, base, reflection, oracle(task, [turn.action for turn in base.turns]))
-    if reflection.decision == "retry" and not base.trajectory.success:
-        again, alone = await asyncio.gather(retry(explorer, task, PLAN, base, base, reflection), unguided(explorer, task, base, reflection))
-        made.guided, made.unguided = again.trajectory.success, alone.success
-    return made
+    return figures(attempts_of(policy, settings, tasks, lambda task, base: oracle(task, [turn.action for turn in base.turns]),
+                               reflection_tokens=160))
 
 
 def known_level(name: str) -> Level:

@@ -17,7 +17,7 @@ from typing import Any
 
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments.alfworld import alfworld_prompt
-from r3l.environments.alfworld_demonstrations import Demonstration, Habits, demonstrations
+from r3l.environments.alfworld_demonstrations import Demonstration, Habits, demonstrations, worth_showing
 from r3l.environments.alfworld_drills import drill
 from r3l.environments.alfworld_renaming import renamed
 from r3l.errors import TrainingError
@@ -51,21 +51,21 @@ def warm_start(out: Path, seed: int = 0, minutes: float = 20.0, workers: int = 2
     from r3l.training.warm_start_rows import RowEncoder
     from r3l.training.warm_start_train import Schedule, load_model, new_model, train
 
-    if out.is_dir() and any(out.iterdir()):
-        raise TrainingError(f"{out} is not empty: choose another folder, or remove what is in it")
+    empty_folder(out)
     torch.manual_seed(derive(seed, "warm-start model") % 2**32)
     began = time.monotonic()
     shown = collect(seed, workers, 60 * minutes * DEMONSTRATION_SHARE, progress, habits or Habits())
     mixer = random.Random(derive(seed, "renaming"))
     shown = [renamed(episode, mixer) if mixer.random() < RENAMED_SHARE else episode for episode in shown]
     chat = ChatFormat.load(init) if init else ChatFormat(make_tokenizer(shown, seed))
-    rows = encode(chat, shown)
-    drills = [RowEncoder(chat, alfworld_prompt()).drill(drill(mixer)) for _ in range(DRILLS)]
+    encoder = RowEncoder(chat, alfworld_prompt())
+    rows = [row for episode in shown for row in encoder.rows(episode)]
+    drills = [encoder.drill(drill(mixer)) for _ in range(DRILLS)]
     progress(f"{len(shown)} demonstrations, {len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
     left = minutes * (1 - MEASURING_SHARE) - (time.monotonic() - began) / 60
     model = load_model(init) if init else new_model(chat.tokenizer)
-    schedule = Schedule(minutes=left, learning_rate=1.5e-3, matrix_rate=0.01) if init else Schedule(minutes=left)
-    done = train(model, rows + drills, schedule, derive(seed, "warm-start batches"), progress)
+    schedule = Schedule(minutes=left)
+    done = train(model, rows + drills, schedule.going_on() if init else schedule, derive(seed, "warm-start batches"), progress)
     save(model, chat.tokenizer, out)
     figures = asdict(measure(out, measured_tasks, progress=progress)) if measured_tasks else {}
     return {"seed": seed, "demonstrations": len(shown), "parameters": sum(part.numel() for part in model.parameters()),
@@ -87,11 +87,6 @@ def collect(seed: int, workers: int, seconds: float, progress: Progress, habits:
     return shown
 
 
-def worth_showing(demonstration: Demonstration) -> bool:
-    """Not those where much was refused: they would teach to go on regardless."""
-    return sum(turn.observation.startswith("Nothing happens") for turn in demonstration.turns) <= 3
-
-
 def make_tokenizer(shown: list[Demonstration], seed: int) -> Any:
     from r3l.training.warm_start_tokenizer import train_tokenizer
 
@@ -107,11 +102,10 @@ def texts(shown: Iterable[Demonstration]) -> Iterable[str]:
         yield json.dumps(demonstration.report)
 
 
-def encode(chat: ChatFormat, shown: list[Demonstration]) -> list[Any]:
-    from r3l.training.warm_start_rows import RowEncoder
-
-    encoder = RowEncoder(chat, alfworld_prompt())
-    return [row for demonstration in shown for row in encoder.rows(demonstration)]
+def empty_folder(out: Path) -> None:
+    """Raises `TrainingError` where `out` holds files."""
+    if out.is_dir() and any(out.iterdir()):
+        raise TrainingError(f"{out} is not empty: choose another folder, or remove what is in it")
 
 
 def save(model: Any, tokenizer: Any, out: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.config.engines import TransformersLocalSettings
-from r3l.config.environments import AlfworldSettings
+from r3l.config.environments import AlfworldSettings, EnvironmentSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines import make_engine
 from r3l.engines.base import PolicySnapshot
@@ -32,6 +32,7 @@ from r3l.records import Episode, Kind, Plan, Reflection, Status, Task
 PLAN = Plan(bases=1, reflection="report", retries_per_base=1, retry_when="not_success")
 IN_FLIGHT = 48  # tasks played at once
 Progress = Callable[[str], None]
+Judge = Callable[[Task, Episode], dict[str, Any]]
 
 
 @dataclass(slots=True)
@@ -74,27 +75,38 @@ def measure(policy: Path, tasks: int = 100, temperature: float = 1.0, world: Alf
         EngineError, ChatFormatError: the policy can't be loaded.
     """
     settings = world or AlfworldSettings(heldout_games=tasks, reply_tokens=80)
-    chosen = make_world(settings).tasks("heldout")[:tasks]
+
+    def judge(task: Task, base: Episode) -> dict[str, Any]:
+        errand = Errand.of(task.task_type, read_trajectory(games_root(settings), task)["pddl_params"])
+        texts = [turn.observation for turn in base.turns] + [base.trajectory.final_observation]
+        return oracle(Record(errand, texts, [turn.action for turn in base.turns], base.trajectory.success))
+
+    return figures(attempts_of(policy, settings, tasks, judge, temperature, progress=progress))
+
+
+def attempts_of(policy: Path, settings: EnvironmentSettings, tasks: int, judge: Judge, temperature: float = 1.0,
+                reflection_tokens: int = 192, progress: Progress | None = None) -> list[Attempt]:
+    """`tasks` held-out tasks of a world played, reflected on and retried; `judge` says what a reflector without mistakes would say."""
+    world = make_world(settings)
     engine = make_engine(TransformersLocalSettings(), PolicySettings(path=str(policy)))
     try:
         engine.load_policy(PolicySnapshot(str(policy), "warm-start"))
         with WorldPool(settings) as pool:
-            explorer = Explorer(make_world(settings), pool, engine, ChatFormat.load(policy), "warm-start", Limits(
-                settings.max_turns, settings.reply_tokens, temperature, reflection_temperature=0.7, reflection_tokens=192))
-            attempts = asyncio.run(all_attempts(explorer, settings, chosen, progress))
+            explorer = Explorer(world, pool, engine, ChatFormat.load(policy), "warm-start", Limits(
+                settings.max_turns, settings.reply_tokens, temperature, reflection_temperature=0.7, reflection_tokens=reflection_tokens))
+            return asyncio.run(all_attempts(explorer, judge, world.tasks("heldout")[:tasks], progress))
     finally:
         engine.close()
-    return figures(attempts)
 
 
-async def all_attempts(explorer: Explorer, settings: AlfworldSettings, tasks: Sequence[Task], progress: Progress | None) -> list[Attempt]:
+async def all_attempts(explorer: Explorer, judge: Judge, tasks: Sequence[Task], progress: Progress | None) -> list[Attempt]:
     room = asyncio.Semaphore(IN_FLIGHT)
     done = 0
 
     async def one(number: int, task: Task) -> Attempt:
         nonlocal done
         async with room:
-            made = await attempt(explorer, settings, Task(**{**asdict(task), "task": number}))
+            made = await attempt(explorer, judge, Task(**{**asdict(task), "task": number}))
         done += 1
         if progress:
             progress(f"measured {done} of {len(tasks)} held-out tasks")
@@ -103,10 +115,10 @@ async def all_attempts(explorer: Explorer, settings: AlfworldSettings, tasks: Se
     return await asyncio.gather(*[one(number, task) for number, task in enumerate(tasks)])
 
 
-async def attempt(explorer: Explorer, settings: AlfworldSettings, task: Task) -> Attempt:
+async def attempt(explorer: Explorer, judge: Judge, task: Task) -> Attempt:
     base = await sample(explorer, task, 0)
     reflection = await reflect(explorer, task, PLAN, base, base, 0)
-    made = Attempt(task, base, reflection, oracle(record(settings, task, base)))
+    made = Attempt(task, base, reflection, judge(task, base))
     if reflection.decision == "retry" and not base.trajectory.success:
         again, alone = await asyncio.gather(retry(explorer, task, PLAN, base, base, reflection), unguided(explorer, task, base, reflection))
         made.guided, made.unguided = again.trajectory.success, alone.success
@@ -126,13 +138,6 @@ def unguided(explorer: Explorer, task: Task, base: Episode, reflection: Reflecti
         return await play(explorer, Start(name, 0, task.seed, pivot, base.turns[pivot].observation, context, kept + context), Kind.RETRY)
 
     return run()
-
-
-def record(settings: AlfworldSettings, task: Task, base: Episode) -> Record:
-    params = read_trajectory(games_root(settings), task)["pddl_params"]
-    errand = Errand(task.task_type, params["object_target"].lower(), params["parent_target"].lower())
-    texts = [turn.observation for turn in base.turns] + [base.trajectory.final_observation]
-    return Record(errand, texts, [turn.action for turn in base.turns], base.trajectory.success)
 
 
 def figures(attempts: list[Attempt]) -> Figures:

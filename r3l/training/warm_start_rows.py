@@ -57,10 +57,9 @@ class RowEncoder:
         """A drill's row: thoughts are always trained on, actions only where they are not arbitrary."""
         row = self.opened("attempt", self.system, turns[0])
         for turn in turns[1:]:
-            observation = self.chat.following([{"role": "user", "content": turn.observation}])
+            self.add_observation(row, turn)
             ids = self.reply(turn.reply)
             acting = self.reply(turn.reply.partition("</think>")[2])
-            self.add(row, observation, [READ] * len(observation))
             self.add(row, ids, self.deciding(ids)[:-len(acting)] + [0.0 if turn.stray else 1.0] * len(acting))
         return row
 
@@ -94,11 +93,14 @@ class RowEncoder:
 
     def extend(self, row: Row, turns: Iterable[DemoTurn]) -> None:
         for turn in turns:
-            if turn.observation not in self.read:
-                self.read[turn.observation] = self.chat.following([{"role": "user", "content": turn.observation}])
-            ids = self.read[turn.observation]
-            self.add(row, ids, [READ] * len(ids))
+            self.add_observation(row, turn)
             self.add_reply(row, turn)
+
+    def add_observation(self, row: Row, turn: DemoTurn) -> None:
+        if turn.observation not in self.read:
+            self.read[turn.observation] = self.chat.following([{"role": "user", "content": turn.observation}])
+        ids = self.read[turn.observation]
+        self.add(row, ids, [READ] * len(ids))
 
     def add_reply(self, row: Row, turn: DemoTurn) -> None:
         """A stray action is context to recover from, never an example."""

@@ -10,7 +10,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,10 @@ class Schedule:
     matrix_rate: float = 0.02  # Muon: all other matrices
     warmup: int = 50
     floor: float = 0.03  # of the learning rate, at the end
+
+    def going_on(self) -> Schedule:
+        """From the weights of an earlier warm start: half the rates."""
+        return replace(self, learning_rate=self.learning_rate / 2, matrix_rate=self.matrix_rate / 2)
 
     def factor(self, step: int, share: float) -> float:
         """What the learning rates are multiplied by; `share` in [0, 1]: how much of the training is over."""
