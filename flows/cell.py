@@ -15,18 +15,14 @@ from flows import iterate, policies, preflight
 from flows.evaluate import evaluate_task
 from flows.recorded import save_config
 from flows.update import sweep_staging
-from flows.workbench import Replay, Workbench, canary_of, limits
+from flows.workbench import Replay, Workbench
 from r3l.config import Config
-from r3l.config.compose import assignment, merge, validated
+from r3l.config.compose import assigned, validated
 from r3l.config.experiment import Fork
 from r3l.engines import make_engine
 from r3l.engines.base import Engine
-from r3l.engines.canary import check_canary
-from r3l.engines.chat_format import ChatFormat
-from r3l.environments import make_world
 from r3l.environments.pool import WorldPool
 from r3l.evaluation.benchmarks import pose
-from r3l.exploration.explorer import Explorer
 from r3l.exploration.tally import Tally
 from r3l.store.stage import Store
 
@@ -71,14 +67,11 @@ class CellBench(Workbench):
         super().__init__(*args)
         self.tools = tools
 
-    def _start(self) -> Explorer:
-        config, engine = self.config, self.tools.engine
-        engine.load_policy(self.policies.behaviour)
-        self.canary_error = check_canary(engine, canary_of(self.policies.behaviour_folder), config.policy.dtype,
-                                         config.engine.canary_tolerance)
-        chat = ChatFormat.load(self.policies.start.path, config.policy.thinking)
-        return Explorer(make_world(config.environment), self.tools.pool, engine, chat, self.policies.behaviour.digest,
-                        limits(config), self.tally)
+    def _make_pool(self) -> WorldPool:
+        return self.tools.pool
+
+    def _make_engine(self) -> Engine:
+        return self.tools.engine
 
 
 def run_cell(config: Config, iterations: int, until: float = math.inf, heard: Heard = lambda done: None,
@@ -138,9 +131,7 @@ def iterate_cell(config: Config, store: Store, iteration: int, tools: Tools) -> 
 
 def fork_cell(config: Config, store: Store, iteration: int, fork: Fork, tools: Tools) -> None:
     """The stored bases and reflections of an iteration, retried under other settings, as a branch named after the fork."""
-    settings = config.model_dump(mode="json")
-    for text in fork.settings:
-        settings = merge(settings, assignment(text))
+    settings = assigned(config.model_dump(mode="json"), fork.settings)
     other = validated(settings | {"branch": fork.name, "iteration": iteration})
     with store.writer_lock(config.run, fork.name, iteration):
         save_config(store, other, iteration)

@@ -43,8 +43,9 @@ def results(out: Annotated[Path, typer.Option(help="the page")] = Path("data/RES
             folder: Annotated[Path, typer.Option(help="what `r3l compare` wrote")] = Path("data/results")) -> None:
     """Hold the paper's claims against the kept results of experiments."""
     from r3l.evaluation.claims import load_claims, results_page
+    from r3l.store.files import replace_text
 
-    out.write_text(results_page(load_claims(claims), folder))
+    replace_text(out, results_page(load_claims(claims), folder))
     typer.echo(str(out))
 
 

@@ -9,7 +9,7 @@ import typer
 
 from flows.recorded import load_config
 from r3l.config import Config, compose
-from r3l.config.compose import assignment, merge, validated
+from r3l.config.compose import assigned, validated
 from r3l.store.stage import Store
 
 DEFAULTS = {"preset": "paper", "method": "r3l", "policy": "embedded", "environment": "alfworld"}
@@ -48,9 +48,8 @@ def config_of(run: str, named: dict[str, str], engine: str, given: list[str], it
 
         chosen = {name: value or DEFAULTS[name] for name, value in named.items()}
         return settings(run, **chosen, engine=engine, assignments=given, iteration=iteration)
-    for text in ([f"engine.kind={engine}"] if engine else []) + given:
-        recorded = merge(recorded, assignment(text))
-    return validated(recorded | {"iteration": iteration})
+    asked = assigned(recorded, ([f"engine.kind={engine}"] if engine else []) + given)
+    return validated(asked | {"iteration": iteration})
 
 
 def recorded_settings(run: str, given: list[str]) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from r3l.config.compose import assignment, merge
+from r3l.config.compose import assigned
 from r3l.environments.prepare import prepare as make_ready
 
 
@@ -19,9 +19,7 @@ def prepare(kind: Annotated[str, typer.Argument(help="alfworld, webshop, science
             set_: Annotated[list[str] | None, typer.Option("--set", help="a setting of the environment, e.g. games=downloaded")] = None,
             offline: Annotated[bool, typer.Option("--offline", help="fetch nothing; say what is missing")] = False) -> None:
     """Find or download an environment's data, verify counts and hashes, write the task manifest."""
-    settings: dict[str, Any] = {}
-    for text in set_ or []:
-        settings = merge(settings, assignment(text))
+    settings = assigned({}, set_ or [])
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         shown: dict[str, Any] = {}

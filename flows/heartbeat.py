@@ -14,7 +14,7 @@ from typing import Any
 from flows.logs import log
 from r3l.errors import R3LError, StoreError
 from r3l.exploration.tally import Tally
-from r3l.store.files import Files
+from r3l.store.files import Files, read_object
 
 Counts = dict[str, dict[str, float]]  # stage -> name -> sum so far
 
@@ -33,7 +33,7 @@ class Beat:
 
     def write(self) -> None:
         """Say it once. A later try's beat is left standing, and is the sign that this one is not wanted any more."""
-        if read(self.files, self.path).get("attempt", -1) > self.attempt:
+        if read_object(self.files, self.path).get("attempt", -1) > self.attempt:
             self.superseded.set()
             return
         self.number += 1
@@ -94,7 +94,7 @@ class Listener:
     def listen(self) -> Counts:
         """What was counted since the last time. A store that can't be reached has nothing new."""
         try:
-            said = read(self.files, self.path)
+            said = read_object(self.files, self.path)
         except (StoreError, OSError):
             said = self._last
         if said == self._last or said.get("attempt") != self.attempt:
@@ -115,12 +115,3 @@ def counts_of(tally: Tally) -> Callable[[], Counts]:
                 for stage, amounts in tally.snapshot().items() if stage not in {"engine", "shards"}}
 
     return counts
-
-
-def read(files: Files, path: str) -> dict[str, Any]:
-    """The last beat; empty where there is none."""
-    try:
-        found = json.loads(files.read(path) or b"{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -37,7 +37,7 @@ def find(config: Config, store: Store, iteration: int) -> Policies:
     start = starting_policy(config)
     synced = iteration - iteration % config.training.sync_interval
     learner, learner_folder = _newest(config, store, iteration, start)
-    behaviour, behaviour_folder = _newest(config, store, synced, start)
+    behaviour, behaviour_folder = (learner, learner_folder) if synced == iteration else _newest(config, store, synced, start)
     return Policies(start, learner, behaviour, learner_folder, behaviour_folder)
 
 

@@ -16,7 +16,7 @@ from flows.logs import log  # noqa: E402
 from flows.recorded import load_config, save_config  # noqa: E402
 from flows.workbench import Replay, Workbench  # noqa: E402
 from r3l.config import Config  # noqa: E402
-from r3l.config.compose import assignment, merge, validated  # noqa: E402
+from r3l.config.compose import assigned, validated  # noqa: E402
 from r3l.errors import ConfigError  # noqa: E402
 from r3l.exploration.tally import Tally  # noqa: E402
 from r3l.store.layout import StageRef  # noqa: E402
@@ -45,9 +45,7 @@ def replay(run: str, iteration: int, from_stage: str = "credit", to_stage: str =
     opened = Store.open(store)
     check_stages(from_stage, to_stage)
     recorded = load_config(opened, run, source_branch, iteration)
-    settings = recorded.model_dump(mode="json")
-    for text in assignments or []:
-        settings = merge(settings, assignment(text))
+    settings = assigned(recorded.model_dump(mode="json"), assignments or [])
     name = branch or free_branch(opened, run)
     config = validated(settings | {"branch": name, "iteration": iteration, "store": {"root": opened.root}})
     with opened.writer_lock(run, name, iteration):

@@ -66,9 +66,7 @@ class Workbench:
     def _start(self) -> Explorer:
         config = self.config
         self.tally.add("engine", planned=1)
-        world = make_world(config.environment)
-        pool = WorldPool(config.environment)
-        self._open.callback(pool.close)
+        world, pool = make_world(config.environment), self._make_pool()
         engine = self._load_policy()
         self.tally.add("engine", done=1)
         self.tally.finish("engine")
@@ -83,12 +81,21 @@ class Workbench:
                 self._equipped = True
 
     def _load_policy(self) -> Engine:
-        engine = make_engine(self.config.engine, self.config.policy)
-        self._open.callback(engine.close)
+        engine = self._make_engine()
         pulled = getattr(self.config.engine, "puller_port", 0)
         engine.load_policy(pullable(self.store, self.policies.behaviour) if pulled else self.policies.behaviour)
         self.canary_error = check_canary(engine, canary_of(self.policies.behaviour_folder), self.config.policy.dtype,
                                          self.config.engine.canary_tolerance)
+        return engine
+
+    def _make_pool(self) -> WorldPool:
+        pool = WorldPool(self.config.environment)
+        self._open.callback(pool.close)
+        return pool
+
+    def _make_engine(self) -> Engine:
+        engine = make_engine(self.config.engine, self.config.policy)
+        self._open.callback(engine.close)
         return engine
 
     def wants(self, stage: str) -> bool:

@@ -9,9 +9,10 @@ from typing import Any
 
 from r3l.audit.reader import Reader, Row
 from r3l.errors import StoreError
-from r3l.store import lock
 from r3l.store.difference import Difference, diff, flat
+from r3l.store.files import read_object
 from r3l.store.layout import iteration_folder
+from r3l.store.lock import LOCK, alive
 
 LINES = """
 SELECT run, branch, count(DISTINCT iteration) FILTER (iteration >= 0) AS iterations, max(iteration) AS last_iteration,
@@ -79,8 +80,8 @@ def writer(reader: Reader, line: Line, iteration: int) -> str:
     """Who is writing this iteration or the next one at this moment; empty where nobody is."""
     files = reader.store.files
     for number in (iteration, iteration + 1):
-        holder = lock.owner(files, f"{iteration_folder(line.run, line.branch, number)}/{lock.LOCK}")
-        if lock.alive(holder):
+        holder = read_object(files, f"{iteration_folder(line.run, line.branch, number)}/{LOCK}")
+        if alive(holder):
             host, pid, _ = str(holder["process"]).split("~")
             return f"iteration {number} is being written by process {pid} on {host} since {holder['since']}"
     return ""

@@ -69,6 +69,13 @@ def assignment(text: str) -> dict[str, Any]:
     return parsed
 
 
+def assigned(settings: dict[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
+    """``key=value`` assignments on top of settings, the last one first in rank. Raises `ConfigError` as `assignment` does."""
+    for text in assignments:
+        settings = merge(settings, assignment(text))
+    return settings
+
+
 def compose(*, model: str = "embedded", environment: str = "alfworld", method: str = "paper", machine: str = "",
             assignments: Iterable[str] = (), **top: Any) -> Config:
     """Presets of model, environment and method, and of a machine where one is named, then `top` settings, then ``key=value``
@@ -84,9 +91,7 @@ def compose(*, model: str = "embedded", environment: str = "alfworld", method: s
         settings = merge(settings, {key: value for key, value in load_preset("machines", machine).items() if key != "machine"})
     settings = resolve_conditions(settings)
     settings = merge(settings, {key: value for key, value in top.items() if value is not None})
-    for text in assignments:
-        settings = merge(settings, assignment(text))
-    return validated(settings)
+    return validated(assigned(settings, assignments))
 
 
 def validated(settings: dict[str, Any]) -> Config:

@@ -19,10 +19,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from r3l.config.environments import AnyEnvironment, EnvironmentSettings
 from r3l.environments import make_world
-from r3l.environments.prepare_files import Fingerprint, Progress, fingerprint, write_atomically
+from r3l.environments.prepare_files import Fingerprint, Progress, fingerprint
 from r3l.environments.prepare_kinds import KINDS, Plan, silent
 from r3l.errors import ConfigError, WorldError
 from r3l.records import Task
+from r3l.store.files import replace_text
 
 MANIFEST, VERSION = "manifest.json", 1
 
@@ -58,7 +59,7 @@ def prepare(kind: str, data_root: Path | str, settings: Mapping[str, Any] | None
     splits = {split: write_split(chosen, plan, split, manifest.parent, progress) for split in plan.splits}
     content = {"version": VERSION, "kind": kind, "settings": chosen.model_dump(mode="json", exclude={"data_root"}),
                "files": [asdict(file) for file in files], "splits": splits, "notes": list(plan.notes)}
-    write_atomically(manifest, json.dumps(content, indent=1) + "\n")
+    replace_text(manifest, json.dumps(content, indent=1) + "\n")
     return Prepared(kind, manifest, {split: entry["tasks"] for split, entry in splits.items()}, plan.notes)
 
 
@@ -96,7 +97,7 @@ def write_split(settings: EnvironmentSettings, plan: Plan, split: str, folder: P
                          f"{plan.remedy or 'the data are incomplete: get them anew'}")
     progress(f"tasks of {split}", len(tasks), len(tasks))
     path = folder / f"{split}.jsonl"
-    write_atomically(path, "".join(json.dumps(listed(task)) + "\n" for task in tasks))
+    replace_text(path, "".join(json.dumps(listed(task)) + "\n" for task in tasks))
     root = folder.parent.parent
     return {"tasks": len(tasks), "types": dict(sorted(Counter(task.task_type for task in tasks).items())),
             **asdict(fingerprint(path, root, silent))}

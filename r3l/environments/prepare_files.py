@@ -47,13 +47,6 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def write_atomically(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    staging = path.with_name(f".{path.name}.{os.getpid()}")
-    staging.write_text(text, encoding="utf-8")
-    os.replace(staging, path)
-
-
 def fetch(address: str, target: Path, progress: Progress) -> None:
     """Download a file, whole or not at all.
 

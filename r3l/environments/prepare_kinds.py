@@ -15,8 +15,9 @@ from r3l.config.environments import (
     ScienceWorldSettings,
     WebShopSettings,
 )
-from r3l.environments.prepare_files import Progress, fetch, unpack, write_atomically
+from r3l.environments.prepare_files import Progress, fetch, unpack
 from r3l.errors import WorldError
+from r3l.store.files import replace_text
 
 ALFWORLD_ARCHIVES = (
     "https://github.com/alfworld/alfworld/releases/download/0.2.2/json_2.1.1_json.zip",
@@ -155,7 +156,7 @@ def mathematics(settings: MathSettings, root: Path, download: bool, progress: Pr
         if kept is None:
             rows = list(hub_rows(settings.dataset, found, split, root / "math"))
             kept = stem.with_suffix(".jsonl")
-            write_atomically(kept, "".join(json.dumps(dict(row), default=str) + "\n" for row in rows))
+            replace_text(kept, "".join(json.dumps(dict(row), default=str) + "\n" for row in rows))
             progress(f"rows of {stem.name}", len(rows), len(rows))
         files.append(kept)
     return Plan(settings.dataset, tuple(found.splits), tuple(files), {"test": found.count} if found.count else {})

@@ -12,6 +12,7 @@ from typing import Any
 from r3l.evaluation.compare import Summary, best_rates
 from r3l.evaluation.plots import plots
 from r3l.evaluation.results import Results, Rows
+from r3l.store.files import replace_text
 
 SHOWN_PLOTS = ("success-by-steps", "success-by-tokens", "entropy-by-steps", "grad_norm-by-steps", "kl_start-by-steps",
                "pivot_mean-by-steps", "retry_improvement-by-steps", "mixed-by-steps")
@@ -101,10 +102,10 @@ def write_results(folder: Path, results: Results) -> Path:
     """EXPERIMENT-SIZE.md, .json and a folder of plots; each file replaced whole. Returns the page's path."""
     name = results_name(results)
     (folder / name).mkdir(parents=True, exist_ok=True)
-    replace(folder / f"{name}.md", page(results))
-    replace(folder / f"{name}.json", json.dumps(figures(results), indent=1) + "\n")
+    replace_text(folder / f"{name}.md", page(results))
+    replace_text(folder / f"{name}.json", json.dumps(figures(results), indent=1) + "\n")
     for plot, drawn in plots(results):
-        replace(folder / name / f"{plot}.svg", drawn)
+        replace_text(folder / name / f"{plot}.svg", drawn)
     return folder / f"{name}.md"
 
 
@@ -125,9 +126,3 @@ def finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): finite(one) for key, one in value.items()}
     return [finite(one) for one in value] if isinstance(value, list | tuple) else value
-
-
-def replace(path: Path, text: str) -> None:
-    growing = path.with_suffix(f"{path.suffix}~")
-    growing.write_text(text)
-    growing.replace(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import uuid
@@ -174,6 +175,27 @@ class LocalFiles:
         folder = self.folder / STAGING
         folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+
+def read_object(files: Files, path: str) -> dict[str, Any]:
+    """The JSON object in a file; empty where there is no file, or where it was torn."""
+    try:
+        found = json.loads(files.read(path) or b"{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file of this machine, whole or not at all, durably; its folder is made where there is none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(partial, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+    sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from r3l.errors import StoreError
 from r3l.store import process
-from r3l.store.files import Files
+from r3l.store.files import Files, read_object
 
 LOCK = "writer.lock"
 LEASE_SECONDS = 300.0
@@ -36,28 +36,19 @@ def held(files: Files, path: str) -> Iterator[None]:
     finally:
         done.set()
         renewer.join()
-        if owner(files, path).get("nonce") == mine["nonce"]:
+        if read_object(files, path).get("nonce") == mine["nonce"]:
             files.delete(path)
 
 
 def take(files: Files, path: str, mine: dict[str, Any]) -> None:
     """Write the lock if it is free or its holder is dead; the conditional write lets one of several takers win."""
     token = files.token(path)
-    holder = owner(files, path) if token else {}
+    holder = read_object(files, path) if token else {}
     if token and alive(holder):
         host, pid, _ = str(holder["process"]).split("~")
         raise StoreError(f"{path}: held by host {host}, process {pid}, since {holder['since']}; wait for it, or end it and run again")
     if not files.put_if(path, json.dumps(mine).encode(), token):
         raise StoreError(f"{path}: another writer took it just now; wait for it to end")
-
-
-def owner(files: Files, path: str) -> dict[str, Any]:
-    """Who holds it; empty where nobody does or where the file was torn."""
-    try:
-        found = json.loads(files.read(path) or b"{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def alive(holder: dict[str, Any]) -> bool:
@@ -70,7 +61,7 @@ def alive(holder: dict[str, Any]) -> bool:
 
 def held_by_me(files: Files, path: str) -> bool:
     """Whether this process holds the lock."""
-    return owner(files, path).get("process") == process.mark()
+    return read_object(files, path).get("process") == process.mark()
 
 
 def renew(files: Files, path: str, mine: dict[str, Any], done: threading.Event) -> None:
@@ -78,7 +69,7 @@ def renew(files: Files, path: str, mine: dict[str, Any], done: threading.Event) 
     while not done.wait(RENEW_SECONDS):
         try:
             token = files.token(path)
-            if owner(files, path).get("nonce") != mine["nonce"]:
+            if read_object(files, path).get("nonce") != mine["nonce"]:
                 log.error("%s: lost to another writer, after %.0f s without a renewal; end this run", path, LEASE_SECONDS)
                 return
             files.put_if(path, json.dumps({**mine, "renewed": time.time()}).encode(), token)

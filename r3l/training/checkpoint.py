@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -39,16 +38,6 @@ def written_whole(folder: Path) -> Iterator[Path]:
         os.close(descriptor)
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
-
-
-def write_json(path: Path, content: Any) -> None:
-    """A JSON file, whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w") as file:
-        file.write(json.dumps(content, indent=1))
-        file.flush()
-        os.fsync(file.fileno())
-    partial.rename(path)
 
 
 def gathered(tensors: Iterable[tuple[str, Tensor]], keep: bool, dtype: torch.dtype | None = None) -> dict[str, Tensor]:

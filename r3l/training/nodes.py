@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from r3l.errors import TrainingError
+from r3l.store.files import replace_text
 
 POINTER = "R3L_JOB_POINTER"
 WAIT_S = 3600.0
@@ -36,10 +37,7 @@ def command(spec: Path, processes: int) -> list[str]:
 def announce(spec: Path) -> None:
     """Tell the other nodes where the job lies, now that it is written. Nothing to do where there are none."""
     if several() and (pointer := os.environ.get(POINTER)):
-        arriving = Path(f"{pointer}~")
-        arriving.parent.mkdir(parents=True, exist_ok=True)
-        arriving.write_text(str(spec.absolute()))
-        arriving.rename(pointer)
+        replace_text(Path(pointer), str(spec.absolute()))
 
 
 def joined(wait_s: float = WAIT_S, pause: Callable[[float], None] = time.sleep) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +14,8 @@ import torch
 from torch import nn
 
 from r3l.errors import TrainingError
-from r3l.training.checkpoint import copy_policy, load_optimiser, optimiser_tensors, policy_weights, save_optimiser, save_policy, write_json
+from r3l.store.files import replace_text
+from r3l.training.checkpoint import copy_policy, load_optimiser, optimiser_tensors, policy_weights, save_optimiser, save_policy
 from r3l.training.dense_layouts import choose_layout
 from r3l.training.gradients import Denominators, Measures, measure, row_gradient
 from r3l.training.job import Job
@@ -183,7 +185,7 @@ def run_update(job: Job, ranks: Ranks, emit: Emit, import_seconds: float = 0.0) 
     result = update.run()
     result["seconds"] = import_seconds + time.perf_counter() - started
     if ranks.leads:
-        write_json(Path(job.out) / "update.json", result)
+        replace_text(Path(job.out) / "update.json", json.dumps(result, indent=1))
     return result
 
 

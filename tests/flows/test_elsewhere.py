@@ -14,10 +14,10 @@ from prefect.states import Cancelled, Completed, Crashed, Failed, Running, Sched
 
 from flows import elsewhere
 from flows.elsewhere import ElsewhereError, Errand, run_elsewhere
-from flows.heartbeat import Listener, Superseded, beating, read
+from flows.heartbeat import Listener, Superseded, beating
 from r3l.config.placement import PlacementSettings
 from r3l.errors import ConfigError
-from r3l.store.files import LocalFiles
+from r3l.store.files import LocalFiles, read_object
 
 SETTINGS = PlacementSettings(attempts=2, silent_s=1, heartbeat_s=0.1)
 
@@ -139,7 +139,7 @@ def test_a_try_that_was_given_up_puts_nothing_in_its_place(files):
         with beating(files, "beat.json", 1, 60, dict):
             with pytest.raises(Superseded, match="a later try"):
                 first.check()
-        assert read(files, "beat.json")["attempt"] == 1
+        assert read_object(files, "beat.json")["attempt"] == 1
 
 
 def test_a_server_that_is_away_is_asked_again_and_a_refusal_is_not(monkeypatch):
