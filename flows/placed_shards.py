@@ -13,6 +13,7 @@ from prefect.context import FlowRunContext
 
 from flows import remote_shard
 from flows.stage_task import stage_task
+from flows.visiting import introduced
 from flows.workbench import Workbench
 from r3l.config import Config
 from r3l.errors import ConfigError
@@ -39,21 +40,23 @@ def placed(bench: Workbench, batch: StageRef, shards: range) -> list[StageRef]:
 
 @contextmanager
 def _submitting(bench: Workbench, batch: StageRef) -> Iterator[Callable[[int], Any]]:
+    known = introduced(bench.config, bench.store, bench.policies)
     if bench.config.placement.shards == "workers":
-        yield lambda shard: shard_task.submit(bench, batch, shard)
+        yield lambda shard: shard_task.submit(bench, batch, shard, known)
         return
     config = bench.config.model_copy(update={"store": bench.config.store.model_copy(update={"root": bench.store.root})})
     bench.equip()
     told, slots = config.model_dump(mode="json"), config.environment.workers
     with _ray(config) as (runner, options):
         with options(num_cpus=slots):
-            yield lambda shard: runner.submit(ray_shard_task, {"config": told, "iteration": bench.iteration, "shard": shard})
+            yield lambda shard: runner.submit(ray_shard_task, {"config": told, "iteration": bench.iteration, "shard": shard,
+                                                               "policies": known})
 
 
 @stage_task(name="shard", task_run_name="shard={shard}", cache_policy=NO_CACHE)
-def shard_task(bench: Workbench, batch: StageRef, shard: int) -> list[StageRef]:
+def shard_task(bench: Workbench, batch: StageRef, shard: int, policies: dict[str, Any]) -> list[StageRef]:
     """Wait for a shard that another host plays."""
-    return remote_shard.ask(bench, batch, shard)
+    return remote_shard.ask(bench, batch, shard, policies)
 
 
 @contextmanager
@@ -70,11 +73,11 @@ def _ray(config: Config) -> Iterator[Any]:
 
 
 @task(name="shard", task_run_name="shard={shard}", cache_policy=NO_CACHE)
-def ray_shard_task(config: dict[str, Any], iteration: int, shard: int) -> list[StageRef]:
+def ray_shard_task(config: dict[str, Any], iteration: int, shard: int, policies: dict[str, Any]) -> list[StageRef]:
     """Play a shard in a process of a Ray host; its stages are plain calls there, not tasks of the server."""
     def play() -> list[StageRef]:
         FlowRunContext.__var__.set(None)  # type: ignore[arg-type]  # outside a flow run, stages are plain calls
         asked = Config.model_validate(config)
-        return remote_shard.play(asked, Store.open(asked.store.root), iteration, shard, Tally())
+        return remote_shard.play(asked, Store.open(asked.store.root), iteration, shard, policies, Tally())
 
     return contextvars.copy_context().run(play)

@@ -6,6 +6,7 @@ The shard is the unit: a lost host's shard is played elsewhere, from the last st
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from flows import prefect_settings
 
@@ -13,10 +14,11 @@ prefect_settings.apply()
 
 from prefect import flow  # noqa: E402
 
-from flows import policies, stored, tasks  # noqa: E402
+from flows import stored, tasks  # noqa: E402
 from flows.chain import RUNNER, chained  # noqa: E402
 from flows.elsewhere import Errand, run_elsewhere  # noqa: E402
 from flows.heartbeat import beating, counts_of  # noqa: E402
+from flows.visiting import met, visiting  # noqa: E402
 from flows.workbench import Workbench  # noqa: E402
 from r3l.config import Config  # noqa: E402
 from r3l.exploration.tally import Tally  # noqa: E402
@@ -25,7 +27,7 @@ from r3l.store.layout import StageKey, StageRef, iteration_folder  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
 
 
-def ask(bench: Workbench, batch: StageRef, shard: int) -> list[StageRef]:
+def ask(bench: Workbench, batch: StageRef, shard: int, policies: dict[str, Any]) -> list[StageRef]:
     """Have the shard played by the deployment that is set, and give back its committed stages."""
     config, store = bench.config, bench.store
     told = config.model_dump(mode="json") | {"store": {"root": store.root}}
@@ -40,15 +42,15 @@ def ask(bench: Workbench, batch: StageRef, shard: int) -> list[StageRef]:
 
     if finished() is None:
         bench.equip()
-    errand = Errand(config.placement.shard_deployment, f"r3l-shard-{key}",
-                    {"config": told, "iteration": bench.iteration, "shard": shard, "key": key}, beat_place(config, bench.iteration, shard))
+    asked = {"config": told, "iteration": bench.iteration, "shard": shard, "key": key, "policies": policies}
+    errand = Errand(config.placement.shard_deployment, f"r3l-shard-{key}", asked, beat_place(config, bench.iteration, shard))
     refs = run_elsewhere(errand, store.files, config.placement, finished, bench.stopped, bench.count)
     bench.tally.add("shards", done=1)
     return refs
 
 
 @flow(name="r3l-shard", flow_run_name="{config.run} iteration={iteration} shard={shard}", task_runner=RUNNER)
-def shard(config: Config, iteration: int, shard: int, key: str, attempt: int = 0) -> int:
+def shard(config: Config, iteration: int, shard: int, key: str, policies: dict[str, Any], attempt: int = 0) -> int:
     """Play one shard on this host, for a flow `r3l` that waits for it. Returns how many stages it has.
 
     Args:
@@ -56,33 +58,27 @@ def shard(config: Config, iteration: int, shard: int, key: str, attempt: int = 0
         iteration: which iteration.
         shard: number of the shard, 0-based.
         key: names this work: the result is marked with it.
+        policies: digests of the policies, and their places in the store.
         attempt: which try of the shard this is, 0-based.
     """
     store = Store.open(config.store.root)
     tally = Tally()
     with beating(store.files, beat_place(config, iteration, shard), attempt, config.placement.heartbeat_s, counts_of(tally)) as beat:
-        refs = play(config, store, iteration, shard, tally)
+        refs = play(config, store, iteration, shard, policies, tally)
         beat.check()
         left = {"key": key, "refs": [ref.model_dump() for ref in refs]}
         store.files.put(result_place(config, iteration, shard), json.dumps(left).encode())
     return len(refs)
 
 
-def play(config: Config, store: Store, iteration: int, shard: int, tally: Tally) -> list[StageRef]:
+def play(config: Config, store: Store, iteration: int, shard: int, policies: dict[str, Any], tally: Tally) -> list[StageRef]:
     """The shard's stages, each found in the store or made here."""
     batch = stored.reference(store, StageKey(config.run, config.branch, iteration, "tasks"))
-    bench = Workbench(visiting(config), store, iteration, policies.find(config, store, iteration), tally)
+    bench = Workbench(visiting(config), store, iteration, met(config, store, policies), tally)
     try:
         return chained(bench, tasks.plan_of(bench), batch, shard)
     finally:
         bench.close()
-
-
-def visiting(config: Config) -> Config:
-    """Servers that the flow has given the policy are taken as they are: hosts that come later don't load it again."""
-    if config.engine.kind != "vllm_server":
-        return config
-    return config.model_copy(update={"engine": config.engine.model_copy(update={"adopt": True})})
 
 
 def result_place(config: Config, iteration: int, shard: int) -> str:

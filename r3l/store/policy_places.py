@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from r3l.errors import StoreError
-from r3l.store.policies import snapshot_digest
+from r3l.store.policies import IDENTITY, snapshot_digest
 from r3l.store.stage import Store
 
 SHARED = ".policies"
@@ -33,6 +33,27 @@ def share_policy(store: Store, folder: Path, digest: str) -> str:
         store.publish(place)
         store.files.put(f"{place}.whole", digest.encode())
     return place
+
+
+def share_tokenizer(store: Store, folder: Path | str, digest: str) -> str:
+    """Put what of a policy is not weights into the store, once: all that a host needs which samples from servers."""
+    place = tokenizer_place(digest)
+    if store.files.read(f"{place}.whole") is None:
+        for path in {path for pattern in IDENTITY for path in Path(folder).glob(pattern) if path.suffix != ".safetensors"}:
+            store.files.put(f"{place}/{path.name}", path.read_bytes())
+        store.files.put(f"{place}.whole", digest.encode())
+    return place
+
+
+def fetch_tokenizer(store: Store, digest: str) -> Path:
+    """The same as a folder of this host. Raises `StoreError` where nobody has put it there."""
+    if store.files.read(f"{tokenizer_place(digest)}.whole") is None:
+        raise StoreError(f"tokenizer of policy {digest}: not in {store.root}; run the iteration again, its flow puts it there")
+    return store.local(tokenizer_place(digest))
+
+
+def tokenizer_place(digest: str) -> str:
+    return f"{SHARED}/{digest}.tokenizer"
 
 
 def fetch_policy(store: Store, place: str, digest: str) -> Path:

@@ -10,7 +10,7 @@ from flows.server import PROGRESS
 
 GIVEN = {  # what the deployments without a default are given by whoever runs them
     "replay": {"run": "demo", "iteration": 0}, "update": {"store": "s3://bucket", "job": "demo/iteration=00000/elsewhere/update.json"},
-    "shard": {"config": {}, "iteration": 0, "shard": 3, "key": "k"}}
+    "shard": {"config": {}, "iteration": 0, "shard": 3, "key": "k", "policies": {}}}
 
 
 def test_every_deployment_has_a_flow_and_parameters_that_it_takes():

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from prefect.states import Completed, Running
 
 from flows import elsewhere, iterate, policies, remote_shard, tasks
 from flows.placed_shards import placed
+from flows.visiting import introduced, met
 from flows.workbench import Workbench
 from r3l.config import Config
+from r3l.engines.base import PolicySnapshot
+from r3l.engines.chat_format import ChatFormat
+from r3l.errors import StoreError
 from r3l.exploration.tally import Tally
 from r3l.store.layout import StageRef
+from r3l.store.policies import snapshot_digest
 from r3l.store.stage import Store
 from tests.flows.scripted import deterministic
 from tests.flows.small import small_config
@@ -30,16 +39,32 @@ def server():
     made.stop()
 
 
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """A bucket of an S3-speaking server."""
+    made = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    made.start()
+    url = "http://{}:{}".format(*made.get_host_and_port())
+    keys = {"AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_REGION": "us-east-1"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in keys.items():
+            patch.setenv(name, value)
+        httpx.put(f"{url}/visits").raise_for_status()
+        yield "visits"
+    made.stop()
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What is asked of the pool; it is done at once, in this process."""
+    """What is asked of the pool; it is done at once, in this process, as on a host that has no policy."""
     found: list[dict[str, Any]] = []
 
     def submit(errand: elsewhere.Errand, attempt: int) -> Any:
         found.append(errand.parameters | {"attempt": attempt})
         state = Completed()
         if all(earlier != found[-1] for earlier in found[:-1]):  # the same work again: the run that there was
-            told = found[-1] | {"config": Config.model_validate(errand.parameters["config"])}
+            visitor = errand.parameters["config"] | {"policy": errand.parameters["config"]["policy"] | {"path": "not/on/this/host"}}
+            told = found[-1] | {"config": Config.model_validate(visitor)}
             remote_shard.shard.fn(**told)
             state = Running()
         return type("Run", (), {"id": 0, "name": "run", "state": state})
@@ -81,3 +106,49 @@ def test_the_same_rows_from_elsewhere_once_and_again_where_they_were_lost(server
     assert digests(placed(bench, batch, range(2))) == here
     assert [(one["shard"], one["attempt"]) for one in asked[2:]] == [(1, 0), (1, 1)]  # the first is over, and left it torn
     bench.close()
+
+
+def learnt(store: Store, start: policies.Policies, folder: Path) -> policies.Policies:
+    """As after an update: a policy in the store, with a canary and an optimiser's state beside it."""
+    made = store.files.cache / "small/policies/iteration=00000"
+    shutil.copytree(start.start.path, made / "policy")
+    weights = made / "policy" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes() + b" ")
+    (made / "canary.json").write_text("{}")
+    (made / "optimizer").mkdir()
+    (made / "optimizer" / "state.safetensors").write_bytes(b"large")
+    store.publish("small/policies/iteration=00000")
+    snapshot = PolicySnapshot(str(made / "policy"), snapshot_digest(made / "policy"), None, "small/policies/iteration=00000/policy")
+    return policies.Policies(start.start, snapshot, snapshot, made, made)
+
+
+@pytest.mark.parametrize("kind", ["vllm_server", "transformers_local"])
+def test_a_visiting_host_fetches_what_it_samples_with_and_no_more(endpoint, kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the store alone: tokenizer and template where servers sample, else the policies; never the optimiser's state."""
+    config = small_config(f"s3://{endpoint}/{kind}", f"engine.kind={kind}")
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path / "flow"))
+    store = Store.open(config.store.root)
+    known = learnt(store, policies.find(config, store, 0), tmp_path)
+    told = introduced(config, store, known)
+
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path / "visitor"))
+    found = met(config, Store.open(config.store.root), json.loads(json.dumps(told)))
+    assert (found.start.digest, found.behaviour.digest) == (known.start.digest, known.behaviour.digest)
+    assert ChatFormat.load(found.start.path).stop_ids == ChatFormat.load(known.start.path).stop_ids
+    fetched = [path.name for path in (tmp_path / "visitor").rglob("*") if path.is_file()]
+    assert "state.safetensors" not in fetched
+    if kind == "vllm_server":
+        assert not [name for name in fetched if name.endswith(".safetensors")]
+        assert found.behaviour == known.behaviour  # the path is the servers'
+        return
+    assert snapshot_digest(found.start.path) == known.start.digest
+    assert snapshot_digest(found.behaviour.path) == known.behaviour.digest
+    assert found.behaviour_folder is not None
+    assert (found.behaviour_folder / "canary.json").read_text() == "{}"
+
+
+def test_a_policy_that_nobody_put_there_is_said(endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path))
+    config = small_config(f"s3://{endpoint}/none", "engine.kind=vllm_server")
+    with pytest.raises(StoreError, match=r"tokenizer of policy 0123.* not in .*run the iteration again"):
+        met(config, Store.open(config.store.root), {"start": "0123", "behaviour": {"path": "p", "digest": "d"}})
