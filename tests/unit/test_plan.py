@@ -175,6 +175,7 @@ def test_the_command(tmp_path):
     printed = runner.invoke(app, ["plan", "--policy", "qwen2.5-7b", "--gpu", "h100"])
     assert printed.exit_code == 0, printed.output
     assert "qwen2.5-7b on alfworld" in printed.output
+    assert "4 h100 sample, 4 train" in printed.output
     assert "does not fit" in printed.output
     found = json.loads(runner.invoke(app, ["plan", "--machine", "two_nodes", "--json"]).output)
     assert {one["section"] for one in found["figures"]} == {"memory", "tokens", "time", "storage"}
