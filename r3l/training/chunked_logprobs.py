@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from r3l.training.products import product
+
 
 def token_logprobs(hidden_NH: Tensor, head: torch.nn.Linear, targets_N: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
     """(log-probabilities of the targets, entropies of the distributions in nats), both [N], without a gradient."""
@@ -32,7 +34,7 @@ def _narrow(parameter: Tensor | None, like: Tensor) -> Tensor | None:
 
 
 def _chunk(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    logits = torch.nn.functional.linear(hidden, weight, bias)
+    logits = product(hidden, weight) if bias is None else torch.nn.functional.linear(hidden, weight, bias)
     logits = logits if logits.dtype == torch.float64 else logits.float()
     log_p = logits - logits.logsumexp(-1, keepdim=True)
     p = log_p.exp()
@@ -55,7 +57,7 @@ class _WeightedLogprobs(torch.autograd.Function):
             logp, entropy, p = _chunk(hidden, weight, bias, targets)
             g = g.to(p.dtype)[:, None]
             slope = p.mul_(-g).scatter_add_(1, targets[:, None], g).to(weight.dtype)
-            hidden_gradient[i:i + chunk] = slope @ weight
+            hidden_gradient[i:i + chunk] = product(slope, weight.T)
             if weight_gradient is not None:
                 _add_product(weight_gradient, slope, hidden)
             if bias_gradient is not None:

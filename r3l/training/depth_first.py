@@ -16,6 +16,7 @@ from torch import Tensor
 
 from r3l.training.chunked_logprobs import token_logprobs, weighted_logprobs
 from r3l.training.decoder import Decoder, KeyValues
+from r3l.training.products import FastProducts
 from r3l.training.trie import Segment, Trie
 
 Floats = NDArray[np.float64]
@@ -56,7 +57,7 @@ class DepthFirst:
                 self._record(targets, logp, entropy)
             frame.hidden = None
 
-        with torch.no_grad(), self.decoder.along_paths():
+        with torch.no_grad(), self.decoder.along_paths(), FastProducts():
             self._traverse(enter, lambda frame, path: None)
         return self._scores()
 
@@ -83,7 +84,7 @@ class DepthFirst:
                 frame.hidden, frame.own = self._run(frame.segment, path)
             self._backward(frame, slopes)
 
-        with self.decoder.along_paths():
+        with self.decoder.along_paths(), FastProducts():
             self._traverse(enter, leave)
         return self._scores()
 

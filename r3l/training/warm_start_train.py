@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from r3l.training.products import FastProducts
 from r3l.training.warm_start_loss import weighted_loss
 from r3l.training.warm_start_rows import Row
 
@@ -92,7 +93,8 @@ def new_optimizers(model: Any, schedule: Schedule) -> list[torch.optim.Optimizer
 
 
 def one_step(model: Any, batch: Sequence[Row], optimizers: Sequence[torch.optim.Optimizer]) -> float:
-    loss, replies = weighted_loss(model, batch)
+    with FastProducts():
+        loss, replies = weighted_loss(model, batch)
     model.zero_grad()
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

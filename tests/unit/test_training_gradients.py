@@ -14,6 +14,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import Gemma2Config, Gemma2ForCausalLM, Qwen3NextConfig
 
 from r3l.errors import TrainingError
+from r3l.training import products
 from r3l.training.decoder import Decoder
 from r3l.training.dense_layouts import choose_layout
 from r3l.training.exactness import check
@@ -163,6 +164,21 @@ def test_lora_on_the_trie(targets: list[str] | str, tmp_path: Any) -> None:
 def test_limits_and_layouts_change_nothing(training: dict[str, Any], tmp_path: Any) -> None:
     records = [one for seed in range(4) for one in group(seed, f"g{seed}")]
     assert compare(records, tmp_path, **training) <= 1e-6
+
+
+@pytest.mark.parametrize("lora", ["", "all-linear"])
+def test_products_by_onednn_leave_the_gradient_as_it_is(lora: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    plain = products.linear
+
+    def counted(*args: Any) -> torch.Tensor:
+        taken.append(args[0].shape)
+        return plain(*args)
+
+    monkeypatch.setattr(products, "FEWEST", 1)  # segments here are short
+    monkeypatch.setattr(products, "linear", counted)
+    assert compare([*group(3, "g0"), *group(4, "g1")], tmp_path, lora=lora) <= 1e-6
+    assert bool(taken) == products.AVAILABLE
 
 
 def test_linear_attention_falls_back_to_padded_rows_and_says_so(tmp_path: Any) -> None:
