@@ -21,14 +21,15 @@ pool() {  # NAME [TEMPLATE]: of processes, or with a template of Kubernetes jobs
 }
 
 pool r3l "${R3L_POOL_TEMPLATE:-}"
-$PREFECT deploy --all
+# What has a pool of its own is not sent to this one first: in between a worker of it would take an update.
+$PREFECT deploy $(sed -n 's/^- name: /--name /p' prefect.yaml | grep -vx -e "--name ${R3L_UPDATE_POOL:+update}" -e "--name ${R3L_SHARD_POOL:+shard}")
 if [ -n "${R3L_UPDATE_POOL:-}" ]; then
   pool "$R3L_UPDATE_POOL" "${R3L_UPDATE_POOL_TEMPLATE:-}"
-  $PREFECT deploy --name r3l-update/update --pool "$R3L_UPDATE_POOL" ${R3L_UPDATE_VARIABLES:+--job-variable "$R3L_UPDATE_VARIABLES"}
+  $PREFECT deploy --name update --pool "$R3L_UPDATE_POOL" ${R3L_UPDATE_VARIABLES:+--job-variable "$R3L_UPDATE_VARIABLES"}
 fi
 if [ -n "${R3L_SHARD_POOL:-}" ]; then
   pool "$R3L_SHARD_POOL"
-  $PREFECT deploy --name r3l-shard/shard --pool "$R3L_SHARD_POOL"
+  $PREFECT deploy --name shard --pool "$R3L_SHARD_POOL"
 fi
 limit r3l-engine "${R3L_ENGINE_SLOTS:-8}"
 limit r3l-gpu "${R3L_GPU_SLOTS:-1}"

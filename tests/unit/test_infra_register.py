@@ -8,8 +8,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 INFRA = Path(__file__).parents[2] / "infra"
+NAMES = [one["name"] for one in yaml.safe_load((INFRA.parent / "prefect.yaml").read_text())["deployments"]]
 STAND_IN = """#!/bin/sh
 echo "$@" >> "$CALLS"
 while [ $# -gt 0 ]; do
@@ -40,7 +42,7 @@ def register(tmp_path):
 def test_one_machine_has_one_pool_of_processes(register):
     calls, templates = register()
     assert [call for call in calls if call.startswith(("work-pool", "deploy"))] == [
-        "work-pool create r3l --type process --overwrite", "deploy --all"]
+        "work-pool create r3l --type process --overwrite", f"deploy {' '.join(f'--name {name}' for name in NAMES)}"]
     assert templates == []
 
 
@@ -53,8 +55,8 @@ def test_a_cluster_has_three_pools_and_its_own_registry(register):
     assert made == ["work-pool create r3l --type kubernetes", "work-pool create r3l-update --type kubernetes",
                     "work-pool create r3l-shards --type process --overwrite"]
     assert [call for call in calls if call.startswith("deploy")] == [
-        "deploy --all", 'deploy --name r3l-update/update --pool r3l-update --job-variable {"nodes": 2}',
-        "deploy --name r3l-shard/shard --pool r3l-shards"]
+        f"deploy {' '.join(f'--name {name}' for name in NAMES if name not in {'update', 'shard'})}",
+        'deploy --name update --pool r3l-update --job-variable {"nodes": 2}', "deploy --name shard --pool r3l-shards"]
     images = {one["variables"]["properties"]["image"]["default"] for one in templates}
     assert images == {"registry.example.org/r3l-flows:0.1.0", "registry.example.org/r3l-trainer:0.1.0"}
     assert {one["job_configuration"]["name"] for one in templates} == {"r3l-flow-run", "r3l-update"}, "names are left as they are"
