@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
+import sys
 import weakref
 from collections import defaultdict
 from ctypes import c_int
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from r3l.environments.alfworld_parsing import IDLE_LIBRARIES, libraries_again, translated_once
 from r3l.errors import WorldError
+
+D = TypeVar("D", bound=dict[Any, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +30,16 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A state id of the planner's registry, and the facts and last state that textworld keeps beside it."""
+    """A state id of the planner's registry, and what textworld keeps beside it. Workers keep thousands of these: what the state
+    before had too is shared with it, and the actions, most of a state in textworld, are asked of the planner again.
+    """
 
     state_id: int
-    facts: dict[str, frozenset[Any]]
+    facts: dict[Any, frozenset[Any]]
     variables: dict[str, Any]
     variables_by_type: dict[str, frozenset[Any]]
-    counts: Any
-    state: Any
+    counts: dict[Any, int]
+    commands: tuple[str, ...]  # in the planner's order of actions
     moves: int
 
 
@@ -60,6 +65,7 @@ class GameEngine:
         self.library.set_state_id.argtypes, self.library.set_state_id.restype = [c_int], None
         weakref.finalize(self, IDLE_LIBRARIES.append, self.library).atexit = False
         self.first = seen(state)
+        self.before: Snapshot | None = None  # where it stood last, to share with
         self.start = self.snapshot()
 
     def reset(self) -> Seen:
@@ -70,9 +76,14 @@ class GameEngine:
         return seen(self.env.step(command)[0])
 
     def snapshot(self) -> Snapshot:
-        facts = self.core._pddl_state
-        return Snapshot(self.library.get_state_id(), frozen_sets(facts._facts), dict(facts._vars_by_name),
-                        frozen_sets(facts._vars_by_type), copy.copy(facts._var_counts), self.core.state, self.core._moves)
+        facts, before = self.core._pddl_state, self.before
+        self.before = Snapshot(
+            self.library.get_state_id(), frozen_sets(facts._facts, before.facts if before else {}),
+            shared(facts._vars_by_name, before.variables) if before else dict(facts._vars_by_name),
+            frozen_sets(facts._vars_by_type, before.variables_by_type if before else {}),
+            shared(facts._var_counts, before.counts) if before else copy.copy(facts._var_counts),
+            tuple(map(sys.intern, self.core.state["_valid_commands"])), self.core._moves)
+        return self.before
 
     def restore(self, snapshot: Snapshot) -> None:
         facts = self.core._pddl_state
@@ -81,8 +92,8 @@ class GameEngine:
         facts._vars_by_name = dict(snapshot.variables)
         facts._vars_by_type = defaultdict(set, {key: set(values) for key, values in snapshot.variables_by_type.items()})
         facts._var_counts = copy.copy(snapshot.counts)
-        self.core.state, self.core._moves = snapshot.state, snapshot.moves
-        facts.all_applicable_actions()  # the operators that the next command is looked up in are those of this state
+        self.core.state = type(self.core.state)(_valid_commands=list(snapshot.commands), _valid_actions=facts.all_applicable_actions())
+        self.core._moves, self.before = snapshot.moves, snapshot
 
 
 def wrapped_environment() -> Any:
@@ -101,8 +112,15 @@ def innermost(env: Any) -> Any:
     return env
 
 
-def frozen_sets(sets: dict[str, set[Any]]) -> dict[str, frozenset[Any]]:
-    return {key: frozenset(values) for key, values in sets.items()}
+def frozen_sets(sets: dict[Any, set[Any]], before: dict[Any, frozenset[Any]]) -> dict[Any, frozenset[Any]]:
+    """Those that are as before are the ones of before; all of them, where nothing changed."""
+    frozen = {key: kept if (kept := before.get(key)) == values else frozenset(values) for key, values in sets.items()}
+    return shared(frozen, before)
+
+
+def shared(new: D, before: D) -> D:
+    """`before` where it says the same in the same order, else a copy of `new`."""
+    return before if new == before and list(new) == list(before) else copy.copy(new)
 
 
 def seen(state: Any) -> Seen:

@@ -14,7 +14,7 @@ from r3l.errors import WorldError
 from r3l.records import Task
 
 REMEMBERED_TASKS = 32  # trees kept, the least recently used go first
-REMEMBERED_STATES = 4096  # of one tree: beyond it states are passed through, not kept
+REMEMBERED_STATES = 2048  # of one tree (ALFWorld: 3.6 kB each): beyond it states are passed through, not kept
 
 
 @dataclass(slots=True)

@@ -17,7 +17,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -44,6 +46,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "math": {"step_timeout_s": 40, "train_tasks": DISTINCT_TASKS, "kinds": "chain_sum,gcd", "grade_timeout_s": 1},
     "scienceworld": {"step_timeout_s": 40, "memory_mb": 256, "max_turns": 15},
 }
+Sample = tuple[int, float]  # how many processes a worker is, and their MB together
 FAULTS = ("hang", "kill", "garbage", "kill a child")
 
 
@@ -58,7 +61,7 @@ class Soaked:
     restarts: int = 0
     unexplained: int = 0  # not completed, and no reason given: none may be
     left: list[str] = field(default_factory=list)  # processes that outlived the pool: none may
-    growth_mb: float | None = None  # of a worker and its children, over the last third of its time; None: none lived long enough to say
+    growth_mb: float | None = None  # of a worker and its children, the most that any grew; None: none lived long enough to say
     own_mb: tuple[float, float] = (0.0, 0.0)  # this process, after a fifth and at the end
     seconds: float = 0.0
 
@@ -158,7 +161,7 @@ def soak(environment: str, episodes: int, faults: int, root: str, seed: int = 0)
         {"kind": environment, "data_root": root, "workers": 2, "step_timeout_s": 15, **SETTINGS[environment]})
     world, soaked, began, before = make_world(settings), Soaked(environment), time.monotonic(), descendants(os.getpid())
     tasks = world.tasks("train")[:DISTINCT_TASKS]
-    seen: dict[int, list[float]] = {}  # sizes of each worker with its children, one a round
+    seen: dict[int, list[Sample]] = {}  # of each worker, one a round
     own: list[tuple[int, float]] = []
     with WorldPool(settings) as pool:
         saboteur, policy = Saboteur(pool, seed), Policy(environment, seed)
@@ -172,21 +175,25 @@ def soak(environment: str, episodes: int, faults: int, root: str, seed: int = 0)
             gc.collect()
             own.append((soaked.episodes, resident_mb(os.getpid())))
             for worker in pool.workers:
-                size = sum(map(resident_mb, {worker.process.pid, *descendants(worker.process.pid)}))
-                seen.setdefault(worker.process.pid, []).append(size)
+                family = {worker.process.pid, *descendants(worker.process.pid)}
+                seen.setdefault(worker.process.pid, []).append((len(family), sum(map(resident_mb, family))))
         soaked.restarts, soaked.faults = pool.counts()["restarts"], saboteur.done
     time.sleep(1)
     soaked.left = [Path(f"/proc/{pid}/comm").read_text().strip() for pid in descendants(os.getpid()) - before]
-    soaked.growth_mb = max((grown(sizes) for sizes in seen.values() if len(sizes) >= 4), default=None)
+    soaked.growth_mb = max((growth for samples in seen.values() if (growth := grown(samples)) is not None), default=None)
     soaked.own_mb = (round(next(size for at, size in own if at >= episodes / 5), 1), round(own[-1][1], 1))
     soaked.seconds = round(time.monotonic() - began, 1)
     return soaked
 
 
-def grown(sizes: list[float]) -> float:
-    """The largest of the last third less the largest of the second: a machine that starts, or a cache that fills, is no leak."""
-    third = len(sizes) // 3
-    return round(max(sizes[2 * third:]) - max(sizes[third:2 * third]), 1)
+def grown(samples: list[Sample]) -> float | None:
+    """How many MB it climbs by the median slope between any two samples that have all its processes, the first quarter of them left
+    out: a grader or a Java machine that starts late or is being replaced, and a cache that fills, are no leak. None: too few to say.
+    """
+    whole = [size for processes, size in samples if processes == max(samples)[0]]
+    warm = list(enumerate(whole[len(whole) // 4:]))
+    slopes = [(later[1] - earlier[1]) / (later[0] - earlier[0]) for earlier, later in combinations(warm, 2)]
+    return round(median(slopes) * (len(warm) - 1), 1) if len(whole) >= 4 else None
 
 
 def striking(policy: Policy, saboteur: Saboteur) -> Callable[[str, str], str]:
@@ -197,7 +204,7 @@ def striking(policy: Policy, saboteur: Saboteur) -> Callable[[str, str], str]:
         left[0] -= 1
         if left[0] == 0:
             saboteur.strike()
-            left[0] = saboteur.rng.randint(60, 120)
+            left[0] = saboteur.rng.randint(20, 40)
         return policy(request_id, prompt)
 
     return struck

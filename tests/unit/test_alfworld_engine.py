@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,23 @@ def test_memoised_parsing_changes_nothing(tmp_path: Path) -> None:
 @pytest.mark.timeout(3600)
 def test_memoised_parsing_changes_nothing_in_ten_thousand_steps(tmp_path: Path) -> None:
     assert compare(tmp_path, games=40, steps=250) == 10_000
+
+
+def test_snapshots_of_one_game_are_small(tmp_path: Path) -> None:
+    """A worker keeps thousands: each is what changed since the one before, and the commands."""
+    rng = random.Random(3)
+    with memoised_parsing():
+        engine = GameEngine(write_game(generate_game("kitchen", 5, "train", 0), tmp_path))
+        seen = engine.reset()
+        tracemalloc.start()
+        kept = []
+        for _ in range(150):
+            seen = engine.step(chosen(seen.admissible, rng))
+            kept.append(engine.snapshot())
+        held = tracemalloc.get_traced_memory()[0] / len(kept)
+        tracemalloc.stop()
+    assert len({snapshot.state_id for snapshot in kept}) > 50
+    assert held < 8_000
 
 
 def test_parsing_is_put_back_after_the_block() -> None:
