@@ -24,6 +24,8 @@ sees them, with what it took over from its run; the views below are over `lines`
   while what it was made from is unchanged. Its digest is of its rows: equal rows, equal digest, whatever the wall time.
 - One writer per iteration holds `writer.lock`, which names host and process; the lock of a dead process is taken over. Readers need none.
 - A policy is used only while its files are those that its update wrote; a lost or changed one is named, and its update is taken again.
+- Every attempt has a seed. A shard sampled again by `transformers_local` has the same replies, whatever else the engine is doing, but for
+  a token that rounding decides; servers of vLLM round by what else is in their batch, so the same seeds may give other replies there.
 - An older version of a stage is read as the present one; a newer one is refused by name.
 - `r3l replay` writes into `branch=<name>/` and never touches what it replays; `r3l prune` empties heavy columns of old iterations, or
   deletes their policies, and says what can't be replayed any more; `r3l export` writes one nested file, or a log of Inspect; `r3l compact`

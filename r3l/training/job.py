@@ -35,7 +35,7 @@ class Job(Section):
     iteration: int = Field(0, ge=0)
     step: int = Field(1, ge=1, description="number of this optimiser step in the run, 1-based")
     seed: int = Field(0, ge=0)
-    canary_ids: list[int] = Field(default_factory=list, description="token ids to score with the new policy; empty: fixed ones")
+    canary_ids: list[int] = Field(default_factory=list, description="token ids to score with the new policy; empty: of a trained row")
 
 
 def read_job(path: str | Path) -> Job:

@@ -15,6 +15,7 @@ from torch import nn
 
 from r3l.errors import TrainingError
 from r3l.store.files import replace_text
+from r3l.training.canary import Canary
 from r3l.training.checkpoint import copy_policy, load_optimiser, optimiser_tensors, policy_weights, save_optimiser, save_policy
 from r3l.training.dense_layouts import choose_layout
 from r3l.training.gradients import Denominators, Measures, measure, row_gradient
@@ -22,7 +23,7 @@ from r3l.training.job import Job
 from r3l.training.layouts import Layout, Limits, TrieLayout
 from r3l.training.optimiser import make_optimiser
 from r3l.training.parallel import Ranks
-from r3l.training.policy import Policy, canary_logprobs, find_base, load_config, load_policy
+from r3l.training.policy import Policy, find_base, load_config, load_policy
 from r3l.training.report import peak_memory_mb, report
 from r3l.training.rows import Row
 from r3l.training.scoring import OtherScores, score_others
@@ -31,7 +32,6 @@ from r3l.training.shards import Group, micro_batches, read_groups, survey
 
 Emit = Callable[..., None]
 SEGMENT_TOKENS = 2048  # with checkpoint_segments: tokens whose activations are held at once
-CANARY_TOKENS = 32
 
 
 @dataclass
@@ -70,16 +70,16 @@ class Update:
         with self._timed("load"):
             policy = load_policy(job.policy.path, job.policy.base_path, job.policy_settings, dtype=job.training.dtype,
                                  device=self.device, seed=job.seed, sharded=self.sharded, segments=isinstance(self.layout, TrieLayout))
+        canary = Canary(policy, found.groups, job.policy_settings.context_tokens, job.canary_ids)
         measures, grad_norm = Measures(), 0.0
         if found.groups:
-            measures, grad_norm = self._step(policy, groups, others, Denominators(job.groups, found.tokens))
+            measures, grad_norm = self._step(policy, groups, others, Denominators(job.groups, found.tokens), canary)
             measures.add(reference_tokens=others.reference_tokens, kl_start_tokens=others.start_tokens)
         else:
             self._copy()
-        canary_ids = job.canary_ids or fixed_ids(policy)
         result = report(job, found, self.ranks.sum_measures(measures), others, grad_norm=grad_norm, stepped=bool(found.groups))
-        result |= {"canary": {"token_ids": canary_ids, "logprobs": canary_logprobs(policy, canary_ids)}, "events": self.events,
-                   "peak_memory_mb": peak_memory_mb(self.device), "seconds_by_part": self.seconds}
+        result |= {"canary": canary.result(), "events": self.events, "peak_memory_mb": peak_memory_mb(self.device),
+                   "seconds_by_part": self.seconds}
         return result
 
     def _choose_layout(self) -> None:
@@ -88,11 +88,13 @@ class Update:
         if reason:
             self.events.append({"event": "layout", "reason": reason, "detail": f"padded rows instead of the {job.training.layout}"})
 
-    def _step(self, policy: Policy, groups: list[Group], others: OtherScores, denominators: Denominators) -> tuple[Measures, float]:
+    def _step(self, policy: Policy, groups: list[Group], others: OtherScores, denominators: Denominators,
+              canary: Canary) -> tuple[Measures, float]:
         job, named = self.job, dict(policy.trainable())
         optimiser = make_optimiser(named, job.training, job.step)
         if job.optimiser:
             load_optimiser(optimiser, named, Path(job.optimiser))
+        canary.look()
         with self._timed("passes"):
             measures = self.gradients(policy, groups, others, denominators)
             self.ranks.sum_gradients(named.values())
@@ -194,12 +196,6 @@ def choose_device(setting: str) -> torch.device:
     if setting == "cuda" and not torch.cuda.is_available():
         raise TrainingError("training.device is cuda, but torch sees no GPU; set it to auto or cpu")
     return torch.device("cuda" if setting != "cpu" and torch.cuda.is_available() else "cpu")
-
-
-def fixed_ids(policy: Policy) -> list[int]:
-    """Token ids spread over the vocabulary, the same for every snapshot of a policy."""
-    size = int(policy.decoder.head.weight.shape[0])
-    return [(7919 * (i + 1)) % size for i in range(CANARY_TOKENS)]
 
 
 def out_of_memory(error: Exception) -> str:

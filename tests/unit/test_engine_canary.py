@@ -13,6 +13,7 @@ from r3l.engines import make_engine
 from r3l.engines.canary import check_canary
 from r3l.errors import EngineError
 from tests.unit.engine_policies import plain_logprobs, plain_model, tiny_policy
+from tests.unit.test_engine_reuse import adapted, adapter_on
 
 IDS = [5, 17, 3, 60, 8, 44, 2, 91, 33, 10]
 
@@ -34,6 +35,29 @@ def test_the_right_policy_passes_and_a_stale_one_is_named(tmp_path: Path, canary
     engine.load_policy(tiny_policy(tmp_path / "old", seed=0))
     with pytest.raises(EngineError, match=r"token \d+ of the canary .* tolerance 0.002"):
         check_canary(engine, canary, "float32")
+    engine.close()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_policy_one_step_old_is_caught_where_rounding_is_as_large_as_the_step(tmp_path: Path, dtype: str) -> None:
+    """A tolerance that lets the old policy pass; an adapter of another run is as far from both, and caught by the usual one."""
+    old = tiny_policy(tmp_path / "old")
+    new, other = adapter_on(old, tmp_path / "new", 1), adapter_on(old, tmp_path / "other", 2)
+    before, after = (plain_logprobs(model, IDS).tolist() for model in (plain_model(old), adapted(old, new)))
+    step = max(abs(a - b) for a, b in zip(before, after, strict=True))
+    canary = tmp_path / "canary.json"
+    canary.write_text(json.dumps({"token_ids": IDS, "logprobs": after, "before": before}))
+    engine = make_engine(TransformersLocalSettings(device="cpu"), PolicySettings(dtype=dtype))
+    engine.load_policy(new)
+    difference = check_canary(engine, canary, dtype, 2 * step)
+    assert difference is not None
+    assert difference < step / 4
+    engine.load_policy(old)
+    with pytest.raises(EngineError, match="the policy from before the last update"):
+        check_canary(engine, canary, dtype, 2 * step)
+    engine.load_policy(other)
+    with pytest.raises(EngineError, match="does not run the policy"):
+        check_canary(engine, canary, dtype)
     engine.close()
 
 

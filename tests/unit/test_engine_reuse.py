@@ -104,10 +104,10 @@ def test_an_adapter_is_the_base_with_its_deltas_and_a_new_policy_drops_what_is_s
     engine.close()
 
 
-def adapter_on(base: PolicySnapshot, folder: Path) -> PolicySnapshot:
+def adapter_on(base: PolicySnapshot, folder: Path, seed: int = 1) -> PolicySnapshot:
     from peft import LoraConfig, get_peft_model
 
-    torch.manual_seed(1)
+    torch.manual_seed(seed)
     model = get_peft_model(plain_model(base), LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", init_lora_weights=False))
     model.save_pretrained(str(folder))
     return PolicySnapshot(str(folder), "adapter", base.path)

@@ -104,15 +104,19 @@ def test_seeds_stops_and_schemas(engine: VllmServer, policies: dict[str, PolicyS
     first, again = (engine.complete(f"{k}", PROMPT, how).result(timeout=60) for k in range(2))
     assert first.token_ids == again.token_ids
     schema = {"type": "object", "properties": {"pivot": {"enum": [0, 1, 2]}}, "required": ["pivot"], "additionalProperties": False}
-    held = engine.complete("held", PROMPT, Sampling(1.0, 60, 3, (2,), schema)).result(timeout=60)
+    tokenizer = family_tokenizer("smollm2")
+    stop = (tokenizer.eos_token_id,)  # after the whole JSON the server allows the tokenizer's own end alone
+    held = engine.complete("held", PROMPT, Sampling(1.0, 60, 3, stop, schema)).result(timeout=60)
     assert held.finish_reason == "stop"
-    assert json.loads(family_tokenizer("smollm2").decode(held.token_ids[:-1]))["pivot"] in (0, 1, 2)
+    text = tokenizer.decode(held.token_ids[:-1])
+    assert text == json.dumps(json.loads(text))
+    assert json.loads(text)["pivot"] in (0, 1, 2)
     assert engine.counts()["retried_calls"] == 0
 
 
 @pytest.mark.parametrize("route", ["/v1/models", "/v1/load_lora_adapter", "/collective_rpc", "/reset_prefix_cache", "/metrics", "/version"])
 def test_every_route_of_the_real_server_asks_for_the_key(engine: VllmServer, route: str) -> None:
-    url = f"{engine.servers[0].url}{route}"
+    url = f"{engine.fleet.servers[0].url}{route}"
     for method in ("GET", "POST"):
         assert httpx.request(method, url, json={}).status_code == 401
         assert httpx.request(method, url, json={}, headers={"Authorization": "Bearer another"}).status_code == 401

@@ -93,6 +93,18 @@ def test_the_canary_asks_every_server(servers: list[ScriptedVllm]) -> None:
     engine.close()
 
 
+def test_a_planted_stale_adapter_is_caught_on_any_server(servers: list[ScriptedVllm]) -> None:
+    engine = engine_of(*servers)
+    engine.load_policy(ADAPTER)
+    ids, step = [4, 5, 6], 10.0
+    after, before = ([scripted_logprob(policy, place) for place in range(2)] for policy in ("policies/8", "policies/7"))
+    assert compare(engine, ids, after, step, before) == 0
+    servers[1].adapters["r3l-d8"] = "policies/7"
+    with pytest.raises(EngineError, match=f"{servers[1].url} runs the policy from before the last update"):
+        compare(engine, ids, after, step, before)
+    engine.close()
+
+
 def test_a_server_that_dies_costs_a_recorded_retry_and_comes_back_with_the_policy(servers: list[ScriptedVllm]) -> None:
     engine = engine_of(*servers)
     engine.load_policy(ADAPTER)

@@ -19,6 +19,7 @@ from r3l.errors import TrainingError
 from r3l.training.checkpoint import written_whole
 from r3l.training.job import Job
 from r3l.training.parallel import Ranks
+from r3l.training.rows import Row
 from r3l.training.scoring import drawn
 from r3l.training.shards import survey
 from r3l.training.update import run_update
@@ -94,8 +95,20 @@ def test_the_new_policy_opens_as_it_is_and_the_canary_is_its_own(tmp_path: Path)
     model = AutoModelForCausalLM.from_pretrained(out / "policy").eval()
     logits = model(torch.tensor([canary["token_ids"]])).logits.detach()[0, :-1].log_softmax(-1)
     assert canary["logprobs"] == pytest.approx([float(logits[i, token]) for i, token in enumerate([9, 27, 20])], abs=1e-5)
+    old = AutoModelForCausalLM.from_pretrained(tmp_path / "policy").eval()(torch.tensor([canary["token_ids"]])).logits.detach()
+    old = old[0, :-1].log_softmax(-1)
+    assert canary["before"] == pytest.approx([float(old[i, token]) for i, token in enumerate([9, 27, 20])], abs=1e-5)
+    assert canary["before"] != canary["logprobs"]
     assert AutoTokenizer.from_pretrained(out / "policy").chat_template == AutoTokenizer.from_pretrained(tmp_path / "policy").chat_template
     assert not list(out.rglob("*.partial"))
+
+
+def test_a_canary_of_its_own_choosing_is_the_end_of_a_trained_row(tmp_path: Path) -> None:
+    records = group(0)
+    canary = run_here(job_of(tmp_path, records, policy_settings={"context_tokens": 64}))[0]["canary"]
+    row = next(row for row in map(Row.read, records) if row.has_gradient)
+    assert canary["token_ids"] == row.token_ids[-32:].tolist()
+    assert len(canary["logprobs"]) == len(canary["before"]) == len(canary["token_ids"]) - 1
 
 
 def test_without_a_gradient_no_step_is_taken(tmp_path: Path) -> None:
