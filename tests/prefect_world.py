@@ -35,7 +35,8 @@ class Served:
 
     def asked(self, what: str, **filters: Any) -> list[dict[str, Any]]:
         """The rows of ``/<what>/filter``."""
-        return list(httpx.post(f"{self.api}/{what}/filter", json=filters, timeout=60).json())
+        user, _, key = self.environment.get("PREFECT_API_AUTH_STRING", "").partition(":")
+        return list(httpx.post(f"{self.api}/{what}/filter", json=filters, timeout=60, auth=(user, key) if key else None).json())
 
     def ended(self) -> dict[str, Any] | None:
         """The state of the first flow run that has ended."""
@@ -46,20 +47,22 @@ class Served:
 def served(folder: Path, register: Sequence[Sequence[str]], **variables: str) -> Iterator[Served]:
     """Start the server, run the `register` commands against it, start the worker; stop both in the end.
 
-    `variables` are set for all of them.
+    `variables` are set for all of them, those that begin with PREFECT_SERVER_ for the server alone.
     """
     port = free_port()
     environment = os.environ | {
         "PREFECT_HOME": str(folder / "prefect"), "PREFECT_API_URL": f"http://127.0.0.1:{port}/api", "PREFECT_WORKER_QUERY_SECONDS": "1",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false", "VENV": str(BIN.parent)} | variables
     environment.pop("PREFECT_PROFILES_PATH", None)
-    found = Served(environment["PREFECT_API_URL"], environment, folder)
+    clients = {name: value for name, value in environment.items() if not name.startswith("PREFECT_SERVER_")}
+    found = Served(environment["PREFECT_API_URL"], clients, folder)
     running: list[subprocess.Popen[bytes]] = []
     try:
-        running.append(start(found, "server", "server", "start", "--port", str(port)))
+        running.append(start(Served(found.api, environment, folder), "server", "server", "start", "--port", str(port)))
         wait("the server", START_S, lambda: healthy(found.api))
         for command in register:
-            subprocess.run(list(command), env=environment, check=True, capture_output=True)
+            done = subprocess.run(list(command), env=clients, check=False, capture_output=True, text=True)
+            assert done.returncode == 0, f"{' '.join(command)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
         running.append(start(found, "worker", "worker", "start", "--pool", "r3l"))
         yield found
     finally:

@@ -4,8 +4,10 @@ WITH pieces AS (
     SELECT run, branch, trajectory_id AS source_id, true AS prefixed, turn, context_ids, response_ids FROM lines.turns
     UNION ALL
     SELECT r.run, r.branch, r.retry_id, false, t.turn, t.context_ids, t.response_ids
-    FROM retries r JOIN lines.turns t ON (t.run, t.branch) = (r.run, r.branch)
-     AND (t.trajectory_id = r.retry_id OR (t.trajectory_id = r.parent_id AND t.turn < r.pivot_turn))
+    FROM retries r JOIN lines.turns t ON (t.run, t.branch, t.trajectory_id) = (r.run, r.branch, r.retry_id)
+    UNION ALL -- two joins by keys: one with OR compares every retry with every turn
+    SELECT r.run, r.branch, r.retry_id, false, t.turn, t.context_ids, t.response_ids
+    FROM retries r JOIN lines.turns t ON (t.run, t.branch, t.trajectory_id) = (r.run, r.branch, r.parent_id) AND t.turn < r.pivot_turn
     UNION ALL
     SELECT run, branch, reflection_id, true, 0, context_ids, response_ids FROM lines.reflections
 ),
