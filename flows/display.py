@@ -118,7 +118,7 @@ def result(console: Console, summary: dict[str, Any], ask: bool = True) -> None:
 
 def evaluated(console: Console, found: dict[str, Any]) -> None:
     """The score of an evaluation, by task type and in all."""
-    table = Table(title=f"{found['run']}, policy of iteration {found['iteration']} on {found['benchmark']}", title_justify="left", box=None,
+    table = Table(title=f"{found['run']}, policy of iteration {found['iteration']} on {found['posed']}", title_justify="left", box=None,
                   title_style="bold", padding=(0, 2, 0, 0))
     for name in found["table"][0]:
         table.add_column(name, justify="left" if name == "task type" else "right")

@@ -105,9 +105,11 @@ def scored(config: Config, ref: StageRef, store: Store) -> dict[str, Any]:
     table = [{"task type": name, "solved": one.solved, "episodes": one.episodes, "rate": f"{one.rate:.1%}",
               "95 %": f"{one.low:.1%} – {one.high:.1%}", "mean reward": f"{one.reward:.3f}"}
              for name, one in [*types.items(), ("all", whole)]]
+    posed = ", ".join(filter(None, (rows[0][name] for name in ("benchmark", "format", "protocol"))))
     create_table_artifact(table=table, key=f"{artifact_key(config.run, config.branch)}-evaluation",
-                          description=f"{config.run}, policy of iteration {ref.iteration}, {rows[0]['benchmark']}")
+                          description=f"{config.run}, policy of iteration {ref.iteration}, {posed}")
     broken = [row["trajectory_id"] for row in rows if row["status"] in {"environment_error", "engine_error"}]
-    return {"run": config.run, "branch": config.branch, "iteration": ref.iteration, "benchmark": rows[0]["benchmark"],
+    return {"run": config.run, "branch": config.branch, "iteration": ref.iteration,
+            **{name: rows[0][name] for name in ("benchmark", "format", "protocol", "policy")}, "posed": posed,
             "solved": whole.solved, "episodes": whole.episodes, "rate": whole.rate, "low": whole.low, "high": whole.high,
-            "table": table, "broken": broken, "policy": rows[0]["policy"]}
+            "table": table, "broken": broken}

@@ -52,8 +52,11 @@ def main() -> None:
 
 
 def send(answers: Any, message: dict[str, Any]) -> None:
-    answers.write(json.dumps(message) + "\n")
-    answers.flush()
+    try:
+        answers.write(json.dumps(message) + "\n")
+        answers.flush()
+    except BrokenPipeError:  # nobody is there to read it
+        os._exit(0)
 
 
 def out_of_time(*_: object) -> None:

@@ -164,6 +164,7 @@ def soak(environment: str, episodes: int, faults: int, root: str, seed: int = 0)
     seen: dict[int, list[Sample]] = {}  # of each worker, one a round
     own: list[tuple[int, float]] = []
     with WorldPool(settings) as pool:
+        signal.signal(signal.SIGTERM, lambda *_: end_with(pool))
         saboteur, policy = Saboteur(pool, seed), Policy(environment, seed)
         explorer = Explorer(world, pool, ScriptedEngine(policy), CharChat(), "soak",  # type: ignore[arg-type]
                             Limits(settings.max_turns, 512, 1.0))
@@ -184,6 +185,13 @@ def soak(environment: str, episodes: int, faults: int, root: str, seed: int = 0)
     soaked.own_mb = (round(next(size for at, size in own if at >= episodes / 5), 1), round(own[-1][1], 1))
     soaked.seconds = round(time.monotonic() - began, 1)
     return soaked
+
+
+def end_with(pool: WorldPool) -> None:
+    """A worker that is stopped just now would outlive its pool: it can't see its input end."""
+    for worker in pool.workers:
+        worker.process.kill()
+    os._exit(128 + signal.SIGTERM)
 
 
 def grown(samples: list[Sample]) -> float | None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from r3l.environments.pool import WorldPool, failed
 from r3l.errors import ConfigError
 from r3l.store.catalog import connect
 from r3l.store.query import query
@@ -31,6 +32,29 @@ def test_the_starting_policy_on_two_benchmarks(tmp_path, monkeypatch):
 
     monkeypatch.setattr(workbench.Workbench, "_start", lambda self: pytest.fail("an engine was started"))
     assert evaluate(small_config(tmp_path, *FEW, iteration=-1))["solved"] == first["solved"]
+
+
+def test_mathematics_in_both_formats_and_protocols_apart(tmp_path, monkeypatch):
+    """An episode whose world failed counts as 0 and is listed."""
+    from flows.evaluate import evaluate
+
+    start = WorldPool.start
+    monkeypatch.setattr(WorldPool, "start", lambda pool, session, task: failed("lost") if task.task == 1 else start(pool, session, task))
+    found = {}
+    for answer_format, attempts in (("answer", 1), ("boxed", 1), ("boxed", 3)):
+        one = evaluate(small_config(tmp_path, *FEW, "evaluation.benchmark=procedural", f"evaluation.answer_format={answer_format}",
+                                    f"evaluation.attempts={attempts}", "environment.reply_tokens=32", iteration=-1))
+        found[one["posed"]] = one
+    assert list(found) == ["procedural, answer, single", "procedural, boxed, single", "procedural, boxed, attempts=3"]
+    for shard, one in enumerate(found.values()):
+        assert one["broken"] == [f"iteration=-1/task=1/evaluation{shard}=0"]
+        assert (one["solved"], one["episodes"], one["table"][-1]["episodes"]) == (0, 3, 3)
+        assert {line["task type"] for line in one["table"]} == {"chain_sum", "simple_equations", "gcd", "all"}
+    with connect(Store.open(str(tmp_path))) as connection:
+        rows = query(connection, "SELECT format, protocol, max(turns) AS turns, count_if(status = 'environment_error') AS broken "
+                                 "FROM evaluations GROUP BY ALL ORDER BY ALL").to_pylist()
+    assert [(row["format"], row["protocol"], row["turns"], row["broken"]) for row in rows] == [
+        ("answer", "single", 1, 1), ("boxed", "attempts=3", 3, 1), ("boxed", "single", 1, 1)]
 
 
 def test_a_policy_that_is_not_there_yet(tmp_path):
