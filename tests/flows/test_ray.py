@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +18,42 @@ from tests.flows.small import small_config
 from tests.scripted_player import ScriptedPlayer
 
 pytest.importorskip("prefect_ray")
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200), pytest.mark.usefixtures("prefect_server")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400), pytest.mark.usefixtures("prefect_server")]
 PLAYED = ["engine.kind=vllm_server", "environment.kind=household", "environment.level=easy", "environment.max_turns=12",
           "environment.reply_tokens=80", "environment.workers=1", "rollout.tasks=4", "training.processes=1"]
+START_S = 300
+QUIET = {"include_dashboard": False, "include_log_monitor": False}
 
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    """A Ray cluster that asks for a key, as infra/README.md says."""
+    for name, value in {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(24)}.items():
+        monkeypatch.setenv(name, value)
+    import ray  # first of all: its parts alone are imported only half
+    from ray._private import services
     from ray.cluster_utils import Cluster
 
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    assert ray.is_initialized() is False
+    monkeypatch.setattr(services, "get_node", patient(services.get_node))
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **QUIET})
     yield made
     made.shutdown()
+
+
+def patient(get_node: Callable[..., Any]) -> Callable[..., Any]:
+    """Ray gives a node 30 s to start, which is little on a machine with other work."""
+    def ask(*arguments: Any) -> Any:
+        end = time.monotonic() + START_S
+        while True:
+            try:
+                return get_node(*arguments)
+            except RuntimeError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(1)
+
+    return ask
 
 
 def digests(root: Path) -> dict[str, str]:
@@ -43,7 +68,7 @@ def played(root: Path, server: ScriptedPlayer, *assignments: str) -> dict[str, A
 
 def test_the_same_shards_on_two_nodes_and_after_one_is_lost(cluster: Any, tmp_path: Path) -> None:
     server = ScriptedPlayer(pause=0.2)
-    second = cluster.add_node(num_cpus=1)
+    second = cluster.add_node(num_cpus=1, **QUIET)
     lost = threading.Event()
 
     def lose() -> None:
