@@ -10,7 +10,7 @@ from r3l.config.section import Member, any_of
 
 
 class EngineSettings(Member):
-    canary_tolerance: float = Field(0.0, ge=0, description="largest log-probability difference to the trainer; 0: by dtype")
+    canary_tolerance: float = Field(0.0, ge=0, description="mean log-probability difference to the trainer, a token; 0: by dtype")
 
 
 class TransformersLocalSettings(EngineSettings):

@@ -4,6 +4,9 @@ torch's own linear lays bfloat16 weights out anew in every call, and in float32 
 processors. Measured on an AMD EPYC with the layers of a policy of 135 million parameters: 1.2 to 1.9 times the speed in
 bfloat16, 2 to 2.7 times in float32, the same results bit for bit in bfloat16.
 
+An adapter in bfloat16 stays beside its layer: added to the weights, most of a step is smaller than half their last digit,
+and is lost (seen: the policy sampled from was nearer to the one of the step before than to its own).
+
 Shapes: N tokens, I inputs, O outputs.
 """
 
@@ -12,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 USUAL_TOKENS = 32  # of a step: the layout is chosen for it, and right for any number
@@ -25,8 +29,30 @@ class PackedLinear(nn.Module):
         self.packed = torch.ops.mkldnn._reorder_linear_weight(plain.weight.detach(), USUAL_TOKENS)
         self.bias = None if plain.bias is None else plain.bias.detach()
 
+    def forward(self, x: Tensor, plus: Tensor | None = None) -> Tensor:
+        """`plus` (..., O) is added before the result is rounded."""
+        if plus is None:
+            y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
+        else:
+            y = torch.ops.mkldnn._linear_pointwise.binary(x, plus, self.packed, self.bias, "add")
+        return y
+
+
+class AdaptedLinear(nn.Module):
+    """`base` with a low-rank adapter beside it: + scale (x A^T) B^T. Measured of a step of 3e-4 of the weights, on a packed layer in
+    bfloat16: 99 % arrives; 17 % where it is added to a result already rounded; 16 % where it is merged."""
+
+    def __init__(self, base: nn.Module, down_RI: Tensor, up_OR: Tensor, scale: float) -> None:
+        super().__init__()
+        self.base = base
+        self.down_RI: Tensor
+        self.up_OR: Tensor
+        self.register_buffer("down_RI", down_RI.detach().contiguous())
+        self.register_buffer("up_OR", (scale * up_OR.detach().float()).to(up_OR.dtype).contiguous())
+
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
+        plus = F.linear(F.linear(x, self.down_RI), self.up_OR)
+        y: Tensor = self.base(x, plus) if isinstance(self.base, PackedLinear) else self.base(x) + plus
         return y
 
 

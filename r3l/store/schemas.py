@@ -182,7 +182,7 @@ UPDATES = [
     C("scoring_passes", INT, "extra forward passes over the trie (old log-probs, reference)"),
     C("reference_tokens", pa.int64(), "tokens scored by a reference policy: 0 where no method asked for it"),
     C("kl_start_tokens", pa.int64(), "tokens scored by the starting policy for kl_start alone"),
-    C("canary_error", F64, "largest |log-prob difference| between the engine and the trainer, at most 256 tokens of a trained row"),
+    C("canary_error", F64, "mean |log-prob difference| a token between the engine and the trainer, at most 256 tokens of a trained row"),
     C("seconds", F64, "wall time of the job"),
     C("peak_memory_mb", F64, "peak resident memory of the job (GPU: peak allocated)"),
 ]

@@ -13,9 +13,10 @@ from torch import nn
 from r3l.config.engines import TransformersLocalSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines import batching, make_engine
-from r3l.engines.base import Sampling
+from r3l.engines.base import PolicySnapshot, Sampling
 from r3l.engines.lone_attention import compiled
-from r3l.engines.packed_linear import PackedLinear, pack
+from r3l.engines.packed_linear import AdaptedLinear, PackedLinear, pack
+from r3l.errors import EngineError
 from tests.unit.engine_policies import STOP, VOCABULARY, plain_model, plain_reply, tiny_policy
 
 CPU = torch.device("cpu")
@@ -80,3 +81,34 @@ def test_a_head_tied_to_the_embeddings_is_packed_and_the_embeddings_stay(tmp_pat
     assert isinstance(packed.lm_head, PackedLinear)
     assert not any(type(module) is nn.Linear for module in packed.modules())
     torch.testing.assert_close(packed(ids).logits, before, atol=2e-4, rtol=1e-4)
+
+
+def test_a_step_too_small_for_the_digits_of_bfloat16_arrives() -> None:
+    """Merged into the weights, five sixths of it would round away, and the policy before it would be sampled from."""
+    torch.manual_seed(0)
+    plain = nn.Linear(256, 256, bias=False).requires_grad_(False)
+    nn.init.normal_(plain.weight, std=1 / 16)
+    plain = plain.to(torch.bfloat16)
+    x, down = torch.randn(2, 100, 256).to(torch.bfloat16), (torch.randn(8, 256) / 16).to(torch.bfloat16)
+    up = (1e-4 * torch.randn(256, 8)).to(torch.bfloat16)
+    step = 2 * (x.double() @ down.double().T) @ up.double().T
+    merged = nn.functional.linear(x, (plain.weight.float() + 2 * up.float() @ down.float()).to(torch.bfloat16))
+    packed = PackedLinear(plain)
+
+    def arrived(y: Tensor) -> float:
+        return float(((y.double() - packed(x).double()) * step).sum() / (step * step).sum())
+
+    assert 0.95 < arrived(AdaptedLinear(packed, down, up, 2.0)(x)) < 1.05
+    assert arrived(merged) < 0.5
+
+
+def test_an_adapter_that_is_no_plain_lora_is_refused(tmp_path: Path) -> None:
+    from peft import LoraConfig, get_peft_model
+
+    base = tiny_policy(tmp_path / "base")
+    model = get_peft_model(plain_model(base), LoraConfig(r=2, target_modules="all-linear", use_dora=True))
+    model.save_pretrained(str(tmp_path / "dora"))
+    engine = make_engine(TransformersLocalSettings(threads=1), PolicySettings(dtype="bfloat16"))
+    with pytest.raises(EngineError, match="expected plain LoRA"):
+        engine.load_policy(PolicySnapshot(str(tmp_path / "dora"), "dora", base.path))
+    engine.close()
