@@ -144,6 +144,12 @@ def test_what_is_built_is_in_the_dockerfile_and_is_copied_from_what_is_there(com
     assert "torch" not in text.split("AS build-flows")[1].split("FROM")[0].lower()
 
 
+def test_the_trainer_s_torch_is_a_gpu_s():
+    """A build sees no GPU: what is found out there is the CPU's."""
+    [backend] = re.findall(r"ARG TORCH_BACKEND=(\S+)", (INFRA / "Dockerfile").read_text())
+    assert re.fullmatch(r"cu\d+", backend)
+
+
 def test_keys_never_enter_an_image_or_the_repository():
     ignored = (INFRA / "Dockerfile.dockerignore").read_text().splitlines()
     assert {"infra/secrets", "infra/.env"} <= set(ignored)
