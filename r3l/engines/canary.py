@@ -62,9 +62,9 @@ def _compare(name: str, scored: Sequence[float], token_ids: Sequence[int], logpr
     if not mean <= tolerance:
         worst = max(range(len(differences)), key=lambda place: math.inf if math.isnan(differences[place]) else differences[place])
         raise EngineError(
-            f"{name} does not run the policy that the trainer wrote: the canary's log-probabilities differ by {mean:.3g} a token, tolerance "
-            f"{tolerance:.3g}; most that of token {worst + 1}, {scored[worst]:.6g} there and {logprobs[worst]:.6g} in the trainer. "
-            "A stale or wrong policy was loaded; restart the engine, or set engine.canary_tolerance")
+            f"{name} does not run the policy that the trainer wrote: the canary's log-probabilities differ by {mean:.3g} a token, "
+            f"tolerance {tolerance:.3g}; most that of token {worst + 1}, {scored[worst]:.6g} there and {logprobs[worst]:.6g} in the "
+            "trainer. A stale or wrong policy was loaded; restart the engine, or set engine.canary_tolerance")
     return mean
 
 

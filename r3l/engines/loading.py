@@ -55,8 +55,8 @@ def _adapted(model: Any, path: str) -> Any:
 def _beside(layer: Any, path: str) -> AdaptedLinear:
     """A plain LoRA layer of peft with nothing that peft would do at run time."""
     if type(layer.base_layer) is not torch.nn.Linear or list(layer.lora_A) != ["default"] or any(layer.use_dora.values()):
-        raise EngineError(f"the adapter {path} has a layer {type(layer).__name__} on {type(layer.base_layer).__name__}: expected plain LoRA "
-                          "on linear layers; set policy.dtype=float32, or merge it with `r3l export-policy`")
+        raise EngineError(f"the adapter {path} has a layer {type(layer).__name__} on {type(layer.base_layer).__name__}: expected plain "
+                          "LoRA on linear layers; set policy.dtype=float32, or merge it with `r3l export-policy`")
     dtype = layer.base_layer.weight.dtype
     down, up = (part["default"].weight.to(dtype) for part in (layer.lora_A, layer.lora_B))
     return AdaptedLinear(layer.base_layer, down, up, layer.scaling["default"])

@@ -17,7 +17,7 @@ SERVE = Path(__file__).parent.parent.parent / "infra/engine/serve.sh"
 
 
 @contextmanager
-def serving(policy: str, dtype: str, environment: str, log: Path, seconds: float = 600) -> Iterator[tuple[str, Callable[[], float]]]:
+def serving(policy: str, dtype: str, environment: str, log: Path, seconds: float = 1800) -> Iterator[tuple[str, Callable[[], float]]]:
     """(address, CPU seconds of the server and all its processes so far); waits up to `seconds` until it is healthy."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

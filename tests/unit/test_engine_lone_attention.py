@@ -95,7 +95,7 @@ def test_a_step_too_small_for_the_digits_of_bfloat16_arrives() -> None:
     merged = nn.functional.linear(x, (plain.weight.float() + 2 * up.float() @ down.float()).to(torch.bfloat16))
     packed = PackedLinear(plain)
 
-    def arrived(y: Tensor) -> float:
+    def arrived(y: torch.Tensor) -> float:
         return float(((y.double() - packed(x).double()) * step).sum() / (step * step).sum())
 
     assert 0.95 < arrived(AdaptedLinear(packed, down, up, 2.0)(x)) < 1.05
