@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import uuid
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -103,7 +104,7 @@ class ObjectFiles:
             target = self.cache / entry["path"]
             if not target.is_file() or target.stat().st_size != entry["size"]:
                 target.parent.mkdir(parents=True, exist_ok=True)
-                arriving = target.with_name(f"{target.name}~{os.getpid()}")
+                arriving = target.with_name(f".{target.name}~{uuid.uuid4().hex}")  # hosts may share a cache, and have the same process ids
                 with open(arriving, "wb") as file:
                     for chunk in self._store.get(entry["path"]):
                         file.write(chunk)

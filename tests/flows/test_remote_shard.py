@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from prefect.states import Completed, Running
 
@@ -26,8 +24,10 @@ from r3l.store.policies import snapshot_digest
 from r3l.store.stage import Store
 from tests.flows.scripted import deterministic
 from tests.flows.small import small_config
+from tests.object_server import endpoint, make_bucket
 from tests.scripted_player import ScriptedPlayer
 
+__all__ = ["endpoint"]
 PLAYED = ["engine.kind=vllm_server", "environment.kind=household", "environment.level=easy", "environment.max_turns=8",
           "environment.reply_tokens=80", "environment.workers=1", "rollout.tasks=2"]
 
@@ -36,21 +36,6 @@ PLAYED = ["engine.kind=vllm_server", "environment.kind=household", "environment.
 def server():
     made = ScriptedPlayer()
     yield made
-    made.stop()
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    """A bucket of an S3-speaking server."""
-    made = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    made.start()
-    url = "http://{}:{}".format(*made.get_host_and_port())
-    keys = {"AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_REGION": "us-east-1"}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in keys.items():
-            patch.setenv(name, value)
-        httpx.put(f"{url}/visits").raise_for_status()
-        yield "visits"
     made.stop()
 
 
@@ -125,8 +110,7 @@ def learnt(store: Store, start: policies.Policies, folder: Path) -> policies.Pol
 @pytest.mark.parametrize("kind", ["vllm_server", "transformers_local"])
 def test_a_visiting_host_fetches_what_it_samples_with_and_no_more(endpoint, kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the store alone: tokenizer and template where servers sample, else the policies; never the optimiser's state."""
-    config = small_config(f"s3://{endpoint}/{kind}", f"engine.kind={kind}")
-    monkeypatch.setenv("R3L_CACHE", str(tmp_path / "flow"))
+    config = small_config(make_bucket(endpoint, kind.replace("_", "-"), tmp_path / "flow", monkeypatch), f"engine.kind={kind}")
     store = Store.open(config.store.root)
     known = learnt(store, policies.find(config, store, 0), tmp_path)
     told = introduced(config, store, known)
@@ -148,7 +132,6 @@ def test_a_visiting_host_fetches_what_it_samples_with_and_no_more(endpoint, kind
 
 
 def test_a_policy_that_nobody_put_there_is_said(endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("R3L_CACHE", str(tmp_path))
-    config = small_config(f"s3://{endpoint}/none", "engine.kind=vllm_server")
+    config = small_config(make_bucket(endpoint, "none", tmp_path, monkeypatch), "engine.kind=vllm_server")
     with pytest.raises(StoreError, match=r"tokenizer of policy 0123.* not in .*run the iteration again"):
         met(config, Store.open(config.store.root), {"start": "0123", "behaviour": {"path": "p", "digest": "d"}})

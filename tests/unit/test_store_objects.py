@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -92,6 +93,38 @@ def test_policies_travel(store, monkeypatch, tmp_path):
     assert store.files.paths("demo") == []
     assert store.files.remove("demo/policies/iteration=00000") == 7
     assert not list(store.local("demo/policies/iteration=00000").glob("*"))
+
+
+class Slow:
+    """A store whose files come in two halves, the second one when `go` is set."""
+
+    def __init__(self, store) -> None:
+        self.store, self.halfway, self.go = store, threading.Event(), threading.Event()
+
+    def list(self, prefix):
+        return self.store.list(prefix)
+
+    def get(self, path):
+        content = self.store.get(path).bytes().to_bytes()
+        yield content[:5]
+        self.halfway.set()
+        assert self.go.wait(20)
+        yield content[5:]
+
+
+def test_two_hosts_that_share_a_cache_fetch_whole_files(store, monkeypatch):
+    monkeypatch.setattr("os.getpid", lambda: 7)  # as the first process of every container has the same number
+    store.files.put("demo/policies/p/chat_template.jinja", b"0123456789")
+    slow = Store.open(store.root)
+    slow.files._store = Slow(slow.files._store)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(slow.local, "demo/policies/p")
+        assert slow.files._store.halfway.wait(20)
+        assert (store.local("demo/policies/p") / "chat_template.jinja").read_bytes() == b"0123456789"
+        assert [path.name for path in store.local("demo/policies/p").glob("chat_template*")] == ["chat_template.jinja"]
+        slow.files._store.go.set()
+        assert (first.result() / "chat_template.jinja").read_bytes() == b"0123456789"
+    assert [path.name for path in first.result().iterdir()] == ["chat_template.jinja"]
 
 
 def test_a_store_that_can_not_be_reached_is_named(store, monkeypatch):
