@@ -131,16 +131,19 @@ class Saboteur:
 
     def __init__(self, pool: WorldPool, seed: int) -> None:
         self.pool, self.rng, self.done = pool, random.Random(seed), Counter[str]()
+        self.struck: set[int] = set()  # they are to be replaced: each once
 
     def strike(self) -> None:
         fault = FAULTS[sum(self.done.values()) % len(FAULTS)]
-        ready = [worker for worker in self.pool.workers if worker.ready and not worker.lost]
+        ready = [worker for worker in self.pool.workers if worker.ready and not worker.lost and worker.process.pid not in self.struck]
         if not ready:
             return
         worker = self.rng.choice(ready)
         children = descendants(worker.process.pid)
         if fault == "kill a child" and not children:
             fault = "kill"
+        if fault != "kill a child":
+            self.struck.add(worker.process.pid)
         self.inflict(fault, worker, children)
         self.done[fault] += 1
 

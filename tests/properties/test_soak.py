@@ -19,6 +19,7 @@ def test_a_leak_is_told_from_a_late_start():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("environment", SETTINGS)
 def test_every_episode_is_accounted_for_and_nothing_is_left(environment, tmp_path):
     if environment == "scienceworld":

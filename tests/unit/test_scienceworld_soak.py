@@ -16,6 +16,7 @@ from r3l.errors import WorldError
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(shutil.which("java") is None, reason="no Java: apt-get install default-jre-headless"),
     pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc"),
 ]
