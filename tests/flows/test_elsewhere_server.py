@@ -124,6 +124,7 @@ def test_a_killed_flow_joins_the_update_that_goes_on(cluster):
 
 def test_a_cancelled_flow_cancels_the_update_and_its_process(cluster):
     before = len(cluster.updates())
+    cluster.host("c")
     config = json.loads(cluster.config("iteration=2").model_dump_json())
     cluster.server.prefect("deployment", "run", "r3l/iterate", "--params", json.dumps({"config": config}))
     wait("the update", PATIENCE_S, cluster.training)
