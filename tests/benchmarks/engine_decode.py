@@ -5,13 +5,14 @@
 
 Without --policy: random weights of the embedded policy's shape. All sides run one after the other on the same prompts, the
 best of three each, per CPU-second (a busy machine changes wall time, hardly these); the rate on the clock stands in brackets.
-Replies of random weights never repeat themselves, so the engine's guesses do not show here. With --vllm a server of the
-policy is started from that environment, and its CPU seconds are those of all its processes.
+Every run has seeds of its own: random weights then never repeat themselves, and the engine's guesses do not show here. With
+--vllm a server of the policy is started from that environment, and its CPU seconds are those of all its processes.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import tempfile
 import time
@@ -135,8 +136,10 @@ def generate_rates(model: Any, prompts: list[list[int]], reply: int) -> Rates:
 
 
 def engine_rates(engine: Engine, prompts: list[list[int]], reply: int, spent: Callable[[], float]) -> Rates:
+    seeds = itertools.count()
+
     def run(count: int) -> None:
-        futures = [engine.complete(f"prompt={k}", prompt, Sampling(1.0, count, k, ())) for k, prompt in enumerate(prompts)]
+        futures = [engine.complete(f"prompt={k}", prompt, Sampling(1.0, count, next(seeds), ())) for k, prompt in enumerate(prompts)]
         for future in futures:
             future.result()
 
