@@ -34,6 +34,7 @@ def memoised_walk(path: Path, steps: int, seed: int) -> list[Seen]:
         engine = GameEngine(path)
         seen = [engine.reset()]
         for _ in range(steps):
+            engine.restore(engine.snapshot())  # as before each step of an episode
             seen.append(engine.step(chosen(seen[-1].admissible, rng)))
     return seen
 
