@@ -86,6 +86,11 @@ def tick_label(value: float, step: float, share: bool) -> str:
     return f"{float(mantissa):g}e{int(exponent)}".replace("-", "−")
 
 
+def place_label(x: float) -> str:
+    """An iteration as it is; thousands of turns or tokens in three places or so."""
+    return tick_label(round(x, -2) if abs(x) >= 10_000 else round(x) if abs(x) >= 100 else x, 1, False)
+
+
 def frame(ticks: Sequence[float], xs: Sequence[float], scale_x: Scale, scale_y: Scale, share: bool) -> str:
     """Grid lines with their values, and the first, middle and last x."""
     parts = []
@@ -95,7 +100,7 @@ def frame(ticks: Sequence[float], xs: Sequence[float], scale_x: Scale, scale_y: 
         parts.append(f'<line class="{css}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
         parts.append(f'<text class="tick y" x="{LEFT - 6}" y="{y + 3.5}">{tick_label(tick, ticks[1] - ticks[0], share)}</text>')
     for x in dict.fromkeys([xs[0], xs[len(xs) // 2], xs[-1]]):
-        parts.append(f'<text class="tick x" x="{scale_x(x)}" y="{HEIGHT - 7}">{x:g}</text>')
+        parts.append(f'<text class="tick x" x="{scale_x(x)}" y="{HEIGHT - 7}">{place_label(x)}</text>')
     return "".join(parts)
 
 

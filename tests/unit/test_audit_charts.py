@@ -16,6 +16,7 @@ from r3l.audit.charts import (
     bar,
     line_chart,
     nice_ticks,
+    place_label,
     sparkline,
     tick_label,
     token_strip,
@@ -77,3 +78,7 @@ def test_scale_and_bar():
 
 def test_small_ticks_can_be_told_apart():
     assert [tick_label(value, 5e-5, False) for value in (0.0, 5e-5, 1e-4, 1.5e-4)] == ["0", "5e−5", "1e−4", "1.5e−4"]
+
+
+def test_places_of_means_over_runs_are_rounded() -> None:
+    assert [place_label(x) for x in (0, 9, 2.5, 740, 7740.67, 26168.4, 1_234_567.0)] == ["0", "9", "2.5", "740", "7741", "26.2k", "1.2346M"]
