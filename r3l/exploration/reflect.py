@@ -68,7 +68,8 @@ async def _complete(explorer: Explorer, task: Task, plan: Plan, about: Episode, 
     structured = explorer.limits.structured_reflections and plan.reflection == "report"
     completion = await explorer.complete(
         name, context, seed=derive(task.seed, name), temperature=explorer.limits.reflection_temperature,
-        max_tokens=explorer.limits.reflection_tokens, json_schema=report_schema(len(about.turns)) if structured else None)
+        max_tokens=explorer.limits.reflection_tokens,
+        json_schema=report_schema(len(about.turns), explorer.limits.reflection_tokens) if structured else None)
     if completion.finish_reason == "context":
         raise EngineError(f"{len(context)} prompt tokens leave no room for a reflection within {explorer.engine.context_limit} tokens")
     return completion

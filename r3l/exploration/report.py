@@ -11,6 +11,8 @@ from r3l.records import Outcome
 
 TEXT_KEYS = ("trajectory_summary", "root_cause_analysis", "improvement_suggestion")
 OUTCOMES = get_args(Outcome)
+KEYS = 80  # tokens of a report's keys, outcome and pivot, about
+SHORTEST = 20  # letters of a text, however short the reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +80,12 @@ def parse_report(reply: str, turns: int) -> Report:
     return Report(text, str(outcome), pivot)
 
 
-def report_schema(turns: int) -> dict[str, Any]:
-    """The JSON schema of a report on `turns` turns, for engines that can be held to one."""
-    properties: dict[str, Any] = {key: {"type": "string"} for key in ("trajectory_summary", "root_cause_analysis")}
+def report_schema(turns: int, tokens: int) -> dict[str, Any]:
+    """The JSON schema of a report on `turns` turns, for engines that can be held to one. Its texts are short enough for a reply
+    of `tokens` tokens to hold them all, at two letters a token: else a talkative policy is cut off before the JSON ends."""
+    text = {"type": "string", "maxLength": max(SHORTEST, 2 * (tokens - KEYS) // len(TEXT_KEYS))}
+    properties: dict[str, Any] = dict.fromkeys(("trajectory_summary", "root_cause_analysis"), text)
     properties["trajectory_outcome"] = {"enum": list(OUTCOMES)}
-    properties["improvement_suggestion"] = {"type": "string"}
+    properties["improvement_suggestion"] = text
     properties["retry_from_step"] = {"type": "integer", "minimum": 0, "maximum": turns - 1}
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}

@@ -12,6 +12,7 @@ from r3l.config.sections import PolicySettings
 from r3l.engines import make_engine
 from r3l.engines.base import Engine, Sampling
 from r3l.errors import EngineError
+from r3l.exploration.report import TEXT_KEYS, parse_report, report_schema
 from tests.unit.chat_tokenizers import family_tokenizer
 from tests.unit.engine_policies import tiny_policy
 
@@ -52,6 +53,19 @@ def test_every_constrained_reply_is_valid_json_and_others_are_left_alone(engine:
         pivots.add(report["pivot"])
     assert len(pivots) > 1
     assert beside.token_ids == alone.token_ids
+
+
+def test_a_report_that_is_held_to_its_schema_parses_and_keeps_short(engine: Engine) -> None:
+    """A random policy, which never stops by itself: each text ends where the schema says."""
+    tokenizer = family_tokenizer("smollm2")
+    stop = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    held = [engine.complete(f"report={seed}", [1, 2], Sampling(1.0, 900, seed, (stop,), report_schema(3, 110))) for seed in range(2)]
+    for call in held:
+        reply = call.result(timeout=60)
+        report = parse_report(tokenizer.decode(reply.token_ids[:-1]), 3)
+        assert reply.finish_reason == "stop"
+        assert all(len(json.loads(report.text)[key]) <= 20 for key in TEXT_KEYS)
+    assert report_schema(3, 4096)["properties"][TEXT_KEYS[0]]["maxLength"] == 2677
 
 
 def test_a_schema_that_can_not_be_compiled_fails_its_own_request(engine: Engine) -> None:
