@@ -1,8 +1,9 @@
 """An iteration across hosts under fire, against the same iteration in one process: `python -m tests.benchmarks.cluster_trial [FOLDER]`.
 
 Hosts are network namespaces with their own addresses: Prefect's server on PostgreSQL, an S3-speaking store (moto), a scripted engine
-that speaks vLLM's routes, two workers, and the flow. In the midst of it a worker's host is killed, the engine is killed, the other
-worker's network is cut for ten seconds, and PostgreSQL is restarted. Needs root, iproute2 and PostgreSQL's programs.
+that speaks vLLM's routes, two workers, and the flow; the update is taken by torchrun with two gloo ranks. In the midst of it a worker's
+host is killed, the engine is killed, the other worker's network is cut for ten seconds, and PostgreSQL is restarted. Needs root,
+iproute2 and PostgreSQL's programs.
 """
 
 from __future__ import annotations
@@ -169,7 +170,7 @@ def trial(folder: Path, hosts: dict[str, Host]) -> dict[str, Any]:
         one.worker(name)
     began = time.monotonic()
     config = one.config("s3://trial/runs", "placement.shards=workers", "placement.update_deployment=r3l-update/update",
-                        "placement.silent_s=15", "placement.heartbeat_s=1")
+                        "placement.silent_s=15", "placement.heartbeat_s=1", "training.processes=2")
     running = one.iterate(config, "across")
     fire = threading.Thread(target=one.under_fire, args=(running, store), daemon=True)
     fire.start()

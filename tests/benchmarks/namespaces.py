@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 BRIDGE, NETWORK = "r3lbr0", "10.213.7"
+HOSTS = "hosts"  # everybody's names, as a network's name server or a container's engine would know them
 
 
 class Host:
@@ -29,7 +30,8 @@ class Host:
     def start(self, log: str, *command: str, user: str = "", **variables: str) -> subprocess.Popen[bytes]:
         """A process there, in a group of its own; what it says goes to ``<log>.log``."""
         as_user = ["runuser", "-u", user, "--"] if user else []
-        named = ["unshare", "--uts", "sh", "-c", f'hostname {self.name}; exec "$@"', "sh"]
+        hosts = self.folder / HOSTS
+        named = ["unshare", "--uts", "--mount", "sh", "-c", f'hostname {self.name}; mount --bind {hosts} /etc/hosts; exec "$@"', "sh"]
         words = ["ip", "netns", "exec", self.space, *named, *as_user, *command]
         with (self.folder / f"{log}.log").open("a") as said:
             return subprocess.Popen(words, stdout=said, stderr=said, start_new_session=True, env=os.environ | dict(variables))
@@ -67,9 +69,12 @@ def network(folder: Path, names: list[str], variables: Mapping[str, str] | None 
         ip("link", "set", BRIDGE, "up")
         for number, name in enumerate(names, 2):
             hosts[name] = Host(name, number, folder)
+        lines = [f"{host.address} {host.name}" for host in hosts.values()]
+        (folder / HOSTS).write_text("\n".join(["127.0.0.1 localhost", *lines, ""]))
         yield hosts
     finally:
         for host in hosts.values():
             host.kill()
+            ip("link", "del", host.wire)  # else it stays until the last process there is gone
             ip("netns", "del", host.space)
         ip("link", "del", BRIDGE)
