@@ -39,7 +39,8 @@ def plan(policy: Annotated[str, typer.Option(help="model preset, e.g. qwen2.5-7b
 def show(console: Console, config: Config, machine: Machine, made: Plan) -> None:
     """The plan as a table, what it takes for granted below it, and what will not fit in red."""
     console.print(f"{config.policy.name} on {config.environment.kind}, {config.method.kind}, {config.rollout.tasks} tasks x N = "
-                  f"{config.rollout.group_size}, {machine.engine_gpus} {machine.gpu} sample, {machine.training_gpus} train: one iteration", highlight=False)
+                  f"{config.rollout.group_size}, {machine.engine_gpus} {machine.gpu} sample, {machine.training_gpus} train: one "
+                  "iteration", highlight=False)
     table = Table("", "figure", "value", "from", header_style="bold")
     before = ""
     for figure in made.figures:

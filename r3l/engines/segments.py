@@ -127,6 +127,13 @@ class SegmentTree:
             self._drop(segment)
         self._evict()
 
+    def clear(self) -> None:
+        """Forget all. Segments name their parents and children, and such a ring would hold its memory until Python looks for rings."""
+        for segment in self._all():
+            segment.store_L2HTD = None
+        self.root.children.clear()
+        self.tokens = 0
+
     def _evict(self) -> None:
         """Drop the segments used longest ago, leaves first, until the tree fits its capacity."""
         enough = self.capacity if self.tokens <= self.capacity else int(self.capacity * KEPT)

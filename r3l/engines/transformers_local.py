@@ -81,6 +81,13 @@ class TransformersLocal:
             self._closed = True
             self._arrival.notify()
         self._thread.join()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Let go of the policy and of all keys and values."""
+        if self.batch:
+            self.batch.tree.clear()
+        self.batch = self._grammars = None
 
     def _put(self, item: Any) -> Any:
         with self._arrival:
@@ -167,10 +174,11 @@ class TransformersLocal:
         """Whatever is stored may be half written: start from an empty tree."""
         if self.batch:
             self.batch.fail(error)
+            self.batch.tree.clear()
             self.batch = Batch(self.batch.model, SegmentTree(self.settings.cache_tokens), self.batch.context_limit)
 
     def _load(self, snapshot: PolicySnapshot) -> None:
-        self.batch = self._grammars = None
+        self._forget()
         chosen = self.settings.device
         device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if chosen == "auto" else chosen)
         model = load_model(snapshot, getattr(torch, self.policy.dtype), device)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,3 +120,21 @@ def adapted(base: PolicySnapshot, adapter: PolicySnapshot) -> Any:
     from peft import PeftModel
 
     return PeftModel.from_pretrained(plain_model(base), adapter.path).eval()
+
+
+def test_a_new_policy_frees_the_keys_and_values_of_the_one_before_at_once(tmp_path: Path) -> None:
+    """A run of many iterations in one process would else hold them until Python looks for rings."""
+    policy = tiny_policy(tmp_path)
+    engine = started(policy)
+    gc.disable()
+    try:
+        held = []
+        for number in range(2):
+            engine.complete("turn=0", random_prompts(1, shared=50)[0], sampling(1.0)).result(timeout=60)
+            held += [weakref.ref(segment.store_L2HTD) for segment in engine.batch.tree._all()]
+            engine.load_policy(replace(policy, digest=f"again {number}"))
+        assert held
+        assert all(one() is None for one in held)
+    finally:
+        gc.enable()
+        engine.close()
