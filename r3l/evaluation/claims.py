@@ -8,13 +8,16 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import Field, ValidationError
 
 from r3l.config.section import Section
 from r3l.errors import ConfigError
 from r3l.evaluation.compare import area, mean, standard_error
+from r3l.evaluation.results import spent
 
 CURVE = ("area", "final", "best")
+EQUAL_COST = {"at_equal_turns": "turns", "at_equal_tokens": "tokens"}  # success where both have sampled as many
 
 
 class Claim(Section):
@@ -25,7 +28,7 @@ class Claim(Section):
     experiment: str = Field("", description="stem of a file in data/results; empty: not testable here")
     arm: str = ""
     against: str = Field("", description="another arm; empty: the arm's own beginning")
-    measure: str = Field("area", description="area, final, best, or a metric of the iterations")
+    measure: str = Field("area", description="area, final, best, at_equal_turns, at_equal_tokens, or a metric of the iterations")
     direction: Literal["higher", "lower", "same"] = "higher"
     question: str = Field("", description="beginning of a question's title: arm and against are then rows of its answer (won, error, n)")
     rate: float | None = Field(None, description="learning rate; empty: the first")
@@ -50,6 +53,8 @@ def load_claims(path: Path) -> Claims:
 
 def differences(results: Results, claim: Claim) -> dict[int, tuple[float, float]]:
     """(the arm's value, what it is held against) for each seed that has both."""
+    if claim.measure in EQUAL_COST:
+        return at_equal_cost(results, claim, EQUAL_COST[claim.measure])
     mine = values(results, claim, claim.arm)
     if not claim.against:
         return {seed: (last_third(rows), first_third(rows)) for seed, rows in mine.items()}
@@ -57,17 +62,43 @@ def differences(results: Results, claim: Claim) -> dict[int, tuple[float, float]
     return {seed: (mean(mine[seed]), mean(theirs[seed])) for seed in sorted(mine.keys() & theirs.keys())}
 
 
+def at_equal_cost(results: Results, claim: Claim, cost: str) -> dict[int, tuple[float, float]]:
+    """By seed, the success of both arms when each had sampled what the thriftier one sampled in all; straight lines between evaluations."""
+    mine, theirs = ({seed: by_cost(results, run, cost) for seed, run in runs(results, claim, arm).items()}
+                    for arm in (claim.arm, claim.against))
+    found = {}
+    for seed in sorted(mine.keys() & theirs.keys()):
+        least = min(mine[seed][0][-1], theirs[seed][0][-1])
+        found[seed] = (float(np.interp(least, *mine[seed])), float(np.interp(least, *theirs[seed])))
+    return found
+
+
+def by_cost(results: Results, run: str, cost: str) -> tuple[list[float], list[float]]:
+    """(cost so far, success rate) of each evaluation of a run."""
+    used, curve = spent(results["metrics"][run]), curve_of(results, run)
+    return [float(getattr(used[at], cost)) for at in sorted(curve)], [curve[at] for at in sorted(curve)]
+
+
+def runs(results: Results, claim: Claim, arm: str) -> dict[int, str]:
+    """The run of each seed, at the claim's learning rate."""
+    rate = claim.rate if claim.rate is not None else next((cell["rate"] for cell in results["cells"]), None)
+    return {cell["seed"]: cell["run"] for cell in results["cells"] if cell["arm"] == arm and cell["rate"] == rate}
+
+
+def curve_of(results: Results, run: str) -> dict[int, float]:
+    return {int(at): value for at, value in results["curves"][run].items()}
+
+
 def values(results: Results, claim: Claim, arm: str) -> dict[int, list[float]]:
     """By seed: one number for a measure of the curve, else the metric in every iteration that has it."""
-    rate = claim.rate if claim.rate is not None else next((cell["rate"] for cell in results["cells"]), None)
     found: dict[int, list[float]] = {}
-    for cell in results["cells"]:
-        if cell["arm"] == arm and cell["rate"] == rate:
-            curve = {int(at): value for at, value in results["curves"][cell["run"]].items()}
-            rows = [row[claim.measure] for row in results["metrics"][cell["run"]]] if claim.measure not in CURVE else []
-            known = [of_curve(curve, claim.measure)] if claim.measure in CURVE else [float(one) for one in rows if one is not None]
-            if known:
-                found[cell["seed"]] = known
+    for seed, run in runs(results, claim, arm).items():
+        if claim.measure in CURVE:
+            known = [of_curve(curve_of(results, run), claim.measure)]
+        else:
+            known = [float(row[claim.measure]) for row in results["metrics"][run] if row[claim.measure] is not None]
+        if known:
+            found[seed] = known
     return found
 
 

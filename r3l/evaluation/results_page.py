@@ -17,6 +17,8 @@ from r3l.store.files import replace_text
 SHOWN_PLOTS = ("success-by-steps", "success-by-tokens", "entropy-by-steps", "grad_norm-by-steps", "kl_start-by-steps",
                "pivot_mean-by-steps", "retry_improvement-by-steps", "mixed-by-steps")
 
+NAMED = 12  # runs that are missing; more are only counted
+
 
 def page(results: Results) -> str:
     experiment, of = results.experiment, results.experiment.sizes[results.size]
@@ -24,7 +26,7 @@ def page(results: Results) -> str:
              f"{'' if results.size == 'laptop' else f' --size {results.size}'}`.", "", budget(results), "", experiment.knowledge, ""]
     if results.unfinished:
         lines += [f"Not run, or not to the end: {len(results.unfinished)} of {len(results.unfinished) + len(results.cells)} runs "
-                  f"({', '.join(results.unfinished)}).", ""]
+                  f"({', '.join(results.unfinished[:NAMED])}{', …' if len(results.unfinished) > NAMED else ''}).", ""]
     for rate in of.learning_rates():
         found = [one for one in results.summaries if one.rate == rate]
         if found:

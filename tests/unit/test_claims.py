@@ -27,6 +27,15 @@ def test_differences_are_paired_by_seed():
     assert differences(RESULTS, claim(against="B", measure="turns")) == {0: (27.0, 27.0), 1: (27.0, 27.0)}  # mean of 12, 22, 32, 42
 
 
+def test_success_at_equal_turns_is_read_off_the_line_between_evaluations():
+    rows = [{"iteration": at, "episodes": 8, "tokens": 1, "seconds": 1.0} for at in range(2)]
+    results = {"cells": RESULTS["cells"], "curves": RESULTS["curves"], "metrics": {
+        run: [row | {"turns": turns} for row in rows] for run, turns in (("A0", 10), ("B0", 40), ("A1", 30), ("B1", 10))}}
+    # seed 0: A ends at 20 turns with 1.0, where B (0.5 after 80) has a quarter of its way; seed 1: B ends at 20, a third of A's 60
+    found = differences(results, claim(against="B", measure="at_equal_turns"))
+    assert found == {0: (1.0, pytest.approx(0.125)), 1: (pytest.approx(0.2 + 0.4 / 3), 0.2)}
+
+
 def test_an_arm_against_its_own_beginning_skips_what_was_not_measured():
     assert differences(RESULTS, claim(measure="pivot_mean")) == {0: (3.0, 1.0), 1: (3.0, 1.0)}
 
