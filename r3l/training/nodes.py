@@ -30,7 +30,7 @@ def command(spec: Path, processes: int) -> list[str]:
     job = ["-m", "r3l.training", "--job", str(spec)]
     if processes == 1 and not several():
         return [sys.executable, *job]
-    alone = [] if several() else ["--standalone"]
+    alone = [] if several() else ["--standalone", "--local-addr=127.0.0.1"]  # a host need not know its own name
     return [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}", *alone, *job]
 
 

@@ -63,7 +63,7 @@ def test_one_process_alone_needs_no_torchrun(monkeypatch):
     monkeypatch.delenv("PET_NNODES", raising=False)
     spec = Path("job.json")
     assert nodes.command(spec, 1) == [sys.executable, "-m", "r3l.training", "--job", "job.json"]
-    assert nodes.command(spec, 8)[1:5] == ["-m", "torch.distributed.run", "--nproc-per-node=8", "--standalone"]
+    assert nodes.command(spec, 8)[1:6] == ["-m", "torch.distributed.run", "--nproc-per-node=8", "--standalone", "--local-addr=127.0.0.1"]
     monkeypatch.setenv("PET_NNODES", "2:2")
     assert "--standalone" not in nodes.command(spec, 1)
     assert nodes.command(spec, 1)[2] == "torch.distributed.run"
