@@ -1,0 +1,35 @@
+"""Run by vLLM's own Python: what `vllm_local` says with each of some policies, one loaded after the other, as JSON on the last line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from r3l.config.engines import VllmLocalSettings
+from r3l.config.sections import PolicySettings
+from r3l.engines.base import PolicySnapshot, Sampling
+from r3l.engines.vllm_local import VllmLocal
+
+
+def said(engine: VllmLocal, prompt: list[int]) -> dict[str, Any]:
+    greedy = engine.complete("greedy", prompt, Sampling(0.0, 12, 0, ())).result()
+    again = [engine.complete("seeded", prompt, Sampling(1.0, 12, 7, ())).result().token_ids for _ in range(2)]
+    return {"ids": greedy.token_ids, "logprobs": greedy.logprobs, "finish": greedy.finish_reason, "scores": engine.score(prompt),
+            "again": again}
+
+
+def main() -> None:
+    told = json.loads(sys.argv[1])
+    engine = VllmLocal(VllmLocalSettings(memory_share=told["memory_share"]), PolicySettings(dtype="float32", context_tokens=256))
+    found = []
+    for policy in told["policies"]:
+        engine.load_policy(PolicySnapshot(**policy))
+        found.append(said(engine, told["prompt"]))
+    long = engine.complete("long", [5] * 256, Sampling(0.0, 4, 0, ())).result()
+    engine.close()
+    print("\n" + json.dumps({"policies": found, "long": long.finish_reason}))
+
+
+if __name__ == "__main__":
+    main()
