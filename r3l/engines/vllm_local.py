@@ -94,13 +94,16 @@ class VllmLocal:
 
     def _start(self, path: str, lora: bool) -> Any:
         from vllm.config import StructuredOutputsConfig
+        from vllm.platforms import current_platform
         from vllm.v1.engine.async_llm import AsyncLLM
 
+        # After a piece of a prompt vLLM rewinds a seeded request's generator, which no CPU generator can do: there prompts go in whole.
+        whole = {"enable_chunked_prefill": False, "max_num_batched_tokens": self.policy.context_tokens} if current_platform.is_cpu() else {}
         arguments = self.vllm.AsyncEngineArgs(
             model=path, dtype=self.policy.dtype, max_model_len=self.policy.context_tokens, enable_prefix_caching=True,
             gpu_memory_utilization=self.settings.memory_share, enable_lora=lora,
             max_lora_rank=next((rank for rank in RANKS if rank >= self.policy.lora_rank), RANKS[-1]),
-            structured_outputs_config=StructuredOutputsConfig(backend="guidance"), trust_remote_code=False)
+            structured_outputs_config=StructuredOutputsConfig(backend="guidance"), trust_remote_code=False, **whole)
         return AsyncLLM.from_engine_args(arguments)
 
     async def _complete(self, request_id: str, prompt: list[int], sampling: Sampling) -> Completion:

@@ -13,6 +13,8 @@ from r3l.engines.vllm_local import VllmLocal
 
 
 def said(engine: VllmLocal, prompt: list[int]) -> dict[str, Any]:
+    for one in [engine.complete(f"many={k}", [*prompt, *[5 + k] * 100], Sampling(1.0, 4, k, ())) for k in range(40)]:
+        one.result()  # together more than a step takes: a prompt that were cut in pieces would end the engine
     greedy = engine.complete("greedy", prompt, Sampling(0.0, 12, 0, ())).result()
     again = [engine.complete("seeded", prompt, Sampling(1.0, 12, 7, ())).result().token_ids for _ in range(2)]
     return {"ids": greedy.token_ids, "logprobs": greedy.logprobs, "finish": greedy.finish_reason, "scores": engine.score(prompt),
