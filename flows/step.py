@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flows.update_job import launch, settle
+from flows.workbench import CANARY
 from r3l.exploration.tally import Tally
 from r3l.store.policies import snapshot_digest
 from r3l.store.stage import Store
@@ -35,7 +36,7 @@ def take_step(store: Store, line: str, iteration: int, job: dict[str, Any], hear
     result = launch(job | {"out": str(staging)}, staging, training["processes"], training["timeout_s"], heard)
     result["policy"] = snapshot_digest(staging / "policy")
     if "canary" in result:
-        (staging / "canary.json").write_text(json.dumps({"policy": result["policy"], **result["canary"]}))
+        (staging / CANARY).write_text(json.dumps({"policy": result["policy"], **result["canary"]}))
     settling()
     settle(staging, store.files.cache / place)
     store.publish(place)

@@ -9,12 +9,12 @@ from dataclasses import asdict
 from typing import Any
 
 from flows.policies import Policies, pullable
+from flows.workbench import CANARY
 from r3l.config import Config
 from r3l.engines.base import PolicySnapshot
+from r3l.store.files import replace_text
 from r3l.store.policy_places import fetch_policy, fetch_tokenizer, share_tokenizer, stored_place
 from r3l.store.stage import Store
-
-CANARY = "canary.json"
 
 
 def visiting(config: Config) -> Config:
@@ -46,5 +46,5 @@ def met(config: Config, store: Store, told: dict[str, Any]) -> Policies:
     behaviour = PolicySnapshot(str(path), asked["digest"], start.path if asked["adapter"] else None, asked["place"])
     folder = path.parent
     if not (folder / CANARY).is_file() and (canary := store.files.read(f"{asked['place'].rpartition('/')[0]}/{CANARY}")):
-        (folder / CANARY).write_bytes(canary)
+        replace_text(folder / CANARY, canary.decode())
     return Policies(start, behaviour, behaviour, None, folder)

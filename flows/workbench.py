@@ -22,6 +22,7 @@ from r3l.store.schemas import STAGES
 from r3l.store.stage import Store
 
 ORDER = list(STAGES)
+CANARY = "canary.json"
 
 
 @dataclass(frozen=True)
@@ -132,5 +133,5 @@ def limits(config: Config) -> Limits:
 
 def canary_of(folder: Path | None) -> Path | None:
     """The canary that the update wrote beside its policy; a starting policy has none."""
-    path = folder / "canary.json" if folder else None
+    path = folder / CANARY if folder else None
     return path if path and path.is_file() else None

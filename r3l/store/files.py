@@ -189,7 +189,7 @@ def read_object(files: Files, path: str) -> dict[str, Any]:
 def replace_text(path: Path, text: str) -> None:
     """Write a file of this machine, whole or not at all, durably; its folder is made where there is none."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial = path.with_name(f".{path.name}~{uuid.uuid4().hex}")  # hosts that share a folder may have the same process ids
     with open(partial, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
