@@ -86,7 +86,8 @@ class Experiment(Section):
             raise ConfigError(f"experiment {self.name}: no size {size!r}; it has {', '.join(self.sizes)}")
         of = self.sizes[size]
         beginning = (self.runs or self.name) + ("" if size == "laptop" else f"-{size}")
-        return [Cell(arm, seed, rate, self.config(run_name(beginning, arm.name, seed, rate), arm, seed, rate, of))
+        own = compose(model=of.model, environment=of.environment or self.environment, method=self.arms[0].preset).training.learning_rate
+        return [Cell(arm, seed, rate, self.config(run_name(beginning, arm.name, seed, None if rate == own else rate), arm, seed, rate, of))
                 for rate in of.learning_rates() for seed in of.seeds for arm in self.arms]
 
     def config(self, run: str, arm: Arm, seed: int, rate: float | None, size: Size) -> Config:
@@ -99,7 +100,8 @@ class Experiment(Section):
 
 
 def run_name(beginning: str, arm: str, seed: int, rate: float | None = None) -> str:
-    """The run of a cell: its experiment and size, arm, learning rate and seed."""
+    """The run of a cell: its experiment and size, arm, learning rate (None: the model's own, so that experiments with and without rates share
+    its runs) and seed."""
     safe = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in arm.lower()).strip("-")
     return ".".join([beginning, safe, *([] if rate is None else [f"lr{rate:g}"]), f"s{seed}"])
 

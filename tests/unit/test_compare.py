@@ -63,7 +63,7 @@ seconds_per_iteration = 60\ndevices = 4
     experiment = load_experiment(tmp_path / "x.toml")
     found = [(one.config.run, one.config.policy.path, one.config.training.learning_rate) for one in experiment.cells("laptop")]
     assert found[:4] == [("x.grpo.lr0.001.s0", "a", 1e-3), ("x.grpo.lr0.001.s1", "b", 1e-3), ("x.grpo.lr0.001.s2", "a", 1e-3),
-                         ("x.grpo.lr0.0003.s0", "a", 3e-4)]
+                         ("x.grpo.s0", "a", 3e-4)]  # the model's own rate has no mark
     assert plan_lines(experiment, "laptop")[-1] == "about 0.2 hours one after another, 1 GPU hours (at 60 s an iteration)"  # 12 minutes x 4
 
 
