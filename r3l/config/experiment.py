@@ -100,8 +100,8 @@ class Experiment(Section):
 
 
 def run_name(beginning: str, arm: str, seed: int, rate: float | None = None) -> str:
-    """The run of a cell: its experiment and size, arm, learning rate (None: the model's own, so that experiments with and without rates share
-    its runs) and seed."""
+    """The run of a cell: its experiment and size, arm, learning rate and seed. The model's own rate is None, so that experiments with and
+    without rates share runs."""
     safe = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in arm.lower()).strip("-")
     return ".".join([beginning, safe, *([] if rate is None else [f"lr{rate:g}"]), f"s{seed}"])
 

@@ -1,6 +1,8 @@
 """What a perfect reflector would write about an episode of the household world, in the paper's JSON keys.
 
-It judges by the states of the game, yet names only what the episode itself has shown: no object's place is given away.
+It judges by the states of the game, yet names only what the episode itself has shown: no object's place is given away. Each part
+follows from what stands before it (the task, the last useful turn, what is missing, the turn after), so that a small policy can
+learn to write it.
 """
 
 from __future__ import annotations
@@ -8,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from r3l.environments.base import Verdict
 from r3l.environments.household import engine_of
 from r3l.environments.household_engine import HAND, HouseholdEngine, State
 from r3l.environments.household_game import MARKS, TREATMENTS, Wanted, kind_of
@@ -27,12 +28,14 @@ def reflect(task: Task, actions: Sequence[str]) -> dict[str, Any]:
     if verdict.pivot is None:
         return solved(engine, actions)
     states, _ = replay(engine, actions[: verdict.pivot])
-    done = actions[verdict.pivot] if actions else ""
     if verdict.why == "lost":
+        done = actions[verdict.pivot]
         cause, advice = unrecoverable(engine, states[-1], done)
-        return report(f"Turn {verdict.pivot} ({done}) can't be undone.", cause, "failure", advice, verdict.pivot)
-    cause, advice = next_step(engine, states)
-    return report(unfinished(verdict, done), cause, "failure", advice, verdict.pivot)
+        what = f"{done} at turn {verdict.pivot} can't be undone."
+    else:
+        cause, advice = next_step(engine, states)
+        what = useful(actions, verdict.pivot)
+    return report(f"Asked: {engine.game.task()} {what}", cause, "failure", advice, verdict.pivot)
 
 
 def report(summary: str, cause: str, outcome: str, advice: str, pivot: int) -> dict[str, Any]:
@@ -49,8 +52,9 @@ def solved(engine: HouseholdEngine, actions: Sequence[str]) -> dict[str, Any]:
                   f"Turn {wasted[0]} was the first of them.", "success_but_inefficient", "Do only what the task needs.", wasted[0])
 
 
-def unfinished(verdict: Verdict, done: str) -> str:
-    return f"Turn {verdict.pivot} ({done or 'no valid action'}) was of no use." if verdict.why == "wasted" else "The turns ran out."
+def useful(actions: Sequence[str], pivot: int) -> str:
+    """What led up to the pivot of an episode in which nothing was lost for good."""
+    return f"Of use until {actions[pivot - 1] or 'no valid action'} at turn {pivot - 1}." if pivot else "Nothing was of use."
 
 
 def unrecoverable(engine: HouseholdEngine, before: State, action: str) -> tuple[str, str]:
@@ -97,7 +101,10 @@ def next_step(engine: HouseholdEngine, states: Sequence[State]) -> tuple[str, st
         held = [i for i in rest if state.places[i] == HAND]
         if not rest:
             return f"No {wanted.kind} was found.", f"Look for {wanted.kind} in every place that was not looked into."
-        return f"{engine.game.objects[(held or rest)[0]]} was not brought.", advice_for(engine, state, (held or rest)[0], wanted)
+        index = (held or rest)[0]
+        needed = [condition for condition in wanted.conditions if not state.marks[index] & MARKS[condition]]
+        cause = f"is not {' and '.join(needed)}" if needed else "was not brought"
+        return f"{engine.game.objects[index]} {cause}.", advice_for(engine, state, index, wanted)
     return "The turns ran out.", "Do only what the task needs."
 
 

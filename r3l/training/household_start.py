@@ -6,6 +6,7 @@ demonstrations -> tokenizer -> rows as rollouts are encoded -> supervised traini
 from __future__ import annotations
 
 import json
+import random
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -49,7 +50,7 @@ class Recipe:
 
 
 RECIPES: dict[Level, Recipe] = {
-    "easy": Recipe(HouseholdHabits(), 16, 2500, 900, 4000),
+    "easy": Recipe(HouseholdHabits(short_search=0.85), 16, 6000, 3000, 2000),
     "standard": Recipe(HouseholdHabits(max_turns=30), 30, 2500, 1500, 5000),
     "long": Recipe(HouseholdHabits(forgets=0.35, max_turns=50), 50, 2000, 1500, 8000),
 }
@@ -73,7 +74,8 @@ def household_start(out: Path, level: Level = "easy", seed: int = 0, minutes: fl
     chat = ChatFormat.load(init) if init else ChatFormat(
         train_tokenizer([*texts(islice(shown, FOR_TOKENIZER)), *3 * prompts], prompts, VOCABULARY))
     encoder = RowEncoder(chat, system)
-    rows = [row for one in shown for row in encoder.rows(one)]
+    mixer = random.Random(derive(seed, "household rows"))
+    rows = [row for one in shown for row in encoder.rows_once(one, mixer)]
     progress(f"{len(shown)} demonstrations, {len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
     model = load_model(init) if init else new_model(chat.tokenizer, hidden=recipe.hidden, layers=recipe.layers)
     schedule = Schedule(steps=recipe.steps, minutes=minutes, batch_tokens=recipe.batch_tokens)

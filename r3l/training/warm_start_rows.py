@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -22,6 +23,7 @@ DECIDED = 4.0  # weight of the words below in thoughts: whether the target is li
 DECISIONS = {"yes", "no", "have", "done"}
 IDLE = 3
 PIVOT = 4.0  # weight of turn numbers in reports: a token each, and the whole retry hangs on them
+RETRIES = 0.5  # of `rows_once`: retries in place of failed attempts
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,14 @@ class RowEncoder:
         if demonstration.retry:
             yield self.retry(demonstration)
 
+    def rows_once(self, demonstration: Demonstration, rng: random.Random) -> Iterator[Row]:
+        """Like `rows`, but no turn twice: of an attempt and the retry from its pivot, one by chance, trained on as a whole."""
+        yield self.reflection(demonstration)
+        if demonstration.retry and rng.random() < RETRIES:
+            yield self.retry(demonstration, whole=True)
+        else:
+            yield self.attempt(without_tail(demonstration.turns))
+
     def attempt(self, turns: list[DemoTurn]) -> Row:
         row = self.opened("attempt", self.system, turns[0])
         self.extend(row, turns[1:])
@@ -70,13 +80,14 @@ class RowEncoder:
         self.add_report(row, json.dumps(demonstration.report))
         return row
 
-    def retry(self, demonstration: Demonstration) -> Row:
+    def retry(self, demonstration: Demonstration, whole: bool = False) -> Row:
+        """`whole`: what comes before the pivot is trained on too."""
         pivot, text = demonstration.report["retry_from_step"], guidance(json.dumps(demonstration.report))
         if pivot == 0:
             row = self.opened("retry", f"{self.system}\n\n{text}", demonstration.retry[0])
         else:
             kept = self.attempt(demonstration.turns[:pivot])
-            row = Row("retry", kept.ids, [0.0] * len(kept.ids))
+            row = Row("retry", kept.ids, kept.weights if whole else [0.0] * len(kept.ids))
             first = demonstration.retry[0]
             between = self.chat.following([{"role": "system", "content": text}, {"role": "user", "content": first.observation}])
             self.add(row, between, [0.0] * len(between))
@@ -110,7 +121,7 @@ class RowEncoder:
     def add_report(self, row: Row, text: str) -> None:
         ids = self.reply(text)
         words = [self.chat.tokenizer.decode([token]).strip() for token in ids]
-        self.add(row, ids, [PIVOT if word.isdigit() and before.endswith(("Turn", '":')) else 1.0
+        self.add(row, ids, [PIVOT if word.isdigit() and before.endswith(("Turn", "turn", '":')) else 1.0
                             for before, word in zip(["", *words], words, strict=False)])
 
     def reply(self, text: str) -> list[int]:

@@ -38,15 +38,21 @@ def task(game: Game = GAME) -> Task:
      "Do not slice tomato 1."),
     (["go to countertop 1", "take cup 1 from countertop 1", "go to box 1", "move cup 1 to box 1"], 3,
      "cup 1 can't be taken out of the box.", "Do not move cup 1 to the box."),
-    ([*FETCH, *HEAT, "look", "look"], 5, "mug 1 was not brought.", "Clean mug 1 with sinkbasin 1, then move mug 1 to box 1."),
+    ([*FETCH, *HEAT, "look", "look"], 5, "mug 1 is not clean.", "Clean mug 1 with sinkbasin 1, then move mug 1 to box 1."),
     (["go to countertop 1", "look", "look"], 1, "No mug was found.", "Look for mug in every place that was not looked into."),
-    ([*FETCH[:2], "look"], 2, "mug 1 was not brought.",
+    ([*FETCH[:2], "look"], 2, "mug 1 is not clean and hot.",
      "Take mug 1 from cabinet 1, then clean mug 1 with sinkbasin 1, then heat mug 1 with microwave 1, then move mug 1 to box 1."),
 ])
 def test_failures_by_hand(actions, pivot, cause, advice):
     found = reflect(task(), actions)
     assert (found["trajectory_outcome"], found["retry_from_step"]) == ("failure", pivot)
     assert (found["root_cause_analysis"], found["improvement_suggestion"]) == (cause, advice)
+
+
+def test_the_summary_names_the_task_and_the_last_useful_turn():
+    told = reflect(task(), [*FETCH, *HEAT, "look", "look"])["trajectory_summary"]
+    assert told == "Asked: put a clean hot mug, and a tomato in box. Of use until heat mug 1 with microwave 1 at turn 4."
+    assert reflect(task(), ["look"])["trajectory_summary"].endswith("Nothing was of use.")
 
 
 def test_successes_by_hand():

@@ -51,6 +51,17 @@ def test_tags_are_single_tokens_and_prompt_lines_too(chat: ChatFormat) -> None:
     assert len(chat.tokenizer.encode(alfworld_prompt())) <= len(alfworld_prompt().split("\n")) + 1
 
 
+def test_rows_once_train_on_no_turn_twice(chat: ChatFormat) -> None:
+    encoder, shown = RowEncoder(chat, SYSTEM), demonstration(1)
+    drawn = [list(encoder.rows_once(shown, random.Random(seed))) for seed in range(20)]
+    assert {tuple(row.kind for row in rows) for rows in drawn} == {("reflection", "attempt"), ("reflection", "retry")}
+    whole = next(rows[1] for rows in drawn if rows[1].kind == "retry")
+    kept, alone = encoder.attempt(shown.turns[:1]), encoder.retry(shown)
+    assert whole.ids == alone.ids
+    assert whole.weights == kept.weights + alone.weights[len(kept.ids):]
+    assert sum(alone.weights[:len(kept.ids)]) == 0 < sum(kept.weights)
+
+
 def test_an_attempt_is_encoded_as_a_rollout_builds_it(chat: ChatFormat) -> None:
     shown = demonstration(1)
     row = RowEncoder(chat, SYSTEM).attempt(shown.turns)
