@@ -34,7 +34,7 @@ class VllmLocal:
         self.settings = settings
         self.policy = policy
         self.engine: Any = None
-        self.base = ""  # what the engine was started with
+        self.base = ""  # the folder of the whole weights that it runs
         self.adapter: Any = None
         self.totals = dict.fromkeys(
             ("requests", "prompt_tokens", "cached_tokens", "sampled_tokens", "busy_seconds", "retried_calls"), 0.0)
@@ -80,14 +80,12 @@ class VllmLocal:
     async def _load(self, snapshot: PolicySnapshot) -> None:
         path = snapshot.base_path or snapshot.path
         if self.engine is None:
-            self.engine, self.base = self._start(path, lora=snapshot.base_path is not None), path
-        elif snapshot.base_path is None:
-            await self.engine.collective_rpc("reload_weights", kwargs={"weights_path": snapshot.path})
+            self.engine = self._start(path, lora=self.policy.adapter == "lora" or snapshot.base_path is not None)
+        elif snapshot.base_path is None or path != self.base:
+            await self.engine.collective_rpc("reload_weights", kwargs={"weights_path": path})
             await self.engine.reset_prefix_cache()
-        self.adapter = None
+        self.base, self.adapter = path, None
         if snapshot.base_path:
-            if path != self.base:
-                raise EngineError(f"the engine runs {self.base}, the adapter {snapshot.path} is for {path}: make a new engine")
             from vllm.lora.request import LoRARequest
 
             self.adapter = LoRARequest(f"r3l-{snapshot.digest}", next(self._numbers), snapshot.path)

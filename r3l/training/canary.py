@@ -1,14 +1,20 @@
 """The canary of an update: tokens whose log-probabilities the engine has to find again once it has loaded the new policy.
 
 Taken from what was trained on, where a step moves a policy most; and scored before the step too, so that the engine tells a
-policy that is one step old from rounding, which in bfloat16 is as large.
+policy that is one step old from rounding, which in bfloat16 is as large. Scored in float32, with weights as the engine holds them:
+rounding is then on one side only (with FSDP2 in the dtype of the passes).
+
+Shapes: L tokens, H hidden width.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from r3l.training.policy import Policy, canary_logprobs
+import torch
+
+from r3l.config.sections import PolicySettings
+from r3l.training.policy import DTYPES, Policy
 from r3l.training.shards import Group, read_groups
 
 TOKENS = 256  # fewer, and chance decides which policy is closer; more cost every load
@@ -18,19 +24,29 @@ SPREAD = 32
 class Canary:
     """Scored by `look` before the step, where one is taken, and by `result` after it."""
 
-    def __init__(self, policy: Policy, groups: Sequence[Group], context_tokens: int, given: Sequence[int] = ()) -> None:
+    def __init__(self, policy: Policy, groups: Sequence[Group], settings: PolicySettings, given: Sequence[int] = ()) -> None:
         """Where nothing is `given` or trained on: ids spread over the vocabulary."""
-        self.policy = policy
-        self.token_ids = list(given) or _trained(groups, min(TOKENS, context_tokens // 2)) or _spread(policy)
+        self.policy, self.dtype = policy, DTYPES[settings.dtype]
+        self.token_ids = list(given) or _trained(groups, min(TOKENS, settings.context_tokens // 2)) or _spread(policy)
         self.before: list[float] = []
 
     def look(self) -> None:
         """The optimiser has its parameters by now: a pass gathers sharded ones, and they are others then."""
-        self.before = canary_logprobs(self.policy, self.token_ids)
+        self.before = self._logprobs()
 
     def result(self) -> dict[str, list[int] | list[float]]:
         """What `canary.json` holds."""
-        return {"token_ids": self.token_ids, "logprobs": canary_logprobs(self.policy, self.token_ids), "before": self.before}
+        return {"token_ids": self.token_ids, "logprobs": self._logprobs(), "before": self.before}
+
+    def _logprobs(self) -> list[float]:
+        """Of token_ids[1:]."""
+        decoder = self.policy.decoder
+        ids_L = torch.tensor(self.token_ids, device=decoder.device)
+        with torch.no_grad(), decoder.in_float32(self.dtype):
+            hidden_LH, _ = decoder.forward(ids_L[:-1], 0, [])
+            weight = decoder.head.weight.to(self.dtype).to(hidden_LH.dtype)
+            logits_LV = torch.nn.functional.linear(hidden_LH, weight, decoder.head.bias).float()
+        return [float(x) for x in logits_LV.log_softmax(-1).gather(1, ids_L[1:, None])[:, 0]]
 
 
 def _trained(groups: Sequence[Group], count: int) -> list[int]:

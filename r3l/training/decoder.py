@@ -90,6 +90,31 @@ class Decoder:
             self.folds_paths = False
             self.model.set_attn_implementation(before)
 
+    @contextmanager
+    def in_float32(self, held: torch.dtype) -> Iterator[None]:
+        """Products in float32 of weights as they are in `held`: what an engine in that dtype runs, but for its rounding on the way.
+        Module by module: the wide weights of one are held at a time."""
+        before, self.dtype = self.dtype, torch.float32
+        own: dict[torch.nn.Parameter, Tensor] = {}
+
+        def widen(module: torch.nn.Module, _: Any) -> None:
+            for parameter in module.parameters(recurse=False):
+                own[parameter], parameter.data = parameter.data, parameter.data.to(held).float()
+
+        def restore(module: torch.nn.Module, *_: Any) -> None:
+            for parameter in module.parameters(recurse=False):
+                if parameter in own:
+                    parameter.data = own.pop(parameter)
+
+        hooks = [hook for module in self.model.modules() for hook in
+                 (module.register_forward_pre_hook(widen), module.register_forward_hook(restore, always_call=True))]
+        try:
+            yield
+        finally:
+            self.dtype = before
+            for hook in hooks:
+                hook.remove()
+
     def begin(self) -> None:
         """Called before the first backward of a step."""
 

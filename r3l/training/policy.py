@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from r3l.config.sections import PolicySettings
 from r3l.errors import TrainingError
@@ -111,12 +111,3 @@ def _with_adapter(base: Any, folder: Path | None, settings: PolicySettings, seed
     return get_peft_model(base, LoraConfig(
         r=settings.lora_rank, lora_alpha=settings.lora_alpha, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM",
         target_modules=targets if targets == "all-linear" else [name.strip() for name in targets.split(",")]))
-
-
-def canary_logprobs(policy: Policy, token_ids: list[int]) -> list[float]:
-    """Log-probabilities of token_ids[1:], to compare with the engine's."""
-    ids = torch.tensor(token_ids, device=policy.decoder.device)
-    with torch.no_grad():
-        hidden, _ = policy.decoder.forward(ids[:-1], 0, [])
-        logits: Tensor = torch.nn.functional.linear(hidden, policy.decoder.head.weight.to(hidden.dtype), policy.decoder.head.bias).float()
-    return [float(x) for x in logits.log_softmax(-1).gather(1, ids[1:, None])[:, 0]]

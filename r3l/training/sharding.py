@@ -7,6 +7,8 @@ the end of the step, when one more backward scatters the gradients. Any other se
 from __future__ import annotations
 
 import types
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -32,6 +34,11 @@ class ShardedDecoder(Decoder):
         model.run_body = types.MethodType(lambda _, **inputs: body(**inputs), model)
         register_fsdp_forward_method(model, "run_body")  # the root's hooks must see every call of the body
         self.body = model.run_body
+
+    @contextmanager
+    def in_float32(self, held: torch.dtype) -> Iterator[None]:
+        """Weights are gathered in the dtype of the passes: these stay as they are."""
+        yield
 
     def begin(self) -> None:
         """Before the first backward of a step: gradients pile up on this rank."""

@@ -70,7 +70,7 @@ class Update:
         with self._timed("load"):
             policy = load_policy(job.policy.path, job.policy.base_path, job.policy_settings, dtype=job.training.dtype,
                                  device=self.device, seed=job.seed, sharded=self.sharded, segments=isinstance(self.layout, TrieLayout))
-        canary = Canary(policy, found.groups, job.policy_settings.context_tokens, job.canary_ids)
+        canary = Canary(policy, found.groups, job.policy_settings, job.canary_ids)
         measures, grad_norm = Measures(), 0.0
         if found.groups:
             measures, grad_norm = self._step(policy, groups, others, Denominators(job.groups, found.tokens), canary)

@@ -23,7 +23,7 @@ def scripted_logprob(policy: str, place: int) -> float:
 
 
 class ScriptedVllm:
-    """One server on a free port. `dying` answers are cut off; `restart` forgets what was loaded."""
+    """One server on a free port. `dying` answers are cut off; what `instead` names is loaded in the place of what is asked for."""
 
     def __init__(self, key: str = "", development: bool = True, host: str = "127.0.0.1", port: int = 0) -> None:
         self.key, self.development = key, development
@@ -31,6 +31,7 @@ class ScriptedVllm:
         self.adapters: dict[str, str] = {}
         self.bodies: list[tuple[str, dict[str, Any]]] = []
         self.dying = 0
+        self.instead = ""
         self.finish: str | None = None
         self.http = ThreadingHTTPServer((host, port), handler_of(self))
         self.http.daemon_threads = True
@@ -56,12 +57,12 @@ class ScriptedVllm:
         if not self.development:
             return 404, {"detail": "Not Found"}
         if route == "/collective_rpc":
-            self.weights = body["kwargs"]["weights_path"]
+            self.weights = self.instead or body["kwargs"]["weights_path"]
             return 200, {"results": [None]}
         if route == "/reset_prefix_cache":
             return 200, {"success": True}
         if route == "/v1/load_lora_adapter":
-            self.adapters[body["lora_name"]] = body["lora_path"]
+            self.adapters[body["lora_name"]] = self.instead or body["lora_path"]
             return 200, None
         if route == "/v1/unload_lora_adapter":
             del self.adapters[body["lora_name"]]

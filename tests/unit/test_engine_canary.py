@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from r3l.config.engines import TransformersLocalSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines import make_engine
-from r3l.engines.canary import check_canary
+from r3l.engines.canary import check_canary, compare
 from r3l.errors import EngineError
+from tests.unit.engine_canaries import caught, updated_adapter
 from tests.unit.engine_policies import plain_logprobs, plain_model, tiny_policy
 from tests.unit.test_engine_reuse import adapted, adapter_on
 
@@ -59,6 +63,39 @@ def test_a_policy_one_step_old_is_caught_where_rounding_is_as_large_as_the_step(
     with pytest.raises(EngineError, match="does not run the policy"):
         check_canary(engine, canary, dtype)
     engine.close()
+
+
+def test_an_adapter_planted_under_the_new_ones_name_is_caught(tmp_path: Path) -> None:
+    base = tiny_policy(tmp_path / "base")
+    update, other = updated_adapter(base, tmp_path), adapter_on(base, tmp_path / "other", 2)
+    engine = make_engine(TransformersLocalSettings(device="cpu"), PolicySettings())
+    caught(engine, update, update.planted(update.before.path), "the policy from before the last update")
+    caught(engine, update, update.planted(other.path), "does not run the policy")
+    engine.load_policy(update.after)
+    difference = check_canary(engine, update.canary, "float32")
+    assert difference is not None
+    assert difference < 1e-5
+    engine.close()
+
+
+def scoring(logprobs: list[float]) -> Any:
+    return SimpleNamespace(score=lambda token_ids: logprobs)
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.2, 2.0])
+def test_rounding_alone_is_never_taken_for_a_stale_policy(noise: float) -> None:
+    """A step of .1 a token under rounding of a fifth to twenty times that: stale is caught where that can be told, new never refused."""
+    chance, caught_stale = random.Random(0), 0
+    for _ in range(200):
+        old = [-abs(chance.gauss(0, 2)) for _ in range(120)]
+        new = [logprob + chance.gauss(0, 0.1) for logprob in old]
+        rounded = [[logprob + chance.gauss(0, noise) for logprob in side] for side in (old, new)]
+        compare(scoring(rounded[1]), [0] * 121, new, 10.0, old)
+        try:
+            compare(scoring(rounded[0]), [0] * 121, new, 10.0, old)
+        except EngineError:
+            caught_stale += 1
+    assert noise > 0.1 or caught_stale == 200
 
 
 def test_a_starting_policy_has_no_canary_and_a_broken_file_is_an_error(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""vLLM in one process with its caller, run by vLLM's own Python: two policies after one another, held against transformers."""
+"""vLLM in one process with its caller, run by vLLM's own Python: policies after one another, held against transformers, and planted
+ones that the canary has to catch."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.engine_canaries import updated_adapter, updated_weights
 from tests.unit.engine_policies import plain_logprobs, plain_model
+from tests.unit.test_engine_reuse import adapter_on
 from tests.unit.test_engine_vllm_real import ENVIRONMENT, PROMPT, ROOT, served_policy
 
 pytestmark = [
@@ -19,9 +22,14 @@ pytestmark = [
 ]
 
 
-def test_policies_loaded_one_after_the_other_answer_as_transformers_does(tmp_path: Path) -> None:
+def test_policies_loaded_one_after_the_other_answer_as_transformers_does_and_planted_ones_are_caught(tmp_path: Path) -> None:
     policies = [served_policy(tmp_path / "start", 0), served_policy(tmp_path / "later", 1)]
-    told = {"policies": [asdict(policy) for policy in policies], "prompt": PROMPT, "memory_share": 0.1}
+    adapter, whole = updated_adapter(policies[0], tmp_path), updated_weights(policies[0], tmp_path / "whole")
+    others = (adapter_on(policies[0], tmp_path / "other", 2).path, policies[1].path)
+    updates = [{"canary": str(update.canary),
+                "planted": [asdict(update.planted(path)) for path in (update.before.path, other, update.after.path)]}
+               for update, other in zip((adapter, whole), others, strict=True)]
+    told = {"policies": [asdict(policy) for policy in policies], "prompt": PROMPT, "memory_share": 0.1, "updates": updates}
     done = subprocess.run(
         [str(ENVIRONMENT / "bin/python"), "-m", "tests.unit.vllm_local_play", json.dumps(told)], cwd=ROOT, capture_output=True, text=True,
         check=False, timeout=1700, env={**os.environ, "PYTHONPATH": str(ROOT), "VLLM_CPU_KVCACHE_SPACE": "1"})
@@ -35,3 +43,7 @@ def test_policies_loaded_one_after_the_other_answer_as_transformers_does(tmp_pat
         assert said["scores"] == pytest.approx(expected[:len(PROMPT) - 1], abs=5e-3)
         assert said["logprobs"] == pytest.approx(expected[len(PROMPT) - 1:], abs=5e-3)
         assert said["again"][0] == said["again"][1]
+    for stale, wrong, new in (answered["refusals"][:3], answered["refusals"][3:]):
+        assert "the policy from before the last update" in stale
+        assert "does not run the policy" in wrong
+        assert new == ""

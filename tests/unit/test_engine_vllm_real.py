@@ -12,6 +12,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -21,10 +22,11 @@ import torch
 from r3l.config.engines import VllmServerSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.base import PolicySnapshot, Sampling
-from r3l.engines.canary import compare
+from r3l.engines.canary import check_canary, compare
 from r3l.engines.vllm_server import VllmServer
 from r3l.errors import EngineError
 from tests.unit.chat_tokenizers import family_tokenizer
+from tests.unit.engine_canaries import caught, updated_adapter, updated_weights
 from tests.unit.engine_policies import plain_logprobs, plain_model, tiny_policy
 from tests.unit.test_engine_reuse import adapted, adapter_on
 
@@ -50,7 +52,8 @@ def served_policy(folder: Path, seed: int) -> PolicySnapshot:
 def policies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PolicySnapshot]:
     folder = tmp_path_factory.mktemp("policies")
     start, later = served_policy(folder / "start", 0), served_policy(folder / "later", 1)
-    return {"start": start, "later": later, "adapter": adapter_on(later, folder / "adapter")}
+    return {"start": start, "later": later, "adapter": adapter_on(later, folder / "adapter"),
+            "other": adapter_on(later, folder / "other", 2)}
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +100,25 @@ def test_full_weights_and_adapters_are_loaded_at_run_time(engine: VllmServer, po
     check(engine, adapted(policies["later"], policies["adapter"]))
     engine.load_policy(policies["later"])
     check(engine, plain_model(policies["later"]))
+
+
+def test_a_planted_policy_is_caught_by_its_canary(engine: VllmServer, policies: dict[str, PolicySnapshot], tmp_path: Path) -> None:
+    """The server answers that it has loaded the new policy by its name; what it has read are other weights."""
+    engine.load_policy(policies["later"])
+    update = updated_adapter(policies["later"], tmp_path)
+    for path, said in ((update.before.path, "the policy from before the last update"), (policies["other"].path, "does not run the policy"),
+                       (update.before.path, "the policy from before the last update")):
+        caught(engine, update, update.planted(path), said)
+        engine.load_policy(replace(policies["adapter"], digest="between"))  # else the client knows the name, and asks for nothing
+    engine.load_policy(update.after)
+    difference = check_canary(engine, update.canary, "float32")
+    assert difference is not None
+    assert difference < 1e-4
+    whole = updated_weights(policies["start"], tmp_path / "whole")
+    caught(engine, whole, whole.planted(whole.before.path), "the policy from before the last update")
+    caught(engine, whole, whole.planted(policies["later"].path), "does not run the policy")
+    engine.load_policy(whole.after)
+    assert check_canary(engine, whole.canary, "float32") is not None
 
 
 def test_seeds_stops_and_schemas(engine: VllmServer, policies: dict[str, PolicySnapshot]) -> None:

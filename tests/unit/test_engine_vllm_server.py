@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ from r3l.config.engines import VllmServerSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines import make_engine
 from r3l.engines.base import AS_DUMPED, Completion, PolicySnapshot, Sampling
-from r3l.engines.canary import compare
+from r3l.engines.canary import check_canary, compare
 from r3l.engines.vllm_server import VllmServer
 from r3l.errors import EngineError
 from tests.unit.scripted_vllm import STOP, ScriptedVllm, scripted_logprob, scripted_reply
@@ -93,15 +96,21 @@ def test_the_canary_asks_every_server(servers: list[ScriptedVllm]) -> None:
     engine.close()
 
 
-def test_a_planted_stale_adapter_is_caught_on_any_server(servers: list[ScriptedVllm]) -> None:
-    engine = engine_of(*servers)
-    engine.load_policy(ADAPTER)
-    ids, step = [4, 5, 6], 10.0
-    after, before = ([scripted_logprob(policy, place) for place in range(2)] for policy in ("policies/8", "policies/7"))
-    assert compare(engine, ids, after, step, before) == 0
-    servers[1].adapters["r3l-d8"] = "policies/7"
-    with pytest.raises(EngineError, match=f"{servers[1].url} runs the policy from before the last update"):
-        compare(engine, ids, after, step, before)
+@pytest.mark.parametrize("asked", [FULL, ADAPTER], ids=["full weights", "adapter"])
+@pytest.mark.parametrize(("instead", "said"), [("policies/6", "runs the policy from before the last update"),
+                                               ("policies/3", "does not run the policy")], ids=["stale", "wrong"])
+def test_a_planted_policy_is_caught_on_any_server(servers: list[ScriptedVllm], tmp_path: Path, asked: PolicySnapshot, instead: str,
+                                                  said: str) -> None:
+    """A server that answers that it has loaded what was asked for, and runs the policy before it, or another run's."""
+    engine, ids, canary = engine_of(*servers), [4, 5, 6], tmp_path / "canary.json"
+    after, before = ([scripted_logprob(path, place) for place in range(2)] for path in (asked.path, "policies/6"))
+    canary.write_text(json.dumps({"token_ids": ids, "logprobs": after, "before": before}))
+    engine.load_policy(asked)
+    assert check_canary(engine, canary, "bfloat16") == 0
+    servers[1].instead = instead
+    engine.load_policy(replace(asked, digest="loaded again"))
+    with pytest.raises(EngineError, match=f"{servers[1].url} {said}"):
+        check_canary(engine, canary, "bfloat16")
     engine.close()
 
 

@@ -15,10 +15,13 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from r3l.config.sections import PolicySettings
 from r3l.errors import TrainingError
+from r3l.training.canary import Canary
 from r3l.training.checkpoint import written_whole
 from r3l.training.job import Job
 from r3l.training.parallel import Ranks
+from r3l.training.policy import DTYPES, load_policy
 from r3l.training.rows import Row
 from r3l.training.scoring import drawn
 from r3l.training.shards import survey
@@ -89,18 +92,32 @@ def test_the_job_takes_the_step_that_separate_sequences_would(tmp_path: Path) ->
     assert [event["event"] for event in events] == ["start", "micro_batch", "finish"]
 
 
-def test_the_new_policy_opens_as_it_is_and_the_canary_is_its_own(tmp_path: Path) -> None:
-    update, out = run_here(job_of(tmp_path, group(0), canary_ids=[3, 9, 27, 20]))
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_new_policy_opens_as_it_is_and_the_canary_is_its_own(tmp_path: Path, dtype: str) -> None:
+    """In bfloat16 too: scored in float32 with the weights that an engine holds, so without the rounding of the update's passes."""
+    settings = {"training": {"learning_rate": 1e-3, "device": "cpu", "dtype": dtype}, "policy_settings": {"dtype": dtype}}
+    update, out = run_here(job_of(tmp_path, group(0), canary_ids=[3, 9, 27, 20], **settings))
     canary = update["canary"]
-    model = AutoModelForCausalLM.from_pretrained(out / "policy").eval()
-    logits = model(torch.tensor([canary["token_ids"]])).logits.detach()[0, :-1].log_softmax(-1)
-    assert canary["logprobs"] == pytest.approx([float(logits[i, token]) for i, token in enumerate([9, 27, 20])], abs=1e-5)
-    old = AutoModelForCausalLM.from_pretrained(tmp_path / "policy").eval()(torch.tensor([canary["token_ids"]])).logits.detach()
-    old = old[0, :-1].log_softmax(-1)
-    assert canary["before"] == pytest.approx([float(old[i, token]) for i, token in enumerate([9, 27, 20])], abs=1e-5)
+    for folder, said in ((tmp_path / "policy", canary["before"]), (out / "policy", canary["logprobs"])):
+        held = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype)).eval().float()
+        logp = held(torch.tensor([canary["token_ids"]])).logits.detach()[0, :-1].log_softmax(-1)
+        assert said == pytest.approx([float(logp[i, token]) for i, token in enumerate([9, 27, 20])], abs=1e-5)
     assert canary["before"] != canary["logprobs"]
     assert AutoTokenizer.from_pretrained(out / "policy").chat_template == AutoTokenizer.from_pretrained(tmp_path / "policy").chat_template
     assert not list(out.rglob("*.partial"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_look_at_the_canary_leaves_the_policy_as_it_was(tmp_path: Path, dtype: str) -> None:
+    settings = PolicySettings(adapter="lora", lora_rank=4, dtype="bfloat16")
+    policy = load_policy(str(write_policy(tmp_path / "policy")), None, settings, dtype=dtype, device=torch.device("cpu"))
+    before = {name: tensor.clone() for name, tensor in policy.model.state_dict().items()}
+    canary = Canary(policy, [], settings, [3, 9, 27, 20])
+    canary.look()
+    after = policy.model.state_dict()
+    assert all(after[name].dtype == tensor.dtype and torch.equal(after[name], tensor) for name, tensor in before.items())
+    assert policy.decoder.dtype == DTYPES[dtype]
+    assert canary.result()["logprobs"] == canary.before
 
 
 def test_a_canary_of_its_own_choosing_is_the_end_of_a_trained_row(tmp_path: Path) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 from r3l.config.engines import VllmLocalSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.base import PolicySnapshot, Sampling
+from r3l.engines.canary import check_canary
 from r3l.engines.vllm_local import VllmLocal
+from r3l.errors import EngineError
 
 
 def said(engine: VllmLocal, prompt: list[int]) -> dict[str, Any]:
@@ -21,16 +24,31 @@ def said(engine: VllmLocal, prompt: list[int]) -> dict[str, Any]:
             "again": again}
 
 
+def refusal(engine: VllmLocal, canary: str) -> str:
+    """What the canary says of the policy that the engine runs; nothing where it passes."""
+    try:
+        check_canary(engine, Path(canary), "float32")
+    except EngineError as error:
+        return str(error)
+    return ""
+
+
 def main() -> None:
     told = json.loads(sys.argv[1])
-    engine = VllmLocal(VllmLocalSettings(memory_share=told["memory_share"]), PolicySettings(dtype="float32", context_tokens=256))
+    policy_settings = PolicySettings(adapter="lora", dtype="float32", context_tokens=256)
+    engine = VllmLocal(VllmLocalSettings(memory_share=told["memory_share"]), policy_settings)
     found = []
     for policy in told["policies"]:
         engine.load_policy(PolicySnapshot(**policy))
         found.append(said(engine, told["prompt"]))
+    refusals = []
+    for update in told["updates"]:
+        for planted in update["planted"]:
+            engine.load_policy(PolicySnapshot(**planted))
+            refusals.append(refusal(engine, update["canary"]))
     long = engine.complete("long", [5] * 256, Sampling(0.0, 4, 0, ())).result()
     engine.close()
-    print("\n" + json.dumps({"policies": found, "long": long.finish_reason}))
+    print("\n" + json.dumps({"policies": found, "long": long.finish_reason, "refusals": refusals}))
 
 
 if __name__ == "__main__":
