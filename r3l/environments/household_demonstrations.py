@@ -40,9 +40,10 @@ class HouseholdHabits:
 
 
 class Demonstrator(Player):
-    """A `Player` that says what it thinks: the thing at hand and all that is left to do to it, or what it looks for.
+    """A `Player` that says what it thinks: what is asked for and where it goes, then the thing at hand and all that is left to do to it.
 
-    Every thought repeats the plan, so that a small model needs no long-range recall to follow it.
+    Every thought repeats the plan, so that a small model needs no long-range recall to follow it. What it forgets, it forgets with
+    the thing in hand.
     """
 
     def __init__(self, engine: HouseholdEngine, rng: random.Random, forgets: float, short_search: float = 0.0) -> None:
@@ -59,8 +60,9 @@ class Demonstrator(Player):
         if plans:
             actions, (index, wanted) = min(plans, key=lambda plan: len(plan[0]))
             return f"{self.engine.game.objects[index]}: {', '.join([*self.missing(index, wanted), self.engine.game.target])}.", actions[0]
-        sought = [wanted.kind for wanted in self.wanted if not self.delivered(wanted)]
-        return (f"find {', '.join(sought)}.", self.search()) if sought else ("done.", "look")
+        sought = [" ".join([*asked.conditions, asked.kind])
+                  for asked, wanted in zip(self.engine.game.wanted, self.wanted, strict=True) if not self.delivered(wanted)]
+        return (f"find {', '.join(sought)}: {self.engine.game.target}.", self.search()) if sought else ("done.", "look")
 
     def missing(self, index: int, wanted: Wanted) -> list[str]:
         """The verbs that an object still needs, as it believes."""

@@ -36,6 +36,16 @@ def test_observations_and_actions_are_the_games_own():
     assert shown.won == won(engine, state)
 
 
+def test_thoughts_repeat_what_is_asked_and_forget_it_with_the_thing_in_hand():
+    game = next(game for game in first_games("easy", "train", 6, 30) if game.wanted[0].conditions == ("hot",))
+    kind, target = game.wanted[0].kind, game.target
+    for habits, left in ((CAREFUL, f"heat, {target}"), (FORGETFUL, target)):
+        replies = [turn.reply for turn in demonstrate(game, habits, random.Random(1)).turns]
+        assert replies[0].startswith(f"<think>find hot {kind}: {target}.</think>")
+        taking = next(reply for reply in replies if "<action>take" in reply)
+        assert taking.startswith(f"<think>{kind} 1: {left}.</think>")
+
+
 def test_whoever_forgets_loses_treatments_and_a_heeded_report_brings_them_back():
     lost = [demonstrate(game, FORGETFUL, random.Random(number)) for number, game in enumerate(first_games("easy", "train", 6, 30))
             if game.wanted[0].conditions]
