@@ -26,6 +26,7 @@ class Claim(Section):
     claim: str
     paper: str = Field(description="what the paper reports")
     experiment: str = Field("", description="stem of a file in data/results; empty: not testable here")
+    also: list[str] = Field(default_factory=list, description="further results that it is held against, each in a row of its own")
     arm: str = ""
     against: str = Field("", description="another arm; empty: the arm's own beginning")
     measure: str = Field("area", description="area, final, best, at_equal_turns, at_equal_tokens, or a metric of the iterations")
@@ -167,10 +168,15 @@ def results_page(told_of: Claims, folder: Path) -> str:
     """The page as Markdown."""
     lines = [told_of.preface.strip("\n"), "", "| claim of the paper | the paper's figures | measured here | verdict |", "|---|---|---|---|"]
     for claim in told_of.claims:
-        path = folder / f"{claim.experiment}.json"
         if not claim.experiment:
             lines.append(f"| {claim.claim} | {claim.paper} | {claim.note} | not testable here |")
             continue
-        found, judged = held_against(json.loads(path.read_text()), claim) if path.is_file() else ("", "not run")
-        lines.append(f"| {claim.claim} | {claim.paper} | {'. '.join(filter(None, [found, claim.note]))} | {judged} |")
+        lines.append(row(claim, folder, claim.claim))
+        lines += [row(claim.model_copy(update={"experiment": other, "note": ""}), folder, f"The same ({other})") for other in claim.also]
     return "\n".join(lines) + "\n"
+
+
+def row(claim: Claim, folder: Path, named: str) -> str:
+    path = folder / f"{claim.experiment}.json"
+    found, judged = held_against(json.loads(path.read_text()), claim) if path.is_file() else ("", "not run")
+    return f"| {named} | {claim.paper} | {'. '.join(filter(None, [found, claim.note]))} | {judged} |"

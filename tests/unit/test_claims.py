@@ -70,11 +70,12 @@ def test_shares_of_an_answer_by_hand():
 def test_the_page_says_what_was_measured(tmp_path):
     (tmp_path / "x.json").write_text(json.dumps(RESULTS))
     (tmp_path / "claims.toml").write_text(
-        'preface = "# R"\n[[claims]]\nclaim = "A beats B"\npaper = "1"\nexperiment = "x"\narm = "A"\nagainst = "B"\n'
+        'preface = "# R"\n[[claims]]\nclaim = "A beats B"\npaper = "1"\nexperiment = "x"\nalso = ["z"]\narm = "A"\nagainst = "B"\nnote = "n"\n'
         '[[claims]]\nclaim = "other"\npaper = "2"\nnote = "no GPU"\n'
         '[[claims]]\nclaim = "later"\npaper = "3"\nexperiment = "y"\narm = "A"\n')
     page = results_page(load_claims(tmp_path / "claims.toml"), tmp_path)
-    assert "| A beats B | 1 | area: A 0.450, B 0.225; difference +0.225 ± 0.025 over 2 seeds ([x](results/x.md)) | **holds** |" in page
+    assert "| A beats B | 1 | area: A 0.450, B 0.225; difference +0.225 ± 0.025 over 2 seeds ([x](results/x.md)). n | **holds** |" in page
+    assert "| The same (z) | 1 |  | not run |" in page
     assert "| other | 2 | no GPU | not testable here |" in page
     assert "| later | 3 |  | not run |" in page
 
@@ -86,8 +87,8 @@ def test_the_shipped_page_is_made_from_the_kept_results():
 
 def test_the_shipped_claims_name_experiments_and_arms_that_exist():
     for one in load_claims(Path("data/claims.toml")).claims:
-        if one.experiment:
-            name, _, size = one.experiment.rpartition("-")
+        for results in filter(None, [one.experiment, *one.also]):
+            name, _, size = results.rpartition("-")
             experiment = load_experiment(Path(f"data/experiments/{name}.toml"))
             assert size in experiment.sizes
             if one.question:
