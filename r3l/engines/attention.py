@@ -2,9 +2,9 @@
 
 All new tokens of a step are packed into one sequence, ordered depth first, so that the requests which share a segment
 are neighbours: a shared segment is then one batched product for all of them (grouped-query heads included), whether
-they decode one token or prefill some. What one request alone reads goes through a compiled function (lone_attention.py).
-There is no padding between requests and no copy of what is stored. Long feeds (a first prompt) stand behind the others,
-and each goes through torch's fused attention, which never holds all scores.
+they decode one token or prefill some. There is no padding between requests and no copy of what is stored. On a CPU with a
+C compiler all that is one compiled function (compiled_attention.py); what follows is for the others. Long feeds (a first
+prompt) stand behind the others, and each goes through torch's fused attention, which never holds all scores.
 
 Shapes: H key/value heads, G query heads for each, N new tokens, R = N * G query rows, T stored tokens, W own tokens.
 Scores (H, R, W + T): columns 0..W are a request's own new tokens, then the stored ones by position.
@@ -33,11 +33,16 @@ def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mas
     query_HGND = query[0].view(heads, -1, count, size)
     step.fresh.append((key[0], value[0]))
     parts = []
-    if step.short:
+    if step.kernel:
+        parts.append(step.kernel.attend(query[0], key[0], value[0], step.table, step.counts, module.layer_idx, scaling)
+                     .view(step.short, heads, -1, size).to(query.dtype))
+    elif step.short:
         parts.append(_short(step, module.layer_idx, query_HGND.to(wide) * scaling, key[0].to(wide),
                             value[0].to(wide)).to(query.dtype))
     for feed, mask in step.long:
         parts.append(_long(feed, mask, module.layer_idx, query_HGND, key[0], value[0], scaling))
+    if count > step.tokens:
+        parts.append(query.new_zeros(count - step.tokens, heads, query_HGND.shape[1], size))
     out_NHGD = torch.cat(parts) if len(parts) > 1 else parts[0]
     return out_NHGD.reshape(1, count, -1, size), None
 
@@ -53,8 +58,6 @@ def _short(step: Step, layer: int, query_HGND: Tensor, keys_HND: Tensor, values_
     for piece in step.pieces:
         rows, columns = slice(piece.first * group, piece.last * group), slice(step.own + piece.low, step.own + piece.high)
         out_HRD[:, rows] += torch.bmm(weights[:, rows, columns], piece.values_HTD[layer].to(weights.dtype))
-    if step.kernel:
-        step.kernel.values(weights, out_HRD, step.lone, layer)
     return out_HRD.view(heads, count, group, size).transpose(0, 1)
 
 
@@ -90,8 +93,6 @@ def _scores(step: Step, layer: int, query_HRD: Tensor, keys_HND: Tensor, group: 
     for piece in step.pieces:
         part = slice(piece.first * group, piece.last * group)
         scores[:, part, own + piece.low:own + piece.high] = torch.bmm(query_HRD[:, part], piece.keys_HDT[layer].to(query_HRD.dtype))
-    if step.kernel:
-        step.kernel.scores(query_HRD, scores, step.lone, layer)
     return scores
 
 

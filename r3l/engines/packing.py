@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from r3l.engines.lone_attention import ROWS, LoneAttention
+from r3l.engines.compiled_attention import CompiledAttention
 from r3l.engines.segments import Segment
 
 LONG = 96  # new tokens of one feed from which the fused attention is faster (measured on a CPU)
@@ -33,20 +33,19 @@ class Piece:
     keys_HDT: Sequence[Tensor] = ()  # one a layer
     values_HTD: Sequence[Tensor] = ()
 
-    def open(self) -> Piece:
-        """Make the tensors that a product over all its new tokens reads."""
+    def open(self) -> None:
+        """Make the tensors that torch's products read."""
         store, start = self.segment.store_L2HTD, self.segment.start
         assert store is not None
         part = store[:, :, :, self.low - start:self.high - start]
         self.keys_HDT, self.values_HTD = part[:, 0].transpose(2, 3).unbind(0), part[:, 1].unbind(0)
-        return self
 
-    def address(self, group: int, own: int) -> tuple[int, ...]:
-        """As lone_attention.c reads it; `group` query rows a token, stored tokens from column `own` on."""
+    def address(self, group: int) -> tuple[int, ...]:
+        """As compiled_attention.c reads it; `group` query rows a token."""
         store, skipped = self.segment.store_L2HTD, self.low - self.segment.start
         assert store is not None
         first_key = store.data_ptr() + skipped * store.shape[4] * store.element_size()
-        return first_key, store.shape[3], self.first * group, self.last * group, own + self.low, self.high - self.low
+        return first_key, store.shape[3], self.high - self.low, self.first * group, self.last * group
 
 
 @dataclass(slots=True)
@@ -65,9 +64,10 @@ class Step:
     The long feeds come last in `feeds`; `short` tokens stand before them."""
 
     feeds: list[Feed]
-    pieces: list[Piece]  # of the short feeds; those that few new tokens read are in `lone` instead
-    lone: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 6), np.int64))
-    kernel: LoneAttention | None = None  # what reads `lone`
+    pieces: list[Piece]  # of the short feeds
+    kernel: CompiledAttention | None = None  # what attends for the short feeds, by the tables that follow; else torch does
+    table: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 5), np.int64))  # `pieces`
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))  # first place and tokens of the short feeds
     short: int = 0
     long: list[tuple[Feed, Tensor | None]] = field(default_factory=list)  # with its mask (new tokens, T + new tokens)
     fresh: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # a layer: keys and values (H, N, D)
@@ -79,12 +79,12 @@ class Step:
         return self.feeds[-1].first + self.feeds[-1].count if self.feeds else 0
 
 
-def plan(feeds: Sequence[Feed], heads: int, group: int = 1, kernel: LoneAttention | None = None) -> Step:
+def plan(feeds: Sequence[Feed], heads: int, group: int = 1, kernel: CompiledAttention | None = None) -> Step:
     """Order the feeds depth first and find the pieces of stored tokens that they share; long feeds go last.
 
     Args:
         heads: query heads, `group` of them for each key/value head.
-        kernel: what reads the pieces of few new tokens, where there is such a thing.
+        kernel: what attends for the short feeds, where there is such a thing.
     """
     stored = max(feed.length for feed in feeds)
     limit = max(1, min(LONG, FEED_SCORES // (heads * (stored + LONG))))
@@ -95,21 +95,24 @@ def plan(feeds: Sequence[Feed], heads: int, group: int = 1, kernel: LoneAttentio
     for top in tops:
         _descend(top, below, owners, step)
     step.short = step.tokens
+    _prepare(step, group, kernel)
     for feed in feeds:
         if feed.count > limit:
             feed.first = step.tokens
             step.feeds.append(feed)
             step.long.append((feed, _lower_right(feed)))
-    _part(step, group, kernel)
     return step
 
 
-def _part(step: Step, group: int, kernel: LoneAttention | None) -> None:
-    most = ROWS // group if kernel else 0
-    lone = [piece.address(group, step.own) for piece in step.pieces if piece.last - piece.first <= most]
-    step.pieces = [piece.open() for piece in step.pieces if piece.last - piece.first > most]
-    if lone:
-        step.lone, step.kernel = np.array(lone, np.int64), kernel
+def _prepare(step: Step, group: int, kernel: CompiledAttention | None) -> None:
+    if kernel is None:
+        for piece in step.pieces:
+            piece.open()
+    elif step.feeds:
+        step.kernel = kernel
+        step.counts = np.array([(feed.first, feed.count) for feed in step.feeds], np.int64)
+        if step.pieces:
+            step.table = np.array([piece.address(group) for piece in step.pieces], np.int64)
 
 
 def _branches(owners: dict[Segment, Feed]) -> tuple[list[Segment], dict[Segment, list[Segment]]]:
