@@ -41,7 +41,7 @@ def run_cells(experiment: Experiment, cells: Sequence[Cell], iterations: int, st
         workers: processes side by side, each with a cell; 0: in this process.
         minutes: after so many no further iteration begins.
     """
-    configs = [cell.config.model_copy(update={"store": cell.config.store.model_copy(update={"root": store.root})}) for cell in cells]
+    configs = [cell.config.kept_at(store.root) for cell in cells]
     for config in {config.policy.path: config for config in configs}.values():
         starting_policy(config)  # made once, before several cells want to make it
     until, began = time.time() + 60 * minutes, time.time()

@@ -44,7 +44,7 @@ def _submitting(bench: Workbench, batch: StageRef) -> Iterator[Callable[[int], A
     if bench.config.placement.shards == "workers":
         yield lambda shard: shard_task.submit(bench, batch, shard, known)
         return
-    config = bench.config.model_copy(update={"store": bench.config.store.model_copy(update={"root": bench.store.root})})
+    config = bench.config.kept_at(bench.store.root)
     bench.equip()
     told, slots = config.model_dump(mode="json"), config.environment.workers
     with _ray(config) as (runner, options):

@@ -30,7 +30,7 @@ from r3l.store.stage import Store  # noqa: E402
 def ask(bench: Workbench, batch: StageRef, shard: int, policies: dict[str, Any]) -> list[StageRef]:
     """Have the shard played by the deployment that is set, and give back its committed stages."""
     config, store = bench.config, bench.store
-    told = config.model_dump(mode="json") | {"store": {"root": store.root}}
+    told = config.kept_at(store.root).model_dump(mode="json")
     key = fingerprint_of([{name: part for name, part in told.items() if name != "placement"}, bench.iteration, shard, batch.fingerprint,
                           bench.policies.behaviour.digest])
     place = result_place(config, bench.iteration, shard)

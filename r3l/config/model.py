@@ -28,3 +28,7 @@ class Config(Section):
     placement: PlacementSettings = Field(default_factory=PlacementSettings, description="which hosts do the work")
     tracking: TrackingSettings = Field(default_factory=TrackingSettings, description="where the figures go beside the store")
     store: StoreSettings = Field(default_factory=StoreSettings, description="where the tables are kept")
+
+    def kept_at(self, root: str) -> Config:
+        """The same, with the store at `root`: for a run that is played elsewhere."""
+        return self.model_copy(update={"store": StoreSettings(root=root)})
