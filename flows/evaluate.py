@@ -23,7 +23,7 @@ from flows.logs import log  # noqa: E402
 from flows.stage_task import stage_task  # noqa: E402
 from flows.workbench import Workbench  # noqa: E402
 from r3l.config import Config, compose  # noqa: E402
-from r3l.environments import make_world  # noqa: E402
+from r3l.environments import tasks_of  # noqa: E402
 from r3l.errors import ConfigError  # noqa: E402
 from r3l.evaluation.benchmarks import Posed, pose  # noqa: E402
 from r3l.evaluation.play import evaluation_rows, evaluation_stage  # noqa: E402
@@ -89,7 +89,7 @@ def place(store: Store, config: Config, iteration: int, settings: dict[str, Any]
 
 def held_out(config: Config, iteration: int) -> list[Task]:
     """The first `evaluation.tasks` tasks of the test split: the same ones for every policy."""
-    tasks = make_world(config.environment).tasks(config.evaluation.split)
+    tasks = tasks_of(config.environment, config.evaluation.split)
     if config.evaluation.tasks > len(tasks):
         raise ConfigError(f"evaluation.tasks={config.evaluation.tasks}: {config.environment.kind}/{config.evaluation.split} has only "
                           f"{len(tasks)} tasks")

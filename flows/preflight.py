@@ -6,7 +6,7 @@ from flows.policies import starting_policy
 from flows.task_batch import enough
 from r3l.config import Config
 from r3l.engines.chat_format import ChatFormat
-from r3l.environments import make_world
+from r3l.environments import tasks_of
 from r3l.errors import ConfigError
 from r3l.store.stage import Store
 
@@ -27,5 +27,5 @@ def check(config: Config, training: bool = True) -> Store:
         raise ConfigError(f"environment.reply_tokens={config.environment.reply_tokens} leaves no room in "
                           f"policy.context_tokens={config.policy.context_tokens}; make the reply shorter or the context longer")
     if training:
-        enough(config, len(make_world(config.environment).tasks(config.environment.split)))
+        enough(config, len(tasks_of(config.environment, config.environment.split)))
     return store

@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import Random
 
 from r3l.config import Config
-from r3l.environments import make_world
+from r3l.environments import tasks_of
 from r3l.errors import ConfigError
 from r3l.records import Task
 from r3l.seeds import derive
@@ -18,7 +18,7 @@ def draw(config: Config, iteration: int) -> list[Task]:
     Raises:
         ConfigError: more tasks are asked for than the split has.
     """
-    pool = make_world(config.environment).tasks(config.environment.split)
+    pool = tasks_of(config.environment, config.environment.split)
     size = config.rollout.tasks
     enough(config, len(pool))
     per_epoch = len(pool) // size

@@ -10,6 +10,7 @@ from r3l.environments.mathematics import MathWorld
 from r3l.environments.scienceworld import ScienceWorldWorld
 from r3l.environments.webshop import WebShopWorld
 from r3l.errors import ConfigError
+from r3l.records import Task
 
 ENVIRONMENTS: dict[str, type] = {
     "alfworld": AlfworldWorld,
@@ -27,3 +28,18 @@ def make_world(settings: EnvironmentSettings) -> World:
         raise ConfigError(f"environment {kind!r} is not available: expected one of {', '.join(sorted(ENVIRONMENTS))}")
     world: World = ENVIRONMENTS[kind](settings)
     return world
+
+
+def tasks_of(settings: EnvironmentSettings, split: str) -> list[Task]:
+    """The tasks of a split, of the types that `settings` ask for.
+
+    Raises:
+        ConfigError: there is no task of a type.
+        WorldError: there is no such split, or its tasks are not prepared.
+    """
+    tasks, wanted = make_world(settings).tasks(split), set(settings.task_types)
+    known = {task.task_type for task in tasks}
+    if wanted - known:
+        raise ConfigError(f"environment.task_types: {split} has no task of type {', '.join(sorted(wanted - known))}; "
+                          f"its types are {', '.join(sorted(known))}")
+    return [task for task in tasks if not wanted or task.task_type in wanted]

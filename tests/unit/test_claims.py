@@ -70,7 +70,8 @@ def test_shares_of_an_answer_by_hand():
 def test_the_page_says_what_was_measured(tmp_path):
     (tmp_path / "x.json").write_text(json.dumps(RESULTS))
     (tmp_path / "claims.toml").write_text(
-        'preface = "# R"\n[[claims]]\nclaim = "A beats B"\npaper = "1"\nexperiment = "x"\nalso = ["z"]\narm = "A"\nagainst = "B"\nnote = "n"\n'
+        'preface = "# R"\n[[claims]]\nclaim = "A beats B"\npaper = "1"\nexperiment = "x"\nalso = ["z"]\narm = "A"\n'
+        'against = "B"\nnote = "n"\n'
         '[[claims]]\nclaim = "other"\npaper = "2"\nnote = "no GPU"\n'
         '[[claims]]\nclaim = "later"\npaper = "3"\nexperiment = "y"\narm = "A"\n')
     page = results_page(load_claims(tmp_path / "claims.toml"), tmp_path)

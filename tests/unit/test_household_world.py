@@ -5,13 +5,14 @@ import json
 import pytest
 
 from r3l.config.environments import HouseholdSettings
+from r3l.environments import tasks_of
 from r3l.environments.base import Step
 from r3l.environments.household import HouseholdEnvironment, HouseholdWorld
 from r3l.environments.household_engine import HouseholdEngine
 from r3l.environments.household_game import Game, Wanted
 from r3l.environments.household_generator import first_games
 from r3l.environments.household_solver import solve
-from r3l.errors import WorldError
+from r3l.errors import ConfigError, WorldError
 from r3l.records import Task
 
 LEVELS = ("easy", "standard", "long")
@@ -181,3 +182,13 @@ def test_the_prompt_tells_the_turns_and_the_rules_of_its_level():
     assert world("long").system_prompt().endswith("The box is sealed when it holds as many things as the task asks for.")
     assert "within 50 steps" in world("long").system_prompt()
     assert world().parse_reply("<think>a</think><action>look</action>").action == "look"
+
+
+def test_only_the_task_types_that_are_asked_for():
+    settings = HouseholdSettings(level="easy", train_tasks=60)
+    every, heated = (tasks_of(settings.model_copy(update={"task_types": types}), "train")
+                     for types in ([], ["pick_heat_then_place_in_recep"]))
+    assert heated == [task for task in every if task.task_type == "pick_heat_then_place_in_recep"]
+    assert 0 < len(heated) < len(every) == 60
+    with pytest.raises(ConfigError, match="train has no task of type fry; its types are pick_and_place_simple, pick_clean"):
+        tasks_of(settings.model_copy(update={"task_types": ["fry"]}), "train")
