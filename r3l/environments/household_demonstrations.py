@@ -37,17 +37,19 @@ class HouseholdHabits:
     follow_guidance: float = 0.95
     short_search: float = 0.6  # the search begins within three places of what it looks for: the rest is soon learned, and long
     max_turns: int = 16
+    forgets_in_hand: bool = False  # only once it holds the thing; else as it sees it, a turn before the first useless action
 
 
 class Demonstrator(Player):
     """A `Player` that says what it thinks: what is asked for and where it goes, then the thing at hand and all that is left to do to it.
 
-    Every thought repeats the plan, so that a small model needs no long-range recall to follow it. What it forgets, it forgets with
-    the thing in hand.
+    Every thought repeats the plan, so that a small model needs no long-range recall to follow it.
     """
 
-    def __init__(self, engine: HouseholdEngine, rng: random.Random, forgets: float, short_search: float = 0.0) -> None:
+    def __init__(self, engine: HouseholdEngine, rng: random.Random, forgets: float, short_search: float = 0.0,
+                 forgets_in_hand: bool = False) -> None:
         super().__init__(engine, rng, forgets)
+        self.forgets_in_hand = forgets_in_hand
         start = rng.randrange(len(self.order))
         if rng.random() < short_search:
             lies = engine.game.places[instances(engine, engine.game.wanted[0])[0]]
@@ -59,7 +61,11 @@ class Demonstrator(Player):
         plans = [(Plan(self.engine, self.state).deliver((errand,)), errand) for errand in self.errands()]
         if plans:
             actions, (index, wanted) = min(plans, key=lambda plan: len(plan[0]))
-            return f"{self.engine.game.objects[index]}: {', '.join([*self.missing(index, wanted), self.engine.game.target])}.", actions[0]
+            thing, left = self.engine.game.objects[index], self.missing(index, wanted)
+            if self.forgets_in_hand and index != self.state.held:
+                asked = next(one for one in self.engine.game.wanted if one.kind == wanted.kind)
+                thing, left = " ".join([*asked.conditions, thing]), []
+            return f"{thing}: {', '.join([*left, self.engine.game.target])}.", actions[0]
         sought = [" ".join([*asked.conditions, asked.kind])
                   for asked, wanted in zip(self.engine.game.wanted, self.wanted, strict=True) if not self.delivered(wanted)]
         return (f"find {', '.join(sought)}: {self.engine.game.target}.", self.search()) if sought else ("done.", "look")
@@ -85,7 +91,7 @@ class Play:
 
     def __init__(self, game: Game, habits: HouseholdHabits, forgets: float, rng: random.Random) -> None:
         self.engine, self.habits, self.rng = engine_of(game.to_json()), habits, rng
-        self.player = Demonstrator(self.engine, rng, forgets, habits.short_search)
+        self.player = Demonstrator(self.engine, rng, forgets, habits.short_search, habits.forgets_in_hand)
         self.turns: list[DemoTurn] = []
         self.text = self.engine.opening()
 

@@ -1,6 +1,7 @@
 """Demonstrations of the household world: what they show is true of the game, and what is wrong in them is what was meant to be."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -42,8 +43,11 @@ def test_thoughts_repeat_what_is_asked_and_forget_it_with_the_thing_in_hand():
     for habits, left in ((CAREFUL, f"heat, {target}"), (FORGETFUL, target)):
         replies = [turn.reply for turn in demonstrate(game, habits, random.Random(1)).turns]
         assert replies[0].startswith(f"<think>find hot {kind}: {target}.</think>")
-        taking = next(reply for reply in replies if "<action>take" in reply)
-        assert taking.startswith(f"<think>{kind} 1: {left}.</think>")
+        taking = next(number for number, reply in enumerate(replies) if "<action>take" in reply)
+        assert replies[taking].startswith(f"<think>{kind} 1: {left}.</think>")
+        later = [turn.reply for turn in demonstrate(game, replace(habits, forgets_in_hand=True), random.Random(1)).turns]
+        assert later[taking].startswith(f"<think>hot {kind} 1: {target}.</think>")
+        assert later[taking + 1] == replies[taking + 1]  # in hand, all is as above
 
 
 def test_whoever_forgets_loses_treatments_and_a_heeded_report_brings_them_back():
