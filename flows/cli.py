@@ -81,9 +81,9 @@ def train(run: Run = "demo", preset: Preset = "paper", method: Method = "r3l", p
 
 
 @app.command("warm-start")
-def warm_start(out: Annotated[Path | None, typer.Option(help="empty: data/policies/embedded, or household-LEVEL-SEED there")] = None,
+def warm_start(out: Annotated[Path | None, typer.Option(help="empty: data/policies/embedded, or household-RECIPE-SEED there")] = None,
                environment: Annotated[str, typer.Option(help="alfworld, or household")] = "alfworld",
-               level: Annotated[str, typer.Option(help="of the household: easy, standard or long")] = "easy",
+               recipe: Annotated[str, typer.Option(help="of the household: easy, in_hand, standard or long")] = "easy",
                seed: Annotated[int, typer.Option(min=0)] = 0,
                minutes: Annotated[float, typer.Option(min=0.5, help="in all: demonstrations, training, measuring")] = 20.0,
                init: Annotated[Path | None, typer.Option(help="go on from the policy of an earlier warm start")] = None) -> None:
@@ -92,10 +92,9 @@ def warm_start(out: Annotated[Path | None, typer.Option(help="empty: data/polici
         Console(stderr=True).print(line, highlight=False)
 
     if environment == "household":
-        from r3l.training.household_start import household_start, known_level
+        from r3l.training.household_start import household_start
 
-        figures = household_start(out or Path(f"data/policies/household-{level}-{seed}"), known_level(level), seed, minutes,
-                                  progress=told, init=init)
+        figures = household_start(out or Path(f"data/policies/household-{recipe}-{seed}"), recipe, seed, minutes, progress=told, init=init)
     else:
         from r3l.training.warm_start import warm_start as make
 

@@ -14,7 +14,7 @@ from r3l.store.policies import latest_policy, snapshot_digest
 from r3l.store.policy_places import fetch_policy, stored_place
 from r3l.store.stage import Store
 
-HOUSEHOLD = re.compile(r"household-(?P<level>easy|standard|long)-(?P<seed>\d+)$")  # policies that are made on first use
+HOUSEHOLD = re.compile(r"household-(?P<recipe>easy|in_hand|standard|long)-(?P<seed>\d+)$")  # policies that are made on first use
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def starting_policy(config: Config) -> PolicySnapshot:
     if (asked := HOUSEHOLD.match(path.name)) and not (path / "config.json").is_file():
         from r3l.training.household_start import household_start
 
-        household_start(path, asked["level"], int(asked["seed"]))  # type: ignore[arg-type]
+        household_start(path, asked["recipe"], int(asked["seed"]))
     if not (path / "config.json").is_file():
         raise ConfigError(f"policy folder {path}: no config.json found; expected a transformers model folder. "
                           f"Make the embedded policy with `r3l warm-start`, or set --set policy.path=FOLDER")

@@ -38,8 +38,9 @@ FOR_TOKENIZER = 600  # demonstrations that the tokenizer is trained on
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a level's policy is made. `steps` are of `batch_tokens` tokens."""
+    """How a policy for a level is made. `steps` are of `batch_tokens` tokens."""
 
+    level: Level
     habits: HouseholdHabits
     max_turns: int
     demonstrations: int
@@ -49,27 +50,30 @@ class Recipe:
     layers: int = 3
 
 
-RECIPES: dict[Level, Recipe] = {
-    "easy": Recipe(HouseholdHabits(short_search=0.85), 16, 6000, 3000, 2000),
-    "standard": Recipe(HouseholdHabits(max_turns=30), 30, 2500, 1500, 5000),
-    "long": Recipe(HouseholdHabits(forgets=0.35, max_turns=50), 50, 2000, 1500, 8000),
+RECIPES: dict[str, Recipe] = {
+    "easy": Recipe("easy", HouseholdHabits(short_search=0.85), 16, 6000, 3000, 2000),
+    "in_hand": Recipe("easy", HouseholdHabits(short_search=0.85, forgets_in_hand=True), 16, 6000, 3000, 2000),
+    "standard": Recipe("standard", HouseholdHabits(max_turns=30), 30, 2500, 1500, 5000),
+    "long": Recipe("long", HouseholdHabits(forgets=0.35, max_turns=50), 50, 2000, 1500, 8000),
 }
 
 
-def household_start(out: Path, level: Level = "easy", seed: int = 0, minutes: float = 20.0, measured_tasks: int = 100,
+def household_start(out: Path, name: str = "easy", seed: int = 0, minutes: float = 20.0, measured_tasks: int = 100,
                     progress: Progress = print, init: Path | None = None) -> dict[str, Any]:
-    """Make a policy in `out`; returns what was done and the held-out figures. `minutes` bound the training alone.
+    """Make a policy in `out` by the recipe `name`; returns what was done and the held-out figures. `minutes` bound the training alone.
 
     With `init`, a policy that was made so before, training goes on from it: half the steps at half the learning rates.
 
     Raises:
-        TrainingError: `out` holds files already.
+        TrainingError: there is no such recipe; `out` holds files already.
     """
+    if name not in RECIPES:
+        raise TrainingError(f"household recipe {name!r}: expected one of {', '.join(RECIPES)}")
     empty_folder(out)
-    began, recipe = time.monotonic(), RECIPES[level]
+    began, recipe = time.monotonic(), RECIPES[name]
     torch.manual_seed(derive(seed, "household warm-start model") % 2**32)
-    system = HouseholdWorld(HouseholdSettings(level=level, max_turns=recipe.max_turns)).system_prompt()
-    shown = list(demonstrations(level, seed, recipe.demonstrations, recipe.habits))
+    system = HouseholdWorld(HouseholdSettings(level=recipe.level, max_turns=recipe.max_turns)).system_prompt()
+    shown = list(demonstrations(recipe.level, seed, recipe.demonstrations, recipe.habits))
     prompts = [system, prompt("reflection"), prompt("guidance")]
     chat = ChatFormat.load(init) if init else ChatFormat(
         train_tokenizer([*texts(islice(shown, FOR_TOKENIZER)), *3 * prompts], prompts, VOCABULARY))
@@ -83,8 +87,8 @@ def household_start(out: Path, level: Level = "easy", seed: int = 0, minutes: fl
         schedule = replace(schedule.going_on(), steps=recipe.steps // 2)
     done = train(model, rows, schedule, derive(seed, "household warm-start batches"), progress)
     save(model, chat.tokenizer, out)
-    found = asdict(measure_household(out, level, recipe.max_turns, measured_tasks)) if measured_tasks else {}
-    made = {"level": level, "seed": seed, "demonstrations": len(shown), "habits": asdict(recipe.habits),
+    found = asdict(measure_household(out, recipe.level, recipe.max_turns, measured_tasks)) if measured_tasks else {}
+    made = {"recipe": name, "level": recipe.level, "seed": seed, "demonstrations": len(shown), "habits": asdict(recipe.habits),
             "parameters": sum(part.numel() for part in model.parameters()), "training": done,
             "seconds": round(time.monotonic() - began, 1), "heldout": found}
     (out / "warm_start.json").write_text(json.dumps(made, indent=1) + "\n")
@@ -96,11 +100,3 @@ def measure_household(policy: Path, level: Level, max_turns: int, tasks: int) ->
     settings = HouseholdSettings(level=level, max_turns=max_turns, heldout_tasks=tasks, reply_tokens=64, workers=1)
     return figures(attempts_of(policy, settings, tasks, lambda task, base: oracle(task, [turn.action for turn in base.turns]),
                                reflection_tokens=160))
-
-
-def known_level(name: str) -> Level:
-    """Raises `TrainingError` for a level that is none."""
-    for level in RECIPES:
-        if level == name:
-            return level
-    raise TrainingError(f"household level {name!r}: expected one of {', '.join(RECIPES)}")

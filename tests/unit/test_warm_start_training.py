@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from flows.policies import HOUSEHOLD
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments.alfworld import alfworld_prompt
 from r3l.environments.alfworld_demonstrations import Demonstration, DemoTurn, reply_text
@@ -17,6 +18,7 @@ from r3l.environments.alfworld_oracle import report
 from r3l.environments.alfworld_searcher import Errand
 from r3l.errors import TrainingError
 from r3l.exploration.prompting import guidance, prompt, reflection_messages
+from r3l.training.household_start import RECIPES, household_start
 from r3l.training.warm_start import warm_start
 from r3l.training.warm_start_loss import shared_length, weighted_loss
 from r3l.training.warm_start_rows import PIVOT, READ, Row, RowEncoder, without_tail
@@ -193,3 +195,9 @@ def test_every_parameter_has_one_optimizer_and_matrices_begin_at_one_over_the_ro
     assert len(muon) == 2 * 7  # q, k, v, o, gate, up, down of each layer
     assert sorted(map(id, [*muon, *adamw])) == sorted(map(id, model.parameters()))
     assert float(muon[0].detach().std()) == pytest.approx(0.125, rel=0.1)
+
+
+def test_a_recipe_that_is_none_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="household recipe 'hard': expected one of easy, in_hand, standard, long"):
+        household_start(tmp_path / "out", "hard")
+    assert all(HOUSEHOLD.match(f"household-{name}-3") for name in RECIPES)
