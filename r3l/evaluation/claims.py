@@ -135,8 +135,9 @@ def verdict(pairs: dict[int, tuple[float, float]], direction: str) -> str:
     gaps = [(a - b) * (-1 if direction == "lower" else 1) for a, b in pairs.values()]
     if not gaps:
         return "not run"
-    if len(gaps) == 1:
-        return "one seed only: " + ("as claimed" if gaps[0] > 0 else "not as claimed")
+    if len(gaps) < 3 and (len(gaps) == 1 or direction != "same"):
+        told = "as claimed" if min(gaps) > 0 else "seeds disagree" if max(gaps) > 0 else "not as claimed"
+        return f"{('one seed', 'two seeds')[len(gaps) - 1]} only: {told}"
     clear = abs(mean(gaps)) > 2 * standard_error(gaps) and (min(gaps) > 0 or max(gaps) < 0)
     if direction == "same":
         return "does not hold" if clear else "no clear difference"

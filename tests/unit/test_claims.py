@@ -43,6 +43,8 @@ def test_an_arm_against_its_own_beginning_skips_what_was_not_measured():
 @pytest.mark.parametrize(("pairs", "direction", "expected"), [
     ({}, "higher", "not run"),
     ({0: (0.5, 0.4)}, "higher", "one seed only: as claimed"),
+    ({0: (0.5, 0.4), 1: (0.6, 0.5)}, "higher", "two seeds only: as claimed"),
+    ({0: (0.5, 0.4), 1: (0.4, 0.5)}, "lower", "two seeds only: seeds disagree"),
     ({0: (0.5, 0.4), 1: (0.6, 0.5), 2: (0.5, 0.39)}, "higher", "**holds**"),
     ({0: (0.5, 0.4), 1: (0.6, 0.5), 2: (0.5, 0.39)}, "lower", "**does not hold** (the other way round)"),
     ({0: (0.5, 0.4), 1: (0.6, 0.5), 2: (0.5, 0.39)}, "same", "does not hold"),
@@ -75,7 +77,8 @@ def test_the_page_says_what_was_measured(tmp_path):
         '[[claims]]\nclaim = "other"\npaper = "2"\nnote = "no GPU"\n'
         '[[claims]]\nclaim = "later"\npaper = "3"\nexperiment = "y"\narm = "A"\n')
     page = results_page(load_claims(tmp_path / "claims.toml"), tmp_path)
-    assert "| A beats B | 1 | area: A 0.450, B 0.225; difference +0.225 ± 0.025 over 2 seeds ([x](results/x.md)). n | **holds** |" in page
+    assert "| A beats B | 1 | area: A 0.450, B 0.225; difference +0.225 ± 0.025 over 2 seeds ([x](results/x.md)). n |" in page
+    assert "n | two seeds only: as claimed |" in page
     assert "| The same (z) | 1 |  | not run |" in page
     assert "| other | 2 | no GPU | not testable here |" in page
     assert "| later | 3 |  | not run |" in page
