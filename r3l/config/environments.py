@@ -11,7 +11,7 @@ from r3l.config.section import Member, any_of
 
 class EnvironmentSettings(Member):
     split: str = Field("train", description="the split that training tasks are drawn from")
-    task_types: list[str] = Field(default_factory=list, description="only tasks of these types, in training and evaluation; empty: all")
+    task_types: tuple[str, ...] = Field((), description="only tasks of these types, in training and evaluation; empty: all")
     max_turns: int = Field(25, ge=1, le=1000, description="turns of an episode, 1 to 1000")
     reply_tokens: int = Field(512, ge=8, le=32768, description="limit of a reply, 8 to 32768 (paper: 512)")
     bad_reply: Literal["continue", "end"] = Field("continue", description="a malformed reply costs a turn, or ends the episode")

@@ -187,8 +187,8 @@ def test_the_prompt_tells_the_turns_and_the_rules_of_its_level():
 def test_only_the_task_types_that_are_asked_for():
     settings = HouseholdSettings(level="easy", train_tasks=60)
     every, heated = (tasks_of(settings.model_copy(update={"task_types": types}), "train")
-                     for types in ([], ["pick_heat_then_place_in_recep"]))
+                     for types in ((), ("pick_heat_then_place_in_recep",)))
     assert heated == [task for task in every if task.task_type == "pick_heat_then_place_in_recep"]
     assert 0 < len(heated) < len(every) == 60
     with pytest.raises(ConfigError, match="train has no task of type fry; its types are pick_and_place_simple, pick_clean"):
-        tasks_of(settings.model_copy(update={"task_types": ["fry"]}), "train")
+        tasks_of(settings.model_copy(update={"task_types": ("fry",)}), "train")
