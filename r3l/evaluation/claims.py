@@ -167,17 +167,17 @@ def held_against(results: Results, claim: Claim) -> tuple[str, str]:
 
 def results_page(told_of: Claims, folder: Path) -> str:
     """The page as Markdown."""
+    kept = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
     lines = [told_of.preface.strip("\n"), "", "| claim of the paper | the paper's figures | measured here | verdict |", "|---|---|---|---|"]
     for claim in told_of.claims:
         if not claim.experiment:
             lines.append(f"| {claim.claim} | {claim.paper} | {claim.note} | not testable here |")
             continue
-        lines.append(row(claim, folder, claim.claim))
-        lines += [row(claim.model_copy(update={"experiment": other, "note": ""}), folder, f"The same ({other})") for other in claim.also]
+        lines.append(row(claim, kept, claim.claim))
+        lines += [row(claim.model_copy(update={"experiment": other, "note": ""}), kept, f"The same ({other})") for other in claim.also]
     return "\n".join(lines) + "\n"
 
 
-def row(claim: Claim, folder: Path, named: str) -> str:
-    path = folder / f"{claim.experiment}.json"
-    found, judged = held_against(json.loads(path.read_text()), claim) if path.is_file() else ("", "not run")
+def row(claim: Claim, kept: dict[str, Results], named: str) -> str:
+    found, judged = held_against(kept[claim.experiment], claim) if claim.experiment in kept else ("", "not run")
     return f"| {named} | {claim.paper} | {'. '.join(filter(None, [found, claim.note]))} | {judged} |"
