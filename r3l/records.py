@@ -228,7 +228,7 @@ class Plan:
     guidance_position: Literal["system", "mid_system", "user"] = "mid_system"
     diverged: Literal["drop", "restart"] = "drop"
     group_fill: Literal["none", "extra_base"] = "none"
-    pivot: Literal["reflection", "random", "oracle"] = "reflection"  # controls: where retries begin ...
+    pivot: Literal["reflection", "turn_before", "random", "oracle"] = "reflection"  # controls: where retries begin ...
     guidance: Literal["own", "shuffled", "none"] = "own"  # ... and what they are told
 
 

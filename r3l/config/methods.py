@@ -49,8 +49,8 @@ class R3LSettings(MethodSettings):
         "mid_system", description="where the guidance stands (pivot 0: always in the system prompt)")
     diverged: Literal["drop", "restart"] = Field("drop", description="rollback saw other observations: no retry, or pivot 0")
     group_fill: Literal["none", "extra_base"] = Field("none", description="sample a base in place of a retry not run")
-    pivot: Literal["reflection", "random", "oracle"] = Field(
-        "reflection", description="control: retries begin where the reflection says, anywhere, or where the environment's oracle says")
+    pivot: Literal["reflection", "turn_before", "random", "oracle"] = Field(
+        "reflection", description="control: retries begin where the reflection says, a turn before, anywhere, or at the oracle's pivot")
     guidance: Literal["own", "shuffled", "none"] = Field(
         "own", description="control: retries are told their own reflection, one on another task, or nothing")
     sft_weight: float = Field(1.0, ge=0, le=100, description="of the meta-task term, 0 to 100")

@@ -29,6 +29,8 @@ async def controlled(explorer: Explorer, plan: Plan, tasks: Mapping[int, Task], 
 async def pivot_of(explorer: Explorer, plan: Plan, task: Task, about: Episode, told: Reflection) -> int | None:
     if plan.pivot == "random":
         return Random(derive(task.seed, told.reflection_id, "random pivot")).randrange(len(about.turns))
+    if plan.pivot == "turn_before":
+        return told.pivot_turn and told.pivot_turn - 1
     if plan.pivot == "oracle":
         verdict, _ = await judge(explorer, task, about)
         return told.pivot_turn if verdict.pivot_turn is None else verdict.pivot_turn

@@ -83,6 +83,15 @@ def test_the_oracles_pivot(world):
     assert [one.trajectory.pivot_asked for one in retries] == [ASKED, ASKED]  # what the reflection said stays on record
 
 
+def test_the_turn_before_the_reflections_pivot(world, monkeypatch):
+    _, _, _, retries, prompts = explored(world, pivot="turn_before")
+    assert [one.trajectory.pivot_turn for one in retries] == [ASKED - 1, ASKED - 1]
+    assert [one.trajectory.pivot_asked for one in retries] == [ASKED, ASKED]
+    assert "advice of task 0" in prompts[0]
+    monkeypatch.setattr("tests.unit.test_controls.ASKED", 0)
+    assert [one.trajectory.pivot_turn for one in explored(world, pivot="turn_before")[3]] == [0, 0]  # before the first there is none
+
+
 def test_random_pivots_are_drawn_by_seed(world):
     first, again = ([one.trajectory.pivot_turn for one in explored(world, pivot="random")[3]] for _ in range(2))
     assert first == again
