@@ -19,7 +19,7 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,60}$"
 class Arm(Section):
     """One row of the table: a preset, with settings of its own."""
 
-    name: str = Field(description="as it is shown")
+    name: str = Field(pattern=r"^[^,]+$", description="as it is shown; no comma, `--arms` lists names")
     preset: str = Field(description="a preset of r3l/presets/methods")
     settings: list[str] = Field(default_factory=list, description="key=value")
 

@@ -51,6 +51,9 @@ def test_an_experiment_with_a_mistake(tmp_path):
     (tmp_path / "x.toml").write_text('name = "x"\narms = []')
     with pytest.raises(ConfigError, match=r"title: Field required.*arms: List should have at least 1"):
         load_experiment(tmp_path / "x.toml")
+    (tmp_path / "x.toml").write_text('name = "x"\n[[arms]]\nname = "GRPO, twice"\npreset = "grpo"')  # --arms lists names by commas
+    with pytest.raises(ConfigError, match=r"arms\.0\.name: String should match pattern"):
+        load_experiment(tmp_path / "x.toml")
 
 
 def test_cells_take_their_rate_and_their_starting_policy_by_seed(tmp_path):
