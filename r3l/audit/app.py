@@ -20,6 +20,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from r3l.audit import line_routes, store_routes
 from r3l.audit.access import HOSTS, AskForKey, is_loopback, key_for
 from r3l.audit.desk import Desk
+from r3l.audit.overview import Overview
 from r3l.audit.pages import environment
 from r3l.audit.reader import Reader
 from r3l.audit.sandbox import worked_questions
@@ -43,7 +44,7 @@ def make_app(store: Store, questions: Path = QUESTIONS, names: Sequence[str] = (
     """The app over a store. It answers GET only, and only to the names of this machine and `names` (a foreign page can't read it by
     rebinding); with a `key`, only to who sends it as the password of HTTP's basic authentication."""
     app = FastAPI(title="r3l audit", openapi_url=None, docs_url=None, redoc_url=None)
-    app.state.desk = Desk(Reader(store), environment(), worked_questions(questions))
+    app.state.desk = Desk(Reader(store), Overview(store), environment(), worked_questions(questions))
     if key:
         app.add_middleware(AskForKey, key=key)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*HOSTS, *names])

@@ -9,7 +9,8 @@ from fastapi import Depends, Query, Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment
 
-from r3l.audit.lines import Line, known_line, lines
+from r3l.audit.lines import Line, known_line, listed
+from r3l.audit.overview import Overview
 from r3l.audit.reader import Reader
 from r3l.audit.sandbox import Question
 
@@ -19,6 +20,7 @@ class Desk:
     """One per app."""
 
     reader: Reader
+    overview: Overview
     templates: Environment
     questions: list[Question]
 
@@ -29,8 +31,11 @@ class Desk:
 
     def line_page(self, template: str, line: Line, tab: str, **seen: Any) -> HTMLResponse:
         """A page of one run or branch, with the others to change to."""
-        others = [Line(row["run"], row["branch"]) for row in lines(self.reader)]
-        return self.page(template, line=line, tab=tab, others=others, **seen)
+        return self.page(template, line=line, tab=tab, others=listed(self.reader.store), **seen)
+
+    def of(self, line: Line) -> Reader:
+        """The reader for questions about one run."""
+        return self.reader.of(line.run)
 
 
 def desk_of(request: Request) -> Desk:

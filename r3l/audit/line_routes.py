@@ -26,12 +26,12 @@ PageNumber = Annotated[int, Query(ge=0, le=10**7)]
 @router.get("")
 def overview(desk: AtDesk, line: OfLine, at: Short = "") -> HTMLResponse:
     """The iterations over time; the stages of one of them, the newest if none is named."""
-    past = iterations(desk.reader, line)
+    past = iterations(desk.of(line), line)
     chosen = whole_number(at)
     shown = chosen if chosen is not None else past[-1]["iteration"] if past else 0
     return desk.line_page("iterations.html", line, "", past=past, charts=iteration_charts([(str(line), past)]), at=shown,
-                          writer=writer(desk.reader, line, past[-1]["iteration"] if past else 0),
-                          stages=findings.stages(desk.reader, line, shown))  # fmt: skip
+                          writer=writer(desk.of(line), line, past[-1]["iteration"] if past else 0),
+                          stages=findings.stages(desk.of(line), line, shown))  # fmt: skip
 
 
 @router.get("/groups")
@@ -40,23 +40,23 @@ def groups(desk: AtDesk, line: OfLine, iteration: Short = "", task_type: Short =
            sort: Short = "iteration", down: Literal["0", "1"] = "1", page: PageNumber = 0) -> HTMLResponse:  # fmt: skip
     """The table of groups."""
     asked = Filter(whole_number(iteration), task_type, status, mixed, gain, text, sort if sort in SORTS else "iteration", down == "1", page)
-    found = group_page(desk.reader, line, asked)
-    return desk.line_page("groups.html", line, "groups", asked=asked, found=found, choices=choices(desk.reader, line))
+    found = group_page(desk.of(line), line, asked)
+    return desk.line_page("groups.html", line, "groups", asked=asked, found=found, choices=choices(desk.of(line), line))
 
 
 @router.get("/group")
 def viewer(desk: AtDesk, line: OfLine, id: Short, iteration: int, attempt: Short = "") -> HTMLResponse:
     """The four panes."""
-    found = group(desk.reader, line, iteration, id)
+    found = group(desk.of(line), line, iteration, id)
     chosen = found.attempt(attempt)
-    seen = {"panes": panes(desk.reader, found, chosen), "beside": neighbours(desk.reader, found)}
+    seen = {"panes": panes(desk.of(line), found, chosen), "beside": neighbours(desk.of(line), found)}
     return desk.line_page("group.html", line, "groups", group=found, attempt=chosen, **seen)
 
 
 @router.get("/open")
 def open_id(desk: AtDesk, line: OfLine, id: Short) -> RedirectResponse:
     """Go to the panes of a trajectory or reflection."""
-    found = find(desk.reader, line, id)
+    found = find(desk.of(line), line, id)
     if found is None:
         raise StoreError(f"{id}: no trajectory or reflection of {line} has this id")
     return RedirectResponse(line_url(line, "group", id=found.group_id, iteration=found.iteration, attempt=id))
@@ -68,9 +68,9 @@ def reflections(desk: AtDesk, line: OfLine, iteration: Short = "", fault: Short 
     at = whole_number(iteration)
     return desk.line_page(
         "reflections.html", line, "reflections", at=at, fault=fault, faults=findings.FAULTS,
-        confusion=findings.confusion(desk.reader, line, at), pivots=findings.by_pivot(desk.reader, line, at),
-        accuracy=findings.accuracy(desk.reader, line, at),
-        worst=findings.worst_reflections(desk.reader, line, at, fault),
+        confusion=findings.confusion(desk.of(line), line, at), pivots=findings.by_pivot(desk.of(line), line, at),
+        accuracy=findings.accuracy(desk.of(line), line, at),
+        worst=findings.worst_reflections(desk.of(line), line, at, fault),
     )  # fmt: skip
 
 
@@ -79,10 +79,10 @@ def account(desk: AtDesk, line: OfLine, iteration: Short = "", stage: Short = ""
             page: PageNumber = 0) -> HTMLResponse:  # fmt: skip
     """Where attempts went, and every event by its reason."""
     at, chosen = whole_number(iteration), {"stage": stage, "event": event, "reason": reason}
-    rows = findings.events(desk.reader, line, at, chosen, page, EVENTS)
+    rows = findings.events(desk.of(line), line, at, chosen, page, EVENTS)
     return desk.line_page(
         "account.html", line, "account", at=at, chosen=chosen, page=page, more=len(rows) > EVENTS, events=rows[:EVENTS],
-        account=findings.account(desk.reader, line, at), reasons=findings.reasons(desk.reader, line, at),
+        account=findings.account(desk.of(line), line, at), reasons=findings.reasons(desk.of(line), line, at),
     )  # fmt: skip
 
 
@@ -90,7 +90,7 @@ def account(desk: AtDesk, line: OfLine, iteration: Short = "", stage: Short = ""
 def tokens(desk: AtDesk, line: OfLine, source: Short, iteration: int, page: PageNumber = 0, every: bool = False) -> HTMLResponse:
     """A training row token by token: why was this token trained with this weight?"""
     return desk.line_page("tokens.html", line, "groups", source=source,
-                          found=token_page(desk.reader, line, iteration, source, page, every))  # fmt: skip
+                          found=token_page(desk.of(line), line, iteration, source, page, every))  # fmt: skip
 
 
 @router.get("/text")
@@ -99,7 +99,7 @@ def text(
 ) -> PlainTextResponse:
     """A text whole, as it was stored: plain text, in a sandbox of its own, so that a browser does nothing with it."""
     headers = {"Content-Security-Policy": "default-src 'none'; sandbox", "Content-Disposition": 'inline; filename="text.txt"'}
-    return PlainTextResponse(stored_text(desk.reader, line, id, part, turn), headers=headers)
+    return PlainTextResponse(stored_text(desk.of(line), line, id, part, turn), headers=headers)
 
 
 TEXTS = {

@@ -13,6 +13,7 @@ from r3l.store.difference import Difference, diff, flat
 from r3l.store.files import read_object
 from r3l.store.layout import iteration_folder
 from r3l.store.lock import LOCK, alive
+from r3l.store.stage import Store
 
 LINES = """
 SELECT run, branch, count(DISTINCT iteration) FILTER (iteration >= 0) AS iterations, max(iteration) AS last_iteration,
@@ -58,22 +59,27 @@ class Line:
 
 
 def lines(reader: Reader) -> list[Row]:
-    """Every run and branch of the store, with its size and times."""
+    """Every run and branch that the reader reads, with its size and times."""
     return reader.remembered(LINES)
+
+
+def listed(store: Store) -> list[Line]:
+    """Every run and branch of the store, by their folders alone."""
+    return [Line(run, branch) for run in store.runs() for branch in ("", *store.branches(run))]
 
 
 def known_line(reader: Reader, line: Line) -> Line:
     """The line itself. Raises StoreError, naming those there are, where the store doesn't have it."""
-    there = [str(Line(row["run"], row["branch"])) for row in lines(reader)]
+    there = [str(Line(row["run"], row["branch"])) for row in lines(reader.of(line.run))]
     if str(line) not in there:
-        others = there or reader.store.runs()  # a reader of one run knows no other
+        others = there or [str(one) for one in listed(reader.store)]
         raise StoreError(f"{line}: not in {reader.store.root}; it has {', '.join(others) or 'no runs'}")
     return line
 
 
 def iterations(reader: Reader, line: Line) -> list[Row]:
     """One row per iteration of the line, oldest first."""
-    return reader.remembered(ITERATIONS, line.place)
+    return reader.of(line.run).remembered(ITERATIONS, line.place)
 
 
 def writer(reader: Reader, line: Line, iteration: int) -> str:
@@ -89,7 +95,8 @@ def writer(reader: Reader, line: Line, iteration: int) -> str:
 
 def line_settings(reader: Reader, line: Line) -> dict[str, Any]:
     """`stage.setting` -> value, as the newest manifest of each stage has it; a branch has its run's where it has none of its own."""
-    stages = {row["stage"]: row["settings"] for place in (Line(line.run), line) for row in reader.remembered(SETTINGS, place.place)}
+    its = reader.of(line.run)
+    stages = {row["stage"]: row["settings"] for place in (Line(line.run), line) for row in its.remembered(SETTINGS, place.place)}
     return flat({stage: json.loads(settings) for stage, settings in stages.items()})
 
 
@@ -98,7 +105,7 @@ def branch_difference(reader: Reader, chosen: Sequence[Line]) -> Difference | No
     if len(chosen) != 2 or chosen[0].run != chosen[1].run:
         return None
     a, b = sorted(chosen, key=lambda line: line.branch)
-    shared = reader.rows(SHARED, [a.run, a.branch, b.branch])[0]["iteration"]
+    shared = reader.of(a.run).rows(SHARED, [a.run, a.branch, b.branch])[0]["iteration"]
     return None if shared is None else diff(reader.store, a.run, shared, a.branch, b.branch)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -16,6 +17,7 @@ from r3l.store.query import connect_for_users
 from r3l.store.stage import Store
 
 LOOK_AGAIN_SECONDS = 3.0
+KEPT = 8  # readers of one run, each with a connection
 Row = dict[str, Any]
 
 
@@ -38,12 +40,25 @@ class Reader:
         self._guard = threading.Lock()
         self._snapshot: Snapshot | None = None
         self._looked = 0.0
+        self._readers: OrderedDict[str, Reader] = OrderedDict()
+
+    def of(self, run: str) -> Reader:
+        """A reader of this run alone: in a store of many runs, connecting to one and asking it is many times as fast."""
+        if self.runs is not None:
+            return self
+        with self._guard:
+            found = self._readers.setdefault(run, Reader(self.store, [run], self.look_again))
+            self._readers.move_to_end(run)
+            gone = self._readers.popitem(last=False)[1] if len(self._readers) > KEPT else None
+        if gone is not None:
+            gone.close()
+        return found
 
     def snapshot(self) -> Snapshot:
         """The present state; connects anew where a stage was committed since. Raises StoreError for a damaged manifest."""
         with self._guard:
             if self._snapshot is None or time.monotonic() - self._looked > self.look_again:
-                state = state_of(self.store)
+                state = state_of(self.store, self.runs)
                 if self._snapshot is None or self._snapshot.state != state:
                     self._snapshot = Snapshot(state, connect_for_users(self.store, self.runs))
                 self._looked = time.monotonic()
@@ -55,6 +70,9 @@ class Reader:
             if self._snapshot is not None:
                 self._snapshot.connection.close()
             self._snapshot = None
+            readers, self._readers = self._readers, OrderedDict()
+        for reader in readers.values():
+            reader.close()
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         return self.snapshot().connection.cursor()
@@ -82,10 +100,11 @@ class Reader:
         return answers[key]
 
 
-def state_of(store: Store) -> str:
-    """Names what is committed: parts are named by their content, so that a stage made anew is another state."""
+def state_of(store: Store, runs: Sequence[str] | None = None) -> str:
+    """Names what is committed of these runs (None: all). Parts are named by their content, so a stage made anew is another state."""
     digest = blake2b(digest_size=16)
-    for path, size in sorted(store.files.sizes("").items()):
-        if path.endswith((".parquet", ".json")):
-            digest.update(f"{path}\0{size}\0".encode())
+    for run in [""] if runs is None else runs:
+        for path, size in sorted(store.files.sizes(run).items()):
+            if path.endswith((".parquet", ".json")):
+                digest.update(f"{path}\0{size}\0".encode())
     return digest.hexdigest()

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
 from r3l.audit.desk import AtDesk
-from r3l.audit.lines import Line, branch_difference, differing_settings, iterations, known_line, lines
+from r3l.audit.lines import Line, branch_difference, differing_settings, iterations, known_line, listed
 from r3l.audit.pages import iteration_charts
 from r3l.audit.sandbox import ROWS, SECONDS, ask
 from r3l.errors import StoreError
@@ -21,19 +21,13 @@ LINKED = ("trajectory_id", "base_id", "retry_id", "distilled_id", "reflection_id
 @router.get("/")
 def runs(desk: AtDesk) -> HTMLResponse:
     """The runs of the store, newest first, each with its branches below it."""
-    rows = lines(desk.reader)
-    newest = {row["run"]: max(other["last_commit"] for other in rows if other["run"] == row["run"]) for row in rows}
-    found = sorted(rows, key=lambda row: (newest[row["run"]], row["run"]), reverse=True)
-    rows = [
-        {**row, "line": Line(row["run"], row["branch"]), "past": iterations(desk.reader, Line(row["run"], row["branch"]))} for row in found
-    ]
-    return desk.page("runs.html", rows=rows)
+    return desk.page("runs.html", rows=desk.overview.rows())
 
 
 @router.get("/compare")
 def compare(desk: AtDesk, line: Annotated[list[str] | None, Query()] = None) -> HTMLResponse:
     """Runs and branches over one another: charts, last figures, and the settings in which they differ."""
-    there = [Line(row["run"], row["branch"]) for row in lines(desk.reader)]
+    there = listed(desk.reader.store)
     chosen = [known_line(desk.reader, Line.parse(text)) for text in dict.fromkeys(line or [])][:SIDE_BY_SIDE]
     past = [(str(one), iterations(desk.reader, one)) for one in chosen]
     return desk.page(

@@ -51,9 +51,9 @@ def connect(store: Store, runs: Sequence[str] | None = None) -> duckdb.DuckDBPyC
 def connect_to(store: Store, found: Sequence[dict[str, Any]], bundles: Sequence[Bundle] = ()) -> duckdb.DuckDBPyConnection:
     """The same over the stages of these manifests, and of these bundles."""
     everything = [*found, *(manifest for bundle in bundles for manifest in bundle.manifests)]
-    own = [part for manifest in found for part in parts_of(store, manifest["branch"], manifest)]
+    own = [part for manifest in found for part in parts_of(store, manifest)]
     own += [part for bundle in bundles for part in bundle_parts(store, bundle)]
-    taken_over = [part for branch, manifest in inherited(everything) for part in parts_of(store, branch, manifest)]
+    taken_over = [part for branch, manifest in inherited(everything) for part in parts_of(store, manifest, quoted(branch))]
     connection = duckdb.connect()
     store.files.attach(connection)
     rows = pa.Table.from_pylist([stage_row(manifest) for manifest in sorted(everything, key=place)], STAGES_SCHEMA)
@@ -94,7 +94,7 @@ def place(manifest: dict[str, Any]) -> tuple[str, str, int, int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One file of one table, as one branch sees it. `shard` is the SQL that says which shard a row is of."""
+    """One file of one table, as one branch sees it. `run`, `branch` and `shard` are the SQL that says of which a row is."""
 
     run: str
     branch: str
@@ -105,21 +105,29 @@ class Part:
     url: str
 
 
-def parts_of(store: Store, branch: str, manifest: dict[str, Any]) -> list[Part]:
-    """The files of a stage that have rows."""
+def parts_of(store: Store, manifest: dict[str, Any], seen_by: str = "") -> list[Part]:
+    """The files of a stage that have rows: as the branch has them that made them, or as `seen_by` has them."""
     folder = manifests.reference(manifest).key.folder
+    run, branch = line_of_path(store)
     shard = "NULL::INTEGER" if manifest["shard"] is None else SHARD
-    return [Part(manifest["run"], branch, shard, manifest["schema_version"], manifest["stage"], part["table"],
+    return [Part(run, seen_by or branch, shard, manifest["schema_version"], manifest["stage"], part["table"],
                  store.files.url(f"{folder}/{part['file']}"))
             for part in manifest["parts"] if part["rows"]]  # fmt: skip
 
 
 def bundle_parts(store: Store, bundle: Bundle) -> list[Part]:
     """The files of a bundle: rows of the present version, with their shard."""
-    run, branch = bundle.manifests[0]["run"], bundle.manifests[0]["branch"]
+    run, branch = line_of_path(store)
     return [Part(run, branch, "shard", VERSIONS[entry["stage"]], entry["stage"], entry["table"],
                  store.files.url(f"{bundle.folder}/{entry['file']}"))
             for entry in bundle.files]  # fmt: skip
+
+
+def line_of_path(store: Store) -> tuple[str, str]:
+    """SQL for a file's run and branch, of its name alone: a question about one run then opens no file of another."""
+    below = store.files.url("").count("/") + 1
+    name = f"split_part(filename, '/', {below + 1})"
+    return f"split_part(filename, '/', {below})", f"CASE WHEN starts_with({name}, 'branch=') THEN substr({name}, 8) ELSE '' END"
 
 
 def stage_row(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -147,7 +155,9 @@ def table_views(own: Sequence[Part], taken_over: Sequence[Part]) -> list[str]:
 
 
 def union(table: str, parts: Sequence[Part]) -> str:
-    """The rows of these files with their place: one scan per run, branch, version and way to tell the shard."""
+    """The rows of these files with their place. In few scans: each opens its first file before the query begins and all are open at
+    once, while the files of one scan are opened one after another.
+    """
     if not parts:
         empty = ", ".join(f'NULL::{duck_type(column.type)} AS "{column.name}"' for column in (*PLACE, *TABLES[table]))
         return f"SELECT {empty} WHERE false"
@@ -160,7 +170,7 @@ def union(table: str, parts: Sequence[Part]) -> str:
 def scan(table: str, run: str, branch: str, shard: str, version: int, urls: Sequence[str]) -> str:
     columns = select_list(table, version)
     files = f"read_parquet([{', '.join(map(quoted, urls))}], filename = true, hive_partitioning = false)"
-    return f"SELECT {quoted(run)} AS run, {quoted(branch)} AS branch, {shard} AS shard, {columns} FROM {files}"
+    return f"SELECT {run} AS run, {branch} AS branch, {shard} AS shard, {columns} FROM {files}"
 
 
 SHARD = "regexp_extract(filename, '/shard=([0-9]+)/', 1)::INTEGER"

@@ -203,7 +203,7 @@ class Store:
         return [name for name in self.files.folders("") if NAME.fullmatch(name) and self._committed_any(name)]
 
     def _committed_any(self, run: str) -> bool:
-        return any(key_of(path) for path in self.files.paths(run))
+        return any(key_of(path) for name in self.files.folders(run) for path in self.files.paths(f"{run}/{name}"))  # mostly the first
 
     @contextmanager
     def writer_lock(self, run: str, branch: str = "", iteration: int = 0) -> Iterator[None]:
