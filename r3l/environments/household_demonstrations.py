@@ -6,7 +6,7 @@ The demonstrator searches well and is confidently wrong: it mostly leaves out wh
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -82,7 +82,7 @@ class Demonstrator(Player):
 
     def heed(self, advice: str) -> None:
         """What is asked for of the things that the advice names comes back to mind."""
-        named = advice.replace(",", " ").split()
+        self.forgets, named = 0.0, advice.replace(",", " ").split()
         self.wanted = [true if true.kind in named else mine for mine, true in zip(self.wanted, self.engine.game.wanted, strict=True)]
 
 
@@ -141,9 +141,11 @@ def demonstrate(game: Game, habits: HouseholdHabits, rng: random.Random) -> Demo
     return shown
 
 
-def demonstrations(level: Level, seed: int, number: int, habits: HouseholdHabits) -> Iterator[Demonstration]:
-    """`number` demonstrations on games of a stream of their own; those where much was refused are left out."""
-    stream = games(level, "train", derive(seed, "household demonstrations"))
+def demonstrations(level: Level, seed: int, number: int, habits: HouseholdHabits,
+                   task_types: Collection[str] = ()) -> Iterator[Demonstration]:
+    """`number` demonstrations on games of a stream of their own, of these types (none: all); those where much was refused are left out."""
+    stream = (game for game in games(level, "train", derive(seed, "household demonstrations"))
+              if not task_types or game.task_type in task_types)
     for index, game in enumerate(islice(stream, number)):
         shown = demonstrate(game, habits, random.Random(derive(seed, "household demonstration", index)))
         if worth_showing(shown):

@@ -8,6 +8,7 @@ from typing import Literal
 
 Level = Literal["easy", "standard", "long"]
 CLEAN, HOT, COOL, SLICED, RUINED = 1, 2, 4, 8, 16  # marks of an object, a bit each
+NUMBERS = ("no", "a", "two", "three")
 MARKS = {"clean": CLEAN, "hot": HOT, "cool": COOL, "sliced": SLICED}
 TREATMENTS = {"clean": (CLEAN, "sinkbasin"), "heat": (HOT, "microwave"), "cool": (COOL, "fridge")}
 
@@ -41,8 +42,7 @@ class Wanted:
         object.__setattr__(self, "marks", sum(MARKS[condition] for condition in self.conditions))
 
     def phrase(self) -> str:
-        article = "a" if self.count == 1 else "two"
-        return " ".join([article, *self.conditions, self.kind])
+        return " ".join([NUMBERS[self.count], *self.conditions, self.kind])
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,10 @@ def errand(level: Level, rng: random.Random) -> tuple[str, tuple[Wanted, ...], s
 
 
 def long_errand(rng: random.Random) -> tuple[str, tuple[Wanted, ...], str]:
-    """Three things of different kinds for the box, each treated; in half of the tasks the first is sliced."""
+    """Three things for the box, each treated: of one kind in a third of the tasks, else of three, the first of them sliced in half."""
+    if rng.random() < 1 / 3:
+        verb = rng.choice(["clean", "heat", "cool"])
+        return "pack_three", (Wanted(rng.choice(sorted(TREATABLE[verb] - KNIVES)), (MARK_OF[verb],), 3),), "box"
     wanted: list[Wanted] = []
     cut = rng.random() < 0.5
     for verb in rng.sample(["clean", "heat", "cool"], 3):

@@ -20,14 +20,23 @@ class Player:
 
     def __init__(self, engine: HouseholdEngine, rng: random.Random, forgets: float = 0.0) -> None:
         self.engine, self.rng = engine, rng
-        self.wanted = [replace(one, conditions=tuple(c for c in one.conditions if rng.random() >= forgets)) for one in engine.game.wanted]
+        self.forgets = forgets
+        self.wanted = [self.remembered(one) for one in engine.game.wanted]
         self.order = list(range(len(engine.game.receptacles)))
         rng.shuffle(self.order)
         self.seen_places: set[int] = set()
         self.seen_objects: set[int] = set()
         self.state = engine.first
 
+    def remembered(self, wanted: Wanted) -> Wanted:
+        return replace(wanted, conditions=tuple(one for one in wanted.conditions if self.rng.random() >= self.forgets))
+
     def observe(self, state: State) -> None:
+        """What the state shows. Of several things of a kind, what is to be done comes to mind anew, or not, for each."""
+        for place, true in enumerate(self.engine.game.wanted):
+            brought = sum(on_target(self.engine, state, i) - on_target(self.engine, self.state, i) for i in instances(self.engine, true))
+            if true.count > 1 and brought > 0:
+                self.wanted[place] = self.remembered(true)
         self.state = state
         if self.engine.reachable(state):
             self.seen_places.add(state.at)

@@ -33,6 +33,7 @@ from r3l.training.warm_start_train import Schedule, load_model, new_model, train
 
 Progress = Callable[[str], None]
 VOCABULARY = 640  # before report keys and prompt lines
+OF_A_TYPE = 5  # held-out tasks that are drawn for each one of the recipe's types
 FOR_TOKENIZER = 600  # demonstrations that the tokenizer is trained on
 
 
@@ -48,13 +49,14 @@ class Recipe:
     batch_tokens: int
     hidden: int = 96
     layers: int = 3
+    task_types: tuple[str, ...] = ()  # none: all that the level has
 
 
 RECIPES: dict[str, Recipe] = {
     "easy": Recipe("easy", HouseholdHabits(short_search=0.85), 16, 6000, 3000, 2000),
     "in_hand": Recipe("easy", HouseholdHabits(short_search=0.85, forgets_in_hand=True), 16, 6000, 3000, 2000),
     "standard": Recipe("standard", HouseholdHabits(max_turns=30), 30, 2500, 1500, 5000),
-    "long": Recipe("long", HouseholdHabits(forgets=0.35, max_turns=50), 50, 2000, 1500, 8000),
+    "long": Recipe("long", HouseholdHabits(forgets=0.35, max_turns=50), 50, 3000, 4000, 2500, task_types=("pack_three",)),
 }
 
 
@@ -73,7 +75,7 @@ def household_start(out: Path, name: str = "easy", seed: int = 0, minutes: float
     began, recipe = time.monotonic(), RECIPES[name]
     torch.manual_seed(derive(seed, "household warm-start model") % 2**32)
     system = HouseholdWorld(HouseholdSettings(level=recipe.level, max_turns=recipe.max_turns)).system_prompt()
-    shown = list(demonstrations(recipe.level, seed, recipe.demonstrations, recipe.habits))
+    shown = list(demonstrations(recipe.level, seed, recipe.demonstrations, recipe.habits, recipe.task_types))
     prompts = [system, prompt("reflection"), prompt("guidance")]
     chat = ChatFormat.load(init) if init else ChatFormat(
         train_tokenizer([*texts(islice(shown, FOR_TOKENIZER)), *3 * prompts], prompts, VOCABULARY))
@@ -87,7 +89,7 @@ def household_start(out: Path, name: str = "easy", seed: int = 0, minutes: float
         schedule = replace(schedule.going_on(), steps=recipe.steps // 2)
     done = train(model, rows, schedule, derive(seed, "household warm-start batches"), progress)
     save(model, chat.tokenizer, out)
-    found = asdict(measure_household(out, recipe.level, recipe.max_turns, measured_tasks)) if measured_tasks else {}
+    found = asdict(measure_household(out, recipe, measured_tasks)) if measured_tasks else {}
     made = {"recipe": name, "level": recipe.level, "seed": seed, "demonstrations": len(shown), "habits": asdict(recipe.habits),
             "parameters": sum(part.numel() for part in model.parameters()), "training": done,
             "seconds": round(time.monotonic() - began, 1), "heldout": found}
@@ -95,8 +97,10 @@ def household_start(out: Path, name: str = "easy", seed: int = 0, minutes: float
     return made
 
 
-def measure_household(policy: Path, level: Level, max_turns: int, tasks: int) -> Figures:
-    """Play, reflect on and retry `tasks` held-out tasks, once each, by the pipeline's own stages."""
-    settings = HouseholdSettings(level=level, max_turns=max_turns, heldout_tasks=tasks, reply_tokens=64, workers=1)
+def measure_household(policy: Path, recipe: Recipe, tasks: int) -> Figures:
+    """Play, reflect on and retry `tasks` held-out tasks of the recipe's types, once each, by the pipeline's own stages."""
+    pool = tasks * (OF_A_TYPE if recipe.task_types else 1)
+    settings = HouseholdSettings(level=recipe.level, max_turns=recipe.max_turns, heldout_tasks=pool, task_types=recipe.task_types,
+                                 reply_tokens=64, workers=1)
     return figures(attempts_of(policy, settings, tasks, lambda task, base: oracle(task, [turn.action for turn in base.turns]),
                                reflection_tokens=160))

@@ -16,7 +16,7 @@ from r3l.config.sections import PolicySettings
 from r3l.engines import make_engine
 from r3l.engines.base import PolicySnapshot
 from r3l.engines.chat_format import ChatFormat
-from r3l.environments import make_world
+from r3l.environments import make_world, tasks_of
 from r3l.environments.alfworld_oracle import Record
 from r3l.environments.alfworld_oracle import reflect as oracle
 from r3l.environments.alfworld_searcher import Errand
@@ -94,7 +94,7 @@ def attempts_of(policy: Path, settings: EnvironmentSettings, tasks: int, judge: 
         with WorldPool(settings) as pool:
             explorer = Explorer(world, pool, engine, ChatFormat.load(policy), "warm-start", Limits(
                 settings.max_turns, settings.reply_tokens, temperature, reflection_temperature=0.7, reflection_tokens=reflection_tokens))
-            return asyncio.run(all_attempts(explorer, judge, world.tasks("heldout")[:tasks], progress))
+            return asyncio.run(all_attempts(explorer, judge, tasks_of(settings, "heldout")[:tasks], progress))
     finally:
         engine.close()
 

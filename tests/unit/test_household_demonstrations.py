@@ -68,6 +68,16 @@ def test_long_tasks_are_lost_for_good_by_one_forgotten_treatment():
     assert all("First " in shown.report["improvement_suggestion"] for shown in lost)
 
 
+def test_of_three_things_of_a_kind_each_is_forgotten_for_itself():
+    shown = list(demonstrations("long", 0, 60, replace(CAREFUL, forgets=0.35, max_turns=50, follow_guidance=1.0), ["pack_three"]))
+    assert {one.errand.task_type for one in shown} == {"pack_three"}
+    assert "put three " in shown[0].turns[0].observation
+    assert 0.1 < sum(one.won for one in shown) / len(shown) < 0.5  # (1 - .35)^3 = .27
+    lost = [one for one in shown if not one.won]
+    assert len({sum("<action>move" in turn.reply for turn in one.turns[:one.report["retry_from_step"]]) for one in lost}) == 3
+    assert sum(one.retry_won for one in lost) > 0.9 * len(lost)  # a heeded report is not forgotten again
+
+
 def test_a_stream_is_the_same_for_a_seed_and_leaves_out_what_was_refused_much():
     habits = HouseholdHabits(stray_action=0.5)
     first, again = ([(shown.turns, shown.report) for shown in demonstrations("easy", 3, 40, habits)] for _ in range(2))
