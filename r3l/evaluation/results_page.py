@@ -41,7 +41,8 @@ def page(results: Results) -> str:
 
 def budget(results: Results) -> str:
     first, of = results.experiment.cells(results.size)[0].config, results.experiment.sizes[results.size]
-    return (f"Every arm has the same budget: {of.iterations} iterations of {first.rollout.tasks} tasks with at most N = "
+    iterations = f"{of.iterations} iteration{'s' * (of.iterations > 1)}"
+    return (f"Every arm has the same budget: {iterations} of {first.rollout.tasks} tasks with at most N = "
             f"{first.rollout.group_size} trajectories a task, unless the arm's name says otherwise (the columns say what was used; "
             f"Critique-GRPO's refinements come on top, as in the paper). {results.test_episodes} held-out episodes at T "
             f"{first.evaluation.temperature:g} a point.")
