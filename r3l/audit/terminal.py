@@ -38,9 +38,10 @@ def show(store: Store, trajectory_id: str, line: Line | None = None) -> Renderab
 
     Without a line the id is looked for in every run. Raises StoreError where it is in none, or in several.
     """
-    reader = Reader(store)
+    every = Reader(store)
     try:
-        where = line or only_line(reader, trajectory_id)
+        where = line or only_line(every, trajectory_id)
+        reader = every.of(where.run)
         found = find(reader, known_line(reader, where), trajectory_id)
         if found is None:
             raise StoreError(f"{trajectory_id}: no trajectory or reflection of {where} has this id")
@@ -49,13 +50,13 @@ def show(store: Store, trajectory_id: str, line: Line | None = None) -> Renderab
         row = next(member for member in whole.members if member["trajectory_id"] == found.trajectory_id)
         return conversation(where, row, attempt, panes(reader, whole, attempt))
     finally:
-        reader.close()
+        every.close()
 
 
 def only_line(reader: Reader, id_: str) -> Line:
     """The one run that has this id; branches are asked for by name."""
-    runs = [Line(row["run"]) for row in lines(reader) if not row["branch"]]
-    having = [line for line in runs if find(reader, line, id_)]
+    runs = [Line(run) for run in reader.store.runs()]
+    having = [line for line in runs if find(reader.of(line.run), line, id_)]
     if len(having) != 1:
         there = (
             f"is in {', '.join(map(str, having))}; choose by --run" if having else f"is in none of {', '.join(map(str, runs)) or 'no runs'}"
