@@ -66,7 +66,7 @@ def serve(store: Store, port: int = 4300, open_browser: bool = True, host: str =
         StoreError: the port is taken.
     """
     app = make_app(store, names=names, key=key_for(host))
-    server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=3))
     if open_browser and is_loopback(host):
         threading.Timer(0.8, webbrowser.open, [f"http://{host}:{port}/"]).start()
     try:
