@@ -22,6 +22,7 @@ METRICS = {
     "pivot_fraction": "pivot / turns", "retry_improvement": "retry improvement rate", "reward_gain": "reward gain of retries",
     "mixed": "groups with mixed rewards", "parse_rate": "reflections that parse"}
 ROW = 14  # pixels of a legend line
+SHORT = 24  # names of so many letters stand two in a legend line
 Point = tuple[float, float | None]
 
 
@@ -79,12 +80,13 @@ def svg(title: str, against: str, series: list[Series]) -> str:
     scale_y = Scale(ticks[0], ticks[-1], HEIGHT - BOTTOM, TOP + 8)
     parts = [frame(ticks, xs, scale_x, scale_y, False), f'<text class="title" x="{WIDTH / 2}" y="10">{title}, by {against}</text>']
     parts += [path(one.points, scale_x, scale_y, number) for number, one in enumerate(series)]
+    columns = 2 if all(len(one.name) <= SHORT for one in series) else 1
     for number, one in enumerate(series):
-        top = HEIGHT + ROW * (number // 2)
-        left = LEFT + (number % 2) * (WIDTH - LEFT) / 2
+        top = HEIGHT + ROW * (number // columns)
+        left = LEFT + (number % columns) * (WIDTH - LEFT) / 2
         parts.append(f'<rect class="dot c{number}" x="{left}" y="{top}" width="9" height="9"/>'
                      f'<text x="{left + 13}" y="{top + 8.5}">{one.name.replace("&", "&amp;").replace("<", "&lt;")}</text>')
-    height = HEIGHT + ROW * ((len(series) + 1) // 2) + 4
+    height = HEIGHT + ROW * -(-len(series) // columns) + 4
     colours = "".join(f".line.c{k}{{stroke:{colour}}}.dot.c{k}{{fill:{colour}}}" for k, colour in enumerate(COLOURS))
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{2 * WIDTH}"><style>{STYLE}{colours}</style>'
             f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>{"".join(parts)}</svg>\n')

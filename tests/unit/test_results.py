@@ -1,12 +1,14 @@
 """What an experiment's page says, from a store made by hand; the questions of all shipped experiments can be asked."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from r3l.audit.charts import Series
 from r3l.config.experiment import Cell, Experiment, load_experiment
-from r3l.evaluation.plots import lines, plots
+from r3l.evaluation.plots import lines, plots, svg
 from r3l.evaluation.results import Spent, read_results, spent
 from r3l.evaluation.results_page import page, write_results
 from r3l.store.stage import Store
@@ -108,3 +110,14 @@ def test_lines_are_means_over_seeds_in_both_directions(store):
     points = iter([[(0.0, 0.2), (10.0, 0.4)], [(0.0, 0.4), (20.0, None)]])
     (line,) = lines([cell, cell], lambda _: next(points))
     assert line.points == [(0.0, pytest.approx(0.3)), (15.0, 0.4)]
+
+
+def test_long_names_stand_in_a_column_of_the_legend():
+    def lefts(*names):
+        drawn = svg("loss", "steps", [Series(name, [(0.0, 0.1), (1.0, 0.2)]) for name in names])
+        return re.findall(r'<rect class="dot c\d" x="([\d.]+)" y="(\d+)"', drawn)
+
+    (first, top), (second, beside), (third, below) = lefts("R3L", "GRPO", "RAFT")
+    assert (first, top) != (second, beside)
+    assert top == beside != below
+    assert len({x for x, _ in lefts("R3L", "turn before with own guidance", "RAFT")}) == 1
