@@ -79,7 +79,7 @@ def known_line(reader: Reader, line: Line) -> Line:
 
 def iterations(reader: Reader, line: Line) -> list[Row]:
     """One row per iteration of the line, oldest first."""
-    return reader.of(line.run).remembered(ITERATIONS, line.place)
+    return reader.remembered(ITERATIONS, line.place)
 
 
 def writer(reader: Reader, line: Line, iteration: int) -> str:

@@ -29,7 +29,7 @@ def compare(desk: AtDesk, line: Annotated[list[str] | None, Query()] = None) -> 
     """Runs and branches over one another: charts, last figures, and the settings in which they differ."""
     there = listed(desk.reader.store)
     chosen = [known_line(desk.reader, Line.parse(text)) for text in dict.fromkeys(line or [])][:SIDE_BY_SIDE]
-    past = [(str(one), iterations(desk.reader, one)) for one in chosen]
+    past = [(str(one), iterations(desk.of(one), one)) for one in chosen]
     return desk.page(
         "compare.html", there=there, chosen=chosen, past=past, charts=iteration_charts(past) if len(past) > 1 else [],
         settings=differing_settings(desk.reader, chosen) if len(chosen) > 1 else [], most=SIDE_BY_SIDE,

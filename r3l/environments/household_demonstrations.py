@@ -82,7 +82,8 @@ class Demonstrator(Player):
 
     def heed(self, advice: str) -> None:
         """What is asked for of the things that the advice names comes back to mind."""
-        self.forgets, named = 0.0, advice.replace(",", " ").split()
+        self.forgets = 0.0
+        named = advice.replace(",", " ").split()
         self.wanted = [true if true.kind in named else mine for mine, true in zip(self.wanted, self.engine.game.wanted, strict=True)]
 
 

@@ -31,11 +31,13 @@ class Player:
     def remembered(self, wanted: Wanted) -> Wanted:
         return replace(wanted, conditions=tuple(one for one in wanted.conditions if self.rng.random() >= self.forgets))
 
+    def brought(self, wanted: Wanted, state: State) -> int:
+        return sum(on_target(self.engine, state, i) for i in instances(self.engine, wanted))
+
     def observe(self, state: State) -> None:
         """What the state shows. Of several things of a kind, what is to be done comes to mind anew, or not, for each."""
         for place, true in enumerate(self.engine.game.wanted):
-            brought = sum(on_target(self.engine, state, i) - on_target(self.engine, self.state, i) for i in instances(self.engine, true))
-            if true.count > 1 and brought > 0:
+            if true.count > 1 and self.brought(true, state) > self.brought(true, self.state):
                 self.wanted[place] = self.remembered(true)
         self.state = state
         if self.engine.reachable(state):
