@@ -11,6 +11,8 @@ import torch
 from torch.nn import functional as F
 
 from flows.policies import HOUSEHOLD
+from r3l.config import compose
+from r3l.config.environments import HouseholdSettings
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments.alfworld import alfworld_prompt
 from r3l.environments.alfworld_demonstrations import Demonstration, DemoTurn, reply_text
@@ -195,6 +197,14 @@ def test_every_parameter_has_one_optimizer_and_matrices_begin_at_one_over_the_ro
     assert len(muon) == 2 * 7  # q, k, v, o, gate, up, down of each layer
     assert sorted(map(id, [*muon, *adamw])) == sorted(map(id, model.parameters()))
     assert float(muon[0].detach().std()) == pytest.approx(0.125, rel=0.1)
+
+
+@pytest.mark.parametrize(("model", "recipe"), [("household", "easy"), ("household-long", "long")])
+def test_a_preset_plays_what_its_policy_was_taught(model: str, recipe: str) -> None:
+    plays, taught = compose(model=model, environment="household").environment, RECIPES[recipe]
+    assert isinstance(plays, HouseholdSettings)
+    assert (plays.level, plays.task_types) == (taught.level, taught.task_types)
+    assert plays.max_turns == taught.max_turns  # the prompt names them
 
 
 def test_a_recipe_that_is_none_is_named(tmp_path: Path) -> None:
