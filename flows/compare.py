@@ -20,8 +20,9 @@ from flows.cells import Ended, run_cells  # noqa: E402
 from flows.logs import log  # noqa: E402
 from r3l.config.experiment import load_experiment  # noqa: E402
 from r3l.errors import ConfigError  # noqa: E402
+from r3l.evaluation.kept import kept_results  # noqa: E402
 from r3l.evaluation.results import read_results  # noqa: E402
-from r3l.evaluation.results_page import page, write_results  # noqa: E402
+from r3l.evaluation.results_page import file_of, page, write_results  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
 
 
@@ -34,7 +35,7 @@ def compare(path: str, size: str = "laptop", store: str = "", results: str = "da
         path: the experiment's file, e.g. data/experiments/main_alfworld.toml.
         size: a size of the experiment: laptop, or paper.
         store: folder or s3:// address of the store; empty: R3L_STORE, else data/runs.
-        results: folder that gets EXPERIMENT-SIZE.md, .json and a folder of plots.
+        results: folder that gets EXPERIMENT-SIZE.md, .json and a folder of plots; runs that the .json there keeps are not run again.
         workers: cells side by side, 1 or more, each in a process of its own: their stages are no task runs of this flow.
         minutes: begin no further iteration after so many; 0: no bound.
         arms: only these arms, with commas; empty: all.
@@ -63,13 +64,14 @@ def run_experiment(path: str, size: str, store: str, results: str, workers: int,
     cells = experiment.cells(size)
     wanted_arms = chosen(arms, [arm.name for arm in experiment.arms])
     wanted_seeds = chosen(seeds, [str(seed) for seed in experiment.sizes[size].seeds])
-    unfinished = set(read_results(experiment, size, opened).unfinished)
+    kept = kept_results(file_of(Path(results), experiment, size))
+    unfinished = set(read_results(experiment, size, opened, kept).unfinished)
     missing = [cell for cell in cells
                if cell.arm.name in wanted_arms and str(cell.seed) in wanted_seeds and cell.config.run in unfinished]
     for ended in run_cells(experiment, missing, experiment.sizes[size].iterations, opened, min(workers, os.cpu_count() or 1),
                            minutes or math.inf):
         heard(ended)
-    found = read_results(experiment, size, opened)
+    found = read_results(experiment, size, opened, kept)
     write_results(Path(results), found)
     return page(found)
 

@@ -1,4 +1,4 @@
-"""What an experiment found: read from the stored runs, never kept by hand."""
+"""What an experiment found: read from the stored runs, and from kept results where the store holds a run no more."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
 from r3l.config.experiment import Cell, Experiment
 from r3l.evaluation.compare import Spent, Summary, summarise_arm
+from r3l.evaluation.kept import Kept, Rows
 from r3l.store.catalog import connect
 from r3l.store.query import query
 from r3l.store.stage import Store
@@ -32,12 +32,14 @@ SELECT run, iteration, episodes::BIGINT AS episodes, turns::BIGINT AS turns, (to
 FROM iterations JOIN played USING (run, iteration) LEFT JOIN reflected USING (run, iteration)
 WHERE branch = '' ORDER BY run, iteration
 """
-Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Curves and metrics by run; a summary for every arm and learning rate that has a point; `unfinished` runs are in neither."""
+    """Curves and metrics by run; a summary for every arm and learning rate that has a point; `unfinished` runs are in neither.
+
+    kept: the runs whose figures are kept ones. Where there are any, so are the answers: tables that are gone can't be asked.
+    """
 
     experiment: Experiment
     size: str
@@ -48,9 +50,10 @@ class Results:
     summaries: list[Summary]
     answers: list[tuple[str, Rows]]
     test_episodes: int
+    kept: list[str]
 
 
-def read_results(experiment: Experiment, size: str, store: Store) -> Results:
+def read_results(experiment: Experiment, size: str, store: Store, kept: Kept | None = None) -> Results:
     """Only runs with all their iterations count: a half-run arm beside whole ones would be compared unfairly."""
     cells, iterations = experiment.cells(size), experiment.sizes[size].iterations
     with connect(store, [cell.config.run for cell in cells]) as connection:
@@ -65,10 +68,15 @@ def read_results(experiment: Experiment, size: str, store: Store) -> Results:
         answers = [(one.title, query(connection, one.sql).to_pylist()) for one in experiment.questions] if done else []
     names = [cell.config.run for cell in done]
     points = {run: {row["iteration"]: row["rate"] for row in curves[run] if row["iteration"] < iterations} for run in names}
+    found, kept = {run: metrics[run][:iterations] for run in names}, kept or Kept()
+    starts = {cell.seed: points[cell.config.run][-1] for cell in done}
+    old = kept.still_hold([cell for cell in cells if cell.config.run not in points], starts)
+    points, found = points | {run: kept.curves[run] for run in old}, found | {run: kept.metrics[run] for run in old}
+    cells_found = [cell for cell in cells if cell.config.run in points]
     return Results(
-        experiment, size, done, [cell.config.run for cell in cells if cell.config.run not in set(names)], points,
-        {run: metrics[run][:iterations] for run in names}, summaries(experiment, size, done, points, metrics), answers,
-        max((row["episodes"] for row in rates), default=0))
+        experiment, size, cells_found, [cell.config.run for cell in cells if cell.config.run not in points], points, found,
+        summaries(experiment, size, cells_found, points, found), kept.answers if old else answers,
+        max((row["episodes"] for row in rates), default=kept.test_episodes), old)
 
 
 def last_evaluated(experiment: Experiment, size: str) -> int:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from r3l.config.experiment import Experiment
 from r3l.evaluation.compare import Summary, best_rates
 from r3l.evaluation.plots import plots
 from r3l.evaluation.results import Results, Rows
@@ -27,6 +28,9 @@ def page(results: Results) -> str:
     if results.unfinished:
         lines += [f"Not run, or not to the end: {len(results.unfinished)} of {len(results.unfinished) + len(results.cells)} runs "
                   f"({', '.join(results.unfinished[:NAMED])}{', …' if len(results.unfinished) > NAMED else ''}).", ""]
+    if results.kept:
+        lines += [f"{len(results.kept)} of the {len(results.cells)} runs are taken from kept results; the questions below were asked "
+                  "when the store held them.", ""]
     for rate in of.learning_rates():
         found = [one for one in results.summaries if one.rate == rate]
         if found:
@@ -82,7 +86,7 @@ def cell(value: Any) -> str:
 
 
 def pictures(results: Results) -> list[str]:
-    folder = results_name(results)
+    folder = results_name(results.experiment, results.size)
     names = [name for name, _ in plots(results) if name in SHOWN_PLOTS]
     return ["## Plots", "", *(f"![{name}]({folder}/{name}.svg)" for name in names), ""] if names else []
 
@@ -97,16 +101,21 @@ def curves(results: Results) -> list[str]:
                     for run, curve in sorted(results.curves.items())]
 
 
-def results_name(results: Results) -> str:
-    return f"{results.experiment.name}-{results.size}"
+def results_name(experiment: Experiment, size: str) -> str:
+    return f"{experiment.name}-{size}"
+
+
+def file_of(folder: Path, experiment: Experiment, size: str) -> Path:
+    """Where the figures are kept."""
+    return folder / f"{results_name(experiment, size)}.json"
 
 
 def write_results(folder: Path, results: Results) -> Path:
     """EXPERIMENT-SIZE.md, .json and a folder of plots; each file replaced whole. Returns the page's path."""
-    name = results_name(results)
+    name = results_name(results.experiment, results.size)
     (folder / name).mkdir(parents=True, exist_ok=True)
     replace_text(folder / f"{name}.md", page(results))
-    replace_text(folder / f"{name}.json", json.dumps(figures(results), indent=1) + "\n")
+    replace_text(file_of(folder, results.experiment, results.size), json.dumps(figures(results), indent=1) + "\n")
     for plot, drawn in plots(results):
         replace_text(folder / name / f"{plot}.svg", drawn)
     return folder / f"{name}.md"

@@ -8,6 +8,8 @@ import pytest
 
 from r3l.audit.charts import Series
 from r3l.config.experiment import Cell, Experiment, load_experiment
+from r3l.errors import ConfigError
+from r3l.evaluation.kept import kept_results
 from r3l.evaluation.plots import lines, plots, svg
 from r3l.evaluation.results import Spent, read_results, spent
 from r3l.evaluation.results_page import page, write_results
@@ -121,3 +123,50 @@ def test_long_names_stand_in_a_column_of_the_legend():
     assert first[0] != second[0]
     assert first[1] == second[1] != third[1]
     assert len({x for x, _ in lefts("R3L", "turn before with own guidance", "RAFT")}) == 1
+
+
+def test_runs_that_left_the_store_stay_on_the_page_and_are_not_run_again(store, tmp_path):
+    experiment = short(Path("data/experiments/main_household.toml"))
+    r3l, grpo, rival = experiment.cells("laptop")[:3]
+    fill(store, r3l, 3)
+    fill(store, grpo, 1)
+    first = read_results(experiment, "laptop", store)
+    write_results(tmp_path / "results", first)
+    emptied = Store.open(str(tmp_path / "emptied"))
+    fill(emptied, rival, 2)
+    kept = kept_results(tmp_path / "results/main_household-laptop.json")
+    found = read_results(experiment, "laptop", emptied, kept)
+    assert found.kept == [r3l.config.run, grpo.config.run]
+    assert {run: max(curve.values()) for run, curve in found.curves.items()} == {
+        r3l.config.run: 0.75, grpo.config.run: 0.25, rival.config.run: 0.5}
+    assert [one.arm for one in found.summaries] == ["R3L", "Reflect-GRPO", "GRPO"]
+    assert [rows[0]["arm"] for title, rows in found.answers] == [rows[0]["arm"] for title, rows in first.answers]
+    assert not set(found.unfinished) & set(found.curves)
+    assert "2 of the 3 runs are taken from kept results" in page(found)
+
+
+def kept_with(experiment, store, folder, cells):
+    for cell, wins in cells:
+        fill(store, cell, wins)
+    write_results(folder, read_results(experiment, "laptop", store))
+    return kept_results(folder / f"{experiment.name}-laptop.json")
+
+
+def test_kept_runs_of_other_settings_or_of_another_policy_do_not_count(store, tmp_path):
+    experiment = short(Path("data/experiments/main_household.toml"))
+    r3l, grpo = experiment.cells("laptop")[:2]
+    kept = kept_with(experiment, store, tmp_path / "results", [(r3l, 3), (grpo, 1)])
+    emptied = Store.open(str(tmp_path / "emptied"))
+    of = experiment.sizes["laptop"]
+    changed = experiment.model_copy(update={"sizes": {"laptop": of.model_copy(update={"settings": ["evaluation.tasks=61"]})}})
+    assert read_results(changed, "laptop", emptied, kept).kept == []
+    fill(emptied, grpo, 1)
+    assert kept.still_hold([r3l], {0: 0.0}) == [r3l.config.run]
+    assert kept.still_hold([r3l], {0: 0.25}) == []  # the policy that seed 0 begins from does better now
+    assert kept.still_hold([r3l], {1: 0.25}) == [r3l.config.run]  # another seed's policy
+
+
+def test_a_file_that_is_no_result_is_said_to_be_none(tmp_path):
+    (tmp_path / "a.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"kept results .*a\.json.*move the file away"):
+        kept_results(tmp_path / "a.json")

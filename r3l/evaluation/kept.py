@@ -1,0 +1,55 @@
+"""Results that a file keeps, so that an experiment can grow after the runs that it was made from have left the store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from r3l.config.experiment import Cell, Experiment
+from r3l.errors import ConfigError
+
+Rows = list[dict[str, Any]]
+ROUNDED = 1e-6  # figures are kept with six places
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Curves and metrics by run, and the answers to questions that were asked of those runs' tables."""
+
+    cells: dict[str, Cell] = field(default_factory=dict)
+    curves: dict[str, dict[int, float]] = field(default_factory=dict)
+    metrics: dict[str, Rows] = field(default_factory=dict)
+    answers: list[tuple[str, Rows]] = field(default_factory=list)
+    test_episodes: int = 0
+
+    def still_hold(self, cells: Sequence[Cell], starts: dict[int, float]) -> list[str]:
+        """The runs of those cells that are kept and were made with the same settings, and from a policy that did as well as the
+        starting policy of that seed does now (`starts`, success rates by seed): a policy made anew need not be the same."""
+        return [cell.config.run for cell in cells
+                if cell.config.run in self.cells and self.cells[cell.config.run].config == cell.config
+                and abs(self.curves[cell.config.run][-1] - starts.get(cell.seed, self.curves[cell.config.run][-1])) <= ROUNDED]
+
+
+def kept_results(file: Path) -> Kept:
+    """What an earlier `r3l compare` wrote; nothing where there is no such file.
+
+    Raises:
+        ConfigError: the file is not what `r3l compare` writes.
+    """
+    if not file.is_file():
+        return Kept()
+    try:
+        told = json.loads(file.read_text())
+        experiment = Experiment.model_validate(told["experiment"])
+        finished = {cell["run"] for cell in told["cells"]}
+        return Kept(
+            cells={cell.config.run: cell for cell in experiment.cells(told["size"]) if cell.config.run in finished},
+            curves={run: {int(at): rate for at, rate in curve.items()} for run, curve in told["curves"].items()},
+            metrics=told["metrics"], answers=[(one["title"], one["rows"]) for one in told["answers"]], test_episodes=told["test_episodes"])
+    except (KeyError, TypeError, ValueError, ValidationError) as error:
+        raise ConfigError(f"kept results {file}: {error!r}; move the file away, and the experiment begins anew") from error
