@@ -18,6 +18,7 @@ def compare(experiment: Annotated[str, typer.Argument(help="a file, or the name 
             minutes: Annotated[float, typer.Option(min=0, help="begin no further iteration after so many; 0: no bound")] = 0,
             arms: Annotated[str, typer.Option(help="only these, with commas")] = "",
             seeds: Annotated[str, typer.Option(help="only these, with commas")] = "",
+            rates: Annotated[str, typer.Option(help="only these, with commas: 0.0003,0.001")] = "",
             direct: Annotated[bool, typer.Option("--direct", help="without Prefect: no run in its UI, seconds sooner")] = False) -> None:
     """Run or resume the cells of an experiment, and make its table, plots and page (the flow `r3l-compare`)."""
     from r3l.config.experiment import load_experiment, plan_lines
@@ -27,15 +28,15 @@ def compare(experiment: Annotated[str, typer.Argument(help="a file, or the name 
         for line in plan_lines(load_experiment(Path(path)), size):
             typer.echo(line)
         return
+    from flows.compare import Only, run_experiment
     from flows.compare import compare as flow
-    from flows.compare import run_experiment
 
     if direct:
         console = Console(stderr=True)
-        typer.echo(run_experiment(path, size, store, results, workers, minutes, arms, seeds,
+        typer.echo(run_experiment(path, size, store, results, workers, minutes, Only(arms, seeds, rates),
                                   lambda ended: console.print(str(ended), highlight=False)))
     else:
-        typer.echo(flow(path, size, store, results, workers, minutes, arms, seeds))
+        typer.echo(flow(path, size, store, results, workers, minutes, arms, seeds, rates))
 
 
 def results(out: Annotated[Path, typer.Option(help="the page")] = Path("data/RESULTS.md"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 from uuid import UUID
 
 from flows import prefect_settings
@@ -18,7 +19,7 @@ from prefect.artifacts import create_markdown_artifact, create_progress_artifact
 from flows.artifacts import artifact_key  # noqa: E402
 from flows.cells import Ended, run_cells  # noqa: E402
 from flows.logs import log  # noqa: E402
-from r3l.config.experiment import load_experiment  # noqa: E402
+from r3l.config.experiment import Cell, load_experiment  # noqa: E402
 from r3l.errors import ConfigError  # noqa: E402
 from r3l.evaluation.kept import kept_results  # noqa: E402
 from r3l.evaluation.results import read_results  # noqa: E402
@@ -28,7 +29,7 @@ from r3l.store.stage import Store  # noqa: E402
 
 @flow(name="r3l-compare", flow_run_name="compare {path}")
 def compare(path: str, size: str = "laptop", store: str = "", results: str = "data/results", workers: int = 1, minutes: float = 0,
-            arms: str = "", seeds: str = "") -> str:
+            arms: str = "", seeds: str = "", rates: str = "") -> str:
     """Run what is missing of an experiment, and make its table, plots and page.
 
     Args:
@@ -40,6 +41,7 @@ def compare(path: str, size: str = "laptop", store: str = "", results: str = "da
         minutes: begin no further iteration after so many; 0: no bound.
         arms: only these arms, with commas; empty: all.
         seeds: only these seeds, with commas; empty: all.
+        rates: only these learning rates, with commas, written as in 0.0003; empty: all.
     """
     experiment = load_experiment(Path(path))
     progress: UUID = create_progress_artifact(progress=0.0, key=artifact_key(f"compare-{experiment.name}", "progress"))  # type: ignore[assignment]
@@ -48,26 +50,23 @@ def compare(path: str, size: str = "laptop", store: str = "", results: str = "da
         log().info("%s", ended)
         update_progress_artifact(progress, progress=100.0 * ended.number / ended.of)
 
-    made = run_experiment(path, size, store, results, max(1, workers), minutes, arms, seeds, heard)
+    made = run_experiment(path, size, store, results, max(1, workers), minutes, Only(arms, seeds, rates), heard)
     create_markdown_artifact(markdown=made, key=artifact_key(f"compare-{experiment.name}", ""), description=experiment.title)
     return made
 
 
-def run_experiment(path: str, size: str, store: str, results: str, workers: int, minutes: float, arms: str, seeds: str,
+def run_experiment(path: str, size: str, store: str, results: str, workers: int, minutes: float, only: Only,
                    heard: Callable[[Ended], None]) -> str:
     """What the flow does, without Prefect; returns the page.
 
     Raises:
-        ConfigError: no such experiment, size, arm or seed, or settings that can't be.
+        ConfigError: no such experiment, size, arm, seed or rate, or settings that can't be.
     """
     experiment, opened = load_experiment(Path(path)), Store.open(store)
-    cells = experiment.cells(size)
-    wanted_arms = chosen(arms, [arm.name for arm in experiment.arms])
-    wanted_seeds = chosen(seeds, [str(seed) for seed in experiment.sizes[size].seeds])
+    wanted = only.of(experiment.cells(size))
     kept = kept_results(file_of(Path(results), experiment, size))
     unfinished = set(read_results(experiment, size, opened, kept).unfinished)
-    missing = [cell for cell in cells
-               if cell.arm.name in wanted_arms and str(cell.seed) in wanted_seeds and cell.config.run in unfinished]
+    missing = [cell for cell in wanted if cell.config.run in unfinished]
     for ended in run_cells(experiment, missing, experiment.sizes[size].iterations, opened, min(workers, os.cpu_count() or 1),
                            minutes or math.inf):
         heard(ended)
@@ -76,9 +75,28 @@ def run_experiment(path: str, size: str, store: str, results: str, workers: int,
     return page(found)
 
 
+class Only(NamedTuple):
+    """A part of an experiment: arms, seeds and learning rates by name, with commas; empty: all."""
+
+    arms: str = ""
+    seeds: str = ""
+    rates: str = ""
+
+    def of(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Raises `ConfigError` for an arm, a seed or a rate that none of the cells has."""
+        arms = chosen(self.arms, [cell.arm.name for cell in cells])
+        seeds = chosen(self.seeds, [str(cell.seed) for cell in cells])
+        rates = chosen(self.rates, [rate_name(cell) for cell in cells])
+        return [cell for cell in cells if cell.arm.name in arms and str(cell.seed) in seeds and rate_name(cell) in rates]
+
+
+def rate_name(cell: Cell) -> str:
+    return f"{cell.config.training.learning_rate:g}"
+
+
 def chosen(asked: str, known: list[str]) -> list[str]:
     """Those of `known` that are asked for. Raises `ConfigError` for one that is none."""
     names = [name.strip() for name in asked.split(",") if name.strip()]
     if wrong := [name for name in names if name not in known]:
-        raise ConfigError(f"{', '.join(wrong)}: this experiment has {', '.join(known)}")
+        raise ConfigError(f"{', '.join(wrong)}: this experiment has {', '.join(dict.fromkeys(known))}")
     return names or known

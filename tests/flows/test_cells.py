@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from flows.cells import run_cells
-from flows.compare import chosen, run_experiment
+from flows.compare import Only, chosen, run_experiment
 from flows.stage_task import Done, stage_task
 from r3l.config.experiment import load_experiment
 from r3l.errors import ConfigError
@@ -61,6 +61,15 @@ def test_arms_and_seeds_that_are_none_are_named():
         chosen("b, c", ["a", "b"])
 
 
+def test_a_part_of_an_experiment_is_named_by_arm_seed_and_rate():
+    cells = load_experiment(Path("data/experiments/alpha.toml")).cells("laptop")
+    assert Only().of(cells) == cells
+    assert [cell.config.run for cell in Only("R3L, R3L alpha=2", "1", "0.001").of(cells)] == [
+        "household.r3l-alpha-2.lr0.001.s1", "household.r3l.lr0.001.s1"]
+    with pytest.raises(ConfigError, match=r"^3e-4: this experiment has 0\.0003, 0\.001$"):
+        Only(rates="3e-4").of(cells)
+
+
 @pytest.mark.slow
 def test_an_error_in_a_process_of_its_own_is_an_outcome(tmp_path: Path):
     (tmp_path / "tiny.toml").write_text(FILE.replace("evaluation.tasks=2", "evaluation.tasks=100000"))
@@ -76,7 +85,7 @@ def test_an_experiment_from_its_file_to_its_page(tmp_path: Path, workers: int):
     path, store, results = tmp_path / "tiny.toml", tmp_path / "store", tmp_path / "results"
     path.write_text(FILE)
     ended = []
-    page = run_experiment(str(path), "laptop", str(store), str(results), workers, 0, "", "", ended.append)
+    page = run_experiment(str(path), "laptop", str(store), str(results), workers, 0, Only(), ended.append)
     assert sorted(one.cell.arm.name for one in ended) == ["GRPO", "R3L"]
     assert all(one.whole and not one.error for one in ended)
     assert "| GRPO | 16 |" in page  # 2 iterations x 2 tasks x N = 4
@@ -89,7 +98,7 @@ def test_an_experiment_from_its_file_to_its_page(tmp_path: Path, workers: int):
     opened = Store.open(str(store))
     assert check_run(opened, "tiny.r3l.s0") == []
     again = []
-    assert run_experiment(str(path), "laptop", str(store), str(results), 0, 0, "", "", again.append) == page
+    assert run_experiment(str(path), "laptop", str(store), str(results), 0, 0, Only(), again.append) == page
     assert again == []
 
 
@@ -98,7 +107,7 @@ def test_stored_bases_are_retried_under_other_settings(tmp_path: Path):
     path, store = tmp_path / "tiny.toml", tmp_path / "store"
     path.write_text(FORKED)
     assert load_experiment(path).forks[0].settings == ['method.retry_from="start"']
-    run_experiment(str(path), "laptop", str(store), str(tmp_path / "results"), 0, 0, "", "", lambda ended: None)
+    run_experiment(str(path), "laptop", str(store), str(tmp_path / "results"), 0, 0, Only(), lambda ended: None)
     opened = Store.open(str(store))
     assert opened.branches("tiny.r3l.s0") == ["from_start"]
     stages = {ref.stage for iteration in (0, 1) for ref in opened.stages("tiny.r3l.s0", "from_start", iteration)}

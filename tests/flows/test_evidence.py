@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.compare import run_experiment
+from flows.compare import Only, run_experiment
 from r3l.evaluation.claims import differences, load_claims
 
 DATA = Path(__file__).parents[2] / "data"
@@ -32,7 +32,7 @@ def test_the_margins_held_on_every_seed_that_is_kept():
 @pytest.mark.slow
 def test_both_learn_and_r3l_is_ahead_by_turns(tmp_path: Path):
     run_experiment(str(DATA / "experiments" / "main_alfworld.toml"), "laptop", str(tmp_path / "store"), str(tmp_path / "results"),
-                   0, 0, "R3L,GRPO", "0", lambda ended: None)
+                   0, 0, Only("R3L,GRPO", "0"), lambda ended: None)
     found = json.loads((tmp_path / "results" / "main_alfworld-laptop.json").read_text())
     assert sorted(gains(found)) == ["main_alfworld.grpo.s0", "main_alfworld.r3l.s0"]
     assert min(gains(found).values()) > GAIN
