@@ -85,7 +85,7 @@ def warm_start(out: Annotated[Path | None, typer.Option(help="empty: data/polici
                environment: Annotated[str, typer.Option(help="alfworld, or household")] = "alfworld",
                recipe: Annotated[str, typer.Option(help="of the household: easy, in_hand, standard or long")] = "easy",
                seed: Annotated[int, typer.Option(min=0)] = 0,
-               minutes: Annotated[float, typer.Option(min=0.5, help="in all: demonstrations, training, measuring")] = 20.0,
+               minutes: Annotated[float | None, typer.Option(min=0.5, help="in all; household: of training. Empty: 20, long 50")] = None,
                init: Annotated[Path | None, typer.Option(help="go on from the policy of an earlier warm start")] = None) -> None:
     """Make a small starting policy: tokenizer, demonstrations in the world itself, supervised training, held-out figures."""
     def told(line: str) -> None:
@@ -98,7 +98,7 @@ def warm_start(out: Annotated[Path | None, typer.Option(help="empty: data/polici
     else:
         from r3l.training.warm_start import warm_start as make
 
-        figures = make(out or Path("data/policies/embedded"), seed=seed, minutes=minutes, init=init, progress=told)
+        figures = make(out or Path("data/policies/embedded"), seed=seed, minutes=minutes or 20.0, init=init, progress=told)
     typer.echo(json.dumps(figures, indent=1))
 
 

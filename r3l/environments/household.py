@@ -1,6 +1,6 @@
 """The household world: ALFWorld's commands and phrases in pure Python, with a level whose late errors can't be undone.
 
-Levels: easy (7 places, 4 to 8 turns), standard (14 places, two objects at times), long (three treated things for a box,
+Levels: easy (7 places, 4 to 8 turns), standard (14 places, two objects at times), long (three or four treated things for a box,
 20 turns and more). On long, a second change of temperature ruins a thing, and the box and the garbage can keep what they get.
 """
 

@@ -32,6 +32,7 @@ class HouseholdHabits:
     """Shares, all in [0, 1]: how the demonstrator plays, and what the warm start therefore knows."""
 
     forgets: float = 0.92  # each treatment that is asked for
+    forgets_later: float = 0.0  # added to it for each thing of several of a kind that was brought before
     stray_action: float = 0.05  # random actions, never trained on, so that recovery is
     wrong_reflection: float = 0.15
     follow_guidance: float = 0.95
@@ -46,12 +47,11 @@ class Demonstrator(Player):
     Every thought repeats the plan, so that a small model needs no long-range recall to follow it.
     """
 
-    def __init__(self, engine: HouseholdEngine, rng: random.Random, forgets: float, short_search: float = 0.0,
-                 forgets_in_hand: bool = False) -> None:
-        super().__init__(engine, rng, forgets)
-        self.forgets_in_hand = forgets_in_hand
+    def __init__(self, engine: HouseholdEngine, rng: random.Random, habits: HouseholdHabits) -> None:
+        super().__init__(engine, rng, habits.forgets, habits.forgets_later)
+        self.forgets_in_hand = habits.forgets_in_hand
         start = rng.randrange(len(self.order))
-        if rng.random() < short_search:
+        if rng.random() < habits.short_search:
             lies = engine.game.places[instances(engine, engine.game.wanted[0])[0]]
             start = (lies - rng.randrange(3)) % len(self.order)
         listing = range(len(engine.game.receptacles))
@@ -82,7 +82,7 @@ class Demonstrator(Player):
 
     def heed(self, advice: str) -> None:
         """What is asked for of the things that the advice names comes back to mind."""
-        self.forgets = 0.0
+        self.forgets = self.forgets_later = 0.0
         named = advice.replace(",", " ").split()
         self.wanted = [true if true.kind in named else mine for mine, true in zip(self.wanted, self.engine.game.wanted, strict=True)]
 
@@ -90,9 +90,9 @@ class Demonstrator(Player):
 class Play:
     """One episode with a demonstrator in it."""
 
-    def __init__(self, game: Game, habits: HouseholdHabits, forgets: float, rng: random.Random) -> None:
+    def __init__(self, game: Game, habits: HouseholdHabits, rng: random.Random) -> None:
         self.engine, self.habits, self.rng = engine_of(game.to_json()), habits, rng
-        self.player = Demonstrator(self.engine, rng, forgets, habits.short_search, habits.forgets_in_hand)
+        self.player = Demonstrator(self.engine, rng, habits)
         self.turns: list[DemoTurn] = []
         self.text = self.engine.opening()
 
@@ -125,14 +125,14 @@ class Play:
 
 def demonstrate(game: Game, habits: HouseholdHabits, rng: random.Random) -> Demonstration:
     """An attempt, the report on it, and the retry from the report's turn where it failed."""
-    base = Play(game, habits, habits.forgets, rng)
+    base = Play(game, habits, rng)
     base.to_the_end()
     task = Task(0, 0, "demonstration", "household", "train", game.task_type, game.to_json(), 0)
     report, helps = with_mistakes(reflect(task, [turn.action for turn in base.turns]), len(base.turns), rng, habits.wrong_reflection)
     wanted = game.wanted[0]
     shown = Demonstration(Errand(game.task_type, wanted.kind, game.target), base.turns, base.text, base.won, report)
     if not base.won and report["trajectory_outcome"] == "failure":
-        again = Play(game, habits, habits.forgets, rng)
+        again = Play(game, habits, rng)
         for turn in base.turns[:report["retry_from_step"]]:
             again.take(turn)
         if helps and rng.random() < habits.follow_guidance:
@@ -143,11 +143,19 @@ def demonstrate(game: Game, habits: HouseholdHabits, rng: random.Random) -> Demo
 
 
 def demonstrations(level: Level, seed: int, number: int, habits: HouseholdHabits,
-                   task_types: Collection[str] = ()) -> Iterator[Demonstration]:
-    """`number` demonstrations on games of a stream of their own, of these types (none: all); those where much was refused are left out."""
+                   task_types: Collection[str] = (), at_most: int = 0) -> Iterator[Demonstration]:
+    """`number` demonstrations on games of a stream of their own, of these types (none: all); those where much was refused are left out.
+
+    With `at_most`, 1 to so many of the things of a kind are asked for, in turn.
+    """
     stream = (game for game in games(level, "train", derive(seed, "household demonstrations"))
               if not task_types or game.task_type in task_types)
     for index, game in enumerate(islice(stream, number)):
-        shown = demonstrate(game, habits, random.Random(derive(seed, "household demonstration", index)))
+        asked = with_fewer(game, 1 + index % at_most) if at_most else game
+        shown = demonstrate(asked, habits, random.Random(derive(seed, "household demonstration", index)))
         if worth_showing(shown):
             yield shown
+
+
+def with_fewer(game: Game, number: int) -> Game:
+    return replace(game, wanted=tuple(replace(one, count=min(one.count, number)) for one in game.wanted))

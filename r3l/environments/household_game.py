@@ -8,7 +8,7 @@ from typing import Literal
 
 Level = Literal["easy", "standard", "long"]
 CLEAN, HOT, COOL, SLICED, RUINED = 1, 2, 4, 8, 16  # marks of an object, a bit each
-NUMBERS = ("no", "a", "two", "three")
+NUMBERS = ("no", "a", "two", "three", "four")
 MARKS = {"clean": CLEAN, "hot": HOT, "cool": COOL, "sliced": SLICED}
 TREATMENTS = {"clean": (CLEAN, "sinkbasin"), "heat": (HOT, "microwave"), "cool": (COOL, "fridge")}
 

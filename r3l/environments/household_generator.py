@@ -38,6 +38,7 @@ ROOMS: dict[Level, dict[str, int]] = {
 }
 OTHERS: dict[Level, int] = {"easy": 3, "standard": 8, "long": 4}  # objects that nobody asked for
 TARGETS = ("cabinet", "countertop", "diningtable", "drawer", "fridge", "shelf", "sidetable")
+PACKED = "pack_four"  # four of a kind that lie together: long to bring, short to find
 LONG_TURNS = 20  # a task of level long takes at least so many
 
 
@@ -76,6 +77,9 @@ def draw(level: Level, rng: random.Random) -> Game:
     sources = [i for i, name in enumerate(receptacles) if kind_of(name) not in FINAL | {target, "microwave"}]
     closed = [i for i in sources if kind_of(receptacles[i]) in OPENABLE]
     places = [rng.choice(closed if level == "long" and rng.random() < 0.5 else sources) for _ in objects]
+    if task_type == PACKED:
+        places = [places[objects.index(f"{wanted[0].kind} 1")] if kind_of(name) == wanted[0].kind else place
+                  for name, place in zip(objects, places, strict=True)]
     return Game(level, task_type, receptacles, tuple(objects), tuple(places), wanted, target)
 
 
@@ -98,10 +102,10 @@ def errand(level: Level, rng: random.Random) -> tuple[str, tuple[Wanted, ...], s
 
 
 def long_errand(rng: random.Random) -> tuple[str, tuple[Wanted, ...], str]:
-    """Three things for the box, each treated: of one kind in a third of the tasks, else of three, the first of them sliced in half."""
+    """Things for the box, each treated: four of one kind in a third of the tasks, else of three kinds, the first sliced in half."""
     if rng.random() < 1 / 3:
         verb = rng.choice(["clean", "heat", "cool"])
-        return "pack_three", (Wanted(rng.choice(sorted(TREATABLE[verb] - KNIVES)), (MARK_OF[verb],), 3),), "box"
+        return PACKED, (Wanted(rng.choice(sorted(TREATABLE[verb] - KNIVES)), (MARK_OF[verb],), 4),), "box"
     wanted: list[Wanted] = []
     cut = rng.random() < 0.5
     for verb in rng.sample(["clean", "heat", "cool"], 3):

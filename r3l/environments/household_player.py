@@ -1,7 +1,8 @@
 """A player of household games that knows only what it has been shown: for demonstrations, and to see how long tasks take.
 
 It looks into one place after another until something that is wanted is in sight, and brings that at once. With
-`forgets` it leaves out treatments, confidently: the mistake that on level long can't be put right any more.
+`forgets` it leaves out treatments, confidently: the mistake that on level long can't be put right any more. With `forgets_later`
+it does so more often the more it has brought, so that the mistakes come late.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from r3l.environments.household_solver import Plan
 
 
 class Player:
-    """`act` names the next action, `observe` is told the state after it. `forgets` is the chance for each treatment."""
+    """`act` names the next action, `observe` is told the state after it. `forgets` is the chance for each treatment, `forgets_later` is
+    added to it for each thing of the kind that was brought before."""
 
-    def __init__(self, engine: HouseholdEngine, rng: random.Random, forgets: float = 0.0) -> None:
+    def __init__(self, engine: HouseholdEngine, rng: random.Random, forgets: float = 0.0, forgets_later: float = 0.0) -> None:
         self.engine, self.rng = engine, rng
-        self.forgets = forgets
+        self.forgets, self.forgets_later = forgets, forgets_later
         self.wanted = [self.remembered(one) for one in engine.game.wanted]
         self.order = list(range(len(engine.game.receptacles)))
         rng.shuffle(self.order)
@@ -28,8 +30,9 @@ class Player:
         self.seen_objects: set[int] = set()
         self.state = engine.first
 
-    def remembered(self, wanted: Wanted) -> Wanted:
-        return replace(wanted, conditions=tuple(one for one in wanted.conditions if self.rng.random() >= self.forgets))
+    def remembered(self, wanted: Wanted, brought: int = 0) -> Wanted:
+        chance = self.forgets + self.forgets_later * brought
+        return replace(wanted, conditions=tuple(one for one in wanted.conditions if self.rng.random() >= chance))
 
     def brought(self, wanted: Wanted, state: State) -> int:
         return sum(on_target(self.engine, state, i) for i in instances(self.engine, wanted))
@@ -37,8 +40,8 @@ class Player:
     def observe(self, state: State) -> None:
         """What the state shows. Of several things of a kind, what is to be done comes to mind anew, or not, for each."""
         for place, true in enumerate(self.engine.game.wanted):
-            if true.count > 1 and self.brought(true, state) > self.brought(true, self.state):
-                self.wanted[place] = self.remembered(true)
+            if true.count > 1 and (brought := self.brought(true, state)) > self.brought(true, self.state):
+                self.wanted[place] = self.remembered(true, brought)
         self.state = state
         if self.engine.reachable(state):
             self.seen_places.add(state.at)

@@ -24,19 +24,19 @@ def prompts_hash() -> str:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
-def transcript(turns: Iterable[tuple[str, str]], final_observation: str, reward: float) -> str:
-    """Turns of (observation, reply) as the reflector sees them: numbered from 0, then feedback and the reward line.
+def transcript(turns: Iterable[tuple[str, str]], final_observation: str, reward: float, first: int = 0) -> str:
+    """Turns of (observation, reply) as the reflector sees them: numbered from `first`, then feedback and the reward line.
 
     ``Turn k:`` stands directly before reply k, so the last number shown is one that the validator accepts.
     """
-    lines = [f"{observation}\nTurn {k}: {reply}" for k, (observation, reply) in enumerate(turns)]
+    lines = [f"{observation}\nTurn {k}: {reply}" for k, (observation, reply) in enumerate(turns, first)]
     return "\n".join([*lines, f"Feedback: {final_observation}", f"Reward: {float(reward)}"])
 
 
-def reflection_messages(turns: Sequence[tuple[str, str]], final_observation: str, reward: float) -> list[Message]:
+def reflection_messages(turns: Sequence[tuple[str, str]], final_observation: str, reward: float, first: int = 0) -> list[Message]:
     """The reflector's conversation: the paper's reflection prompt, then the trajectory."""
     return [{"role": "system", "content": prompt("reflection")},
-            {"role": "user", "content": transcript(turns, final_observation, reward)}]
+            {"role": "user", "content": transcript(turns, final_observation, reward, first)}]
 
 
 def guidance(report: str) -> str:

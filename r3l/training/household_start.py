@@ -8,26 +8,27 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from r3l.config.environments import HouseholdSettings
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments.household import HouseholdWorld
-from r3l.environments.household_demonstrations import HouseholdHabits, demonstrations
+from r3l.environments.household_demonstrations import Demonstration, HouseholdHabits, demonstrations
 from r3l.environments.household_game import Level
 from r3l.environments.household_reflection import reflect as oracle
 from r3l.errors import TrainingError
 from r3l.exploration.prompting import prompt
 from r3l.seeds import derive
+from r3l.training.household_reports import report_rows
 from r3l.training.warm_start import empty_folder, save, texts
 from r3l.training.warm_start_measure import Figures, attempts_of, figures
-from r3l.training.warm_start_rows import RowEncoder
+from r3l.training.warm_start_rows import Row, RowEncoder
 from r3l.training.warm_start_tokenizer import train_tokenizer
 from r3l.training.warm_start_train import Schedule, load_model, new_model, train
 
@@ -35,11 +36,12 @@ Progress = Callable[[str], None]
 VOCABULARY = 640  # before report keys and prompt lines
 OF_A_TYPE = 5  # held-out tasks that are drawn for each one of the recipe's types
 FOR_TOKENIZER = 600  # demonstrations that the tokenizer is trained on
+NAMED, READ_REPORTED = 12.0, 0.03  # weights in the part on reports: of the turn that is named, and of the transcript
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a policy for a level is made. `steps` are of `batch_tokens` tokens."""
+    """How a policy for a level is made. `steps` are of `batch_tokens` tokens; `minutes` of training, at most, where none are asked for."""
 
     level: Level
     habits: HouseholdHabits
@@ -47,24 +49,37 @@ class Recipe:
     demonstrations: int
     steps: int
     batch_tokens: int
+    minutes: float = 20.0
     hidden: int = 96
     layers: int = 3
     task_types: tuple[str, ...] = ()  # none: all that the level has
+    primer: HouseholdHabits | None = None  # the long way, see `parts`: how one or two of the things are brought in its first part
 
 
 RECIPES: dict[str, Recipe] = {
     "easy": Recipe("easy", HouseholdHabits(short_search=0.85), 16, 6000, 3000, 2000),
     "in_hand": Recipe("easy", HouseholdHabits(short_search=0.85, forgets_in_hand=True), 16, 6000, 3000, 2000),
     "standard": Recipe("standard", HouseholdHabits(max_turns=30), 30, 2500, 1500, 5000),
-    "long": Recipe("long", HouseholdHabits(forgets=0.35, max_turns=50), 50, 3000, 4000, 2500, task_types=("pack_three",)),
+    "long": Recipe("long", HouseholdHabits(forgets=0.05, forgets_later=0.15, short_search=0.85, max_turns=40, wrong_reflection=0.05),
+                   40, 5000, 10_000, 2500, minutes=50.0, task_types=("pack_four",),
+                   primer=HouseholdHabits(forgets=0.5, short_search=0.85, max_turns=40, wrong_reflection=0.05)),
 }
 
 
-def household_start(out: Path, name: str = "easy", seed: int = 0, minutes: float = 20.0, measured_tasks: int = 100,
+class Part(NamedTuple):
+    """A part of the training: `share` of its steps and minutes, on its rows, at `rate` times the learning rates."""
+
+    name: str
+    share: float
+    rate: float
+    rows: Callable[[ChatFormat, str], list[Row]]
+
+
+def household_start(out: Path, name: str = "easy", seed: int = 0, minutes: float | None = None, measured_tasks: int = 100,
                     progress: Progress = print, init: Path | None = None) -> dict[str, Any]:
     """Make a policy in `out` by the recipe `name`; returns what was done and the held-out figures. `minutes` bound the training alone.
 
-    With `init`, a policy that was made so before, training goes on from it: half the steps at half the learning rates.
+    With `init`, a policy that was made so before, training goes on from it: the last part alone, at half the learning rates.
 
     Raises:
         TrainingError: there is no such recipe; `out` holds files already.
@@ -79,15 +94,15 @@ def household_start(out: Path, name: str = "easy", seed: int = 0, minutes: float
     prompts = [system, prompt("reflection"), prompt("guidance")]
     chat = ChatFormat.load(init) if init else ChatFormat(
         train_tokenizer([*texts(islice(shown, FOR_TOKENIZER)), *3 * prompts], prompts, VOCABULARY))
-    encoder = RowEncoder(chat, system)
-    mixer = random.Random(derive(seed, "household rows"))
-    rows = [row for one in shown for row in encoder.rows_once(one, mixer)]
-    progress(f"{len(shown)} demonstrations, {len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
     model = load_model(init) if init else new_model(chat.tokenizer, hidden=recipe.hidden, layers=recipe.layers)
-    schedule = Schedule(steps=recipe.steps, minutes=minutes, batch_tokens=recipe.batch_tokens)
-    if init:
-        schedule = replace(schedule.going_on(), steps=recipe.steps // 2)
-    done = train(model, rows, schedule, derive(seed, "household warm-start batches"), progress)
+    taught = parts(recipe, seed, shown)
+    done = {}
+    for part in [taught[-1]._replace(share=1.0, rate=0.5)] if init else taught:
+        rows = part.rows(chat, system)
+        progress(f"{part.name}: {len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
+        schedule = Schedule(minutes=part.share * (minutes or recipe.minutes), steps=int(part.share * recipe.steps),
+                            batch_tokens=recipe.batch_tokens).slower(part.rate)
+        done[part.name] = train(model, rows, schedule, derive(seed, f"household {part.name} batches"), progress)
     save(model, chat.tokenizer, out)
     found = asdict(measure_household(out, recipe, measured_tasks)) if measured_tasks else {}
     made = {"recipe": name, "level": recipe.level, "seed": seed, "demonstrations": len(shown), "habits": asdict(recipe.habits),
@@ -95,6 +110,30 @@ def household_start(out: Path, name: str = "easy", seed: int = 0, minutes: float
             "seconds": round(time.monotonic() - began, 1), "heldout": found}
     (out / "warm_start.json").write_text(json.dumps(made, indent=1) + "\n")
     return made
+
+
+def parts(recipe: Recipe, seed: int, shown: Sequence[Demonstration]) -> list[Part]:
+    """Whole tasks, all the time; or, the long way: shorter tasks, on which copying is learned sooner, then whole ones, then reports."""
+    def primed(chat: ChatFormat, system: str) -> list[Row]:
+        shorter = demonstrations(recipe.level, derive(seed, "household primer"), recipe.demonstrations, recipe.primer or recipe.habits,
+                                 recipe.task_types, at_most=2)
+        return rows_of(shorter, RowEncoder(chat, system))
+
+    def whole(chat: ChatFormat, system: str) -> list[Row]:
+        return rows_of(shown, RowEncoder(chat, system))
+
+    def reported(chat: ChatFormat, system: str) -> list[Row]:
+        more = demonstrations(recipe.level, derive(seed, "household reports"), recipe.demonstrations, recipe.habits, recipe.task_types)
+        encoder = RowEncoder(chat, system, pivot=NAMED, read_reported=READ_REPORTED)
+        return list(report_rows(more, encoder, recipe.max_turns, random.Random(derive(seed, "household excerpts"))))
+
+    def rows_of(some: Iterable[Demonstration], encoder: RowEncoder) -> list[Row]:
+        mixer = random.Random(derive(seed, "household rows"))
+        return [row for one in some for row in encoder.rows_once(one, mixer)]
+
+    if recipe.primer is None:
+        return [Part("warm-start", 1.0, 1.0, whole)]
+    return [Part("primer", 0.2, 1.0, primed), Part("warm-start", 0.2, 1.0, whole), Part("reports", 0.6, 0.5, reported)]
 
 
 def measure_household(policy: Path, recipe: Recipe, tasks: int) -> Figures:

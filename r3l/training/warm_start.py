@@ -65,7 +65,7 @@ def warm_start(out: Path, seed: int = 0, minutes: float = 20.0, workers: int = 2
     left = minutes * (1 - MEASURING_SHARE) - (time.monotonic() - began) / 60
     model = load_model(init) if init else new_model(chat.tokenizer)
     schedule = Schedule(minutes=left)
-    done = train(model, rows + drills, schedule.going_on() if init else schedule, derive(seed, "warm-start batches"), progress)
+    done = train(model, rows + drills, schedule.slower(0.5) if init else schedule, derive(seed, "warm-start batches"), progress)
     save(model, chat.tokenizer, out)
     figures = asdict(measure(out, measured_tasks, progress=progress)) if measured_tasks else {}
     return {"seed": seed, "demonstrations": len(shown), "parameters": sum(part.numel() for part in model.parameters()),

@@ -12,7 +12,7 @@ import json
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from r3l.engines.chat_format import ChatFormat, Message
 from r3l.environments.alfworld_demonstrations import Demonstration, DemoTurn
@@ -36,10 +36,13 @@ class Row:
 
 
 class RowEncoder:
-    """Encodes with caches: the same observation occurs thousands of times."""
+    """Encodes with caches: the same observation occurs thousands of times.
 
-    def __init__(self, chat: ChatFormat, system: str) -> None:
-        self.chat, self.system = chat, system
+    pivot, read_reported: the weights of turn numbers in reports, and of the transcripts that are reported on.
+    """
+
+    def __init__(self, chat: ChatFormat, system: str, pivot: float = PIVOT, read_reported: float = READ) -> None:
+        self.chat, self.system, self.pivot, self.read_reported = chat, system, pivot, read_reported
         self.read: dict[str, list[int]] = {}
         self.replies: dict[str, list[int]] = {}
         self.decisions = {token for word, token in chat.tokenizer.get_vocab().items() if word.lstrip("Ġ") in DECISIONS}
@@ -75,9 +78,12 @@ class RowEncoder:
 
     def reflection(self, demonstration: Demonstration) -> Row:
         turns = [(turn.observation, turn.reply) for turn in demonstration.turns]
-        ids = self.chat.opening(reflection_messages(turns, demonstration.final, float(demonstration.won)))
-        row = Row("reflection", ids, self.reading(ids))
-        self.add_report(row, json.dumps(demonstration.report))
+        return self.report_row(reflection_messages(turns, demonstration.final, float(demonstration.won)), demonstration.report)
+
+    def report_row(self, messages: list[Message], report: dict[str, Any]) -> Row:
+        ids = self.chat.opening(messages)
+        row = Row("reflection", ids, self.reading(ids, self.read_reported))
+        self.add_report(row, json.dumps(report))
         return row
 
     def retry(self, demonstration: Demonstration, whole: bool = False) -> Row:
@@ -121,7 +127,7 @@ class RowEncoder:
     def add_report(self, row: Row, text: str) -> None:
         ids = self.reply(text)
         words = [self.chat.tokenizer.decode([token]).strip() for token in ids]
-        self.add(row, ids, [PIVOT if word.isdigit() and before.endswith(("Turn", "turn", '":')) else 1.0
+        self.add(row, ids, [self.pivot if word.isdigit() and before.endswith(("Turn", "turn", '":')) else 1.0
                             for before, word in zip(["", *words], words, strict=False)])
 
     def reply(self, text: str) -> list[int]:
@@ -133,10 +139,10 @@ class RowEncoder:
     def deciding(self, ids: list[int]) -> list[float]:
         return [DECIDED if token in self.decisions else 1.0 for token in ids]
 
-    def reading(self, ids: list[int]) -> list[float]:
+    def reading(self, ids: list[int], read: float = READ) -> list[float]:
         """The system prompt is the same everywhere and teaches nothing; what comes after it is read."""
         system = ids.index(self.chat.stop_ids[0]) + 1
-        return [0.0] * system + [READ] * (len(ids) - system)
+        return [0.0] * system + [read] * (len(ids) - system)
 
     @staticmethod
     def add(row: Row, ids: list[int], weights: list[float]) -> None:

@@ -37,9 +37,9 @@ class Schedule:
     warmup: int = 50
     floor: float = 0.03  # of the learning rate, at the end
 
-    def going_on(self) -> Schedule:
-        """From the weights of an earlier warm start: half the rates."""
-        return replace(self, learning_rate=self.learning_rate / 2, matrix_rate=self.matrix_rate / 2)
+    def slower(self, factor: float) -> Schedule:
+        """With `factor` times the learning rates: half of them from the weights of an earlier warm start."""
+        return replace(self, learning_rate=self.learning_rate * factor, matrix_rate=self.matrix_rate * factor)
 
     def factor(self, step: int, share: float) -> float:
         """What the learning rates are multiplied by; `share` in [0, 1]: how much of the training is over."""

@@ -16,6 +16,11 @@ CAREFUL = HouseholdHabits(forgets=0.0, stray_action=0.0, wrong_reflection=0.0, m
 FORGETFUL = HouseholdHabits(forgets=1.0, stray_action=0.0, wrong_reflection=0.0, follow_guidance=1.0, max_turns=40)
 
 
+def moved_before(shown):
+    """How many things were brought before the turn that the report names."""
+    return sum("<action>move" in turn.reply for turn in shown.turns[:shown.report["retry_from_step"]])
+
+
 @pytest.mark.parametrize("level", ["easy", "standard"])
 def test_whoever_forgets_nothing_wins(level):
     for number, game in enumerate(first_games(level, "train", 5, 12)):
@@ -68,14 +73,29 @@ def test_long_tasks_are_lost_for_good_by_one_forgotten_treatment():
     assert all("First " in shown.report["improvement_suggestion"] for shown in lost)
 
 
-def test_of_three_things_of_a_kind_each_is_forgotten_for_itself():
-    shown = list(demonstrations("long", 0, 60, replace(CAREFUL, forgets=0.35, max_turns=50, follow_guidance=1.0), ["pack_three"]))
-    assert {one.errand.task_type for one in shown} == {"pack_three"}
-    assert "put three " in shown[0].turns[0].observation
-    assert 0.1 < sum(one.won for one in shown) / len(shown) < 0.5  # (1 - .35)^3 = .27
+def test_of_four_things_of_a_kind_each_is_forgotten_for_itself():
+    shown = list(demonstrations("long", 0, 60, replace(CAREFUL, forgets=0.35, max_turns=50, follow_guidance=1.0), ["pack_four"]))
+    assert {one.errand.task_type for one in shown} == {"pack_four"}
+    assert "put four " in shown[0].turns[0].observation
+    assert 0.05 < sum(one.won for one in shown) / len(shown) < 0.4  # (1 - .35)^4 = .18
     lost = [one for one in shown if not one.won]
-    assert len({sum("<action>move" in turn.reply for turn in one.turns[:one.report["retry_from_step"]]) for one in lost}) == 3
+    assert len({moved_before(one) for one in lost}) == 4
     assert sum(one.retry_won for one in lost) > 0.9 * len(lost)  # a heeded report is not forgotten again
+
+
+def test_later_things_are_forgotten_more_often_and_the_report_names_a_late_turn():
+    late = replace(CAREFUL, forgets_later=0.5, follow_guidance=1.0)  # the first never, the second in half, the third always
+    lost = list(demonstrations("long", 0, 40, late, ["pack_four"]))
+    assert not any(one.won for one in lost)
+    assert {moved_before(one) for one in lost} == {1, 2}
+    assert 10 <= sum(moved_before(one) == 1 for one in lost) <= 30
+    assert sum(one.retry_won for one in lost) > 0.9 * len(lost)  # what is heeded is not forgotten later either
+
+
+def test_shorter_tasks_ask_for_one_thing_and_for_two_in_turn():
+    asked = [one.turns[0].observation.partition("put ")[2].split()[0]
+             for one in demonstrations("long", 0, 6, CAREFUL, ["pack_four"], at_most=2)]
+    assert asked == ["a", "two"] * 3
 
 
 def test_a_stream_is_the_same_for_a_seed_and_leaves_out_what_was_refused_much():
