@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from r3l.config.experiment import load_experiment, plan_lines, run_name
+from r3l.environments import tasks_of
 from r3l.errors import ConfigError
 from r3l.evaluation.compare import Spent, area, best_rates, first_at, median, summarise_arm
 
@@ -30,6 +31,12 @@ def test_every_experiment_plans_in_every_size(path):
         lines = plan_lines(experiment, size)
         assert len(lines) == len(cells) + 2
         assert lines[-2].startswith(f"{len(cells)} runs of {of.iterations} iterations")
+
+
+@pytest.mark.parametrize("name", ["main_household", "hard_tasks", "decided_at_pivot", "credit"])
+def test_the_household_has_as_many_held_out_tasks_as_are_asked_for(name):
+    config = load_experiment(Path(f"data/experiments/{name}.toml")).cells("laptop")[0].config
+    assert len(tasks_of(config.environment, config.evaluation.split)) >= config.evaluation.tasks
 
 
 def test_experiments_and_sizes_that_share_a_run_agree_on_it():

@@ -9,6 +9,7 @@ from r3l.engines.chat_format import ChatFormat
 from r3l.environments.household_demonstrations import HouseholdHabits, demonstrations
 from r3l.exploration.prompting import prompt
 from r3l.training.household_reports import EXCERPTS, excerpt, report_rows
+from r3l.training.household_start import RECIPES, household_start
 from r3l.training.warm_start import texts
 from r3l.training.warm_start_rows import READ, RowEncoder
 from r3l.training.warm_start_tokenizer import train_tokenizer
@@ -60,3 +61,15 @@ def test_each_lost_episode_has_its_excerpts_and_the_number_weighs_most(lost):
         assert READ not in row.weights
     wrong = [replace(one, report={**one.report, "retry_from_step": one.report["retry_from_step"] - 1}) for one in lost[:4]]
     assert sum(row.kind == "reflection" for row in report_rows(wrong, encoder, 40, random.Random(2))) <= 4  # what is wrong has none
+
+
+def test_the_long_way_has_three_parts_and_going_on_has_the_last_one(tmp_path, monkeypatch):
+    small = replace(RECIPES["long"], demonstrations=12, steps=10, hidden=32, layers=1)
+    monkeypatch.setitem(RECIPES, "long", small)
+    told = []
+    made = household_start(tmp_path / "first", "long", 0, minutes=1, measured_tasks=0, progress=told.append)
+    assert {name: part["steps"] for name, part in made["training"].items()} == {"primer": 2, "warm-start": 2, "reports": 6}
+    assert [line.partition(":")[0] for line in told] == ["primer", "warm-start", "reports"]
+    again = household_start(tmp_path / "again", "long", 1, minutes=1, measured_tasks=0, progress=told.append, init=tmp_path / "first")
+    assert {name: part["steps"] for name, part in again["training"].items()} == {"reports": 10}
+    assert (tmp_path / "again" / "model.safetensors").read_bytes() != (tmp_path / "first" / "model.safetensors").read_bytes()
