@@ -14,7 +14,6 @@ from r3l.config.experiment import Cell, Experiment
 from r3l.errors import ConfigError
 
 Rows = list[dict[str, Any]]
-ROUNDED = 1e-6  # figures are kept with six places
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +25,14 @@ class Kept:
     metrics: dict[str, Rows] = field(default_factory=dict)
     answers: list[tuple[str, Rows]] = field(default_factory=list)
     test_episodes: int = 0
+    policies: dict[str, str] = field(default_factory=dict)  # digest of the starting policy; files before had none
 
-    def still_hold(self, cells: Sequence[Cell], starts: dict[int, float]) -> list[str]:
-        """The runs of those cells that are kept and were made with the same settings, and from a policy that did as well as the
-        starting policy of that seed does now (`starts`, success rates by seed): a policy made anew need not be the same."""
+    def still_hold(self, cells: Sequence[Cell], starts: dict[int, str]) -> list[str]:
+        """The runs of those cells that are kept and were made with the same settings and from the policy that the stored runs of that
+        seed began from (`starts`, digests by seed): arms are compared seed by seed, and a policy made anew need not be the same."""
         return [cell.config.run for cell in cells
                 if cell.config.run in self.cells and self.cells[cell.config.run].config == cell.config
-                and abs(self.curves[cell.config.run][-1] - starts.get(cell.seed, self.curves[cell.config.run][-1])) <= ROUNDED]
+                and starts.get(cell.seed) in (None, self.policies.get(cell.config.run))]
 
 
 def kept_results(file: Path) -> Kept:
@@ -50,6 +50,7 @@ def kept_results(file: Path) -> Kept:
         return Kept(
             cells={cell.config.run: cell for cell in experiment.cells(told["size"]) if cell.config.run in finished},
             curves={run: {int(at): rate for at, rate in curve.items()} for run, curve in told["curves"].items()},
-            metrics=told["metrics"], answers=[(one["title"], one["rows"]) for one in told["answers"]], test_episodes=told["test_episodes"])
+            metrics=told["metrics"], answers=[(one["title"], one["rows"]) for one in told["answers"]], test_episodes=told["test_episodes"],
+            policies=told.get("policies", {}))
     except (KeyError, TypeError, ValueError, ValidationError) as error:
         raise ConfigError(f"kept results {file}: {error!r}; move the file away, and the experiment begins anew") from error

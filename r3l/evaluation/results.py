@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from r3l.config.experiment import Cell, Experiment
@@ -15,7 +15,7 @@ from r3l.store.query import query
 from r3l.store.stage import Store
 
 RATES = """
-SELECT run, iteration, avg(success::INT) AS rate, count(*) AS episodes FROM evaluations
+SELECT run, iteration, avg(success::INT) AS rate, count(*) AS episodes, min(policy) AS policy FROM evaluations
 WHERE branch = '' GROUP BY run, iteration ORDER BY run, iteration
 """
 METRICS = """
@@ -38,6 +38,7 @@ WHERE branch = '' ORDER BY run, iteration
 class Results:
     """Curves and metrics by run; a summary for every arm and learning rate that has a point; `unfinished` runs are in neither.
 
+    policies: the digest of each run's starting policy.
     kept: the runs whose figures are kept ones. Where there are any, so are the answers: tables that are gone can't be asked.
     """
 
@@ -50,6 +51,7 @@ class Results:
     summaries: list[Summary]
     answers: list[tuple[str, Rows]]
     test_episodes: int
+    policies: dict[str, str]
     kept: list[str]
 
 
@@ -68,15 +70,28 @@ def read_results(experiment: Experiment, size: str, store: Store, kept: Kept | N
         answers = [(one.title, query(connection, one.sql).to_pylist()) for one in experiment.questions] if done else []
     names = [cell.config.run for cell in done]
     points = {run: {row["iteration"]: row["rate"] for row in curves[run] if row["iteration"] < iterations} for run in names}
-    found, kept = {run: metrics[run][:iterations] for run in names}, kept or Kept()
-    starts = {cell.seed: points[cell.config.run][-1] for cell in done}
-    old = kept.still_hold([cell for cell in cells if cell.config.run not in points], starts)
-    points, found = points | {run: kept.curves[run] for run in old}, found | {run: kept.metrics[run] for run in old}
-    cells_found = [cell for cell in cells if cell.config.run in points]
-    return Results(
-        experiment, size, cells_found, [cell.config.run for cell in cells if cell.config.run not in points], points, found,
-        summaries(experiment, size, cells_found, points, found), kept.answers if old else answers,
-        max((row["episodes"] for row in rates), default=kept.test_episodes), old)
+    found = Results(
+        experiment, size, done, [cell.config.run for cell in cells if cell.config.run not in points], points,
+        {run: metrics[run][:iterations] for run in names}, summaries(experiment, size, done, points, metrics), answers,
+        max((row["episodes"] for row in rates), default=0), {run: curves[run][0]["policy"] for run in names}, [])
+    return joined(found, kept) if kept else found
+
+
+def joined(found: Results, kept: Kept) -> Results:
+    """With the kept runs that the store holds no more."""
+    cells = found.experiment.cells(found.size)
+    old = kept.still_hold([cell for cell in cells if cell.config.run in set(found.unfinished)],
+                          {cell.seed: found.policies[cell.config.run] for cell in found.cells})
+    if not old:
+        return found
+    curves = found.curves | {run: kept.curves[run] for run in old}
+    metrics = found.metrics | {run: kept.metrics[run] for run in old}
+    together = [cell for cell in cells if cell.config.run in curves]
+    return replace(
+        found, cells=together, unfinished=[run for run in found.unfinished if run not in curves], curves=curves, metrics=metrics,
+        summaries=summaries(found.experiment, found.size, together, curves, metrics), answers=kept.answers,
+        test_episodes=max(found.test_episodes, kept.test_episodes), kept=old,
+        policies=found.policies | {run: kept.policies[run] for run in old if run in kept.policies})
 
 
 def last_evaluated(experiment: Experiment, size: str) -> int:

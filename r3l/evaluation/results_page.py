@@ -128,7 +128,7 @@ def figures(results: Results) -> dict[str, Any]:
         "test_episodes": results.test_episodes, "summaries": [asdict(one) for one in results.summaries],
         "configs": {cell.config.run: cell.config.model_dump(mode="json", exclude={"store"}) for cell in results.cells[:1]},
         "cells": [{"run": cell.config.run, "arm": cell.arm.name, "seed": cell.seed, "rate": cell.rate} for cell in results.cells],
-        "curves": results.curves, "metrics": results.metrics,
+        "policies": results.policies, "curves": results.curves, "metrics": results.metrics,
         "answers": [{"title": title, "rows": rows} for title, rows in results.answers]})
 
 

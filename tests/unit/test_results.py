@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -161,9 +162,11 @@ def test_kept_runs_of_other_settings_or_of_another_policy_do_not_count(store, tm
     changed = experiment.model_copy(update={"sizes": {"laptop": of.model_copy(update={"settings": ["evaluation.tasks=61"]})}})
     assert read_results(changed, "laptop", emptied, kept).kept == []
     fill(emptied, grpo, 1)
-    assert kept.still_hold([r3l], {0: 0.0}) == [r3l.config.run]
-    assert kept.still_hold([r3l], {0: 0.25}) == []  # the policy that seed 0 begins from does better now
-    assert kept.still_hold([r3l], {1: 0.25}) == [r3l.config.run]  # another seed's policy
+    assert kept.policies == {r3l.config.run: "p", grpo.config.run: "p"}
+    assert kept.still_hold([r3l], {0: "p"}) == [r3l.config.run]
+    assert kept.still_hold([r3l], {0: "q"}) == []  # seed 0 begins from another policy now
+    assert kept.still_hold([r3l], {1: "q"}) == [r3l.config.run]  # another seed's policy
+    assert replace(kept, policies={}).still_hold([r3l], {0: "p"}) == []  # a file of before, which does not say
 
 
 def test_a_file_that_is_no_result_is_said_to_be_none(tmp_path):
