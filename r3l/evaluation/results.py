@@ -74,13 +74,12 @@ def read_results(experiment: Experiment, size: str, store: Store, kept: Kept | N
         experiment, size, done, [cell.config.run for cell in cells if cell.config.run not in points], points,
         {run: metrics[run][:iterations] for run in names}, summaries(experiment, size, done, points, metrics), answers,
         max((row["episodes"] for row in rates), default=0), {run: curves[run][0]["policy"] for run in names}, [])
-    return joined(found, kept) if kept else found
+    return joined(found, kept, cells) if kept else found
 
 
-def joined(found: Results, kept: Kept) -> Results:
-    """With the kept runs that the store holds no more."""
-    cells = found.experiment.cells(found.size)
-    old = kept.still_hold([cell for cell in cells if cell.config.run in set(found.unfinished)],
+def joined(found: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
+    """With the kept runs, of all `cells` of the experiment, that the store holds no more."""
+    old = kept.still_hold([cell for cell in cells if cell.config.run not in found.curves],
                           {cell.seed: found.policies[cell.config.run] for cell in found.cells})
     if not old:
         return found
