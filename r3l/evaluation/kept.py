@@ -27,12 +27,12 @@ class Kept:
     test_episodes: int = 0
     policies: dict[str, str] = field(default_factory=dict)  # digest of the starting policy; files before had none
 
-    def still_hold(self, cells: Sequence[Cell], starts: dict[int, str]) -> list[str]:
+    def still_hold(self, cells: Sequence[Cell], starts: dict[tuple[int, float | None], str]) -> list[str]:
         """The runs of those cells that are kept and were made with the same settings and from the policy that the stored runs of that
-        seed began from (`starts`, digests by seed): arms are compared seed by seed, and a policy made anew need not be the same."""
+        seed and rate began from (`starts`, digests): arms are compared so, and a policy made anew need not be the same."""
         return [cell.config.run for cell in cells
                 if cell.config.run in self.cells and self.cells[cell.config.run].config == cell.config
-                and starts.get(cell.seed) in (None, self.policies.get(cell.config.run))]
+                and starts.get((cell.seed, cell.rate)) in (None, self.policies.get(cell.config.run))]
 
 
 def kept_results(file: Path) -> Kept:

@@ -54,6 +54,11 @@ class Results:
     policies: dict[str, str]
     kept: list[str]
 
+    def rates_start_apart(self) -> bool:
+        """Whether a seed's runs began from one policy at one learning rate and from another, or an unknown one, at the next."""
+        starts = {(cell.seed, self.policies.get(cell.config.run)) for cell in self.cells}
+        return len(starts) > len({cell.seed for cell in self.cells})
+
 
 def read_results(experiment: Experiment, size: str, store: Store, kept: Kept | None = None) -> Results:
     """Only runs with all their iterations count: a half-run arm beside whole ones would be compared unfairly."""
@@ -80,7 +85,7 @@ def read_results(experiment: Experiment, size: str, store: Store, kept: Kept | N
 def joined(found: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
     """With the kept runs, of all `cells` of the experiment, that the store holds no more."""
     old = kept.still_hold([cell for cell in cells if cell.config.run not in found.curves],
-                          {cell.seed: found.policies[cell.config.run] for cell in found.cells})
+                          {(cell.seed, cell.rate): found.policies[cell.config.run] for cell in found.cells})
     if not old:
         return found
     curves = found.curves | {run: kept.curves[run] for run in old}

@@ -37,7 +37,8 @@ def page(results: Results) -> str:
             lines += [*([f"## Learning rate {rate:g}", ""] if rate is not None else []), *table(found, experiment.level), ""]
     if len({one.rate for one in results.summaries}) > 1:
         lines += ["## Each arm at its best learning rate (chosen by the same figures: flattering)", "",
-                  *table(best_rates(results.summaries), experiment.level), ""]
+                  *(["Not all learning rates began from the same policies: within a rate the arms did.", ""] if results.rates_start_apart()
+                    else []), *table(best_rates(results.summaries), experiment.level), ""]
     for title, rows in results.answers:
         lines += [f"## {title}", "", *rows_table(rows), ""]
     return "\n".join([*lines, *pictures(results), *curves(results)]) + "\n"

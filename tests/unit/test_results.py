@@ -163,10 +163,26 @@ def test_kept_runs_of_other_settings_or_of_another_policy_do_not_count(store, tm
     assert read_results(changed, "laptop", emptied, kept).kept == []
     fill(emptied, grpo, 1)
     assert kept.policies == {r3l.config.run: "p", grpo.config.run: "p"}
-    assert kept.still_hold([r3l], {0: "p"}) == [r3l.config.run]
-    assert kept.still_hold([r3l], {0: "q"}) == []  # seed 0 begins from another policy now
-    assert kept.still_hold([r3l], {1: "q"}) == [r3l.config.run]  # another seed's policy
-    assert replace(kept, policies={}).still_hold([r3l], {0: "p"}) == []  # a file of before, which does not say
+    assert kept.still_hold([r3l], {(0, 3e-4): "p"}) == [r3l.config.run]
+    assert kept.still_hold([r3l], {(0, 3e-4): "q"}) == []  # seed 0 begins from another policy now
+    assert kept.still_hold([r3l], {(1, 3e-4): "q", (0, 1e-3): "q"}) == [r3l.config.run]  # another seed's or rate's policy
+    assert replace(kept, policies={}).still_hold([r3l], {(0, 3e-4): "p"}) == []  # a file of before, which does not say
+
+
+def test_a_page_says_where_learning_rates_began_from_other_policies(store, tmp_path):
+    experiment = short(Path("data/experiments/main_household.toml"))
+    cells = experiment.cells("laptop")
+    low, high = (next(cell for cell in cells if cell.rate == rate) for rate in (3e-4, 1e-3))
+    kept = kept_with(experiment, store, tmp_path / "results", [(low, 3)])
+    fill(store, high, 1)
+    alike = read_results(experiment, "laptop", store, kept)
+    emptied = Store.open(str(tmp_path / "emptied"))
+    fill(emptied, high, 1)
+    apart = read_results(experiment, "laptop", emptied, replace(kept, policies={}))  # a file of before, which does not say
+    assert [len(found.cells) for found in (alike, apart)] == [2, 2]
+    said = "Not all learning rates began from the same policies"
+    assert said not in page(alike)
+    assert said in page(apart)
 
 
 def test_a_file_that_is_no_result_is_said_to_be_none(tmp_path):
