@@ -27,6 +27,7 @@ class Claim(Section):
     paper: str = Field(description="what the paper reports")
     experiment: str = Field("", description="stem of a file in data/results; empty: not testable here")
     also: list[str] = Field(default_factory=list, description="further results that it is held against, each in a row of its own")
+    also_at: dict[str, list[float]] = Field(default_factory=dict, description="results to further learning rates, each in a row of its own")
     arm: str = ""
     against: str = Field("", description="another arm; empty: the arm's own beginning")
     measure: str = Field("area", description="area, final, best, at_equal_turns, at_equal_tokens, or a metric of the iterations")
@@ -175,6 +176,8 @@ def results_page(told_of: Claims, folder: Path) -> str:
             continue
         lines.append(row(claim, kept, claim.claim))
         lines += [row(claim.model_copy(update={"experiment": other, "note": ""}), kept, f"The same ({other})") for other in claim.also]
+        lines += [row(claim.model_copy(update={"experiment": other, "rate": rate, "note": ""}), kept, f"The same at {rate:g} ({other})")
+                  for other, rates in claim.also_at.items() for rate in rates]
     return "\n".join(lines) + "\n"
 
 

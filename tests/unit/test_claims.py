@@ -84,6 +84,18 @@ def test_the_page_says_what_was_measured(tmp_path):
     assert "| later | 3 |  | not run |" in page
 
 
+def test_a_claim_is_held_against_further_learning_rates(tmp_path):
+    rated = {**RESULTS, "cells": [one | {"rate": (3e-4, 1e-3)[one["seed"]]} for one in RESULTS["cells"]]}
+    (tmp_path / "x.json").write_text(json.dumps(rated))
+    (tmp_path / "claims.toml").write_text(
+        'preface = "# R"\n[[claims]]\nclaim = "A beats B"\npaper = "1"\nexperiment = "x"\narm = "A"\nagainst = "B"\n'
+        'also_at = {x = [1e-3, 1e-4]}\n')
+    rows = results_page(load_claims(tmp_path / "claims.toml"), tmp_path).splitlines()[-3:]
+    assert rows[0].startswith("| A beats B | 1 | area: A 0.500, B 0.250; difference +0.250 over 1 seed ")
+    assert rows[1].startswith("| The same at 0.001 (x) | 1 | area: A 0.400, B 0.200; difference +0.200 over 1 seed ")
+    assert rows[2] == "| The same at 0.0001 (x) | 1 |  | not run |"
+
+
 def test_the_shipped_page_is_made_from_the_kept_results():
     told = load_claims(Path("data/claims.toml"))
     assert Path("data/RESULTS.md").read_text() == results_page(told, Path("data/results")), "run `r3l results`"
@@ -91,7 +103,7 @@ def test_the_shipped_page_is_made_from_the_kept_results():
 
 def test_the_shipped_claims_name_experiments_and_arms_that_exist():
     for one in load_claims(Path("data/claims.toml")).claims:
-        for results in filter(None, [one.experiment, *one.also]):
+        for results in filter(None, [one.experiment, *one.also, *one.also_at]):
             name, _, size = results.rpartition("-")
             experiment = load_experiment(Path(f"data/experiments/{name}.toml"))
             assert size in experiment.sizes
