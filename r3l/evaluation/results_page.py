@@ -89,7 +89,9 @@ def cell(value: Any) -> str:
 def pictures(results: Results) -> list[str]:
     folder = results_name(results.experiment, results.size)
     names = [name for name, _ in plots(results) if name in SHOWN_PLOTS]
-    return ["## Plots", "", *(f"![{name}]({folder}/{name}.svg)" for name in names), ""] if names else []
+    rate = results.experiment.sizes[results.size].learning_rates()[0]
+    title = "## Plots" if rate is None else f"## Plots, at learning rate {rate:g}"
+    return [title, "", *(f"![{name}]({folder}/{name}.svg)" for name in names), ""] if names else []
 
 
 def curves(results: Results) -> list[str]:

@@ -144,6 +144,7 @@ def test_runs_that_left_the_store_stay_on_the_page_and_are_not_run_again(store, 
     assert [rows[0]["arm"] for title, rows in found.answers] == [rows[0]["arm"] for title, rows in first.answers]
     assert not set(found.unfinished) & set(found.curves)
     assert "2 of the 3 runs are taken from kept results" in page(found)
+    assert "\n## Plots, at learning rate 0.0003\n" in page(found)
 
 
 def kept_with(experiment, store, folder, cells):
