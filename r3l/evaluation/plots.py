@@ -26,9 +26,14 @@ SHORT = 24  # names of so many letters stand two in a legend line
 Point = tuple[float, float | None]
 
 
+def plotted_rate(results: Results) -> float | None:
+    """The first learning rate; None where each model has its own."""
+    return results.experiment.sizes[results.size].learning_rates()[0]
+
+
 def plots(results: Results) -> Iterator[tuple[str, str]]:
     """(name, SVG) of the runs at the first rate: success against steps, turns and generated tokens, metrics against steps and tokens."""
-    cells = [cell for cell in results.cells if cell.rate == results.experiment.sizes[results.size].learning_rates()[0]]
+    cells = [cell for cell in results.cells if cell.rate == plotted_rate(results)]
     if not cells or results.experiment.sizes[results.size].iterations < 2:
         return  # a single point is no curve
     for against in ("steps", "turns", "tokens"):

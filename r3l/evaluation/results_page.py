@@ -11,7 +11,7 @@ from typing import Any
 
 from r3l.config.experiment import Experiment
 from r3l.evaluation.compare import Summary, best_rates
-from r3l.evaluation.plots import plots
+from r3l.evaluation.plots import plots, plotted_rate
 from r3l.evaluation.results import Results, Rows
 from r3l.store.files import replace_text
 
@@ -89,7 +89,7 @@ def cell(value: Any) -> str:
 def pictures(results: Results) -> list[str]:
     folder = results_name(results.experiment, results.size)
     names = [name for name, _ in plots(results) if name in SHOWN_PLOTS]
-    rate = results.experiment.sizes[results.size].learning_rates()[0]
+    rate = plotted_rate(results)
     title = "## Plots" if rate is None else f"## Plots, at learning rate {rate:g}"
     return [title, "", *(f"![{name}]({folder}/{name}.svg)" for name in names), ""] if names else []
 
