@@ -13,10 +13,10 @@ from pydantic import Field, ValidationError
 
 from r3l.config.section import Section
 from r3l.errors import ConfigError
-from r3l.evaluation.compare import area, mean, standard_error
+from r3l.evaluation.compare import area, mean, plateau, standard_error
 from r3l.evaluation.results import spent
 
-CURVE = ("area", "final", "best")
+CURVE = {"area": area, "plateau": plateau, "final": lambda curve: curve[max(curve)], "best": lambda curve: max(curve.values())}
 EQUAL_COST = {"at_equal_turns": "turns", "at_equal_tokens": "tokens"}  # success where both have sampled as many
 
 
@@ -30,7 +30,7 @@ class Claim(Section):
     also_at: dict[str, list[float]] = Field(default_factory=dict, description="results to further learning rates, each in a row of its own")
     arm: str = ""
     against: str = Field("", description="another arm; empty: the arm's own beginning")
-    measure: str = Field("area", description="area, final, best, at_equal_turns, at_equal_tokens, or a metric of the iterations")
+    measure: str = Field("area", description="area, plateau, final, best, at_equal_turns, at_equal_tokens, or a metric of the iterations")
     direction: Literal["higher", "lower", "same"] = "higher"
     question: str = Field("", description="beginning of a question's title: arm and against are then rows of its answer (won, error, n)")
     rate: float | None = Field(None, description="learning rate; empty: the first")
@@ -96,16 +96,12 @@ def values(results: Results, claim: Claim, arm: str) -> dict[int, list[float]]:
     found: dict[int, list[float]] = {}
     for seed, run in runs(results, claim, arm).items():
         if claim.measure in CURVE:
-            known = [of_curve(curve_of(results, run), claim.measure)]
+            known = [CURVE[claim.measure](curve_of(results, run))]
         else:
             known = [float(row[claim.measure]) for row in results["metrics"][run] if row[claim.measure] is not None]
         if known:
             found[seed] = known
     return found
-
-
-def of_curve(curve: dict[int, float], measure: str) -> float:
-    return {"area": area(curve), "final": curve[max(curve)], "best": max(curve.values())}[measure]
 
 
 def first_third(rows: list[float]) -> float:

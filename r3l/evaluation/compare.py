@@ -24,9 +24,10 @@ class Spent:
 class Summary:
     """One arm at one learning rate over its seeds.
 
-    area: mean of the curve over iterations, by trapezoids, so that equal curves of any length compare. steps, turns: median over the
-    seeds of what it took until an evaluation reached the level; infinite where half of the seeds never did. episodes, tokens: an
-    iteration's, on average. Errors are standard errors of the mean over seeds, NaN for one seed.
+    area: mean of the curve over iterations, by trapezoids, so that equal curves of any length compare. plateau: mean of the evaluations
+    in the last third of the iterations; rise: that less the mean of the third before, so that an arm that has levelled off has none.
+    steps, turns: median over the seeds of what it took until an evaluation reached the level; infinite where half of the seeds never
+    did. episodes, tokens: an iteration's, on average. Errors are standard errors of the mean over seeds, NaN for one seed.
     """
 
     arm: str
@@ -38,6 +39,10 @@ class Summary:
     best: float
     area: float
     area_error: float
+    plateau: float
+    plateau_error: float
+    rise: float
+    rise_error: float
     steps: float
     turns: float
     episodes: float
@@ -47,14 +52,15 @@ class Summary:
 def summarise_arm(arm: str, rate: float | None, curves: Sequence[Curve], spent: Sequence[Mapping[int, Spent]], level: float) -> Summary:
     """`curves` and `spent`: one a seed, each curve with at least one point, and what was spent until each point."""
     finals = [curve[max(curve)] for curve in curves]
-    areas = [area(curve) for curve in curves]
+    areas, plateaus, rises = ([measure(curve) for curve in curves] for measure in (area, plateau, rise))
     reached = [first_at(curve, level) for curve in curves]
     last = [run[max(run)] for run in spent if run]
     lengths = [max(run) + 1 for run in spent if run]
     return Summary(
         arm=arm, rate=rate, seeds=len(curves), start=mean([curve[min(curve)] for curve in curves]),
         final=mean(finals), final_error=standard_error(finals), best=mean([max(curve.values()) for curve in curves]),
-        area=mean(areas), area_error=standard_error(areas),
+        area=mean(areas), area_error=standard_error(areas), plateau=mean(plateaus), plateau_error=standard_error(plateaus),
+        rise=mean(rises), rise_error=standard_error(rises),
         steps=median([math.inf if at is None else at + 1 for at in reached]),
         turns=median([math.inf if at is None else float(run[at].turns) for at, run in zip(reached, spent, strict=True)]),
         episodes=mean([one.episodes / length for one, length in zip(last, lengths, strict=True)]),
@@ -73,6 +79,22 @@ def area(curve: Curve) -> float:
         return points[0][1]
     total = sum((b - a) * (u + v) / 2 for (a, u), (b, v) in itertools.pairwise(points))
     return total / (points[-1][0] - points[0][0])
+
+
+def plateau(curve: Curve) -> float:
+    """Mean of the evaluations in the last third of the iterations."""
+    return mean(within(curve, 2 / 3, 1))
+
+
+def rise(curve: Curve) -> float:
+    """The plateau less the mean of the evaluations in the third before it; NaN where that has none."""
+    return plateau(curve) - mean(within(curve, 1 / 3, 2 / 3))
+
+
+def within(curve: Curve, after: float, until: float) -> list[float]:
+    """The evaluations in (after, until] of the steps; the starting policy's is at 0."""
+    steps = max(curve) + 1
+    return [rate for iteration, rate in sorted(curve.items()) if after * steps < iteration + 1 <= until * steps]
 
 
 def best_rates(summaries: Sequence[Summary]) -> list[Summary]:

@@ -50,21 +50,27 @@ def budget(results: Results) -> str:
     return (f"Every arm has the same budget: {iterations} of {first.rollout.tasks} tasks with at most N = "
             f"{first.rollout.group_size} trajectories a task, unless the arm's name says otherwise (the columns say what was used; "
             f"Critique-GRPO's refinements come on top, as in the paper). {results.test_episodes} held-out episodes at T "
-            f"{first.evaluation.temperature:g} a point.")
+            f"{first.evaluation.temperature:g} a point. Plateau: their mean over the last third of the iterations; the rise to it: "
+            "from the third before.")
 
 
 def table(summaries: Sequence[Summary], level: float) -> list[str]:
     rated = any(one.rate is not None for one in summaries)
-    names = ["arm", *(["learning rate"] if rated else []), "n", "start", "final ± s.e.", "best", "area under the curve ± s.e.",
-             f"steps to {level:g}", f"turns to {level:g}", "trajectories a step", "tokens a step"]
+    names = ["arm", *(["learning rate"] if rated else []), "n", "start", "final ± s.e.", "area under the curve ± s.e.",
+             "plateau ± s.e.", "rise to it ± s.e.", f"steps to {level:g}", f"turns to {level:g}", "trajectories a step", "tokens a step"]
     lines = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
     for one in summaries:
         rate = f" {one.rate:g} |" if one.rate is not None else ""
         lines.append(
-            f"| {one.arm} |{rate} {one.seeds} | {one.start:.3f} | {one.final:.3f} ± {one.final_error:.3f} | {one.best:.3f} | "
-            f"**{one.area:.3f}** ± {one.area_error:.3f} | {reached(one.steps)} | {reached(one.turns)} | {one.episodes:.0f} | "
-            f"{one.tokens:.0f} |")
-    return [line.replace("± nan", "") for line in lines]
+            f"| {one.arm} |{rate} {one.seeds} | {one.start:.3f} | {known(one.final, one.final_error)} | "
+            f"**{known(one.area, one.area_error)}** | {known(one.plateau, one.plateau_error)} | {known(one.rise, one.rise_error, '+')} | "
+            f"{reached(one.steps)} | {reached(one.turns)} | {one.episodes:.0f} | {one.tokens:.0f} |")
+    return lines
+
+
+def known(value: float, error: float, sign: str = "") -> str:
+    """Nothing of what is not known: a rise within one evaluation, an error of one seed."""
+    return "" if math.isnan(value) else f"{value:{sign}.3f}" + ("" if math.isnan(error) else f" ± {error:.3f}")
 
 
 def reached(value: float) -> str:

@@ -8,7 +8,7 @@ import pytest
 from r3l.config.experiment import load_experiment, plan_lines, run_name
 from r3l.environments import tasks_of
 from r3l.errors import ConfigError
-from r3l.evaluation.compare import Spent, area, best_rates, first_at, median, summarise_arm
+from r3l.evaluation.compare import Spent, area, best_rates, first_at, median, plateau, rise, summarise_arm
 
 EXPERIMENTS = sorted(Path("data/experiments").glob("*.toml"))
 FREE = {"group_of_16", "group_size", "sync"}  # experiments whose arms differ in N on purpose
@@ -88,12 +88,23 @@ def test_area_by_hand():
     assert area({3: 0.7}) == 0.7
 
 
+def test_where_a_curve_levels_off():
+    curve = {-1: 0.1, 3: 0.4, 7: 0.7, 11: 0.6, 15: 0.8, 19: 0.7}  # steps 4, 8 | 8, 12 | 16, 20 of 20
+    assert plateau(curve) == pytest.approx(0.75)
+    assert rise(curve) == pytest.approx(0.75 - 0.65)
+    assert plateau({-1: 0.1, 4: 0.3, 9: 0.5}) == 0.5
+    assert rise({-1: 0.1, 4: 0.3, 9: 0.5}) == pytest.approx(0.2)
+    assert plateau({-1: 0.1, 0: 0.3}) == 0.3
+    assert math.isnan(rise({-1: 0.1, 0: 0.3}))  # one step has no middle third
+
+
 def test_an_arm_by_hand():
     spent = {-1: Spent(0, 0, 0, 0.0), 9: Spent(80, 400, 6000, 10.0)}
     found = summarise_arm("R3L", 1e-3, [{-1: 0.2, 9: 0.4}, {-1: 0.2, 9: 0.6}], [spent, spent], level=0.5)
     assert (found.start, found.final, found.best, found.area) == pytest.approx((0.2, 0.5, 0.5, 0.35))
     assert found.final_error == pytest.approx(0.1)  # deviations ±.1: sqrt(.02 / 1 / 2)
     assert found.area_error == pytest.approx(0.05)
+    assert (found.plateau, found.plateau_error) == pytest.approx((0.5, 0.1))
     assert (found.steps, found.turns) == (math.inf, math.inf)  # one of two seeds never got there
     assert (found.episodes, found.tokens) == (8, 600)
     assert math.isnan(summarise_arm("GRPO", None, [{0: 1.0}], [{0: Spent(1, 1, 1, 1.0)}], 0.5).final_error)

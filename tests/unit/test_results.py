@@ -98,7 +98,7 @@ def test_page_plots_and_figures_are_written(store, tmp_path):
     fill(store, experiment.cells("laptop")[0], 4)
     found = read_results(experiment, "laptop", store)
     told = write_results(tmp_path / "results", found).read_text()
-    assert "| R3L | 0.0003 | 1 | 0.000 | 1.000  | 1.000 | **0.500**  | 2 | 30 | 6 |" in told
+    assert "| R3L | 0.0003 | 1 | 0.000 | 1.000 | **0.500** | 1.000 |  | 2 | 30 | 6 |" in told
     kept = json.loads((tmp_path / "results" / "main_household-laptop.json").read_text())
     assert kept["summaries"][0]["final_error"] is None  # NaN is no JSON
     drawn = dict(plots(found))
