@@ -31,17 +31,19 @@ def seconds_left(counts: Counts, planned: dict[str, float], now: float) -> float
     seen, speed = counts.get(first, {}), tokens_per_second(counts, now)
     if not speed or seen.get("done", 0) < max(1.0, ENOUGH * planned[first]):
         return None
-    usual = seen["tokens"] / seen["done"]
-    return sum(left(counts, stage, most) * each(counts.get(stage, {}), usual) for stage, most in planned.items()) / speed
+    usual = each(seen, 0.0)
+    return sum(tokens_left(counts, stage, most, usual) for stage, most in planned.items()) / speed
 
 
-def left(counts: Counts, stage: str, most: float) -> float:
-    """Attempts still to be made: fewer than planned where shards ended without needing all of theirs."""
+def tokens_left(counts: Counts, stage: str, most: float, usual: float) -> float:
+    """Of the attempts still to be made, fewer than planned where shards ended without needing all of theirs; less what those under way
+    have sampled."""
     seen, shards = counts.get(stage, {}), counts.get("shards", {}).get("planned", 0)
     done = max(seen.get("done", 0) / most if most else 1.0, seen.get("shards", 0) / shards if shards else 0.0)
-    return most * max(0.0, 1 - done)
+    under_way = seen.get("tokens", 0.0) - seen.get("done_tokens", 0.0)
+    return max(0.0, most * max(0.0, 1 - done) * each(seen, usual) - under_way)
 
 
 def each(seen: dict[str, float], usual: float) -> float:
-    """Tokens of one attempt."""
-    return seen["tokens"] / seen["done"] if seen.get("done") and seen.get("tokens") else usual
+    """Tokens of one done attempt."""
+    return seen["done_tokens"] / seen["done"] if seen.get("done") and seen.get("done_tokens") else usual

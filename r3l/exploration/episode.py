@@ -68,7 +68,7 @@ async def play(explorer: Explorer, start: Start, stage: str, temperature: float 
     finally:
         explorer.pool.end(start.trajectory_id)
     played.seconds = time.monotonic() - began
-    explorer.tally.add(stage, done=1, reward=played.reward)
+    explorer.tally.add(stage, done=1, done_tokens=sum(len(turn.response_ids) for turn in played.turns), reward=played.reward)
     return played
 
 

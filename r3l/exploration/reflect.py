@@ -42,7 +42,8 @@ async def reflect(explorer: Explorer, task: Task, plan: Plan, base: Episode, abo
             reading = _read(explorer, plan, about, completion)
         except EngineError as error:
             reading = Reading(Status.ENGINE_ERROR, str(error))
-    explorer.tally.add("reflections", done=1, tokens=len(completion.token_ids), parsed=reading.status == Status.PARSED)
+    tokens = len(completion.token_ids)
+    explorer.tally.add("reflections", done=1, tokens=tokens, done_tokens=tokens, parsed=reading.status == Status.PARSED)
     decision = decide(plan, about, reading)
     if decision == "retry" and isinstance(explorer.world, Secretive) and explorer.world.reveals(
             task, reading.report, [turn.response for turn in about.turns]):

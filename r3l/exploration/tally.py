@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 class Tally:
-    """Counts per stage: `planned` and `done` attempts, `turns`, `tokens`, `reward` (a sum), and when it began."""
+    """Counts per stage: `planned` and `done` attempts, `turns`, `tokens`, those of done attempts, `reward` (a sum), and when it began."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -83,6 +83,7 @@ def test_the_same_rows_from_elsewhere_once_and_again_where_they_were_lost(server
     assert [(one["shard"], one["attempt"]) for one in asked] == [(0, 0), (1, 0)]
     counts = bench.tally.snapshot()
     assert counts["base"]["done"] == 4  # heard by heartbeats
+    assert counts["base"]["done_tokens"] == counts["base"]["tokens"] > 0
     assert placed(bench, batch, range(2)) == there
     assert len(asked) == 2  # nothing is asked for twice
 
