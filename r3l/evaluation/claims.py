@@ -17,7 +17,8 @@ from r3l.evaluation.compare import area, mean, plateau, standard_error
 from r3l.evaluation.results import spent
 
 CURVE = {"area": area, "plateau": plateau, "final": lambda curve: curve[max(curve)], "best": lambda curve: max(curve.values())}
-EQUAL_COST = {"at_equal_turns": "turns", "at_equal_tokens": "tokens"}  # success where both have sampled as many
+EQUAL_COST = ("at_equal_turns", "at_equal_tokens")  # success where both have sampled as many
+AREA_BY_COST = ("area_by_turns", "area_by_tokens")  # mean success on the way there
 
 
 class Claim(Section):
@@ -30,7 +31,8 @@ class Claim(Section):
     also_at: dict[str, list[float]] = Field(default_factory=dict, description="results to further learning rates, each in a row of its own")
     arm: str = ""
     against: str = Field("", description="another arm; empty: the arm's own beginning")
-    measure: str = Field("area", description="area, plateau, final, best, at_equal_turns, at_equal_tokens, or a metric of the iterations")
+    measure: str = Field("area", description="area, plateau, final, best, at_equal_turns, at_equal_tokens, area_by_turns, area_by_tokens, "
+                                         "or a metric of the iterations")
     direction: Literal["higher", "lower", "same"] = "higher"
     question: str = Field("", description="beginning of a question's title: arm and against are then rows of its answer (won, error, n)")
     rate: float | None = Field(None, description="learning rate; empty: the first")
@@ -55,8 +57,8 @@ def load_claims(path: Path) -> Claims:
 
 def differences(results: Results, claim: Claim) -> dict[int, tuple[float, float]]:
     """(the arm's value, what it is held against) for each seed that has both."""
-    if claim.measure in EQUAL_COST:
-        return at_equal_cost(results, claim, EQUAL_COST[claim.measure])
+    if claim.measure in EQUAL_COST + AREA_BY_COST:
+        return at_equal_cost(results, claim)
     mine = values(results, claim, claim.arm)
     if not claim.against:
         return {seed: (last_third(rows), first_third(rows)) for seed, rows in mine.items()}
@@ -64,15 +66,27 @@ def differences(results: Results, claim: Claim) -> dict[int, tuple[float, float]
     return {seed: (mean(mine[seed]), mean(theirs[seed])) for seed in sorted(mine.keys() & theirs.keys())}
 
 
-def at_equal_cost(results: Results, claim: Claim, cost: str) -> dict[int, tuple[float, float]]:
-    """By seed, the success of both arms when each had sampled what the thriftier one sampled in all; straight lines between evaluations."""
+def at_equal_cost(results: Results, claim: Claim) -> dict[int, tuple[float, float]]:
+    """By seed, the success of both arms when each had sampled what the thriftier one sampled in all, or its mean until then; straight
+    lines between evaluations."""
+    cost, told = claim.measure.rsplit("_", 1)[1], reached if claim.measure in EQUAL_COST else mean_until
     mine, theirs = ({seed: by_cost(results, run, cost) for seed, run in runs(results, claim, arm).items()}
                     for arm in (claim.arm, claim.against))
     found = {}
     for seed in sorted(mine.keys() & theirs.keys()):
         least = min(mine[seed][0][-1], theirs[seed][0][-1])
-        found[seed] = (float(np.interp(least, *mine[seed])), float(np.interp(least, *theirs[seed])))
+        found[seed] = (told(least, *mine[seed]), told(least, *theirs[seed]))
     return found
+
+
+def reached(cost: float, costs: list[float], rates: list[float]) -> float:
+    return float(np.interp(cost, costs, rates))
+
+
+def mean_until(cost: float, costs: list[float], rates: list[float]) -> float:
+    """The mean height of the line through (costs, rates) between no cost and `cost`."""
+    corners = [*(one for one in costs if one < cost), cost]
+    return float(np.trapezoid(np.interp(corners, costs, rates), corners)) / cost
 
 
 def by_cost(results: Results, run: str, cost: str) -> tuple[list[float], list[float]]:

@@ -36,6 +36,16 @@ def test_success_at_equal_turns_is_read_off_the_line_between_evaluations():
     assert found == {0: (1.0, pytest.approx(0.125)), 1: (pytest.approx(0.2 + 0.4 / 3), 0.2)}
 
 
+def test_the_mean_success_until_as_many_turns():
+    results = {"cells": [{"run": arm, "arm": arm, "seed": 0, "rate": None} for arm in ("A", "B")],
+               "curves": {"A": {"-1": 0.0, "0": 0.6, "1": 0.6}, "B": {"-1": 0.0, "0": 0.5, "1": 0.7}},
+               "metrics": {run: [{"iteration": at, "episodes": 8, "turns": turns, "tokens": 3 * turns, "seconds": 1.0} for at in range(2)]
+                           for run, turns in (("A", 20), ("B", 50))}}
+    # A, 40 turns in all: .3 on the way to 20, .6 from there on; B has come to .4 by then
+    for measure in ("area_by_turns", "area_by_tokens"):
+        assert differences(results, claim(against="B", measure=measure)) == {0: (pytest.approx(0.45), pytest.approx(0.2))}
+
+
 def test_an_arm_against_its_own_beginning_skips_what_was_not_measured():
     assert differences(RESULTS, claim(measure="pivot_mean")) == {0: (3.0, 1.0), 1: (3.0, 1.0)}
 
