@@ -77,6 +77,13 @@ def average(points: tuple[Point, ...]) -> Point:
     return mean([x for x, _ in points]), mean(values) if values else None
 
 
+def style(number: int) -> str:
+    """A line's colour; those beyond the colours there are take them again, dashed, with hollow dots."""
+    colour, again = COLOURS[number % len(COLOURS)], number >= len(COLOURS)
+    dashed, dot = (";stroke-dasharray:5 3", f"fill:#fff;stroke:{colour}") if again else ("", f"fill:{colour}")
+    return f".line.c{number}{{stroke:{colour}{dashed}}}.dot.c{number}{{{dot}}}"
+
+
 def svg(title: str, against: str, series: list[Series]) -> str:
     values = [y for one in series for _, y in one.points if y is not None] or [0.0]
     xs = sorted({x for one in series for x, _ in one.points})
@@ -92,6 +99,6 @@ def svg(title: str, against: str, series: list[Series]) -> str:
         parts.append(f'<rect class="dot c{number}" x="{left}" y="{top}" width="9" height="9"/>'
                      f'<text x="{left + 13}" y="{top + 8.5}">{one.name.replace("&", "&amp;").replace("<", "&lt;")}</text>')
     height = HEIGHT + ROW * -(-len(series) // columns) + 4
-    colours = "".join(f".line.c{k}{{stroke:{colour}}}.dot.c{k}{{fill:{colour}}}" for k, colour in enumerate(COLOURS))
+    colours = "".join(style(number) for number in range(len(series)))
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{2 * WIDTH}"><style>{STYLE}{colours}</style>'
             f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>{"".join(parts)}</svg>\n')

@@ -126,6 +126,13 @@ def test_long_names_stand_in_a_column_of_the_legend():
     assert len({x for x, _ in lefts("R3L", "turn before with own guidance", "RAFT")}) == 1
 
 
+def test_more_arms_than_colours_can_all_be_seen_and_told_apart():
+    drawn = svg("loss", "steps", [Series(f"arm {k}", [(0.0, 0.1), (1.0, 0.2)]) for k in range(14)])
+    strokes = [re.search(rf"\.line\.c{k}{{([^}}]*)}}", drawn)[1] for k in range(14)]
+    assert len(set(strokes)) == 14
+    assert [stroke.endswith("dasharray:5 3") for stroke in strokes] == [False] * 12 + [True] * 2
+
+
 def test_runs_that_left_the_store_stay_on_the_page_and_are_not_run_again(store, tmp_path):
     experiment = short(Path("data/experiments/main_household.toml"))
     r3l, grpo, rival = experiment.cells("laptop")[:3]
