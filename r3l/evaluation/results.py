@@ -75,9 +75,10 @@ def read_results(experiment: Experiment, size: str, store: Store, kept: Kept | N
         answers = [(one.title, query(connection, one.sql).to_pylist()) for one in experiment.questions] if done else []
     names = [cell.config.run for cell in done]
     points = {run: {row["iteration"]: row["rate"] for row in curves[run] if row["iteration"] < iterations} for run in names}
+    spending = {run: metrics[run][:iterations] for run in names}  # a run may have gone on for longer
     found = Results(
         experiment, size, done, [cell.config.run for cell in cells if cell.config.run not in points], points,
-        {run: metrics[run][:iterations] for run in names}, summaries(experiment, size, done, points, metrics), answers,
+        spending, summaries(experiment, size, done, points, spending), answers,
         max((row["episodes"] for row in rates), default=0), {run: curves[run][0]["policy"] for run in names}, [])
     return joined(found, kept, cells) if kept else found
 

@@ -10,6 +10,7 @@ import pytest
 from r3l.audit.charts import Series
 from r3l.config.experiment import Cell, Experiment, load_experiment
 from r3l.errors import ConfigError
+from r3l.evaluation import results
 from r3l.evaluation.kept import kept_results
 from r3l.evaluation.plots import lines, plots, svg
 from r3l.evaluation.results import Spent, read_results, spent
@@ -197,3 +198,15 @@ def test_a_file_that_is_no_result_is_said_to_be_none(tmp_path):
     (tmp_path / "a.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"kept results .*a\.json.*move the file away"):
         kept_results(tmp_path / "a.json")
+
+
+def test_what_a_run_spent_after_the_experiments_iterations_is_not_counted(store, monkeypatch):
+    experiment = short(Path("data/experiments/main_household.toml"))
+    cell = experiment.cells("laptop")[0]
+    fill(store, cell, 4)
+    monkeypatch.setattr(results, "METRICS", results.METRICS.replace("episodes::BIGINT", "(episodes * (iteration + 1))::BIGINT"))
+    (both,) = read_results(experiment, "laptop", store).metrics.values()
+    assert [row["episodes"] for row in both] == [6, 12]
+    of = experiment.sizes["laptop"].model_copy(update={"iterations": 1, "evaluate_every": 1})
+    (first,) = read_results(experiment.model_copy(update={"sizes": {"laptop": of}}), "laptop", store).summaries
+    assert first.episodes == 6
