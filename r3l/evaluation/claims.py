@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,12 +14,11 @@ from pydantic import Field, ValidationError
 
 from r3l.config.section import Section
 from r3l.errors import ConfigError
-from r3l.evaluation.compare import area, mean, plateau, standard_error
+from r3l.evaluation.compare import Curve, area, mean, plateau, standard_error
 from r3l.evaluation.results import spent
 
-CURVE = {"area": area, "plateau": plateau, "final": lambda curve: curve[max(curve)], "best": lambda curve: max(curve.values())}
-EQUAL_COST = ("at_equal_turns", "at_equal_tokens")  # success where both have sampled as many
-AREA_BY_COST = ("area_by_turns", "area_by_tokens")  # mean success on the way there
+CURVE: dict[str, Callable[[Curve], float]] = {
+    "area": area, "plateau": plateau, "final": lambda curve: curve[max(curve)], "best": lambda curve: max(curve.values())}
 
 
 class Claim(Section):
@@ -57,7 +57,7 @@ def load_claims(path: Path) -> Claims:
 
 def differences(results: Results, claim: Claim) -> dict[int, tuple[float, float]]:
     """(the arm's value, what it is held against) for each seed that has both."""
-    if claim.measure in EQUAL_COST + AREA_BY_COST:
+    if claim.measure in BY_COST:
         return at_equal_cost(results, claim)
     mine = values(results, claim, claim.arm)
     if not claim.against:
@@ -69,7 +69,7 @@ def differences(results: Results, claim: Claim) -> dict[int, tuple[float, float]
 def at_equal_cost(results: Results, claim: Claim) -> dict[int, tuple[float, float]]:
     """By seed, the success of both arms when each had sampled what the thriftier one sampled in all, or its mean until then; straight
     lines between evaluations."""
-    cost, told = claim.measure.rsplit("_", 1)[1], reached if claim.measure in EQUAL_COST else mean_until
+    cost, told = BY_COST[claim.measure]
     mine, theirs = ({seed: by_cost(results, run, cost) for seed, run in runs(results, claim, arm).items()}
                     for arm in (claim.arm, claim.against))
     found = {}
@@ -79,14 +79,17 @@ def at_equal_cost(results: Results, claim: Claim) -> dict[int, tuple[float, floa
     return found
 
 
-def reached(cost: float, costs: list[float], rates: list[float]) -> float:
+def rate_at(cost: float, costs: list[float], rates: list[float]) -> float:
     return float(np.interp(cost, costs, rates))
 
 
 def mean_until(cost: float, costs: list[float], rates: list[float]) -> float:
     """The mean height of the line through (costs, rates) between no cost and `cost`."""
-    corners = [*(one for one in costs if one < cost), cost]
-    return float(np.trapezoid(np.interp(corners, costs, rates), corners)) / cost
+    return area({corner: rate_at(corner, costs, rates) for corner in [*(one for one in costs if one < cost), cost]})
+
+
+BY_COST = {"at_equal_turns": ("turns", rate_at), "at_equal_tokens": ("tokens", rate_at),
+           "area_by_turns": ("turns", mean_until), "area_by_tokens": ("tokens", mean_until)}
 
 
 def by_cost(results: Results, run: str, cost: str) -> tuple[list[float], list[float]]:

@@ -6,7 +6,9 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
+Place = TypeVar("Place", int, float)
 Curve = Mapping[int, float]  # iteration (-1: the starting policy) -> success rate
 
 
@@ -72,7 +74,7 @@ def first_at(curve: Curve, level: float) -> int | None:
     return next((iteration for iteration, rate in sorted(curve.items()) if rate >= level), None)
 
 
-def area(curve: Curve) -> float:
+def area(curve: Mapping[Place, float]) -> float:
     """Area under the curve divided by its length; the value itself for a single point."""
     points = sorted(curve.items())
     if len(points) == 1:

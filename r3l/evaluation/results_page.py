@@ -62,13 +62,14 @@ def table(summaries: Sequence[Summary], level: float) -> list[str]:
     for one in summaries:
         rate = f" {one.rate:g} |" if one.rate is not None else ""
         lines.append(
-            f"| {one.arm} |{rate} {one.seeds} | {one.start:.3f} | {known(one.final, one.final_error)} | "
-            f"**{known(one.area, one.area_error)}** | {known(one.plateau, one.plateau_error)} | {known(one.rise, one.rise_error, '+')} | "
-            f"{reached(one.steps)} | {reached(one.turns)} | {one.episodes:.0f} | {one.tokens:.0f} |")
+            f"| {one.arm} |{rate} {one.seeds} | {one.start:.3f} | {with_error(one.final, one.final_error)} | "
+            f"**{with_error(one.area, one.area_error)}** | {with_error(one.plateau, one.plateau_error)} | "
+            f"{with_error(one.rise, one.rise_error, '+')} | {reached(one.steps)} | {reached(one.turns)} | {one.episodes:.0f} | "
+            f"{one.tokens:.0f} |")
     return lines
 
 
-def known(value: float, error: float, sign: str = "") -> str:
+def with_error(value: float, error: float, sign: str = "") -> str:
     """Nothing of what is not known: a rise within one evaluation, an error of one seed."""
     return "" if math.isnan(value) else f"{value:{sign}.3f}" + ("" if math.isnan(error) else f" ± {error:.3f}")
 
