@@ -131,7 +131,8 @@ def last_third(rows: list[float]) -> float:
 
 def answered(results: Results, claim: Claim) -> tuple[str, str]:
     """(what was measured, verdict) of a claim on two rows of an answer: shares `won` with their standard errors."""
-    rows: list[dict[str, Any]] = next((one["rows"] for one in results["answers"] if one["title"].startswith(claim.question)), [])
+    rows: list[dict[str, Any]] = next((one["rows"] for one in results["answers"]
+                                      if one["title"].startswith(claim.question) and claim.rate in (None, one["rate"])), [])
     named = {next(iter(row.values())): row for row in rows}
     if not {claim.arm, claim.against} <= named.keys():
         return "", "not run"

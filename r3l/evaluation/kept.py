@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -16,14 +16,22 @@ from r3l.errors import ConfigError
 Rows = list[dict[str, Any]]
 
 
+class Answer(NamedTuple):
+    """What a question found in the tables of the runs at one learning rate (None: the model's)."""
+
+    title: str
+    rate: float | None
+    rows: Rows
+
+
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Curves and metrics by run, and the answers to questions that were asked of those runs' tables."""
+    """Curves and metrics by run, and what questions found in those runs' tables."""
 
     cells: dict[str, Cell] = field(default_factory=dict)
     curves: dict[str, dict[int, float]] = field(default_factory=dict)
     metrics: dict[str, Rows] = field(default_factory=dict)
-    answers: list[tuple[str, Rows]] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
     test_episodes: int = 0
     policies: dict[str, str] = field(default_factory=dict)  # digest of the starting policy; files before had none
 
@@ -50,7 +58,7 @@ def kept_results(file: Path) -> Kept:
         return Kept(
             cells={cell.config.run: cell for cell in experiment.cells(told["size"]) if cell.config.run in finished},
             curves={run: {int(at): rate for at, rate in curve.items()} for run, curve in told["curves"].items()},
-            metrics=told["metrics"], answers=[(one["title"], one["rows"]) for one in told["answers"]], test_episodes=told["test_episodes"],
+            metrics=told["metrics"], answers=[Answer(**one) for one in told["answers"]], test_episodes=told["test_episodes"],
             policies=told.get("policies", {}))
     except (KeyError, TypeError, ValueError, ValidationError) as error:
         raise ConfigError(f"kept results {file}: {error!r}; move the file away, and the experiment begins anew") from error

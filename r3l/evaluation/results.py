@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from duckdb import DuckDBPyConnection
+
 from r3l.config.experiment import Cell, Experiment
 from r3l.evaluation.compare import Spent, Summary, summarise_arm
-from r3l.evaluation.kept import Kept, Rows
+from r3l.evaluation.kept import Answer, Kept, Rows
 from r3l.store.catalog import connect
 from r3l.store.query import query
 from r3l.store.stage import Store
@@ -39,7 +41,7 @@ class Results:
     """Curves and metrics by run; a summary for every arm and learning rate that has a point; `unfinished` runs are in neither.
 
     policies: the digest of each run's starting policy.
-    kept: the runs whose figures are kept ones. Where there are any, so are the answers: tables that are gone can't be asked.
+    kept: the runs whose figures are kept ones. Learning rates that have such have kept answers: tables that are gone can't be asked.
     """
 
     experiment: Experiment
@@ -49,7 +51,7 @@ class Results:
     curves: dict[str, dict[int, float]]
     metrics: dict[str, Rows]
     summaries: list[Summary]
-    answers: list[tuple[str, Rows]]
+    answers: list[Answer]
     test_episodes: int
     policies: dict[str, str]
     kept: list[str]
@@ -69,10 +71,8 @@ def read_results(experiment: Experiment, size: str, store: Store, kept: Kept | N
         done = [cell for cell in cells if len(metrics[cell.config.run]) >= iterations
                 and max((row["iteration"] for row in curves[cell.config.run]), default=-2) >= last_evaluated(experiment, size)
                 and {fork.name for fork in experiment.forks} <= set(store.branches(cell.config.run))]
-        connection.execute("CREATE TEMP TABLE cells (run VARCHAR, arm VARCHAR, seed INTEGER, rate DOUBLE)")
-        for cell in done:
-            connection.execute("INSERT INTO cells VALUES (?, ?, ?, ?)", [cell.config.run, cell.arm.name, cell.seed, cell.rate])
-        answers = [(one.title, query(connection, one.sql).to_pylist()) for one in experiment.questions] if done else []
+        answers = [answer for rate in experiment.sizes[size].learning_rates()
+                   for answer in asked(connection, experiment, rate, [cell for cell in done if cell.rate == rate])]
     names = [cell.config.run for cell in done]
     points = {run: {row["iteration"]: row["rate"] for row in curves[run] if row["iteration"] < iterations} for run in names}
     spending = {run: metrics[run][:iterations] for run in names}  # a run may have gone on for longer
@@ -81,6 +81,15 @@ def read_results(experiment: Experiment, size: str, store: Store, kept: Kept | N
         spending, summaries(experiment, size, done, points, spending), answers,
         max((row["episodes"] for row in rates), default=0), {run: curves[run][0]["policy"] for run in names}, [])
     return joined(found, kept, cells) if kept else found
+
+
+def asked(connection: DuckDBPyConnection, experiment: Experiment, rate: float | None, cells: Sequence[Cell]) -> list[Answer]:
+    """The experiment's questions, asked of these cells: those of a learning rate."""
+    if not cells:
+        return []
+    connection.execute("CREATE OR REPLACE TEMP TABLE cells (run VARCHAR, arm VARCHAR, seed INTEGER, rate DOUBLE)")
+    connection.executemany("INSERT INTO cells VALUES (?, ?, ?, ?)", [[cell.config.run, cell.arm.name, cell.seed, rate] for cell in cells])
+    return [Answer(one.title, rate, query(connection, one.sql).to_pylist()) for one in experiment.questions]
 
 
 def joined(found: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
@@ -92,9 +101,13 @@ def joined(found: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
     curves = found.curves | {run: kept.curves[run] for run in old}
     metrics = found.metrics | {run: kept.metrics[run] for run in old}
     together = [cell for cell in cells if cell.config.run in curves]
+    gone = {cell.rate for cell in together if cell.config.run in old}
+    rates = found.experiment.sizes[found.size].learning_rates()
+    answers = sorted([*(one for one in found.answers if one.rate not in gone), *(one for one in kept.answers if one.rate in gone)],
+                     key=lambda one: rates.index(one.rate))
     return replace(
         found, cells=together, unfinished=[run for run in found.unfinished if run not in curves], curves=curves, metrics=metrics,
-        summaries=summaries(found.experiment, found.size, together, curves, metrics), answers=kept.answers,
+        summaries=summaries(found.experiment, found.size, together, curves, metrics), answers=answers,
         test_episodes=max(found.test_episodes, kept.test_episodes), kept=old,
         policies=found.policies | {run: kept.policies[run] for run in old if run in kept.policies})
 

@@ -39,8 +39,8 @@ def page(results: Results) -> str:
         lines += ["## Each arm at its best learning rate (chosen by the same figures: flattering)", "",
                   *(["Not all learning rates began from the same policies: within a rate the arms did.", ""] if results.rates_start_apart()
                     else []), *table(best_rates(results.summaries), experiment.level), ""]
-    for title, rows in results.answers:
-        lines += [f"## {title}", "", *rows_table(rows), ""]
+    for title, rate, rows in results.answers:
+        lines += [f"## {title}{at(rate)}", "", *rows_table(rows), ""]
     return "\n".join([*lines, *pictures(results), *curves(results)]) + "\n"
 
 
@@ -96,9 +96,11 @@ def cell(value: Any) -> str:
 def pictures(results: Results) -> list[str]:
     folder = results_name(results.experiment, results.size)
     names = [name for name, _ in plots(results) if name in SHOWN_PLOTS]
-    rate = plotted_rate(results)
-    title = "## Plots" if rate is None else f"## Plots, at learning rate {rate:g}"
-    return [title, "", *(f"![{name}]({folder}/{name}.svg)" for name in names), ""] if names else []
+    return [f"## Plots{at(plotted_rate(results))}", "", *(f"![{name}]({folder}/{name}.svg)" for name in names), ""] if names else []
+
+
+def at(rate: float | None) -> str:
+    return "" if rate is None else f", at learning rate {rate:g}"
 
 
 def curves(results: Results) -> list[str]:
@@ -139,7 +141,7 @@ def figures(results: Results) -> dict[str, Any]:
         "configs": {cell.config.run: cell.config.model_dump(mode="json", exclude={"store"}) for cell in results.cells[:1]},
         "cells": [{"run": cell.config.run, "arm": cell.arm.name, "seed": cell.seed, "rate": cell.rate} for cell in results.cells],
         "policies": results.policies, "curves": results.curves, "metrics": results.metrics,
-        "answers": [{"title": title, "rows": rows} for title, rows in results.answers]})
+        "answers": [one._asdict() for one in results.answers]})
 
 
 def finite(value: Any) -> Any:

@@ -61,8 +61,8 @@ def test_the_questions_of_every_shipped_experiment_can_be_asked(shared, path):
     found = read_results(experiment, "laptop", store)
     assert first.config.run in {cell.config.run for cell in found.cells}
     assert len(found.unfinished) == len(experiment.cells("laptop")) - len(found.cells)
-    assert [title for title, _ in found.answers] == [one.title for one in experiment.questions]
-    assert all(rows for _, rows in found.answers)
+    assert [one.title for one in found.answers] == [one.title for one in experiment.questions]
+    assert all(one.rows for one in found.answers)
 
 
 def test_the_figures_of_a_run_by_hand(store):
@@ -139,8 +139,7 @@ def test_runs_that_left_the_store_stay_on_the_page_and_are_not_run_again(store, 
     r3l, grpo, rival = experiment.cells("laptop")[:3]
     fill(store, r3l, 3)
     fill(store, grpo, 1)
-    first = read_results(experiment, "laptop", store)
-    write_results(tmp_path / "results", first)
+    write_results(tmp_path / "results", read_results(experiment, "laptop", store))
     emptied = Store.open(str(tmp_path / "emptied"))
     fill(emptied, rival, 2)
     kept = kept_results(tmp_path / "results/main_household-laptop.json")
@@ -149,7 +148,7 @@ def test_runs_that_left_the_store_stay_on_the_page_and_are_not_run_again(store, 
     assert {run: max(curve.values()) for run, curve in found.curves.items()} == {
         r3l.config.run: 0.75, grpo.config.run: 0.25, rival.config.run: 0.5}
     assert [one.arm for one in found.summaries] == ["R3L", "Reflect-GRPO", "GRPO"]
-    assert [rows[0]["arm"] for title, rows in found.answers] == [rows[0]["arm"] for title, rows in first.answers]
+    assert found.answers == kept.answers
     assert not set(found.unfinished) & set(found.curves)
     assert "2 of the 3 runs are taken from kept results" in page(found)
     assert "\n## Plots, at learning rate 0.0003\n" in page(found)
@@ -176,6 +175,22 @@ def test_kept_runs_of_other_settings_or_of_another_policy_do_not_count(store, tm
     assert kept.still_hold([r3l], {(0, 3e-4): "q"}) == []  # seed 0 begins from another policy now
     assert kept.still_hold([r3l], {(1, 3e-4): "q", (0, 1e-3): "q"}) == [r3l.config.run]  # another seed's or rate's policy
     assert replace(kept, policies={}).still_hold([r3l], {(0, 3e-4): "p"}) == []  # a file of before, which does not say
+
+
+def test_each_learning_rate_is_asked_by_itself_and_keeps_its_own_answers(store, tmp_path):
+    experiment = short(Path("data/experiments/main_household.toml"))
+    cells = experiment.cells("laptop")
+    low, high = (next(cell for cell in cells if cell.rate == rate) for rate in (3e-4, 1e-3))
+    kept = kept_with(experiment, store, tmp_path / "results", [(low, 3)])
+    emptied = Store.open(str(tmp_path / "emptied"))
+    fill(emptied, high, 1)
+    found = read_results(experiment, "laptop", emptied, kept)
+    titles = [one.title for one in experiment.questions]
+    assert [(one.rate, one.title) for one in found.answers] == [(rate, title) for rate in (3e-4, 1e-3) for title in titles]
+    retries = {one.rate: one.rows[0]["retries"] for one in found.answers if one.title.startswith("Retries")}
+    assert retries == {3e-4: 4, 1e-3: 4}  # two in each of the two iterations: not the eight of both runs
+    assert found.answers[: len(titles)] == kept.answers
+    assert f"\n## {titles[0]}, at learning rate 0.001\n" in page(found)
 
 
 def test_a_page_says_where_learning_rates_began_from_other_policies(store, tmp_path):
