@@ -100,8 +100,13 @@ def by_cost(results: Results, run: str, cost: str) -> tuple[list[float], list[fl
 
 def runs(results: Results, claim: Claim, arm: str) -> dict[int, str]:
     """The run of each seed, at the claim's learning rate."""
-    rate = claim.rate if claim.rate is not None else next((cell["rate"] for cell in results["cells"]), None)
+    rate = rate_of(results, claim)
     return {cell["seed"]: cell["run"] for cell in results["cells"] if cell["arm"] == arm and cell["rate"] == rate}
+
+
+def rate_of(results: Results, claim: Claim) -> float | None:
+    """The claim's, else the experiment's first; None: the model's."""
+    return claim.rate if claim.rate is not None else next((cell["rate"] for cell in results["cells"]), None)
 
 
 def curve_of(results: Results, run: str) -> dict[int, float]:
@@ -141,7 +146,7 @@ def answered(results: Results, claim: Claim) -> tuple[str, str]:
     told = "; ".join(f"{name} {row['won']:.3f} (n = {row['n']})" for name, row in ((claim.arm, mine), (claim.against, theirs)))
     as_claimed = gap * (-1 if claim.direction == "lower" else 1) > 0
     judged = "**holds**" if as_claimed else "**does not hold** (the other way round)"
-    return (f"{told}; difference {gap:+.3f} ± {error:.3f} ([{claim.experiment}](results/{claim.experiment}.md))",
+    return (f"{told}; difference {gap:+.3f} ± {error:.3f}",
             judged if abs(gap) > 2 * error else "undecided: within the noise")
 
 
@@ -167,9 +172,10 @@ def measured(claim: Claim, pairs: dict[int, tuple[float, float]]) -> str:
     mine, theirs = [a for a, _ in pairs.values()], [b for _, b in pairs.values()]
     gaps = [a - b for a, b in pairs.values()]
     held = claim.against or "its first third"
-    error = f" ± {standard_error(gaps):.3f}" if len(gaps) > 1 else ""
-    return (f"{claim.measure}: {claim.arm} {mean(mine):.3f}, {held} {mean(theirs):.3f}; difference {mean(gaps):+.3f}{error} "
-            f"over {len(gaps)} seed{'s' if len(gaps) > 1 else ''} ([{claim.experiment}](results/{claim.experiment}.md))")
+    digits = ".3f" if mean(mine) < 100 else ",.0f"
+    error = f" ± {standard_error(gaps):{digits}}" if len(gaps) > 1 else ""
+    return (f"{claim.measure}: {claim.arm} {mean(mine):{digits}}, {held} {mean(theirs):{digits}}; difference {mean(gaps):+{digits}}{error} "
+            f"over {len(gaps)} seed{'s' if len(gaps) > 1 else ''}")
 
 
 def held_against(results: Results, claim: Claim) -> tuple[str, str]:
@@ -181,20 +187,31 @@ def held_against(results: Results, claim: Claim) -> tuple[str, str]:
 
 
 def results_page(told_of: Claims, folder: Path) -> str:
-    """The page as Markdown."""
+    """The page as Markdown: a row for every claim and every place where it is held against something."""
     kept = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
-    lines = [told_of.preface.strip("\n"), "", "| claim of the paper | the paper's figures | measured here | verdict |", "|---|---|---|---|"]
+    lines = [told_of.preface.strip("\n"), "",
+             "| claim of the paper | the paper's figures | experiment, learning rate | measured here | verdict |", "|---|---|---|---|---|"]
     for claim in told_of.claims:
-        if not claim.experiment:
-            lines.append(f"| {claim.claim} | {claim.paper} | {claim.note} | not testable here |")
-            continue
-        lines.append(row(claim, kept, claim.claim))
-        lines += [row(claim.model_copy(update={"experiment": other, "note": ""}), kept, f"The same ({other})") for other in claim.also]
-        lines += [row(claim.model_copy(update={"experiment": other, "rate": rate, "note": ""}), kept, f"The same at {rate:g} ({other})")
-                  for other, rates in claim.also_at.items() for rate in rates]
+        first, *others = [row(one, kept) for one in places(claim)]
+        lines += [f"| {claim.claim} | {claim.paper} | {first}", *(f"| | | {other}" for other in others)]
     return "\n".join(lines) + "\n"
 
 
-def row(claim: Claim, kept: dict[str, Results], named: str) -> str:
-    found, judged = held_against(kept[claim.experiment], claim) if claim.experiment in kept else ("", "not run")
-    return f"| {named} | {claim.paper} | {'. '.join(filter(None, [found, claim.note]))} | {judged} |"
+def places(claim: Claim) -> list[Claim]:
+    """The claim itself, then the same held against its further results and learning rates."""
+    further: list[dict[str, Any]] = [{"experiment": other} for other in claim.also]
+    further += [{"experiment": other, "rate": rate} for other, rates in claim.also_at.items() for rate in rates]
+    return [claim, *(claim.model_copy(update={"note": "", **one}) for one in further)]
+
+
+def row(claim: Claim, kept: dict[str, Results]) -> str:
+    """What follows the claim: where, what was measured, the verdict."""
+    if not claim.experiment:
+        return f"| {claim.note} | not testable here |"
+    if claim.experiment not in kept:
+        return f"{claim.experiment} | {claim.note} | not run |"
+    results = kept[claim.experiment]
+    rate = rate_of(results, claim)
+    where = f"[{claim.experiment}](results/{claim.experiment}.md){'' if rate is None else f', {rate:g}'}"
+    found, judged = held_against(results, claim)
+    return f"{where} | {'. '.join(filter(None, [found, claim.note]))} | {judged} |"
