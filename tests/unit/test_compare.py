@@ -9,6 +9,7 @@ from r3l.config.experiment import load_experiment, plan_lines, run_name
 from r3l.environments import tasks_of
 from r3l.errors import ConfigError
 from r3l.evaluation.compare import Spent, area, best_rates, first_at, median, plateau, rise, summarise_arm
+from r3l.store.policies import snapshot_digest
 
 EXPERIMENTS = sorted(Path("data/experiments").glob("*.toml"))
 FREE = {"group_of_16", "group_size", "sync"}  # experiments whose arms differ in N on purpose
@@ -124,3 +125,9 @@ def test_the_best_rate_of_each_arm():
 
     found = best_rates([one("A", 1e-3, 0.2), one("B", 1e-3, 0.5), one("A", 1e-4, 0.9), one("B", 1e-4, 0.1)])
     assert [(best.arm, best.rate) for best in found] == [("A", 1e-4), ("B", 1e-3)]
+
+
+def test_the_starting_policies_of_the_main_comparisons_ship():
+    for name in ("main_alfworld", "main_household"):
+        paths = {cell.config.policy.path for cell in load_experiment(Path(f"data/experiments/{name}.toml")).cells("laptop")}
+        assert len({snapshot_digest(path) for path in paths}) == len(paths)
