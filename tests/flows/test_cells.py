@@ -66,7 +66,7 @@ def test_a_part_of_an_experiment_is_named_by_arm_seed_and_rate():
     assert Only().of(cells) == cells
     assert [cell.config.run for cell in Only("R3L, R3L alpha=2", "1", "0.001").of(cells)] == [
         "household.r3l-alpha-2.lr0.001.s1", "household.r3l.lr0.001.s1"]
-    with pytest.raises(ConfigError, match=r"^3e-4: this experiment has 0\.0003, 0\.001$"):
+    with pytest.raises(ConfigError, match=r"^3e-4: this experiment has 0\.0003, 0\.001, 0\.003$"):
         Only(rates="3e-4").of(cells)
 
 
