@@ -136,8 +136,9 @@ def last_third(rows: list[float]) -> float:
 
 def answered(results: Results, claim: Claim) -> tuple[str, str]:
     """(what was measured, verdict) of a claim on two rows of an answer: shares `won` with their standard errors."""
+    rate = rate_of(results, claim)
     rows: list[dict[str, Any]] = next((one["rows"] for one in results["answers"]
-                                      if one["title"].startswith(claim.question) and claim.rate in (None, one["rate"])), [])
+                                      if one["title"].startswith(claim.question) and one["rate"] == rate), [])
     named = {next(iter(row.values())): row for row in rows}
     if not {claim.arm, claim.against} <= named.keys():
         return "", "not run"

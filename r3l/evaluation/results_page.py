@@ -40,7 +40,7 @@ def page(results: Results) -> str:
                   *(["Not all learning rates began from the same policies: within a rate the arms did.", ""] if results.rates_start_apart()
                     else []), *table(best_rates(results.summaries), experiment.level), ""]
     for title, rate, rows in results.answers:
-        lines += [f"## {title}{at(rate)}", "", *rows_table(rows), ""]
+        lines += [f"## {title}{at_rate(rate)}", "", *rows_table(rows), ""]
     return "\n".join([*lines, *pictures(results), *curves(results)]) + "\n"
 
 
@@ -96,10 +96,10 @@ def cell(value: Any) -> str:
 def pictures(results: Results) -> list[str]:
     folder = results_name(results.experiment, results.size)
     names = [name for name, _ in plots(results) if name in SHOWN_PLOTS]
-    return [f"## Plots{at(plotted_rate(results))}", "", *(f"![{name}]({folder}/{name}.svg)" for name in names), ""] if names else []
+    return [f"## Plots{at_rate(plotted_rate(results))}", "", *(f"![{name}]({folder}/{name}.svg)" for name in names), ""] if names else []
 
 
-def at(rate: float | None) -> str:
+def at_rate(rate: float | None) -> str:
     return "" if rate is None else f", at learning rate {rate:g}"
 
 

@@ -69,7 +69,7 @@ def test_verdicts_by_hand(pairs, direction, expected):
 def test_shares_of_an_answer_by_hand():
     rows = [{"retries": "guided", "n": 100, "won": 0.5, "error": 0.05}, {"retries": "alone", "n": 100, "won": 0.36, "error": 0.048},
             {"retries": "other", "n": 100, "won": 0.3, "error": 0.046}]
-    results = {"answers": [{"title": "Retries, all of them", "rate": 3e-4, "rows": rows}]}
+    results = {"cells": [{"rate": 3e-4}], "answers": [{"title": "Retries, all of them", "rate": 3e-4, "rows": rows}]}
     asked = {"claim": "c", "paper": "p", "experiment": "x", "question": "Retries", "arm": "guided"}
     told, judged = answered(results, Claim(**asked, against="alone"))
     assert told == "guided 0.500 (n = 100); alone 0.360 (n = 100); difference +0.140 ± 0.069"
