@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 
 from r3l.config.compose import compose
 from r3l.config.model import Config
+from r3l.config.parts import filled
 from r3l.config.section import Section
 from r3l.errors import ConfigError
 
@@ -107,10 +108,11 @@ def run_name(beginning: str, arm: str, seed: int, rate: float | None = None) -> 
 
 
 def load_experiment(path: Path) -> Experiment:
-    """Raises `ConfigError` where the file is missing or says something that can't be."""
+    """What its tables extend is sought in the folder `parts` beside it. Raises `ConfigError` where the file is missing or says something
+    that can't be."""
     try:
         found: dict[str, Any] = tomllib.loads(path.read_text())
-        return Experiment.model_validate(found)
+        return Experiment.model_validate(filled(found, path.parent / "parts"))
     except OSError as error:
         raise ConfigError(f"experiment {path}: {error.strerror}; data/experiments has those that ship") from error
     except tomllib.TOMLDecodeError as error:

@@ -64,6 +64,24 @@ def test_an_experiment_with_a_mistake(tmp_path):
         load_experiment(tmp_path / "x.toml")
 
 
+def test_an_experiment_begins_from_the_parts_that_it_extends(tmp_path):
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "sizes.toml").write_text(
+        '[short]\nmodel = "household"\niterations = 2\nevaluate_every = 1\nseeds = [0]\nrates = [1e-3]\n')
+    (tmp_path / "parts" / "questions.toml").write_text('[runs]\ntitle = "Runs"\nsql = "SELECT count(*) FROM cells"\n')
+    beginning = ('name = "x"\ntitle = "t"\npaper = "p"\nknowledge = "k"\nenvironment = "household"\n'
+                 '[[arms]]\nname = "GRPO"\npreset = "grpo"\n')
+    (tmp_path / "x.toml").write_text(beginning + '[[questions]]\nextends = "questions.runs"\n'
+                                     '[sizes.laptop]\nextends = "sizes.short"\nseeds = [3, 4]\n')
+    experiment = load_experiment(tmp_path / "x.toml")
+    assert (experiment.sizes["laptop"].seeds, experiment.sizes["laptop"].rates) == ([3, 4], [1e-3])  # its own, and the part's
+    assert [one.title for one in experiment.questions] == ["Runs"]
+    for name, wrong in (("sizes.long", "has no table 'long'; it has short"), ("sise.short", "No such file"), ("sizes", "has no table ''")):
+        (tmp_path / "x.toml").write_text(f'{beginning}[sizes.laptop]\nextends = "{name}"\n')
+        with pytest.raises(ConfigError, match=f"extends = '{name}'.*{wrong}"):
+            load_experiment(tmp_path / "x.toml")
+
+
 def test_cells_take_their_rate_and_their_starting_policy_by_seed(tmp_path):
     (tmp_path / "x.toml").write_text("""
 name = "x"\ntitle = "t"\npaper = "p"\nknowledge = "k"\nenvironment = "household"
