@@ -12,7 +12,7 @@ from duckdb import DuckDBPyConnection
 from r3l.config.experiment import Cell, Experiment
 from r3l.evaluation.compare import Spent, Summary, summarise_arm
 from r3l.evaluation.kept import Answer, Kept, Rows
-from r3l.store.catalog import connect
+from r3l.store.catalog import committed, connect_to
 from r3l.store.query import query
 from r3l.store.stage import Store
 
@@ -63,19 +63,21 @@ class Results:
 
 
 def read_results(experiment: Experiment, size: str, store: Store, kept: Kept | None = None) -> Results:
-    """Only runs with all their iterations count: a half-run arm beside whole ones would be compared unfairly."""
+    """Only runs with all their iterations count: a half-run arm beside whole ones would be compared unfairly. What a run did after the
+    experiment's last iteration is not read."""
     cells, iterations = experiment.cells(size), experiment.sizes[size].iterations
-    with connect(store, [cell.config.run for cell in cells]) as connection:
+    stages = [one for one in committed(store, [cell.config.run for cell in cells]) if one["iteration"] < iterations]
+    with connect_to(store, stages) as connection:
         rates, measured = (query(connection, sql).to_pylist() for sql in (RATES, METRICS))
         curves, metrics = by_run(rates), by_run(measured)
-        done = [cell for cell in cells if len(metrics[cell.config.run]) >= iterations
+        done = [cell for cell in cells if len(metrics[cell.config.run]) == iterations
                 and max((row["iteration"] for row in curves[cell.config.run]), default=-2) >= last_evaluated(experiment, size)
                 and {fork.name for fork in experiment.forks} <= set(store.branches(cell.config.run))]
         answers = [answer for rate in experiment.sizes[size].learning_rates()
                    for answer in asked(connection, experiment, rate, [cell for cell in done if cell.rate == rate])]
     names = [cell.config.run for cell in done]
-    points = {run: {row["iteration"]: row["rate"] for row in curves[run] if row["iteration"] < iterations} for run in names}
-    spending = {run: metrics[run][:iterations] for run in names}  # a run may have gone on for longer
+    points = {run: {row["iteration"]: row["rate"] for row in curves[run]} for run in names}
+    spending = {run: metrics[run] for run in names}
     found = Results(
         experiment, size, done, [cell.config.run for cell in cells if cell.config.run not in points], points,
         spending, summaries(experiment, size, done, points, spending), answers,

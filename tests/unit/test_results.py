@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from r3l.audit.charts import Series
-from r3l.config.experiment import Cell, Experiment, load_experiment
+from r3l.config.experiment import Cell, Experiment, Question, load_experiment
 from r3l.errors import ConfigError
 from r3l.evaluation import results
 from r3l.evaluation.kept import kept_results
@@ -34,11 +34,15 @@ def fill(store: Store, cell: Cell, wins: int) -> None:
     run = cell.config.run
     for iteration in range(ITERATIONS):
         commit_iteration(store, run, iteration)
-    for iteration, won in ((-1, 0), (ITERATIONS - 1, wins)):
-        rows = [{"trajectory_id": f"iteration={iteration}/task={k}/evaluation=0", "iteration": iteration, "benchmark": "household/heldout",
-                 "format": "", "protocol": "single", "repeat": 0, "task_id": f"t{k}", "task_type": "look", "policy": "p",
-                 "temperature": 0.4, "status": "completed", "reward": float(k < won), "success": k < won, "turns": 3} for k in range(4)]
-        commit_stage(store, "evaluations", {"evaluations": rows, "trajectories": [], "turns": []}, [], run, iteration)
+    evaluate(store, run, -1, 0)
+    evaluate(store, run, ITERATIONS - 1, wins)
+
+
+def evaluate(store: Store, run: str, iteration: int, wins: int) -> None:
+    rows = [{"trajectory_id": f"iteration={iteration}/task={k}/evaluation=0", "iteration": iteration, "benchmark": "household/heldout",
+             "format": "", "protocol": "single", "repeat": 0, "task_id": f"t{k}", "task_type": "look", "policy": "p",
+             "temperature": 0.4, "status": "completed", "reward": float(k < wins), "success": k < wins, "turns": 3} for k in range(4)]
+    commit_stage(store, "evaluations", {"evaluations": rows, "trajectories": [], "turns": []}, [], run, iteration)
 
 
 @pytest.fixture
@@ -215,13 +219,15 @@ def test_a_file_that_is_no_result_is_said_to_be_none(tmp_path):
         kept_results(tmp_path / "a.json")
 
 
-def test_what_a_run_spent_after_the_experiments_iterations_is_not_counted(store, monkeypatch):
-    experiment = short(Path("data/experiments/main_household.toml"))
+def test_what_a_run_did_after_the_experiments_iterations_is_not_counted(store, monkeypatch):
+    asked = Question(title="Iterations", sql="SELECT count(DISTINCT iteration) AS n FROM iterations JOIN cells USING (run)")
+    experiment = short(Path("data/experiments/main_household.toml")).model_copy(update={"questions": [asked]})
     cell = experiment.cells("laptop")[0]
     fill(store, cell, 4)
+    evaluate(store, cell.config.run, 0, 1)
     monkeypatch.setattr(results, "METRICS", results.METRICS.replace("episodes::BIGINT", "(episodes * (iteration + 1))::BIGINT"))
     (both,) = read_results(experiment, "laptop", store).metrics.values()
     assert [row["episodes"] for row in both] == [6, 12]
     of = experiment.sizes["laptop"].model_copy(update={"iterations": 1, "evaluate_every": 1})
-    (first,) = read_results(experiment.model_copy(update={"sizes": {"laptop": of}}), "laptop", store).summaries
-    assert first.episodes == 6
+    first = read_results(experiment.model_copy(update={"sizes": {"laptop": of}}), "laptop", store)
+    assert (first.summaries[0].episodes, first.answers[0].rows) == (6, [{"n": 1}])
