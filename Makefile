@@ -8,8 +8,8 @@ STAMP := $(VENV)/.ready
 iterate: setup  ## one training iteration of the run `demo`; again: the next one
 	@$(R3L) iterate --run demo
 
-test: setup  ## the fast suite
-	@$(VENV)/bin/python -m pytest
+test: setup  ## the fast suite, on both cores of a small machine
+	@$(VENV)/bin/python -m pytest -n 2
 
 setup: $(STAMP)
 
@@ -21,7 +21,7 @@ slow: setup  ## the tests that take minutes
 	@$(VENV)/bin/python -m pytest -m slow --timeout 3600
 
 sample-run: setup  ## make data/sample_run and the cookbook's answers anew: two iterations, a minute or two
-	@$(VENV)/bin/python -m tests.sample_run
+	@$(VENV)/bin/python -m tests.support.sample_run
 
 lint: setup
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/mypy

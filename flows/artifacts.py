@@ -1,4 +1,5 @@
-"""What the Prefect UI shows of an iteration: a page and a table under fixed keys, so that a key's history is a timeline."""
+"""What the Prefect UI shows of an iteration: a page and a table under fixed keys, so that a key's history is a
+timeline."""
 
 from __future__ import annotations
 
@@ -10,16 +11,21 @@ from typing import Any
 
 from prefect.artifacts import create_markdown_artifact, create_progress_artifact, create_table_artifact
 
-from flows.summary import QUESTIONS, figure, history, shown, summarise
 from flows.trend import image
-from flows.workbench import Workbench
 from r3l.audit.lines import Line
 from r3l.audit.pages import line_url
+from r3l.pipeline.summary import figure, history, questions, shown, summarise
+from r3l.pipeline.workbench import Workbench
 from r3l.store.layout import StageRef
 
 BARS = "▁▂▃▄▅▆▇█"
 TREND = 40
-TRENDS = [("base_reward", "base reward"), ("retry_improvement", "retry improvement"), ("loss", "loss"), ("entropy", "entropy")]
+TRENDS = [
+    ("base_reward", "base reward"),
+    ("retry_improvement", "retry improvement"),
+    ("loss", "loss"),
+    ("entropy", "entropy"),
+]
 
 
 def publish(bench: Workbench, refs: Sequence[StageRef]) -> dict[str, Any]:
@@ -29,7 +35,9 @@ def publish(bench: Workbench, refs: Sequence[StageRef]) -> dict[str, Any]:
     summary |= {"store": bench.store.root, "stages_committed": len(refs)}
     key, title = artifact_key(config.run, config.branch), f"{config.run}, iteration {bench.iteration}"
     figures = [{"figure": name, "value": value} for name, value in shown(summary)]
-    create_progress_artifact(progress=100.0, key=f"{key}-progress", description=f"{title}: all stages committed")
+    create_progress_artifact(
+        progress=100.0, key=f"{key}-progress", description=f"{title}: {summary['no_step'] or 'all stages committed'}"
+    )
     create_table_artifact(table=figures, key=f"{key}-figures", description=f"Figures of {title}")
     create_markdown_artifact(markdown=page(bench, summary), key=f"{key}-iteration", description=title)
     return summary
@@ -44,7 +52,15 @@ def page(bench: Workbench, summary: dict[str, Any]) -> str:
     """The iteration as Markdown: where to look at it, figures, trend, seconds per stage, questions."""
     line = Line(bench.config.run, bench.config.branch)
     past = history(bench.store, *line.place)
-    lines = [f"# {line}, iteration {bench.iteration}", "", look(line, bench.iteration, bench.store.root), "", image(line, past), ""]
+    lines = [
+        f"# {line}, iteration {bench.iteration}",
+        "",
+        look(line, bench.iteration, bench.store.root),
+        "",
+        image(line, past),
+        "",
+    ]
+    lines += [f"**{summary['no_step']}**", ""] if summary["no_step"] else []
     lines += ["| figure | value |", "|---|---|"]
     lines += [f"| {name} | {value} |" for name, value in shown(summary)]
     lines += ["", "## Trend", "", "| figure | iterations 0 … now | now |", "|---|---|---|"]
@@ -53,7 +69,7 @@ def page(bench: Workbench, summary: dict[str, Any]) -> str:
         lines.append(f"| {name} | {sparkline(values)} | {figure(values[-1] if values else None, '{:.3f}')} |")
     lines += ["", "## Seconds (shards run side by side)", "", "| stage | seconds |", "|---|---|"]
     lines += [f"| {stage} | {seconds:.1f} |" for stage, seconds in summary["stages"].items()]
-    lines += ["", "## Ask", "", *(f"```sh\nr3l sql \"{question}\"\n```" for question in QUESTIONS)]
+    lines += ["", "## Ask", "", *(f"```sh\n{question}\n```" for question in questions(*line.place))]
     return "\n".join(lines)
 
 
@@ -69,4 +85,7 @@ def sparkline(values: Sequence[float | None]) -> str:
     if not known:
         return ""
     low, span = min(known), (max(known) - min(known)) or 1.0
-    return "".join(" " if value is None or math.isnan(value) else BARS[round((value - low) / span * (len(BARS) - 1))] for value in values)
+    return "".join(
+        " " if value is None or math.isnan(value) else BARS[round((value - low) / span * (len(BARS) - 1))]
+        for value in values
+    )

@@ -1,11 +1,11 @@
-"""The flow `r3l-compare`: every missing cell of an experiment is run or resumed, then its table is made. A cell is an ordinary run."""
+"""The flow `r3l-compare`: every missing cell of an experiment is run or resumed, then its table is made. A cell is an
+ordinary run."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
@@ -17,33 +17,45 @@ from prefect import flow  # noqa: E402
 from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact  # noqa: E402
 
 from flows.artifacts import artifact_key  # noqa: E402
-from flows.cells import Ended, run_cells  # noqa: E402
-from flows.logs import log  # noqa: E402
-from r3l.config.experiment import Cell, load_experiment  # noqa: E402
 from r3l.errors import ConfigError  # noqa: E402
-from r3l.evaluation.kept import kept_results  # noqa: E402
-from r3l.evaluation.results import read_results  # noqa: E402
-from r3l.evaluation.results_page import file_of, page, write_results  # noqa: E402
+from r3l.experiments.cells import Ended, run_cells  # noqa: E402
+from r3l.experiments.experiment import Cell, load_experiment  # noqa: E402
+from r3l.experiments.kept import kept_results  # noqa: E402
+from r3l.experiments.results import read_results  # noqa: E402
+from r3l.experiments.results_page import file_of, page, write_results  # noqa: E402
+from r3l.home import located  # noqa: E402
+from r3l.pipeline.logs import log  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
 
 
 @flow(name="r3l-compare", flow_run_name="compare {path}")
-def compare(path: str, size: str = "laptop", store: str = "", results: str = "data/results", workers: int = 1, minutes: float = 0,
-            arms: str = "", seeds: str = "", rates: str = "") -> str:
+def compare(
+    path: str,
+    size: str = "laptop",
+    store: str = "",
+    results: str = "data/results",
+    workers: int = 1,
+    minutes: float = 0,
+    arms: str = "",
+    seeds: str = "",
+    rates: str = "",
+) -> str:
     """Run what is missing of an experiment, and make its table, plots and page.
 
     Args:
         path: the experiment's file, e.g. data/experiments/main_alfworld.toml.
         size: a size of the experiment: laptop, or paper.
         store: folder or s3:// address of the store; empty: R3L_STORE, else data/runs.
-        results: folder that gets EXPERIMENT-SIZE.md, .json and a folder of plots; runs that the .json there keeps are not run again.
-        workers: cells side by side, 1 or more, each in a process of its own: their stages are no task runs of this flow.
+        results: folder that gets EXPERIMENT-SIZE.md, .json and a folder of plots; runs that the .json there keeps are
+            not run again.
+        workers: cells side by side, 1 or more, each in a process of its own: their stages are no task runs of this
+            flow.
         minutes: begin no further iteration after so many; 0: no bound.
         arms: only these arms, with commas; empty: all.
         seeds: only these seeds, with commas; empty: all.
         rates: only these learning rates, with commas, written as in 0.0003; empty: all.
     """
-    experiment = load_experiment(Path(path))
+    experiment = load_experiment(located(path))
     progress: UUID = create_progress_artifact(progress=0.0, key=artifact_key(f"compare-{experiment.name}", "progress"))  # type: ignore[assignment]
 
     def heard(ended: Ended) -> None:
@@ -51,27 +63,43 @@ def compare(path: str, size: str = "laptop", store: str = "", results: str = "da
         update_progress_artifact(progress, progress=100.0 * ended.number / ended.of)
 
     made = run_experiment(path, size, store, results, max(1, workers), minutes, Only(arms, seeds, rates), heard)
-    create_markdown_artifact(markdown=made, key=artifact_key(f"compare-{experiment.name}", ""), description=experiment.title)
+    create_markdown_artifact(
+        markdown=made, key=artifact_key(f"compare-{experiment.name}", ""), description=experiment.title
+    )
     return made
 
 
-def run_experiment(path: str, size: str, store: str, results: str, workers: int, minutes: float, only: Only,
-                   heard: Callable[[Ended], None]) -> str:
+def run_experiment(
+    path: str,
+    size: str,
+    store: str,
+    results: str,
+    workers: int,
+    minutes: float,
+    only: Only,
+    heard: Callable[[Ended], None],
+) -> str:
     """What the flow does, without Prefect; returns the page.
 
     Raises:
         ConfigError: no such experiment, size, arm, seed or rate, or settings that can't be.
     """
-    experiment, opened = load_experiment(Path(path)), Store.open(store)
+    experiment, opened = load_experiment(located(path)), Store.open(store)
     wanted = only.of(experiment.cells(size))
-    kept = kept_results(file_of(Path(results), experiment, size))
+    kept = kept_results(file_of(located(results), experiment, size))
     unfinished = set(read_results(experiment, size, opened, kept).unfinished)
     missing = [cell for cell in wanted if cell.config.run in unfinished]
-    for ended in run_cells(experiment, missing, experiment.sizes[size].iterations, opened, min(workers, os.cpu_count() or 1),
-                           minutes or math.inf):
+    for ended in run_cells(
+        experiment,
+        missing,
+        experiment.sizes[size].iterations,
+        opened,
+        min(workers, os.cpu_count() or 1),
+        minutes or math.inf,
+    ):
         heard(ended)
     found = read_results(experiment, size, opened, kept)
-    write_results(Path(results), found)
+    write_results(located(results), found)
     return page(found)
 
 
@@ -87,7 +115,9 @@ class Only(NamedTuple):
         arms = chosen(self.arms, [cell.arm.name for cell in cells])
         seeds = chosen(self.seeds, [str(cell.seed) for cell in cells])
         rates = chosen(self.rates, [rate_name(cell) for cell in cells])
-        return [cell for cell in cells if cell.arm.name in arms and str(cell.seed) in seeds and rate_name(cell) in rates]
+        return [
+            cell for cell in cells if cell.arm.name in arms and str(cell.seed) in seeds and rate_name(cell) in rates
+        ]
 
 
 def rate_name(cell: Cell) -> str:

@@ -1,26 +1,32 @@
 """What a Prefect server of one's own is asked and told: slots of the global concurrency limits, and signs of progress.
 
-An ephemeral server (no PREFECT_API_URL) is left alone, and so is a server without these limits: nothing is waited for there.
-`infra/prefect.sh` makes the limits and the automation that listens for progress.
+An ephemeral server (no PREFECT_API_URL) is left alone, and so is a server without these limits: nothing is waited for
+there. `infra/prefect.sh` makes the limits and the automation that listens for progress.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
+from uuid import UUID
 
+import httpx
 from prefect.client.orchestration import get_client
 from prefect.concurrency.sync import concurrency
 from prefect.events import emit_event
+from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL
 
-from flows.logs import log
+from r3l.pipeline.logs import log
 
 ENGINE, GPU = "r3l-engine", "r3l-gpu"
 HELD_BY = {"base": ENGINE, "reflections": ENGINE, "retries": ENGINE, "evaluations": ENGINE, "updates": GPU}
 LEASE_S = 60.0  # a killed run gives its slots back after this long
+ASK_S = 3.0
 PROGRESS = "r3l.stage.committed"
 
 
@@ -43,18 +49,64 @@ def root(flow_run_id: str) -> str:
 
 
 @contextmanager
-def holding(stage: str) -> Iterator[None]:
-    """A slot of the limit that the stage counts against, where the server has such a limit; waits for as long as it is taken."""
+def holding(stage: str, going_on: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """A slot of the limit that the stage counts against, where the server has such a limit; waits for as long as it is
+    taken.
+
+    Args:
+        going_on: asked every few seconds of waiting; what it raises ends the wait.
+    """
     name = HELD_BY.get(stage)
     if name is None or not watched() or name not in limits(str(flow_run.id)):
         yield
         return
     log().info("%s: asks for a slot of %s", stage, name)
-    with concurrency(name, lease_duration=LEASE_S):
+    with ExitStack() as held:
+        while True:
+            going_on()
+            with suppress(TimeoutError):
+                held.enter_context(concurrency(name, lease_duration=LEASE_S, timeout_seconds=ASK_S))
+                break
         yield
 
 
 def progressed(stage: str) -> None:
-    """Tell the server that the run is alive: it got a stage done. A run that stops saying so is cancelled by the automation."""
+    """Tell the server that the run is alive: it got a stage done. A run that stops saying so is cancelled by the
+    automation."""
     if watched():
-        emit_event(PROGRESS, resource={"prefect.resource.id": f"prefect.flow-run.{root(str(flow_run.id))}", "r3l.stage": stage})
+        emit_event(
+            PROGRESS, resource={"prefect.resource.id": f"prefect.flow-run.{root(str(flow_run.id))}", "r3l.stage": stage}
+        )
+
+
+@contextmanager
+def heeding_cancel(end: Callable[[str], None]) -> Iterator[None]:
+    """While the block runs, call `end` once the server has the flow run in Cancelling. A run that a worker started is
+    ended by its worker; one that was started from a terminal has nobody else to hear of it."""
+    if not watched() or "PREFECT__FLOW_RUN_ID" in os.environ:
+        yield
+        return
+    ids, over = {str(flow_run.id), str(flow_run.root_flow_run_id)}, threading.Event()
+
+    def listen() -> None:
+        while not over.wait(ASK_S):
+            if any(cancelling(id_) for id_ in ids):
+                end("the flow run was cancelled; what is committed stays, and the next start goes on from there")
+                return
+
+    listener = threading.Thread(target=listen, name="r3l-cancel", daemon=True)
+    listener.start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def cancelling(flow_run_id: str) -> bool:
+    """Whether somebody asked for the end of a flow run. A server that does not answer asks for nothing."""
+    try:
+        with get_client(sync_client=True) as client:
+            state = client.read_flow_run(UUID(flow_run_id)).state
+    except (httpx.HTTPError, PrefectHTTPStatusError, ObjectNotFound):
+        return False
+    return state is not None and (state.is_cancelling() or state.is_cancelled())

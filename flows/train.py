@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from flows import prefect_settings
 
 prefect_settings.apply()
 
-from prefect import flow  # noqa: E402
+from prefect import Flow, flow  # noqa: E402
 
-from flows.evaluate import evaluate  # noqa: E402
-from flows.iterate import iterate  # noqa: E402
-from flows.logs import log  # noqa: E402
+from flows import evaluate as evaluation_flow  # noqa: E402
+from flows import iterate as iteration_flow  # noqa: E402
+from flows.ending import attended, watched_flow  # noqa: E402
 from r3l.config import Config, compose  # noqa: E402
+from r3l.exploration.progress import Tally  # noqa: E402
+from r3l.pipeline.logs import log  # noqa: E402
 
-# A display that watches from the same process hears when an iteration begins and what came of it.
-Heard = Callable[[dict[str, Any] | None], None]
-LISTENERS: dict[str, Heard] = {}
+
+class Watcher(Protocol):
+    """Somebody who looks on from the same process, and has passed the preflight."""
+
+    def begins(self) -> Tally:
+        """An iteration begins; what is returned counts its progress."""
+
+    def ended(self, summary: dict[str, Any]) -> None:
+        """An iteration ended with these figures."""
 
 
 @flow(name="r3l-train", flow_run_name="{config.run}", validate_parameters=True)
@@ -26,18 +33,30 @@ def train(config: Config = compose(), iterations: int = 10) -> list[dict[str, An
     """Further iterations of a run.
 
     Args:
-        config: as for one iteration; `iteration` is left empty; evaluation.every says after how many iterations to evaluate.
+        config: as for one iteration; `iteration` is left empty; evaluation.every says after how many iterations to
+            evaluate.
         iterations: how many, 1 or more.
     """
     if iterations < 1:
         raise ValueError(f"iterations={iterations}: expected 1 or more")
-    heard = LISTENERS.get(config.run, lambda summary: None)
-    done = []
+    return attended(iterations_of, config, iterations)
+
+
+def watched(watcher: Watcher) -> Flow[..., list[dict[str, Any]]]:
+    """The flow for somebody who looks on."""
+    return watched_flow(train, lambda config, iterations: attended(iterations_of, config, iterations, watcher))
+
+
+def iterations_of(config: Config, iterations: int, watcher: Watcher | None = None) -> list[dict[str, Any]]:
+    """What the flow does."""
+    done: list[dict[str, Any]] = []
     for number in range(iterations):
-        heard(None)
+        progress = watcher.begins() if watcher else None
         log().info("iteration %d of %d", number + 1, iterations)
-        done.append(iterate(config))
+        done.append(iteration_flow.watched(progress)(config) if progress else iteration_flow.iterate(config))
         if config.evaluation.every and (done[-1]["iteration"] + 1) % config.evaluation.every == 0:
+            evaluate = evaluation_flow.watched(progress) if progress else evaluation_flow.evaluate
             done[-1]["evaluation"] = evaluate(config)
-        heard(done[-1])
+        if watcher:
+            watcher.ended(done[-1])
     return done

@@ -1,4 +1,5 @@
-"""A run's trend as one SVG image for the Prefect UI, which shows images and drops inline SVG: it brings its own colours and ground."""
+"""A run's trend as one SVG image for the Prefect UI, which shows images and drops inline SVG: it brings its own colours
+and ground."""
 
 from __future__ import annotations
 
@@ -6,9 +7,9 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
-from r3l.audit.charts import HEIGHT, WIDTH
+from r3l.audit.charts.charts import HEIGHT, WIDTH
+from r3l.audit.charts.iterations import CHARTS, alone
 from r3l.audit.lines import Line
-from r3l.audit.pages import CHARTS, alone
 
 SHOWN = ("Reward", "Improvement rate", "Loss", "Entropy")
 NEWEST = 200  # iterations
@@ -22,12 +23,16 @@ STYLE = """text{font:11px system-ui,sans-serif;fill:#5d6878}.title{font-size:13p
 def image(line: Line, past: Sequence[dict[str, Any]]) -> str:
     """Markdown of the image: the charts of the audit app, two by two, over the newest iterations."""
     charts = [chart for chart in CHARTS if chart.title in SHOWN]
-    panels = "".join(panel(alone(chart, past[-NEWEST:], hover=False), 12 + k % 2 * (WIDTH + 24), 8 + k // 2 * (HEIGHT + HEAD + 8))
-                     for k, chart in enumerate(charts))
+    panels = "".join(
+        panel(alone(chart, past[-NEWEST:], hover=False), 12 + k % 2 * (WIDTH + 24), 8 + k // 2 * (HEIGHT + HEAD + 8))
+        for k, chart in enumerate(charts)
+    )
     width, height = 2 * WIDTH + 48, 2 * (HEIGHT + HEAD + 8) + 8
-    svg = (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
-           f'<style>{STYLE}</style>'
-           f'<rect width="{width}" height="{height}" rx="8" fill="#fff"/>{panels}</svg>')
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
+        f"<style>{STYLE}</style>"
+        f'<rect width="{width}" height="{height}" rx="8" fill="#fff"/>{panels}</svg>'
+    )
     return f"![trend of {line}](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()})"
 
 
@@ -35,8 +40,11 @@ def panel(chart: dict[str, Any], x: int, y: int) -> str:
     """A chart with its title and the names of its lines above it."""
     names, at = [], x + 4
     for k, name in enumerate(chart["legend"]):
-        names.append(f'<rect class="key c{k}" x="{at}" y="{y + 26}" width="10" height="3"/><text x="{at + 14}" y="{y + 31}">{name}</text>')
+        names.append(
+            f'<rect class="key c{k}" x="{at}" y="{y + 26}" width="10" height="3"/><text x="{at + 14}" y="{y + 31}">{name}</text>'
+        )
         at += 24 + 7 * len(name)
     place = f'<svg class="chart" x="{x}" y="{y + HEAD}" width="{WIDTH}" height="{HEIGHT}"'
-    return f'<text class="title" x="{x + 4}" y="{y + 15}">{chart["title"]}</text>{"".join(names)}' + str(chart["svg"]).replace(
-        '<svg class="chart"', place, 1)
+    return f'<text class="title" x="{x + 4}" y="{y + 15}">{chart["title"]}</text>{"".join(names)}' + str(
+        chart["svg"]
+    ).replace('<svg class="chart"', place, 1)

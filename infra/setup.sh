@@ -28,6 +28,8 @@ say "[1/3] virtual environment $VENV ($("$PYTHON" --version))"
 # uv where it is at hand or can be had: seconds instead of minutes. It does not read pip's find-links.
 [ -z "${PIP_FIND_LINKS:-}" ] || export UV_FIND_LINKS="$PIP_FIND_LINKS"
 export UV_LINK_MODE="${UV_LINK_MODE:-copy}"
+# Where another set-up builds the same package, uv waits for it without a word and gives up after 300 s: too soon for ALFWorld's planner.
+export UV_LOCK_TIMEOUT="${UV_LOCK_TIMEOUT:-3600}"
 if command -v uv >/dev/null; then UV=uv
 elif "$VENV/bin/python" -m pip install --quiet uv; then UV="$VENV/bin/uv"
 else UV=""; fi
@@ -41,5 +43,6 @@ case ",$EXTRAS," in *,trainer,*)
   install "$(grep '^torch==' "$CONSTRAINTS")" ;;
 *) say "[2/3] no torch: extras are $EXTRAS" ;; esac
 say "[3/3] r3l with extras $EXTRAS (the ALFWorld engine is compiled the first time: about two minutes)"
+[ -z "$UV" ] || say "      where another set-up is compiling it, this one waits for it, up to $UV_LOCK_TIMEOUT s (UV_LOCK_TIMEOUT)"
 install -c "$CONSTRAINTS" -e ".[$EXTRAS]"
 say "ready after $((SECONDS - started)) s"

@@ -17,6 +17,20 @@ class EngineError(R3LError):
     """A sampling engine that failed, or that runs another policy than the one asked for."""
 
 
+class Interrupted(R3LError):
+    """Work that was ended from outside: a cancel, Ctrl-C, a closed engine or pool. What was under way is neither a
+    result nor a fault, so it never becomes a row: the next start plays it anew."""
+
+
+class ServerAway(R3LError):
+    """A server that does not answer: every sampling server, or the site of an environment. What waited for it is no row
+    either."""
+
+
+class FailedAttempts(R3LError):
+    """A stage of which too many attempts ended by errors of the engine or the environment to learn from the others."""
+
+
 class ChatFormatError(R3LError, ValueError):
     """A chat template that can't be extended turn by turn, or whose stop token would not be trained."""
 
@@ -30,4 +44,5 @@ class TrainingError(R3LError):
 
 
 class StoreError(R3LError):
-    """A store that is not writable, is locked by another writer, or holds a stage that is not what its manifest says."""
+    """A store that is not writable, is locked by another writer, or holds a stage that is not what its manifest
+    says."""

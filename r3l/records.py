@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Literal
 
 
@@ -46,6 +47,11 @@ class Status(StrEnum):
         """Whether the attempt is a whole trajectory that may enter an exploration group."""
         return self in {Status.COMPLETED, Status.TURN_LIMIT, Status.CONTEXT_LIMIT, Status.INVALID_REPLY}
 
+    @property
+    def failed(self) -> bool:
+        """Whether it was not the policy that ended the attempt but an error of the environment or the engine."""
+        return self in {Status.ENVIRONMENT_ERROR, Status.ENGINE_ERROR}
+
 
 Outcome = Literal["success", "success_but_inefficient", "failure"]
 
@@ -66,6 +72,11 @@ class Task:
     @property
     def group_id(self) -> str:
         return f"iteration={self.iteration}/task={self.task}"
+
+
+def observation_hash(text: str) -> str:
+    """16 hex digits (blake2b-64) by which a rollback's observations are compared with those that were recorded."""
+    return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +126,15 @@ class Trajectory:
     pivot_asked: int | None = None
     pivot_turn: int | None = None  # the pivot used: number of leading turns kept from the parent
     shared_turns: int | None = None  # leading turns truly shared with the base (<= pivot_turn)
+    rollback_hashes: list[str] | None = (
+        None  # of a retry: `observation_hash` of what the rollback returned before turns 0 ... pivot
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class OraclePivot:
-    """Where the environment's oracle says that a failed base went wrong: what the pivots of reflections are compared with."""
+    """Where the environment's oracle says that a failed base went wrong: what the pivots of reflections are compared
+    with."""
 
     trajectory_id: str
     iteration: int
@@ -189,7 +204,9 @@ class TrainingRow:
     term: str  # rl or sft: rows of a term share one normaliser
     objective: str  # a key of r3l.losses.LOSSES
     objective_settings: str  # JSON: clip ranges and the like
-    reduction: str  # groups: divide by the groups of the batch; tokens: by the term's tokens with weight; sum: by nothing
+    reduction: (
+        str  # groups: divide by the groups of the batch; tokens: by the term's tokens with weight; sum: by nothing
+    )
     coefficient: float  # of the term in the total loss
     kl_coefficient: float
     kl_estimator: str  # none, k1, k2 or k3
@@ -197,7 +214,9 @@ class TrainingRow:
     behaviour_policy: str
     token_ids: list[int]
     weights: list[float]  # >= 0, aligned with token_ids; 0 off the trained reply tokens
-    logprobs: list[float]  # behaviour log-probabilities, aligned; 0 where not sampled; NaN where sampled behind guidance
+    logprobs: list[
+        float
+    ]  # behaviour log-probabilities, aligned; 0 where not sampled; NaN where sampled behind guidance
     trained_tokens: int
 
 
@@ -215,7 +234,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a method wants sampled for one task: METHOD sections 2, 3 and 7. Exploration reads only this."""
+    """What a method wants sampled for one task (paper, appendix Algorithm). Exploration reads only this."""
 
     bases: int
     reflection: Literal["none", "report", "critique"] = "none"

@@ -1,6 +1,8 @@
-"""The key of a vLLM server, asked for on every route: vLLM's own option guards /v1 and leaves open the routes that load weights.
+"""The key of a vLLM server, asked for on every route: vLLM's own option guards /v1 and leaves open the routes that load
+weights.
 
-Loaded by serve.sh (``--middleware require_key.RequireKey``); the key is that of R3L_ENGINE_KEY. Needs nothing but Python.
+Loaded by serve.sh (``--middleware require_key.RequireKey``); the key is that of R3L_ENGINE_KEY. Needs nothing but
+Python.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ REFUSAL = b'{"error": "this server asks for the key of R3L_ENGINE_KEY as a beare
 
 
 class RequireKey:
-    """An ASGI middleware. Raises ValueError where R3L_ENGINE_KEY is not set, so that a server never starts open by mistake."""
+    """An ASGI middleware. Raises ValueError where R3L_ENGINE_KEY is not set, so that a server never starts open by
+    mistake."""
 
     def __init__(self, app: Any) -> None:
         key = os.environ.get("R3L_ENGINE_KEY")

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from r3l.audit.lines import Line
 from r3l.audit.reader import Reader, Row
-from r3l.audit.weights import Piece, Trained, place_weights
+from r3l.audit.text.words import Span, word_difference
+from r3l.audit.weights import Piece, ShadeScale, Trained, place_weights
 from r3l.errors import StoreError
 
 MEMBERS = """
@@ -29,6 +30,10 @@ WHERE run = $run AND branch = $branch AND iteration = $iteration AND list_contai
 ROWS = """
 SELECT * EXCLUDE (run, branch, shard, logprobs) FROM lines.training_rows
 WHERE run = $run AND branch = $branch AND iteration = $iteration AND list_contains($ids, source_id) AND role <> 'replay'
+"""
+LARGEST = """
+SELECT term, max(abs(advantage) * list_max(weights)) AS largest FROM lines.training_rows
+WHERE run = ? AND branch = ? AND iteration = ? AND role <> 'replay' GROUP BY term ORDER BY term
 """
 NEIGHBOURS = """
 SELECT max(group_id) FILTER (task = $task - 1) AS before, max(group_id) FILTER (task = $task + 1) AS after
@@ -90,7 +95,8 @@ class Group:
     attempts: list[Attempt] = field(default_factory=list)
 
     def attempt(self, name: str = "") -> Attempt:
-        """The attempt that holds this id; without one, that with the largest gain or loss. Raises StoreError for no such id."""
+        """The attempt that holds this id; without one, that with the largest gain or loss. Raises StoreError for no
+        such id."""
         if not name:
             return max(self.attempts, key=lambda one: (one.gain is not None, abs(one.gain or 0)))
         for one in self.attempts:
@@ -102,18 +108,29 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Panes:
-    """The turns of an attempt by trajectory, and what each source was trained with. Pivot: leading turns kept from the parent."""
+    """The turns of an attempt by trajectory, and what each source was trained with.
+
+    Pivot: leading turns kept from the parent. `scales`: the shades of each term over the whole iteration. `parted`: of
+    a trajectory, the words of its reply at the first divergence, those marked that the base's reply and the later one
+    don't share.
+    """
 
     attempt: Attempt
     turns: dict[str, dict[int, Row]]
     trained: dict[str, Trained]
     pivot: int | None
     diverges: int | None
+    scales: dict[str, ShadeScale]
+    parted: dict[str, list[Span]]
 
-    def largest(self, term: str) -> float:
-        """The largest |weight x advantage| among the rows of a term: what shades are measured by, as each term has its own normaliser."""
-        rows = [one for one in self.trained.values() if one.row["term"] == term]
-        return max((abs(one.effect(turn)) for one in rows for turn in one.weights), default=0.0)
+    def scale(self, trained: Trained | None) -> ShadeScale:
+        return self.scales.get(trained.row["term"], ShadeScale(0.0)) if trained else ShadeScale(0.0)
+
+    def masked_before(self, row: Row) -> bool:
+        """Whether the row's trajectory was trained on, and on no turn before the pivot."""
+        trained = self.trained.get(row["trajectory_id"])
+        early = [w for turn, w in trained.weights.items() if turn < (self.pivot or 0)] if trained else []
+        return bool(early) and not any(any(weights) for weights in early)
 
     def of(self, row: Row | None) -> dict[int, Row]:
         return {} if row is None else self.turns.get(row["trajectory_id"], {})
@@ -142,7 +159,12 @@ def group(reader: Reader, line: Line, iteration: int, group_id: str) -> Group:
 
 def neighbours(reader: Reader, found: Group) -> Row:
     """The groups of the tasks before and after it in the iteration's batch, None where there is none."""
-    place = {"run": found.line.run, "branch": found.line.branch, "iteration": found.iteration, "task": found.members[0]["task"]}
+    place = {
+        "run": found.line.run,
+        "branch": found.line.branch,
+        "iteration": found.iteration,
+        "task": found.members[0]["task"],
+    }
     return reader.rows(NEIGHBOURS, place)[0]
 
 
@@ -155,7 +177,10 @@ def attempts_of(found: Group) -> list[Attempt]:
         mine = base["trajectory_id"]
         retries = [row for row in found.members if row["kind"] == "retry" and row["base_id"] == mine]
         used = {row["reflection_id"] for row in retries}
-        attempts += [Attempt(base, reflections.get(row["reflection_id"]), row, by_retry.get(row["trajectory_id"])) for row in retries]
+        attempts += [
+            Attempt(base, reflections.get(row["reflection_id"]), row, by_retry.get(row["trajectory_id"]))
+            for row in retries
+        ]
         unused = [row for row in found.reflections if row["base_id"] == mine and row["reflection_id"] not in used]
         attempts += [Attempt(base, row) for row in unused]
         if not retries and not unused:
@@ -176,7 +201,27 @@ def panes(reader: Reader, found: Group, attempt: Attempt) -> Panes:
     pivot = attempt.retry["pivot_turn"] if attempt.retry else None
     later = attempt.distilled or attempt.retry
     diverges = divergence(turns[attempt.base["trajectory_id"]], turns[later["trajectory_id"]]) if later else None
-    return Panes(attempt, turns, trained, pivot, diverges)
+    scales = shade_scales(reader, found.line, found.iteration)
+    return Panes(attempt, turns, trained, pivot, diverges, scales, parting_words(attempt, turns, diverges))
+
+
+def shade_scales(reader: Reader, line: Line, iteration: int) -> dict[str, ShadeScale]:
+    """The shades of each term (rl, sft), the same for every attempt of the iteration."""
+    rows = reader.remembered(LARGEST, [*line.place, iteration])
+    return {row["term"]: ShadeScale.over(row["largest"] or 0.0) for row in rows}
+
+
+def parting_words(attempt: Attempt, turns: dict[str, dict[int, Row]], diverges: int | None) -> dict[str, list[Span]]:
+    """The replies of base, retry and distilled at the first divergence, word by word."""
+    found: dict[str, list[Span]] = {}
+    base = attempt.base["trajectory_id"]
+    for row in (attempt.distilled, attempt.retry):
+        if row is None or diverges is None or diverges not in turns[row["trajectory_id"]]:
+            continue
+        ours, theirs = turns[base][diverges]["response"], turns[row["trajectory_id"]][diverges]["response"]
+        if (words := word_difference(ours, theirs)) is not None:
+            found[base], found[row["trajectory_id"]] = words
+    return found
 
 
 def readings(source: str, attempt: Attempt, turns: dict[str, dict[int, Row]]) -> list[list[Piece]]:

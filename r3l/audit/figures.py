@@ -26,9 +26,18 @@ def number(value: Any, digits: int = 3) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     if value and abs(value) < 10**-digits:
-        return f"{value:.1e}".replace("-", "−")
+        mantissa, exponent = f"{value:.1e}".split("e")
+        return f"{mantissa}e{int(exponent)}".replace("-", "−")
     text = f"{value:,.{digits}f}"
     return (text if text.strip("-0.,") else text.lstrip("-")).replace("-", "−")
+
+
+def short_number(value: float) -> str:
+    """One digit of what is small: 3e-3, 0.02; two of what is not."""
+    if value and abs(value) < 0.01:
+        mantissa, exponent = f"{value:.0e}".split("e")
+        return f"{mantissa}e{int(exponent)}".replace("-", "−")
+    return f"{value:.2g}".replace("-", "−")
 
 
 def signed(value: Any, digits: int = 2) -> str:

@@ -51,12 +51,12 @@ GROUP BY r.pivot_turn ORDER BY r.pivot_turn
 """
 ACCURACY = """
 SELECT iteration, reflections, agreement, accurate, partial, misdiagnosed, retries_if_right, won_if_right, retries_if_wrong, won_if_wrong
-FROM pivot_accuracy WHERE run = $run AND branch = $branch AND ($iteration IS NULL OR iteration = $iteration) ORDER BY iteration
+FROM lines.pivot_accuracy WHERE run = $run AND branch = $branch AND ($iteration IS NULL OR iteration = $iteration) ORDER BY iteration
 """
 ACCOUNT = """
 SELECT stage, sum(attempts)::BIGINT AS attempts, sum(trained)::BIGINT AS trained, sum(led_on)::BIGINT AS led_on,
        sum(dropped)::BIGINT AS dropped, sum(unaccounted)::BIGINT AS unaccounted
-FROM account WHERE run = ? AND branch = ? AND (?::INTEGER IS NULL OR iteration = ?) GROUP BY stage
+FROM lines.account WHERE run = ? AND branch = ? AND (?::INTEGER IS NULL OR iteration = ?) GROUP BY stage
 ORDER BY list_position(['base', 'reflections', 'retries', 'distilled'], stage)
 """
 REASONS = """
@@ -76,6 +76,15 @@ SELECT iteration, stage, count(*) AS shards, sum(rows)::BIGINT AS rows, sum(byte
        max(committed_at) AS committed_at, any_value(fingerprint) AS fingerprint,
        any_value(policy) AS policy, any_value(code_version) AS code
 FROM stages WHERE run = ? AND branch = ? AND iteration = ? GROUP BY iteration, stage ORDER BY min(committed_at)
+"""
+STEPS = """
+SELECT step, policy, parent_policy, loss, loss_rl, loss_sft, loss_kl, grad_norm, learning_rate, entropy, kl_start, rows, groups,
+       tokens_rl, tokens_sft, canary_error, seconds
+FROM lines.updates WHERE run = ? AND branch = ? AND iteration = ? ORDER BY step
+"""
+TRAINED_ROWS = """
+SELECT role, term, objective, count(*) AS rows, sum(trained_tokens)::BIGINT AS tokens, avg(advantage) AS advantage
+FROM lines.training_rows WHERE run = ? AND branch = ? AND iteration = ? GROUP BY ALL ORDER BY rows DESC, role
 """
 
 
@@ -104,8 +113,11 @@ def confusion(reader: Reader, line: Line, iteration: int | None = None) -> list[
     return [Confusion(name, cells.get((name, True)), cells.get((name, False))) for name in ordered]
 
 
-def worst_reflections(reader: Reader, line: Line, iteration: int | None = None, fault: str = "", limit: int = 50) -> list[Row]:
-    """Reflections that misled, most harmful first: retries worse than their base, faults not seen, replies not readable."""
+def worst_reflections(
+    reader: Reader, line: Line, iteration: int | None = None, fault: str = "", limit: int = 50
+) -> list[Row]:
+    """Reflections that misled, most harmful first: retries worse than their base, faults not seen, replies not
+    readable."""
     return reader.rows(WORST, {**scope(line, iteration), "fault": fault, "limit": limit})
 
 
@@ -115,7 +127,8 @@ def by_pivot(reader: Reader, line: Line, iteration: int | None = None) -> list[R
 
 
 def accuracy(reader: Reader, line: Line, iteration: int | None = None) -> list[Row]:
-    """How well reflections located the fault, by iteration (paper, table pivot_accuracy). Empty where no oracle judged the bases."""
+    """How well reflections located the fault, by iteration (paper, table pivot_accuracy). Empty where no oracle judged
+    the bases."""
     return reader.rows(ACCURACY, scope(line, iteration))
 
 
@@ -129,11 +142,24 @@ def reasons(reader: Reader, line: Line, iteration: int | None = None) -> list[Ro
     return reader.rows(REASONS, [*line.place, iteration, iteration])
 
 
-def events(reader: Reader, line: Line, iteration: int | None, chosen: dict[str, str], page: int, size: int) -> list[Row]:
-    """A page of events, one more than `size` where there is a next page. `chosen`: stage, event, reason, empty for all."""
+def events(
+    reader: Reader, line: Line, iteration: int | None, chosen: dict[str, str], page: int, size: int
+) -> list[Row]:
+    """A page of events, one more than `size` where there is a next page. `chosen`: stage, event, reason, empty for
+    all."""
     return reader.rows(EVENTS, {**scope(line, iteration), **chosen, "limit": size + 1, "offset": size * page})
 
 
 def stages(reader: Reader, line: Line, iteration: int) -> list[Row]:
     """The committed stages of one iteration, in the order they were committed."""
     return reader.rows(STAGES, [*line.place, iteration])
+
+
+def optimiser_steps(reader: Reader, line: Line, iteration: int) -> list[Row]:
+    """The step that the iteration's training rows went into; none where no update was committed."""
+    return reader.rows(STEPS, [*line.place, iteration])
+
+
+def trained_rows(reader: Reader, line: Line, iteration: int) -> list[Row]:
+    """What the step read: rows and tokens by role and term."""
+    return reader.rows(TRAINED_ROWS, [*line.place, iteration])

@@ -1,8 +1,11 @@
-"""The table of exploration groups: filtered, sorted and paged in DuckDB, so that a page costs the same in a large store."""
+"""The table of exploration groups: filtered, sorted and paged in DuckDB, so that a page costs the same in a large
+store."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Literal
 
 from r3l.audit.lines import Line
@@ -28,14 +31,29 @@ gains AS (
 ),
 credited AS (
     SELECT iteration, task, reward_mean, reward_std, mixed, positive_mass, negative_mass
-    FROM groups WHERE run = $run AND branch = $branch
+    FROM lines.groups WHERE run = $run AND branch = $branch
 ),
 found AS (SELECT * FROM attempts LEFT JOIN gains USING (iteration, task) LEFT JOIN credited USING (iteration, task))
 """
 SORTS = (
-    "iteration", "task", "task_id", "task_type", "bases", "retries", "base_reward", "retry_reward", "best_gain", "worst_gain", "mean_pivot",
-    "reward_mean", "reward_std", "mixed", "positive_mass", "negative_mass", "base_turns",
-)  # fmt: skip
+    "iteration",
+    "task",
+    "task_id",
+    "task_type",
+    "bases",
+    "retries",
+    "base_reward",
+    "retry_reward",
+    "best_gain",
+    "worst_gain",
+    "mean_pivot",
+    "reward_mean",
+    "reward_std",
+    "mixed",
+    "positive_mass",
+    "negative_mass",
+    "base_turns",
+)
 CHOICES = """
 SELECT list_sort(list(DISTINCT task_type)) AS task_types, list_sort(list(DISTINCT status)) AS statuses,
        min(iteration) AS first, max(iteration) AS last
@@ -60,11 +78,12 @@ class Filter:
     def conditions(self) -> tuple[list[str], dict[str, Any]]:
         """SQL conditions over `found`, and their parameters."""
         asked = {
-            "iteration = $iteration": ("iteration", self.iteration), "task_type = $task_type": ("task_type", self.task_type),
+            "iteration = $iteration": ("iteration", self.iteration),
+            "task_type = $task_type": ("task_type", self.task_type),
             "list_contains(statuses, $status)": ("status", self.status),
             "contains(lower(task_id), lower($text))": ("text", self.text),
             "coalesce(mixed, false) = $mixed": ("mixed", {"yes": True, "no": False}.get(self.mixed)),
-        }  # fmt: skip
+        }
         wanted = {condition: named for condition, named in asked.items() if named[1] not in (None, "")}
         gains = {"better": "best_gain > 0", "worse": "worst_gain < 0", "none": "retries > 0 AND best_gain <= 0"}
         return [*wanted, *([gains[self.gain]] if self.gain else [])], dict(wanted.values())
@@ -77,6 +96,11 @@ class Page:
     rows: list[Row]
     total: int
     number: int
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What a task is called in the table: the part of its name that differs."""
+        return told_apart([row["task_id"] for row in self.rows])
 
     @property
     def last(self) -> int:
@@ -93,6 +117,18 @@ def group_page(reader: Reader, line: Line, asked: Filter) -> Page:
     named = {"run": line.run, "branch": line.branch, "offset": PAGE * max(0, asked.page), **parameters}
     rows = reader.rows(sql, named)
     return Page(rows, rows[0]["total"] if rows else 0, asked.page)
+
+
+def told_apart(names: Sequence[str]) -> dict[str, str]:
+    """Name -> the part of it that differs from the others: without the folders and words at the beginning that all
+    share."""
+    distinct = sorted(set(names))
+    if len(distinct) < 2:
+        return {name: name.rsplit("/", 1)[-1] or name for name in distinct}
+    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(distinct[0], distinct[-1], strict=False))
+    shared = "".join(letter for letter, _ in pairs)
+    cut = max(shared.rfind("/"), shared.rfind(" ")) + 1
+    return {name: name[cut:] or name for name in distinct}
 
 
 def choices(reader: Reader, line: Line) -> Row:

@@ -10,29 +10,59 @@ from typing import Any
 from r3l.audit.reader import Reader, Row
 from r3l.errors import StoreError
 from r3l.store.difference import Difference, diff, flat
-from r3l.store.files import read_object
-from r3l.store.layout import iteration_folder
-from r3l.store.lock import LOCK, alive
+from r3l.store.figures import LINES
+from r3l.store.files.lock import LOCK, living
+from r3l.store.layout import iteration_folder, line_folder
 from r3l.store.stage import Store
 
-LINES = """
-SELECT run, branch, count(DISTINCT iteration) FILTER (iteration >= 0) AS iterations, max(iteration) AS last_iteration,
-       sum(rows)::BIGINT AS rows, sum(bytes)::BIGINT AS bytes, min(committed_at) AS first_commit, max(committed_at) AS last_commit
-FROM stages GROUP BY run, branch ORDER BY run, branch
-"""
 SHARED = """
 SELECT max(iteration) AS iteration FROM stages a JOIN stages b USING (run, iteration, stage)
 WHERE run = ? AND a.branch = ? AND b.branch = ?
 """
 # Named one by one: what is not asked for is not computed, and the sum of all sequence lengths reads every token.
 MEASURES = (
-    "tasks", "bases", "base_reward", "base_success", "base_turns", "reflections", "parse_rate", "retries", "retry_reward", "retry_success",
-    "retry_improvement", "retry_improvement_failed", "reward_gain", "pivot_mean", "pivot_fraction", "diverged", "distilled", "groups",
-    "mixed_groups", "mixed_groups / nullif(groups, 0) AS mixed_share", "training_rows", "trained_tokens", "step", "loss", "loss_rl",
-    "loss_sft", "loss_kl", "grad_norm", "entropy", "kl_start", "kl_behaviour", "canary_error", "update_seconds", "stage_seconds",
-    "evaluation_reward", "evaluation_success", "evaluated", "first_commit", "last_commit",
-)  # fmt: skip
-ITERATIONS = f"SELECT run, branch, iteration, {', '.join(MEASURES)} FROM iterations WHERE run = ? AND branch = ? ORDER BY iteration"
+    "tasks",
+    "bases",
+    "base_reward",
+    "base_success",
+    "base_turns",
+    "reflections",
+    "parse_rate",
+    "retries",
+    "retry_reward",
+    "retry_success",
+    "retry_improvement",
+    "retry_improvement_failed",
+    "reward_gain",
+    "pivot_mean",
+    "pivot_fraction",
+    "diverged",
+    "distilled",
+    "groups",
+    "mixed_groups",
+    "mixed_groups / nullif(groups, 0) AS mixed_share",
+    "training_rows",
+    "trained_tokens",
+    "step",
+    "no_step",
+    "loss",
+    "loss_rl",
+    "loss_sft",
+    "loss_kl",
+    "grad_norm",
+    "entropy",
+    "kl_start",
+    "kl_behaviour",
+    "canary_error",
+    "update_seconds",
+    "stage_seconds",
+    "evaluation_reward",
+    "evaluation_success",
+    "evaluated",
+    "first_commit",
+    "last_commit",
+)
+ITERATIONS = f"SELECT run, branch, iteration, {', '.join(MEASURES)} FROM lines.iterations WHERE run = ? AND branch = ? ORDER BY iteration"
 SETTINGS = """
 SELECT stage, arg_max(settings, iteration) AS settings FROM stages WHERE run = ? AND branch = ? GROUP BY stage ORDER BY stage
 """
@@ -70,6 +100,7 @@ def listed(store: Store) -> list[Line]:
 
 def known_line(reader: Reader, line: Line) -> Line:
     """The line itself. Raises StoreError, naming those there are, where the store doesn't have it."""
+    line_folder(line.run, line.branch)  # a name that no run can have is looked for nowhere
     there = [str(Line(row["run"], row["branch"])) for row in lines(reader.of(line.run))]
     if str(line) not in there:
         others = there or [str(one) for one in listed(reader.store)]
@@ -86,22 +117,26 @@ def writer(reader: Reader, line: Line, iteration: int) -> str:
     """Who is writing this iteration or the next one at this moment; empty where nobody is."""
     files = reader.store.files
     for number in (iteration, iteration + 1):
-        holder = read_object(files, f"{iteration_folder(line.run, line.branch, number)}/{LOCK}")
-        if alive(holder):
-            host, pid, _ = str(holder["process"]).split("~")
-            return f"iteration {number} is being written by process {pid} on {host} since {holder['since']}"
+        if holder := living(files, f"{iteration_folder(line.run, line.branch, number)}/{LOCK}"):
+            return f"iteration {number} is being written by {holder} since {holder.since:.40}"
     return ""
 
 
 def line_settings(reader: Reader, line: Line) -> dict[str, Any]:
-    """`stage.setting` -> value, as the newest manifest of each stage has it; a branch has its run's where it has none of its own."""
+    """`stage.setting` -> value, as the newest manifest of each stage has it; a branch has its run's where it has none
+    of its own."""
     its = reader.of(line.run)
-    stages = {row["stage"]: row["settings"] for place in (Line(line.run), line) for row in its.remembered(SETTINGS, place.place)}
+    stages = {
+        row["stage"]: row["settings"]
+        for place in (Line(line.run), line)
+        for row in its.remembered(SETTINGS, place.place)
+    }
     return flat({stage: json.loads(settings) for stage, settings in stages.items()})
 
 
 def branch_difference(reader: Reader, chosen: Sequence[Line]) -> Difference | None:
-    """What the second of two lines of one run changed against the first, in the newest iteration that both made; else None."""
+    """What the second of two lines of one run changed against the first, in the newest iteration that both made; else
+    None."""
     if len(chosen) != 2 or chosen[0].run != chosen[1].run:
         return None
     a, b = sorted(chosen, key=lambda line: line.branch)

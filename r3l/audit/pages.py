@@ -1,50 +1,22 @@
-"""What the templates see: figures, charts and links; whatever is text goes through `visible` and is escaped."""
+"""What the templates see: figures, drawings and links; whatever is text goes through `visible` and is escaped."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from r3l.audit import charts, figures
+from r3l.audit import figures
+from r3l.audit.charts import strips
 from r3l.audit.lines import Line
-from r3l.audit.reader import Row
-from r3l.audit.untrusted import excerpt, shortened, visible
-from r3l.audit.weights import Trained, level
+from r3l.audit.text.untrusted import excerpt, shortened
+from r3l.audit.weights import ShadeScale, Trained
+from r3l.visible import visible
 
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """What a chart of iterations shows: columns of the view and what each line is called; `share`: on an axis of 0 to 100 %."""
-
-    title: str
-    meaning: str
-    lines: dict[str, str]
-    share: bool = False
-
-
-CHARTS = (
-    Chart("Reward", "mean reward of an attempt", {"base_reward": "base", "retry_reward": "retry", "evaluation_reward": "evaluation"}),
-    Chart("Success", "share of attempts that solve their task",
-          {"base_success": "base", "retry_success": "retry", "evaluation_success": "evaluation"}, share=True),
-    Chart("Improvement rate", "share of retries with more reward than their base",
-          {"retry_improvement": "all", "retry_improvement_failed": "of failed bases"}, share=True),
-    Chart("Gain", "reward of the retry − reward of its base, mean", {"reward_gain": ""}),
-    Chart("Pivot", "turns kept by a retry, mean; turns of a base", {"pivot_mean": "pivot", "base_turns": "turns of a base"}),
-    Chart("Mixed groups", "share of groups whose rewards differ: the ones that teach", {"mixed_share": ""}, share=True),
-    Chart("Reflections that parse", "share with a valid report", {"parse_rate": ""}, share=True),
-    Chart("Entropy", "of the policy at trained tokens, nats", {"entropy": ""}),
-    Chart("KL to the starting policy", "k3 estimate on trained tokens", {"kl_start": ""}),
-    Chart("Gradient norm", "before clipping", {"grad_norm": ""}),
-    Chart("Loss", "total and its terms", {"loss": "total", "loss_rl": "RL", "loss_sft": "SFT"}),
-    Chart("Trained tokens", "tokens with weight", {"trained_tokens": ""}),
-    Chart("Seconds", "wall time of the update; of all stages, shards added up", {"update_seconds": "update", "stage_seconds": "stages"}),
-)  # fmt: skip
+CELL = 400  # characters of a text in a cell of an answer
 
 
 def url(*segments: str, **query: Any) -> str:
@@ -59,51 +31,42 @@ def line_url(line: Line, tab: str = "", **query: Any) -> str:
     return url("run", line.run, *([tab] if tab else []), branch=line.branch, **query)
 
 
-def iteration_charts(rows_by_line: Sequence[tuple[str, Sequence[Row]]]) -> list[dict[str, Any]]:
-    """The charts of one line's iterations, or of several lines over one another (then only the first column of each)."""
-    return [compared(chart, rows_by_line) if len(rows_by_line) > 1 else alone(chart, rows_by_line[0][1]) for chart in CHARTS]
-
-
-def alone(chart: Chart, rows: Sequence[Row], hover: bool = True) -> dict[str, Any]:
-    """All columns of the chart that have a value."""
-    series = [charts.Series(name, [(row["iteration"], row[column]) for row in rows]) for column, name in chart.lines.items()]
-    return drawn(chart, chart.meaning, [one for one in series if any(y is not None for _, y in one.points)], hover)
-
-
-def compared(chart: Chart, rows_by_line: Sequence[tuple[str, Sequence[Row]]]) -> dict[str, Any]:
-    """The chart's first column for each line; a colour is the same line in every chart, whether it has values there or not."""
-    column, name = next(iter(chart.lines.items()))
-    series = [charts.Series(line, [(row["iteration"], row[column]) for row in rows]) for line, rows in rows_by_line]
-    return drawn(chart, f"{chart.meaning} ({name})" if name else chart.meaning, series)
-
-
-def drawn(chart: Chart, meaning: str, series: Sequence[charts.Series], hover: bool = True) -> dict[str, Any]:
-    svg = charts.line_chart(series, share=chart.share, label=chart.title, hover=hover)
-    return {"title": chart.title, "meaning": meaning, "svg": svg, "legend": [one.name for one in series if one.name]}
-
-
-def shade(trained: Trained | None, turn: int, largest: float) -> str:
-    """The class of a reply: raised or lowered and how much; masked where its row gives it no weight; else none."""
+def shade(trained: Trained | None, turn: int, scale: ShadeScale) -> str:
+    """The class of a reply: raised, lowered or imitated (SFT), and how much; masked where its row gives it no
+    weight."""
     if trained is None or not trained.aligned or turn not in trained.weights:
         return ""
-    effect = trained.effect(turn)
     if not any(trained.weights[turn]):
         return "masked"
-    strength = level(effect, largest)
-    return "flat" if not strength else f"{'up' if effect > 0 else 'down'}{strength}"
+    effect = trained.effect(turn)
+    strength = scale.level(effect)
+    return f"{hue(trained.row['term'], effect)}{strength}" if strength else "flat"
+
+
+def hue(term: str, effect: float) -> str:
+    return "sft" if term == "sft" else "up" if effect > 0 else "down"
+
+
+def power(value: float) -> str:
+    """An edge of a scale of shades: 0.03, or 3e-5 where it is smaller than 0.001."""
+    return f"{value:.0e}".replace("e-0", "e−").replace("e-", "e−") if 0 < value < 0.00099 else f"{value:.3g}"
 
 
 def report_fields(report: str) -> list[tuple[str, str]]:
-    """The report's fields as text, nested ones as JSON."""
+    """The report's fields as text, nested ones as JSON; none where a page can't show them, as of an invalid report."""
     try:
         found = json.loads(report or "{}")
-    except ValueError:
+        pairs = [
+            (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+            for name, value in found.items()
+        ]
+        "".join(name + value for name, value in pairs).encode()
+    except (AttributeError, RecursionError, ValueError):  # no object, nested too deep, no JSON or half a surrogate pair
         return []
-    fields = found.items() if isinstance(found, dict) else ()
-    return [(name.replace("_", " "), value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)) for name, value in fields]
+    return [(name.replace("_", " "), value) for name, value in pairs]
 
 
-def cell(value: Any, limit: int = 400) -> str:
+def cell(value: Any, limit: int = CELL) -> str:
     """A cell of an answer as text."""
     if value is None:
         return ""
@@ -134,11 +97,26 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        "number": figures.number, "signed": figures.signed, "percent": figures.percent, "size": figures.size, "span": figures.seconds,
-        "moment": figures.moment, "excerpt": excerpt, "short": shortened, "cell": cell, "plain": plain, "fields": report_fields,
-    }  # fmt: skip
+        "number": figures.number,
+        "signed": figures.signed,
+        "percent": figures.percent,
+        "size": figures.size,
+        "span": figures.seconds,
+        "moment": figures.moment,
+        "excerpt": excerpt,
+        "short": shortened,
+        "cell": cell,
+        "plain": plain,
+        "fields": report_fields,
+        "power": power,
+    }
     made.globals |= {
-        "url": url, "line_url": line_url, "shade": shade, "token_strip": charts.token_strip, "bar": charts.bar,
-        "sparkline": charts.sparkline,
-    }  # fmt: skip
+        "url": url,
+        "line_url": line_url,
+        "shade": shade,
+        "hue": hue,
+        "token_strip": strips.token_strip,
+        "bar": strips.bar,
+        "sparkline": strips.sparkline,
+    }
     return made

@@ -13,6 +13,8 @@ from typing import Any
 import duckdb
 
 from r3l.errors import StoreError
+from r3l.store.catalog import DAMAGE, named_runs, reason
+from r3l.store.index import indexed
 from r3l.store.query import connect_for_users
 from r3l.store.stage import Store
 
@@ -23,7 +25,8 @@ Row = dict[str, Any]
 
 @dataclass
 class Snapshot:
-    """The store as it was at one moment, and the answers that were given then to questions that are costly to ask again."""
+    """The store as it was at one moment, and the answers that were given then to questions that are costly to ask
+    again."""
 
     state: str
     connection: duckdb.DuckDBPyConnection
@@ -33,9 +36,12 @@ class Snapshot:
 class Reader:
     """Questions to the store's views. Safe to use from several threads; sees new stages within a few seconds."""
 
-    def __init__(self, store: Store, runs: Sequence[str] | None = None, look_again: float = LOOK_AGAIN_SECONDS) -> None:
+    def __init__(
+        self, store: Store, runs: Sequence[str] | None = None, look_again: float = LOOK_AGAIN_SECONDS, branch: str = ""
+    ) -> None:
         self.store = store
         self.runs = runs
+        self.branch = branch  # the line of each run that the views of schema main show
         self.look_again = look_again
         self._guard = threading.Lock()
         self._snapshot: Snapshot | None = None
@@ -43,7 +49,8 @@ class Reader:
         self._readers: OrderedDict[str, Reader] = OrderedDict()
 
     def of(self, run: str) -> Reader:
-        """A reader of this run alone: in a store of many runs, connecting to one and asking it is many times as fast."""
+        """A reader of this run alone: in a store of many runs, connecting to one and asking it is many times as
+        fast."""
         if self.runs is not None:
             return self
         with self._guard:
@@ -55,13 +62,15 @@ class Reader:
         return found
 
     def snapshot(self) -> Snapshot:
-        """The present state; connects anew where a stage was committed since. Raises StoreError for a damaged manifest."""
+        """The present state; connects anew where a stage was committed since. Raises StoreError where the only run is
+        damaged."""
         with self._guard:
             if self._snapshot is None or time.monotonic() - self._looked > self.look_again:
                 state = state_of(self.store, self.runs)
                 if self._snapshot is None or self._snapshot.state != state:
-                    self._snapshot = Snapshot(state, connect_for_users(self.store, self.runs))
-                self._looked = time.monotonic()
+                    self._snapshot = Snapshot(state, connect_for_users(self.store, self.runs, branch=self.branch))
+                whole = not self._snapshot.connection.execute("FROM left_out").fetchall()
+                self._looked = time.monotonic() if whole else 0.0  # a run that is mended is seen at once
             return self._snapshot
 
     def close(self) -> None:
@@ -78,7 +87,8 @@ class Reader:
         return self.snapshot().connection.cursor()
 
     def rows(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
-        """The rows of the answer. A stage that was replaced meanwhile is looked up once more; raises StoreError where that fails."""
+        """The rows of the answer. A stage that was replaced meanwhile is looked up once more; raises StoreError where
+        that fails."""
         for last in (False, True):
             try:
                 with self.cursor() as cursor:
@@ -87,7 +97,9 @@ class Reader:
                     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
             except duckdb.IOException as error:
                 if last:
-                    raise StoreError(f"store {self.store.root}: a stage can't be read ({error}); `r3l check` names the file") from error
+                    raise StoreError(
+                        f"store {self.store.root}: a stage can't be read ({error}); `r3l check` names the file"
+                    ) from error
                 self._snapshot = None
         return []
 
@@ -101,10 +113,13 @@ class Reader:
 
 
 def state_of(store: Store, runs: Sequence[str] | None = None) -> str:
-    """Names what is committed of these runs (None: all). Parts are named by their content, so a stage made anew is another state."""
+    """Names what is committed of these runs (None: all), or what is wrong with them. Parts are named by their content,
+    so a stage made anew is another state."""
     digest = blake2b(digest_size=16)
-    for run in [""] if runs is None else runs:
-        for path, size in sorted(store.files.sizes(run).items()):
-            if path.endswith((".parquet", ".json")):
-                digest.update(f"{path}\0{size}\0".encode())
+    for run in named_runs(store) if runs is None else runs:
+        try:
+            state = indexed(store, run).state
+        except DAMAGE as error:
+            state = reason(error)
+        digest.update(f"{run}\0{state}\0".encode())
     return digest.hexdigest()

@@ -1,4 +1,5 @@
-"""A report: one HTML file that holds everything it shows, to send to somebody who has neither the store nor a network."""
+"""A report: one HTML file that holds everything it shows, to send to somebody who has neither the store nor a
+network."""
 
 from __future__ import annotations
 
@@ -13,9 +14,11 @@ from markupsafe import Markup
 import r3l
 from r3l.audit import findings
 from r3l.audit.attempts import Attempt, Group, Panes, group, panes
+from r3l.audit.charts.iterations import iteration_charts
 from r3l.audit.lines import Line, iterations, known_line, line_settings
-from r3l.audit.pages import environment, iteration_charts
+from r3l.audit.pages import environment
 from r3l.audit.reader import Reader, Row
+from r3l.audit.standing import standings
 from r3l.store.stage import Store
 
 # Why an attempt is told, how many of that kind, and which. Each has its retry, so that there are four panes to look at.
@@ -54,7 +57,8 @@ class Telling:
 
 
 def write_report(store: Store, run: str, path: Path, branch: str = "") -> Path:
-    """Write the report of a run or branch: figures, tables, and up to ten telling attempts. Raises StoreError for an unknown run."""
+    """Write the report of a run or branch: figures, tables, and up to ten telling attempts. Raises StoreError for an
+    unknown run."""
     reader = Reader(store, [run])
     try:
         line = known_line(reader, Line(run, branch))
@@ -68,15 +72,30 @@ def write_report(store: Store, run: str, path: Path, branch: str = "") -> Path:
 
 def render(reader: Reader, line: Line) -> str:
     past = iterations(reader, line)
-    style = package_files("r3l.audit").joinpath("static", "audit.css").read_text(encoding="utf-8")
-    return environment().get_template("report.html").render(
-        report=line, past=past, charts=iteration_charts([(str(line), past)]), style=Markup(style), version=r3l.__version__,
-        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), settings=line_settings(reader, line),
-        confusion=findings.confusion(reader, line), pivots=findings.by_pivot(reader, line),
-        accuracy=findings.accuracy(reader, line), account=findings.account(reader, line),
-        worst=findings.worst_reflections(reader, line, limit=10), reasons=findings.reasons(reader, line)[:20],
-        telling=[*telling(reader, line)],
-    )  # fmt: skip
+    standing = standings(reader)[line]
+    sheets = package_files("r3l.audit").joinpath("static")
+    style = "".join(sheets.joinpath(name).read_text(encoding="utf-8") for name in ("audit.css", "panes.css"))
+    return (
+        environment()
+        .get_template("report.html")
+        .render(
+            report=line,
+            past=past,
+            charts=iteration_charts(past, standing.curves),
+            standing=standing,
+            style=Markup(style),
+            version=r3l.__version__,
+            made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            settings=line_settings(reader, line),
+            confusion=findings.confusion(reader, line),
+            pivots=findings.by_pivot(reader, line),
+            accuracy=findings.accuracy(reader, line),
+            account=findings.account(reader, line),
+            worst=findings.worst_reflections(reader, line, limit=10),
+            reasons=findings.reasons(reader, line)[:20],
+            telling=[*telling(reader, line)],
+        )
+    )
 
 
 def telling(reader: Reader, line: Line) -> Iterator[Telling]:

@@ -16,21 +16,31 @@ from r3l.audit.findings import account, stages
 from r3l.audit.lines import Line, iterations, known_line, lines, writer
 from r3l.audit.pages import report_fields
 from r3l.audit.reader import Reader, Row
-from r3l.audit.untrusted import excerpt, shortened
-from r3l.audit.weights import Trained, level
+from r3l.audit.text.untrusted import excerpt, shortened
+from r3l.audit.weights import ShadeScale, Trained
 from r3l.errors import StoreError
+from r3l.store.failures import failing_stages
 from r3l.store.stage import Store
 
 # Background of a reply: raised and lowered, from a little to the most.
 UP = ("", "#1c2a44", "#20355e", "#254278", "#2a4f92", "#305fb4")
 DOWN = ("", "#3d2a1a", "#54361c", "#6c431f", "#855022", "#a26026")
 FIGURES = (
-    ("base_reward", "base reward", number), ("base_success", "base success", percent), ("parse_rate", "reflections that parse", percent),
-    ("retries", "retries", number), ("retry_improvement", "improvement rate", percent), ("reward_gain", "gain", signed),
-    ("pivot_mean", "pivot", number), ("mixed_groups", "mixed groups", number), ("trained_tokens", "trained tokens", number),
-    ("loss", "loss", number), ("grad_norm", "gradient norm", number), ("entropy", "entropy (nats)", number),
-    ("kl_start", "KL to the starting policy", number), ("evaluation_reward", "evaluation reward", number),
-)  # fmt: skip
+    ("base_reward", "base reward", number),
+    ("base_success", "base success", percent),
+    ("parse_rate", "reflections that parse", percent),
+    ("retries", "retries", number),
+    ("retry_improvement", "improvement rate", percent),
+    ("reward_gain", "gain", signed),
+    ("pivot_mean", "pivot", number),
+    ("mixed_groups", "mixed groups", number),
+    ("trained_tokens", "trained tokens", number),
+    ("loss", "loss", number),
+    ("grad_norm", "gradient norm", number),
+    ("entropy", "entropy (nats)", number),
+    ("kl_start", "KL to the starting policy", number),
+    ("evaluation_reward", "evaluation reward", number),
+)
 
 
 def show(store: Store, trajectory_id: str, line: Line | None = None) -> RenderableType:
@@ -59,7 +69,9 @@ def only_line(reader: Reader, id_: str) -> Line:
     having = [line for line in runs if find(reader.of(line.run), line, id_)]
     if len(having) != 1:
         there = (
-            f"is in {', '.join(map(str, having))}; choose by --run" if having else f"is in none of {', '.join(map(str, runs)) or 'no runs'}"
+            f"is in {', '.join(map(str, having))}; choose by --run"
+            if having
+            else f"is in none of {', '.join(map(str, runs)) or 'no runs'}"
         )
         raise StoreError(f"{id_}: {there}")
     return having[0]
@@ -75,11 +87,11 @@ def conversation(line: Line, row: Row, attempt: Attempt, seen: Panes) -> Rendera
         kept = seen.turns.get(row["parent_id"], {})
         turns = {**{k: turn for k, turn in kept.items() if k < (pivot or 0)}, **turns}
     spoken: list[RenderableType] = []
-    largest = seen.largest(trained.row["term"]) if trained else 0.0
+    scale = seen.scale(trained)
     for k, turn in sorted(turns.items()):
         if k == pivot:
             spoken.append(Rule(f"pivot {k}", style="magenta"))
-        spoken.append(said(turn, trained, largest, differs=k == seen.diverges))
+        spoken.append(said(turn, trained, scale, differs=k == seen.diverges))
     spoken.append(Text.assemble(("end  ", "dim"), (excerpt(row["final_observation"]).head, "italic")))
     if attempt.reflection is None:
         return Stack(*parts, *spoken)
@@ -91,7 +103,9 @@ def conversation(line: Line, row: Row, attempt: Attempt, seen: Panes) -> Rendera
 
 
 def heading(line: Line, row: Row, attempt: Attempt, trained: Trained | None) -> RenderableType:
-    text = Text.assemble((row["trajectory_id"], "bold"), f"  of {line}, task ", (shortened(row["task_id"], 80), "bold"), "\n")
+    text = Text.assemble(
+        (row["trajectory_id"], "bold"), f"  of {line}, task ", (shortened(row["task_id"], 80), "bold"), "\n"
+    )
     text.append(f"reward {number(row['reward'], 2)}", style="green" if row["success"] else "red")
     text.append(f"  {row['status']}  {row['turns']} turns, {number(row['response_tokens'])} tokens")
     if attempt.gain is not None:
@@ -99,17 +113,26 @@ def heading(line: Line, row: Row, attempt: Attempt, trained: Trained | None) -> 
     if row["rule"] is not None:
         text.append(f"\nadvantage {signed(row['advantage'])} ({row['rule']}; ")
         text.append(f"group mean {number(row['group_mean'])}, std {number(row['group_std'])})")
-    text.append(f"\ntrained: {trained.row['role']}, {number(trained.row['trained_tokens'])} tokens" if trained else "\nnot trained on")
+    text.append(
+        f"\ntrained: {trained.row['role']}, {number(trained.row['trained_tokens'])} tokens"
+        if trained
+        else "\nnot trained on"
+    )
     if row["reason"]:
         text.append(f"\n{shortened(row['reason'], 300)}", style="dim")
     return Panel(text, border_style="dim")
 
 
-def said(turn: Row, trained: Trained | None, largest: float, differs: bool) -> RenderableType:
+def said(turn: Row, trained: Trained | None, scale: ShadeScale, differs: bool) -> RenderableType:
     """One turn: number, observation, the reply on a ground as strong as its weight x advantage."""
     effect = trained.effect(turn["turn"]) if trained else 0.0
-    masked = trained is not None and trained.aligned and turn["turn"] in trained.weights and not any(trained.weights[turn["turn"]])
-    ground = (UP if effect > 0 else DOWN)[level(effect, largest)]
+    masked = (
+        trained is not None
+        and trained.aligned
+        and turn["turn"] in trained.weights
+        and not any(trained.weights[turn["turn"]])
+    )
+    ground = (UP if effect > 0 else DOWN)[scale.level(effect)]
     weight = "masked" if masked else f"w·Â {signed(effect, 4)}" if effect else "no weight"
     text = Text(clipped(turn["observation"]), style="dim")
     reply = Text(clipped(turn["response"]), style=f"#f4f6fa on {ground}" if ground else "dim" if masked else "")
@@ -126,7 +149,9 @@ def clipped(content: str) -> str:
 
 
 def reflection_panel(reflection: Row) -> RenderableType:
-    text = Text(f"{reflection['status']}, says {reflection['outcome'] or '–'}, pivot {number(reflection['pivot_turn'])}\n")
+    text = Text(
+        f"{reflection['status']}, says {reflection['outcome'] or '–'}, pivot {number(reflection['pivot_turn'])}\n"
+    )
     text.append(f"{shortened(reflection['decision'], 200)}\n", style="bold")
     for name, value in report_fields(reflection["report"]) or [("reply", reflection["text"])]:
         text.append(f"\n{shortened(name, 80)}\n", style="magenta").append(f"{clipped(value)}\n")
@@ -134,21 +159,41 @@ def reflection_panel(reflection: Row) -> RenderableType:
 
 
 def status(store: Store, run: str, branch: str = "") -> RenderableType:
-    """Where a run stands: the stages of its newest iteration, its figures beside those before, its account. Raises StoreError."""
+    """Where a run stands: the stages of its newest iteration, its figures beside those before, its account. Raises
+    StoreError."""
     reader = Reader(store, [run])
     try:
         line = known_line(reader, Line(run, branch))
         past = iterations(reader, line)
-        newest = past[-1]["iteration"] if past else max(row["last_iteration"] for row in lines(reader) if row["branch"] == branch)
+        newest = (
+            past[-1]["iteration"]
+            if past
+            else max(row["last_iteration"] for row in lines(reader) if row["branch"] == branch)
+        )
         done = stages(reader, line, newest)
         finished = "done" if any(row["stage"] == "updates" for row in done) else "not done yet"
         return Stack(
             Text.assemble((str(line), "bold"), f"  iteration {newest}, {finished}"),
             Text(writer(reader, line, newest) or "nobody is writing it", style="dim"),
-            Columns([stage_table(done), figure_table(past[-2:]), account_table(account(reader, line, newest))], padding=(0, 3)),
+            *([Text(past[-1]["no_step"], style="yellow")] if past and past[-1]["no_step"] else []),
+            *failures(reader, line, newest),
+            Columns(
+                [stage_table(done), figure_table(past[-2:]), account_table(account(reader, line, newest))],
+                padding=(0, 3),
+            ),
         )
     finally:
         reader.close()
+
+
+def failures(reader: Reader, line: Line, iteration: int) -> list[RenderableType]:
+    """A line for each stage of the iteration of which attempts ended by errors of the engine or the environment."""
+    found = failing_stages(reader.cursor())
+    return [
+        Text(f"{stage}: {shortened(what, 300)}", style="red" if too_many else "yellow")
+        for run, branch, number, stage, what, too_many in found
+        if (run, branch, number) == (line.run, line.branch, iteration)
+    ]
 
 
 def plain_table(title: str, name: str, *figures: str) -> Table:
@@ -162,7 +207,9 @@ def plain_table(title: str, name: str, *figures: str) -> Table:
 def stage_table(done: list[Row]) -> Table:
     table = plain_table("committed stages", "stage", "shards", "rows", "size", "seconds")
     for row in done:
-        table.add_row(row["stage"], str(row["shards"]), number(row["rows"]), size(row["bytes"]), seconds(row["seconds"]))
+        table.add_row(
+            row["stage"], str(row["shards"]), number(row["rows"]), size(row["bytes"]), seconds(row["seconds"])
+        )
     return table
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from r3l.audit.attempts import find, group, panes, readings, shade_scales
 from r3l.audit.lines import Line
 from r3l.audit.reader import Reader, Row
+from r3l.audit.text.vocabulary import decoder
+from r3l.audit.weights import Piece, ShadeScale
 from r3l.errors import StoreError
 
 SIZE = 400
@@ -30,16 +35,41 @@ WHERE $every OR weight <> 0 ORDER BY place LIMIT $size OFFSET $offset
 
 @dataclass(frozen=True, slots=True)
 class TokenPage:
-    """The row without its lists, and one page of its tokens: those with weight, or every one."""
+    """The row without its lists, and one page of its tokens: those with weight, or every one.
+
+    `texts`: what each id on the page reads as; empty with the reason `untold` where no tokenizer is at hand. `behind`:
+    places whose log-probability the row has not, as they were sampled behind guidance, and the turn has.
+    """
 
     row: Row
     tokens: list[Row]
     page: int
     every: bool
+    scale: ShadeScale
+    texts: dict[int, str]
+    untold: str
+    behind: dict[int, float]
 
     @property
     def last(self) -> int:
         return max(0, (int(self.row["tokens" if self.every else "trained_tokens"]) - 1) // SIZE)
+
+    @property
+    def runs(self) -> list[list[Row]]:
+        """Tokens that stand next to one another in the row."""
+        found: list[list[Row]] = []
+        for token in self.tokens:
+            if not found or token["place"] != found[-1][-1]["place"] + 1:
+                found.append([])
+            found[-1].append(token)
+        return found
+
+    def logprob(self, token: Row) -> float | None:
+        """Of the policy that sampled it; None where the token was not sampled."""
+        known = token["logprob"]
+        if known is not None and math.isnan(known):
+            return self.behind.get(token["place"])
+        return known or None
 
 
 def token_page(reader: Reader, line: Line, iteration: int, source: str, page: int, every: bool) -> TokenPage:
@@ -49,4 +79,41 @@ def token_page(reader: Reader, line: Line, iteration: int, source: str, page: in
     if not rows:
         raise StoreError(f"{source}: no training row of {line} was made from it; the account says why")
     span = {"size": SIZE, "offset": SIZE * page, "every": every, "row": rows[0]["row_id"]}
-    return TokenPage(rows[0], reader.rows(TOKENS, {**place, **span}), page, every)
+    tokens = reader.rows(TOKENS, {**place, **span})
+    scale = shade_scales(reader, line, iteration).get(rows[0]["term"], ShadeScale(0.0))
+    try:
+        read = decoder(reader, line)
+        texts, untold = {token["id"]: read(token["id"]) for token in tokens}, ""
+    except StoreError as error:
+        texts, untold = {}, str(error)
+    unknown = any(token["logprob"] is not None and math.isnan(token["logprob"]) for token in tokens)
+    behind = sampled_logprobs(reader, line, source) if unknown else {}
+    return TokenPage(rows[0], tokens, page, every, scale, texts, untold, behind)
+
+
+def sampled_logprobs(reader: Reader, line: Line, source: str) -> dict[int, float]:
+    """Place in the row to log-probability, as the turns of its trajectory have them."""
+    where = find(reader, line, source)
+    if where is None or where.trajectory_id != source:
+        return {}
+    whole = group(reader, line, where.iteration, where.group_id)
+    attempt = whole.attempt(source)
+    seen = panes(reader, whole, attempt)
+    trained = seen.trained.get(source)
+    for reading in readings(source, attempt, seen.turns) if trained else ():
+        ids = [token for piece in reading for token in (*piece.context_ids, *piece.response_ids)]
+        if trained is not None and ids == trained.row["token_ids"]:
+            return laid_out(reading, source, seen.turns)
+    return {}
+
+
+def laid_out(reading: Sequence[Piece], source: str, turns: dict[str, dict[int, Row]]) -> dict[int, float]:
+    found: dict[int, float] = {}
+    place = 0
+    for piece in reading:
+        place += len(piece.context_ids)
+        turn = turns[source].get(piece.turn)
+        if turn is not None:
+            found |= {place + k: value for k, value in enumerate(turn["response_logprobs"])}
+        place += len(piece.response_ids)
+    return found

@@ -1,6 +1,8 @@
-"""Stored metrics into a tracker, whenever: the store has them all, so a tracker that was down, or is new, is filled later.
+"""Stored metrics into a tracker, whenever: the store has them all, so a tracker that was down, or is new, is filled
+later.
 
-Written again, nothing is doubled: TensorBoard's file is replaced, the others get only the iterations that they don't have.
+Written again, nothing is doubled: TensorBoard's file is replaced, the others get only the iterations that they don't
+have.
 """
 
 from __future__ import annotations
@@ -32,8 +34,9 @@ class TrackerError(R3LError):
 def track(store: Store, run: str, to: str, where: str = "", branch: str = "") -> int:
     """Write the measures of every iteration to a tracker; the number of iterations written.
 
-    `where`: TensorBoard: the log folder (default ``runs``). MLflow: the tracking URI. W&B, trackio: the project (default ``r3l``).
-    Raises TrackerError where the tracker's package is missing or the tracker refuses, StoreError where the run is missing.
+    `where`: TensorBoard: the log folder (default ``runs``). MLflow: the tracking URI. W&B, trackio: the project
+    (default ``r3l``). Raises TrackerError where the tracker's package is missing or the tracker refuses, StoreError
+    where the run is missing.
     """
     reader = Reader(store, [run])
     try:
@@ -47,7 +50,9 @@ def track(store: Store, run: str, to: str, where: str = "", branch: str = "") ->
         raise
     except Exception as error:  # each has its own kinds, and some of them raise those of their HTTP library
         cause = str(error).strip().partition("\n")[0][:300]
-        raise TrackerError(f"tracker {to}: {type(error).__name__}: {cause}; nothing is lost: run this again when it is up") from error
+        raise TrackerError(
+            f"tracker {to}: {type(error).__name__}: {cause}; nothing is lost: run this again when it is up"
+        ) from error
 
 
 def point(row: Row) -> Point:
@@ -89,11 +94,16 @@ def to_mlflow(line: Line, points: Sequence[Point], where: str) -> int:
     experiment_id = experiment.experiment_id if experiment else client.create_experiment("r3l")
     found = client.search_runs([experiment_id], filter_string=f"tags.`{TAG}` = '{line}'", max_results=1)
     run = found[0] if found else client.create_run(experiment_id, run_name=str(line), tags={TAG: str(line)})
-    known = {(name, metric.step) for name in run.data.metrics for metric in client.get_metric_history(run.info.run_id, name)}
+    known = {
+        (name, metric.step) for name in run.data.metrics for metric in client.get_metric_history(run.info.run_id, name)
+    }
     added = 0
     for iteration, time, metrics in points:
-        batch = [mlflow.entities.Metric(name, value, int(1000 * time), iteration) for name, value in metrics.items()
-                 if (name, iteration) not in known]
+        batch = [
+            mlflow.entities.Metric(name, value, int(1000 * time), iteration)
+            for name, value in metrics.items()
+            if (name, iteration) not in known
+        ]
         if batch:
             client.log_batch(run.info.run_id, metrics=batch)
             added += 1
@@ -102,8 +112,9 @@ def to_mlflow(line: Line, points: Sequence[Point], where: str) -> int:
 
 
 def to_wandb(line: Line, points: Sequence[Point], where: str) -> int:
-    """One W&B run per line, resumed by its id. W&B's own steps only go up, so `iteration` is the axis: what comes later, such as an
-    evaluation, is a point of its own. An offline run can't be resumed: it is written whole each time; sync the newest."""
+    """One W&B run per line, resumed by its id. W&B's own steps only go up, so `iteration` is the axis: what comes
+    later, such as an evaluation, is a point of its own. An offline run can't be resumed: it is written whole each time;
+    sync the newest."""
     wandb = needed("wandb", "wandb")
     added = 0
     with wandb.init(project=where or "r3l", id=str(line).replace("/", "-"), name=str(line), resume="allow") as run:
@@ -134,5 +145,8 @@ def to_trackio(line: Line, points: Sequence[Point], where: str) -> int:
 
 
 WRITERS: dict[str, Callable[[Line, Sequence[Point], str], int]] = {
-    "tensorboard": to_tensorboard, "mlflow": to_mlflow, "wandb": to_wandb, "trackio": to_trackio,
-}  # fmt: skip
+    "tensorboard": to_tensorboard,
+    "mlflow": to_mlflow,
+    "wandb": to_wandb,
+    "trackio": to_trackio,
+}

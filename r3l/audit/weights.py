@@ -5,6 +5,7 @@ token_ids = C0 + A0 + C1 + A1 + ...       (C = context, A = sampled reply; a row
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -24,7 +25,8 @@ class Piece:
 class Trained:
     """What a source was trained with: the row's columns, and per turn the weights of its reply's tokens.
 
-    `aligned` is False where the row's tokens are not those of the pieces, or were pruned, so that no weight can be shown in its place.
+    `aligned` is False where the row's tokens are not those of the pieces, or were pruned, so that no weight can be
+    shown in its place.
     """
 
     row: Row
@@ -45,7 +47,8 @@ class Trained:
 
 
 def place_weights(row: Row, *readings: Sequence[Piece]) -> Trained:
-    """Lay the row over the first of the readings whose tokens it has (a retry may stand behind its parent's prefix, or alone)."""
+    """Lay the row over the first of the readings whose tokens it has (a retry may stand behind its parent's prefix, or
+    alone)."""
     for pieces in readings if row["token_ids"] else ():
         ids = [token for piece in pieces for token in (*piece.context_ids, *piece.response_ids)]
         if ids == row["token_ids"]:
@@ -63,8 +66,33 @@ def cut(weights: Sequence[float], pieces: Sequence[Piece]) -> dict[int, list[flo
     return found
 
 
-def level(effect: float, largest: float, levels: int = 5) -> int:
-    """Shade 1..levels in proportion to |effect|; 0 for none, and never 0 for some."""
-    if not effect or not largest:
-        return 0
-    return max(1, round(levels * min(1.0, abs(effect) / largest)))
+@dataclass(frozen=True, slots=True)
+class ShadeScale:
+    """Five shades of |weight x advantage|, each about three times the one below it.
+
+    The strongest shade ends at `top`, a round number of the ladder 1, 3, 10, 30, ..., so that the shades of two
+    attempts of an iteration, and mostly those of two iterations, mean the same.
+    """
+
+    top: float
+
+    @classmethod
+    def over(cls, largest: float) -> ShadeScale:
+        """The scale that takes in effects up to `largest`."""
+        if not largest:
+            return cls(0.0)
+        decade = 10.0 ** math.floor(math.log10(largest))
+        return cls(next(decade * step for step in (1, 3, 10, 30) if decade * step >= largest * (1 - 1e-6)))
+
+    @property
+    def edges(self) -> list[float]:
+        """The largest effect of each shade, the weakest shade first."""
+        leading = self.top / 10.0 ** math.floor(math.log10(self.top)) if self.top else 0.0
+        below = (100, 100 / 3, 10, 10 / 3, 1) if round(leading) == 1 else (100, 30, 10, 3, 1)
+        return [self.top / step for step in below]
+
+    def level(self, effect: float) -> int:
+        """Shade 1 to 5; 0 for no effect, and never 0 for some."""
+        if not effect or not self.top:
+            return 0
+        return 1 + sum(abs(effect) > edge * (1 + 1e-6) for edge in self.edges[:-1])

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from r3l.config.complaints import complaints, nearest_first, unknown
 from r3l.config.model import Config
 from r3l.errors import ConfigError
 
@@ -30,7 +31,9 @@ def load_preset(folder: str, name: str) -> dict[str, Any]:
     """
     path = PRESETS / folder / f"{name}.toml"
     if not path.is_file():
-        raise ConfigError(f"unknown preset {name!r} in {folder}: expected one of {', '.join(preset_names(folder))}")
+        raise ConfigError(
+            f"unknown preset {name!r} in {folder}: expected one of {', '.join(nearest_first(name, preset_names(folder)))}"
+        )
     return tomllib.loads(path.read_text())
 
 
@@ -39,7 +42,11 @@ def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)
-        same_kind = isinstance(under, dict) and isinstance(value, dict) and value.get("kind", under.get("kind")) == under.get("kind")
+        same_kind = (
+            isinstance(under, dict)
+            and isinstance(value, dict)
+            and value.get("kind", under.get("kind")) == under.get("kind")
+        )
         merged[key] = merge(under, value) if same_kind and isinstance(under, dict) else value
     return merged
 
@@ -70,16 +77,24 @@ def assignment(text: str) -> dict[str, Any]:
 
 
 def assigned(settings: dict[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """``key=value`` assignments on top of settings, the last one first in rank. Raises `ConfigError` as `assignment` does."""
+    """``key=value`` assignments on top of settings, the last one first in rank. Raises `ConfigError` as `assignment`
+    does."""
     for text in assignments:
         settings = merge(settings, assignment(text))
     return settings
 
 
-def compose(*, model: str = "embedded", environment: str = "alfworld", method: str = "paper", machine: str = "",
-            assignments: Iterable[str] = (), **top: Any) -> Config:
-    """Presets of model, environment and method, and of a machine where one is named, then `top` settings, then ``key=value``
-    assignments.
+def compose(
+    *,
+    model: str = "embedded",
+    environment: str = "alfworld",
+    method: str = "paper",
+    machine: str = "",
+    assignments: Iterable[str] = (),
+    **top: Any,
+) -> Config:
+    """Presets of model, environment and method, and of a machine where one is named, then `top` settings, then
+    ``key=value`` assignments.
 
     Raises:
         ConfigError: an unknown preset or setting, or a value out of bounds; names the value and what is expected.
@@ -88,7 +103,9 @@ def compose(*, model: str = "embedded", environment: str = "alfworld", method: s
     for folder, name in zip(FOLDERS, (model, environment, method), strict=True):
         settings = merge(settings, load_preset(folder, name))
     if machine:
-        settings = merge(settings, {key: value for key, value in load_preset("machines", machine).items() if key != "machine"})
+        settings = merge(
+            settings, {key: value for key, value in load_preset("machines", machine).items() if key != "machine"}
+        )
     settings = resolve_conditions(settings)
     settings = merge(settings, {key: value for key, value in top.items() if value is not None})
     return validated(assigned(settings, assignments))
@@ -100,13 +117,14 @@ def validated(settings: dict[str, Any]) -> Config:
     try:
         return Config.model_validate(settings)
     except ValidationError as error:
-        lines = [f"{'.'.join(map(str, item['loc']))}: {item['msg']} (got {item.get('input')!r:.200})" for item in error.errors()]
-        raise ConfigError("these settings can't be used:\n  " + "\n  ".join(lines)) from error
+        raise ConfigError(complaints(error)) from error
 
 
 def refuse_unknown(settings: dict[str, Any]) -> None:
     """Union members ignore extras for the forms' sake; here, where a person types, a typo is refused."""
-    kinds = {name: {"kind": part["kind"]} for name, part in settings.items() if isinstance(part, dict) and "kind" in part}
+    kinds = {
+        name: {"kind": part["kind"]} for name, part in settings.items() if isinstance(part, dict) and "kind" in part
+    }
     try:
         defaults = Config.model_validate(kinds)
     except ValidationError:
@@ -114,6 +132,7 @@ def refuse_unknown(settings: dict[str, Any]) -> None:
     for name in ("method", "environment", "engine"):
         member = getattr(defaults, name)
         known = type(member).model_fields
-        for key in settings.get(name) or {}:
+        given = settings.get(name)
+        for key in given if isinstance(given, dict) else ():
             if key not in known:
-                raise ConfigError(f"{name}.{key}: unknown setting; {member.kind} has {', '.join(sorted(known))}")
+                raise ConfigError(f"{unknown([name, key], known)} (kind {member.kind})")

@@ -25,4 +25,6 @@ def load_machine(name: str, **changes: Any) -> Machine:
     Raises:
         ConfigError: there is no such preset.
     """
-    return Machine.model_validate(load_preset("machines", name)["machine"] | {key: value for key, value in changes.items() if value})
+    return Machine.model_validate(
+        load_preset("machines", name)["machine"] | {key: value for key, value in changes.items() if value}
+    )

@@ -23,7 +23,10 @@ def diff_presets(a: str, b: str, folder: str = "methods") -> list[Difference]:
     everywhere = [one for one in differences[kinds[0]] if all(one in found for found in differences.values())]
     return everywhere + [
         (f"{name} ({kind})", left, right)
-        for kind, found in differences.items() for name, left, right in found if (name, left, right) not in everywhere]
+        for kind, found in differences.items()
+        for name, left, right in found
+        if (name, left, right) not in everywhere
+    ]
 
 
 def resolved(folder: str, name: str, environment: str) -> dict[str, Any]:

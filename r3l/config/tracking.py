@@ -12,7 +12,11 @@ Tracker = Literal["tensorboard", "mlflow", "wandb", "trackio"]
 
 
 class TrackingSettings(Section):
-    to: list[Tracker] = Field(default_factory=list, description="tensorboard, mlflow, wandb, trackio: fed after each iteration")
+    IDENTITY_OF = ()
+
+    to: list[Tracker] = Field(
+        default_factory=list, description="tensorboard, mlflow, wandb, trackio: fed after each iteration"
+    )
     tensorboard: str = Field("", description="log folder; empty: runs")
     mlflow: str = Field("", description="tracking URI; empty: MLFLOW_TRACKING_URI, else MLflow's own default")
     wandb: str = Field("", description="project; empty: r3l")

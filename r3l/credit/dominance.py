@@ -34,9 +34,14 @@ def dominance(advantages_G: ArrayLike) -> Dominance:
     positive, negative = advantages[advantages > 0], advantages[advantages < 0]
     up, down = float(positive.sum()), float(-negative.sum())
     return Dominance(
-        positive_share=fraction(positive.size, positive.size + negative.size), positive_mean=fraction(up, positive.size),
-        negative_mean=-fraction(down, negative.size), positive_mass=up, negative_mass=down,
-        ratio=fraction(up, down), alpha_min=fraction(down, up))
+        positive_share=fraction(positive.size, positive.size + negative.size),
+        positive_mean=fraction(up, positive.size),
+        negative_mean=-fraction(down, negative.size),
+        positive_mass=up,
+        negative_mass=down,
+        ratio=fraction(up, down),
+        alpha_min=fraction(down, up),
+    )
 
 
 def variance_ratio(trained_tokens_G: ArrayLike, response_tokens_G: ArrayLike) -> float:

@@ -13,22 +13,24 @@ from r3l.errors import ConfigError
 
 def _transformers_local(settings: AnyEngine, policy: PolicySettings) -> Engine:
     assert isinstance(settings, TransformersLocalSettings)
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin while they wait starve the environments' workers
-    from r3l.engines.transformers_local import TransformersLocal
+    os.environ.setdefault(
+        "OMP_WAIT_POLICY", "PASSIVE"
+    )  # threads that spin while they wait starve the environments' workers
+    from r3l.engines.embedded.engine import TransformersLocal
 
     return TransformersLocal(settings, policy)
 
 
 def _vllm_server(settings: AnyEngine, policy: PolicySettings) -> Engine:
     assert isinstance(settings, VllmServerSettings)
-    from r3l.engines.vllm_server import VllmServer
+    from r3l.engines.vllm.server import VllmServer
 
     return VllmServer(settings, policy)
 
 
 def _vllm_local(settings: AnyEngine, policy: PolicySettings) -> Engine:
     assert isinstance(settings, VllmLocalSettings)
-    from r3l.engines.vllm_local import VllmLocal
+    from r3l.engines.vllm.local import VllmLocal
 
     return VllmLocal(settings, policy)
 

@@ -15,7 +15,8 @@ AS_DUMPED = {"whitespace_flexible": False, "item_separator": ", ", "key_separato
 
 
 def spaced(schema: dict[str, Any]) -> dict[str, Any]:
-    """`schema` with blanks only where json.dumps writes them, said in the words of llguidance (vLLM's backend `guidance` too)."""
+    """`schema` with blanks only where json.dumps writes them, said in the words of llguidance (vLLM's backend
+    `guidance` too)."""
     return schema | {"x-guidance": AS_DUMPED}
 
 
@@ -39,6 +40,7 @@ class Completion:
     logprobs: list[float]
     finish_reason: FinishReason
     cached_tokens: int = 0  # prompt tokens that were not computed again
+    failures: tuple[str, ...] = ()  # why earlier tries of this call came to nothing, in their order
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +63,14 @@ class Engine(Protocol):
 
         Raises (by the future):
             EngineError: after the engine's own retries are spent.
+            Interrupted: the engine was closed, before this call or while it waited.
+            ServerAway: none of the engine's servers answers.
         """
         ...
 
     def score(self, token_ids: Sequence[int]) -> list[float]:
-        """Log-probabilities of token_ids[1:] given everything before each: what the canary compares with the trainer."""
+        """Log-probabilities of token_ids[1:] given everything before each: what the canary compares with the
+        trainer."""
         ...
 
     @property
@@ -75,7 +80,10 @@ class Engine(Protocol):
         """Running totals: requests, prompt_tokens, cached_tokens, sampled_tokens, busy_seconds, retried_calls."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End the engine. Every call in flight and every later one fails with `Interrupted`, so that none becomes a
+        row."""
+        ...
 
 
 @runtime_checkable

@@ -1,7 +1,8 @@
 """The canary: tokens scored by the engine and by the trainer. Catches a stale, wrong or unmerged policy.
 
-Two questions: is the engine as near to the trainer as rounding lets it be; and has it made the step from the policy before to the one
-that the update wrote. The second finds a policy that is one step old where rounding is as large as a step.
+Two questions: is the engine as near to the trainer as rounding lets it be; and has it made the step from the policy
+before to the one that the update wrote. The second finds a policy that is one step old where rounding is as large as a
+step.
 """
 
 from __future__ import annotations
@@ -34,18 +35,26 @@ def check_canary(engine: Engine, path: Path | None, dtype: str, tolerance: float
         return None
     try:
         canary = json.loads(path.read_text())
-        token_ids, logprobs, before = list(canary["token_ids"]), list(canary["logprobs"]), list(canary.get("before") or ())
+        token_ids, logprobs, before = (
+            list(canary["token_ids"]),
+            list(canary["logprobs"]),
+            list(canary.get("before") or ()),
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise EngineError(f"{path} is no canary: {error!r}; expected JSON with token_ids and logprobs, as the update writes it") from error
+        raise EngineError(
+            f"{path} is no canary: {error!r}; expected JSON with token_ids and logprobs, as the update writes it"
+        ) from error
     return compare(engine, token_ids, logprobs, tolerance or TOLERANCES[dtype], before)
 
 
-def compare(engine: Engine, token_ids: Sequence[int], logprobs: Sequence[float], tolerance: float,
-            before: Sequence[float] = ()) -> float:
+def compare(
+    engine: Engine, token_ids: Sequence[int], logprobs: Sequence[float], tolerance: float, before: Sequence[float] = ()
+) -> float:
     """Mean |engine - trainer| over the log-probabilities of token_ids[1:]; of several servers, that of the farthest.
 
     Raises:
-        EngineError: it is above `tolerance`, or not a number; or the engine is where the trainer was before its step, at `before`.
+        EngineError: it is above `tolerance`, or not a number; or the engine is where the trainer was before its step,
+            at `before`.
     """
     scores = engine.score_each(token_ids) if isinstance(engine, Replicated) else {"the engine": engine.score(token_ids)}
     farthest = max(_compare(name, scored, token_ids, logprobs, tolerance) for name, scored in scores.items())
@@ -55,23 +64,32 @@ def compare(engine: Engine, token_ids: Sequence[int], logprobs: Sequence[float],
     return farthest
 
 
-def _compare(name: str, scored: Sequence[float], token_ids: Sequence[int], logprobs: Sequence[float], tolerance: float) -> float:
+def _compare(
+    name: str, scored: Sequence[float], token_ids: Sequence[int], logprobs: Sequence[float], tolerance: float
+) -> float:
     if len(scored) != len(logprobs):
-        raise EngineError(f"canary of {len(token_ids)} tokens: got {len(scored)} log-probabilities from {name} and "
-                          f"{len(logprobs)} from the trainer, expected {len(token_ids) - 1} of both")
+        raise EngineError(
+            f"canary of {len(token_ids)} tokens: got {len(scored)} log-probabilities from {name} and "
+            f"{len(logprobs)} from the trainer, expected {len(token_ids) - 1} of both"
+        )
     differences = [abs(sampled - trained) for sampled, trained in zip(scored, logprobs, strict=True)]
     mean = sum(differences) / len(differences)
     if not mean <= tolerance:
-        worst = max(range(len(differences)), key=lambda place: math.inf if math.isnan(differences[place]) else differences[place])
+        worst = max(
+            range(len(differences)),
+            key=lambda place: math.inf if math.isnan(differences[place]) else differences[place],
+        )
         raise EngineError(
             f"{name} does not run the policy that the trainer wrote: the canary's log-probabilities differ by {mean:.3g} a token, "
             f"tolerance {tolerance:.3g}; most that of token {worst + 1}, {scored[worst]:.6g} there and {logprobs[worst]:.6g} in the "
-            "trainer. A stale or wrong policy was loaded; restart the engine, or set engine.canary_tolerance")
+            "trainer. A stale or wrong policy was loaded; restart the engine, or set engine.canary_tolerance"
+        )
     return mean
 
 
 def _refuse_stale(name: str, scored: Sequence[float], logprobs: Sequence[float], before: Sequence[float]) -> None:
-    """Of the step, as probabilities, how much is seen in the engine: 1 if it runs the new policy, 0 if the one before."""
+    """Of the step, as probabilities, how much is seen in the engine: 1 if it runs the new policy, 0 if the one
+    before."""
     old, new, seen = ([math.exp(logprob) for logprob in side] for side in (before, logprobs, scored))
     step, moved = ([b - a for a, b in zip(old, side, strict=True)] for side in (new, seen))
     size = sum(one * one for one in step)
@@ -80,4 +98,5 @@ def _refuse_stale(name: str, scored: Sequence[float], logprobs: Sequence[float],
     if share + SURE * error < HALF:
         raise EngineError(
             f"{name} runs the policy from before the last update: {share:.2f} +- {error:.2f} of the step that it wrote is seen in the "
-            "canary's probabilities, expected 1. A stale policy was loaded; restart the engine")
+            "canary's probabilities, expected 1. A stale policy was loaded; restart the engine"
+        )

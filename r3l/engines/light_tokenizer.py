@@ -1,6 +1,7 @@
 """A policy folder's tokenizer and chat template without transformers: what an environment without torch samples with.
 
-It gives the ids and texts that transformers' fast tokenizers give, and has the part of their interface that `ChatFormat` uses.
+It gives the ids and texts that transformers' fast tokenizers give, and has the part of their interface that
+`ChatFormat` uses.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ NAMED = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
 class LightTokenizer:
-    """Of a folder with ``tokenizer.json``. Raises `OSError` where it has none, `ValueError` where a file can't be read."""
+    """Of a folder with ``tokenizer.json``. Raises `OSError` where it has none, `ValueError` where a file can't be
+    read."""
 
     def __init__(self, folder: Path) -> None:
         path = folder / "tokenizer.json"
         if not path.is_file():
-            raise OSError(f"{path} is not there; without transformers a tokenizer.json is needed (pip install 'r3l[trainer]')")
+            raise OSError(
+                f"{path} is not there; without transformers a tokenizer.json is needed (pip install 'r3l[trainer]')"
+            )
         self.backend = Tokenizer.from_str(path.read_text(encoding="utf-8"))
         self.backend.no_padding()
         self.backend.no_truncation()
@@ -60,20 +64,36 @@ class LightTokenizer:
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         return list(self.backend.encode(text, add_special_tokens=add_special_tokens).ids)
 
-    def decode(self, ids: Sequence[int], skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool = False) -> str:
+    def decode(
+        self, ids: Sequence[int], skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool = False
+    ) -> str:
         """Raises `ValueError` for the clean-up of blanks, which loses what was sampled."""
         if clean_up_tokenization_spaces:
             raise ValueError("clean_up_tokenization_spaces: expected false, the text would not be what was sampled")
         return str(self.backend.decode(list(ids), skip_special_tokens=skip_special_tokens))
 
-    def apply_chat_template(self, messages: Sequence[dict[str, str]], tokenize: bool = False, add_generation_prompt: bool = False,
-                            **options: Any) -> str:
+    def apply_chat_template(
+        self,
+        messages: Sequence[dict[str, str]],
+        tokenize: bool = False,
+        add_generation_prompt: bool = False,
+        **options: Any,
+    ) -> str:
         """The conversation as text. Raises jinja2's `TemplateError` where the template refuses it."""
         if tokenize or not self.chat_template:
             raise ValueError("expected tokenize=False and a tokenizer with a chat template")
         named = {name: token for name, token in self.named.items() if token is not None}
-        return str(_environment().from_string(self.chat_template).render(
-            messages=messages, tools=None, documents=None, add_generation_prompt=add_generation_prompt, **{**named, **options}))
+        return str(
+            _environment()
+            .from_string(self.chat_template)
+            .render(
+                messages=messages,
+                tools=None,
+                documents=None,
+                add_generation_prompt=add_generation_prompt,
+                **{**named, **options},
+            )
+        )
 
     def _mark_special(self, extra: list[str | None]) -> None:
         """The named tokens are special, whatever the tokenizer's file says of them: so transformers has it."""

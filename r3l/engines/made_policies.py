@@ -1,4 +1,5 @@
-"""Policies that are fetched or made when they are first asked for: no torch, no hub before there is something to make."""
+"""Policies that are fetched or made when they are first asked for: no torch, no hub before there is something to
+make."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from r3l.errors import ConfigError
+from r3l.home import located
 
 HUB = {
     "qwen2.5-1.5b": "Qwen/Qwen2.5-1.5B-Instruct",
@@ -29,7 +31,7 @@ def make_here(name: str, folder: Path) -> None:
         from r3l.engines.gguf_policy import smollm2
 
         smollm2(folder)
-    elif name in HUB and folder == Path("data/policies") / name:
+    elif name in HUB and folder == located(Path("data/policies", name)):
         _fetch(HUB[name], folder)
 
 
@@ -38,12 +40,16 @@ def _fetch(repository: str, folder: Path) -> None:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
     except ImportError as error:
-        raise ConfigError(f"{repository} can't be fetched: pip install huggingface_hub, or set policy.path to a folder") from error
+        raise ConfigError(
+            f"{repository} can't be fetched: pip install huggingface_hub, or set policy.path to a folder"
+        ) from error
     partial = folder.with_name(folder.name + ".partial")
     try:
         snapshot_download(repository, local_dir=str(partial), allow_patterns=FILES)
     except (OSError, HfHubHTTPError, LocalEntryNotFoundError) as error:
-        raise ConfigError(f"{repository} can't be fetched from the hub: {str(error)[:300]}. Log in where it asks for that, or set "
-                          f"policy.path to a folder that has it; what was fetched so far stays in {partial}") from error
+        raise ConfigError(
+            f"{repository} can't be fetched from the hub: {str(error)[:300]}. Log in where it asks for that, or set "
+            f"policy.path to a folder that has it; what was fetched so far stays in {partial}"
+        ) from error
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)  # whole or not at all

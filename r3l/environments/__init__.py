@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from r3l.config.environments import EnvironmentSettings
-from r3l.environments.alfworld import AlfworldWorld
-from r3l.environments.base import World
-from r3l.environments.household import HouseholdWorld
-from r3l.environments.mathematics import MathWorld
-from r3l.environments.scienceworld import ScienceWorldWorld
-from r3l.environments.webshop import WebShopWorld
+from r3l.environments.alfworld.world import AlfworldWorld
+from r3l.environments.base import Sourced, World
+from r3l.environments.household.world import HouseholdWorld
+from r3l.environments.mathematics.world import MathWorld
+from r3l.environments.scienceworld.world import ScienceWorldWorld
+from r3l.environments.webshop.world import WebShopWorld
 from r3l.errors import ConfigError
 from r3l.records import Task
 
@@ -30,6 +30,12 @@ def make_world(settings: EnvironmentSettings) -> World:
     return world
 
 
+def data_of(settings: EnvironmentSettings, split: str) -> str:
+    """What the tasks and rewards of a split are made from, in a few words; "" where the world does not say."""
+    world = make_world(settings)
+    return world.data(split) if isinstance(world, Sourced) else ""
+
+
 def tasks_of(settings: EnvironmentSettings, split: str) -> list[Task]:
     """The tasks of a split, of the types that `settings` ask for.
 
@@ -40,6 +46,8 @@ def tasks_of(settings: EnvironmentSettings, split: str) -> list[Task]:
     tasks, wanted = make_world(settings).tasks(split), set(settings.task_types)
     known = {task.task_type for task in tasks}
     if wanted - known:
-        raise ConfigError(f"environment.task_types: {split} has no task of type {', '.join(sorted(wanted - known))}; "
-                          f"its types are {', '.join(sorted(known))}")
+        raise ConfigError(
+            f"environment.task_types: {split} has no task of type {', '.join(sorted(wanted - known))}; "
+            f"its types are {', '.join(sorted(known))}"
+        )
     return [task for task in tasks if not wanted or task.task_type in wanted]

@@ -32,7 +32,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A policy's reply, parsed. `action` is "" where the reply is not `valid`; `error` is then what the policy is told."""
+    """A policy's reply, parsed. `action` is "" where the reply is not `valid`; `error` is then what the policy is
+    told."""
 
     valid: bool
     action: str
@@ -41,8 +42,9 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An oracle's judgement of an episode. `pivot`: the turn to retry from, i.e. the number of leading turns to keep; None where
-    nothing is to be done better, or where the oracle does not know the task. `why` is in the environment's own words."""
+    """An oracle's judgement of an episode. `pivot`: the turn to retry from, i.e. the number of leading turns to keep;
+    None where nothing is to be done better, or where the oracle does not know the task. `why` is in the environment's
+    own words."""
 
     pivot: int | None
     why: str
@@ -88,6 +90,39 @@ class World(Protocol):
     def make(self) -> Environment:
         """Called in the worker process."""
         ...
+
+
+@runtime_checkable
+class Remarking(Protocol):
+    """A world that answers with fixed texts of its own, such as verdicts, beside what its simulator says."""
+
+    remarks: tuple[str, ...]
+
+
+def shown_by(world: World) -> list[str]:
+    """The fixed texts that a policy is shown in this world: the system prompt, the answer to an empty reply, its
+    remarks."""
+    return [
+        world.system_prompt(),
+        world.parse_reply("").error,
+        *(world.remarks if isinstance(world, Remarking) else ()),
+    ]
+
+
+@runtime_checkable
+class Sourced(Protocol):
+    """A world that says in a few words what the tasks and rewards of a split are made from, such as the size of its
+    rooms or the catalogue of its shop. It is stored beside every result; asking for it is cheap."""
+
+    def data(self, split: str) -> str: ...
+
+
+@runtime_checkable
+class Waiting(Protocol):
+    """A world whose steps wait for processes of their own, not for this one: its workers play so many tasks at once,
+    each in a thread."""
+
+    tasks_at_once: int
 
 
 @runtime_checkable

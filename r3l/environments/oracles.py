@@ -6,36 +6,51 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from r3l.config.environments import AlfworldSettings, EnvironmentSettings, HouseholdSettings, ScienceWorldSettings
-from r3l.environments import alfworld_oracle, household_oracle, scienceworld_oracle
-from r3l.environments.alfworld_searcher import TREATMENT, Errand
-from r3l.environments.alfworld_store import games_root, read_trajectory
+from r3l.environments.alfworld import oracle as alfworld_oracle
+from r3l.environments.alfworld.game_files import games_root, read_trajectory
+from r3l.environments.alfworld.searcher import TREATMENT, Errand
 from r3l.environments.base import Verdict
+from r3l.environments.household import oracle as household_oracle
+from r3l.environments.scienceworld import oracle as scienceworld_oracle
 from r3l.errors import WorldError
 from r3l.records import Task
 
-# actions[k] is turn k's, "" where it had no valid one; observations[k] came before it, the last one after the last action.
+# actions[k] is turn k's, "" where it had no valid one; observations[k] came before it, the last one after the last
+# action.
 Judge = Callable[[Any, Task, Sequence[str], Sequence[str]], Verdict]
 KNOWN = {"pick_and_place_simple", *TREATMENT}  # the kinds of ALFWorld errands that its oracle reads
 
 
-def judge_alfworld(settings: AlfworldSettings, task: Task, actions: Sequence[str], observations: Sequence[str]) -> Verdict:
+def judge_alfworld(
+    settings: AlfworldSettings, task: Task, actions: Sequence[str], observations: Sequence[str]
+) -> Verdict:
     """By the recorded turns: after the last thing that was seen, taken or treated as the errand asks."""
     about = read_trajectory(games_root(settings), task)["pddl_params"]
     if task.task_type not in KNOWN or about.get("object_sliced"):
         return Verdict(None, "unknown errand")
-    report = alfworld_oracle.reflect(alfworld_oracle.Record(Errand.of(task.task_type, about), list(observations), list(actions), won=False))
+    report = alfworld_oracle.reflect(
+        alfworld_oracle.Record(Errand.of(task.task_type, about), list(observations), list(actions), won=False)
+    )
     return Verdict(int(report["retry_from_step"]), str(report["root_cause_analysis"]))
 
 
-def judge_household(settings: HouseholdSettings, task: Task, actions: Sequence[str], observations: Sequence[str]) -> Verdict:
+def judge_household(
+    settings: HouseholdSettings, task: Task, actions: Sequence[str], observations: Sequence[str]
+) -> Verdict:
     return household_oracle.oracle_pivot(task, actions)
 
 
-def judge_scienceworld(settings: ScienceWorldSettings, task: Task, actions: Sequence[str], observations: Sequence[str]) -> Verdict:
+def judge_scienceworld(
+    settings: ScienceWorldSettings, task: Task, actions: Sequence[str], observations: Sequence[str]
+) -> Verdict:
     return scienceworld_oracle.oracle_pivot(task, actions, settings)
 
 
-ORACLES: dict[str, Judge] = {"alfworld": judge_alfworld, "household": judge_household, "scienceworld": judge_scienceworld}
+ORACLES: dict[str, Judge] = {
+    "alfworld": judge_alfworld,
+    "household": judge_household,
+    "scienceworld": judge_scienceworld,
+}
 
 
 def has_oracle(settings: EnvironmentSettings) -> bool:
@@ -43,7 +58,10 @@ def has_oracle(settings: EnvironmentSettings) -> bool:
 
 
 def judge(settings: EnvironmentSettings, task: Task, actions: Sequence[str], observations: Sequence[str]) -> Verdict:
-    """Judge an episode that was not won. Raises `WorldError` where the environment has no oracle, or its simulator failed."""
+    """Judge an episode that was not won. Raises `WorldError` where the environment has no oracle, or its simulator
+    failed."""
     if not has_oracle(settings):
-        raise WorldError(f"environment {getattr(settings, 'kind', '')!r} has no oracle; those that have one: {', '.join(ORACLES)}")
+        raise WorldError(
+            f"environment {getattr(settings, 'kind', '')!r} has no oracle; those that have one: {', '.join(ORACLES)}"
+        )
     return ORACLES[getattr(settings, "kind", "")](settings, task, actions, observations)

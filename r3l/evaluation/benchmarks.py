@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from r3l.config import Config
-from r3l.config.compose import merge, validated
+from r3l.config.compose import assigned, merge, validated
 from r3l.config.environments import AnyEnvironment, EnvironmentSettings
 from r3l.errors import ConfigError
 
@@ -70,22 +71,48 @@ def pose(config: Config) -> Posed:
     if asked.benchmark:
         return posed(config, asked.benchmark, asked.answer_format, asked.attempts)
     if asked.attempts != 1 or asked.answer_format:
-        raise ConfigError("evaluation.attempts and evaluation.answer_format go with a benchmark of mathematics: name one in "
-                          "evaluation.benchmark, e.g. procedural or gsm8k")
-    return Posed(config, f"{config.environment.kind}/{asked.split}", getattr(config.environment, "answer_format", ""), "single")
+        raise ConfigError(
+            "evaluation.attempts and evaluation.answer_format go with a benchmark of mathematics: name one in "
+            "evaluation.benchmark, e.g. procedural or gsm8k"
+        )
+    return Posed(
+        config, f"{config.environment.kind}/{asked.split}", getattr(config.environment, "answer_format", ""), "single"
+    )
+
+
+def with_environment(config: Config, assignments: Sequence[str]) -> Config:
+    """`config` with the environment of the benchmark that it names, and ``environment.key=value`` on top of that.
+
+    Raises:
+        ConfigError: an unknown setting of that environment, or one that makes the benchmark what it is.
+    """
+    name = config.evaluation.benchmark
+    below = pose(config).config.model_dump(mode="json")
+    wanted = assigned(below, assignments)
+    for key, value in found_benchmark(name).environment.items():
+        if wanted["environment"].get(key) != value:
+            raise ConfigError(
+                f"environment.{key}={wanted['environment'].get(key)}: benchmark {name} has {key}={value}; leave it out, or "
+                "evaluate on another benchmark"
+            )
+    return validated(wanted)
+
+
+def found_benchmark(name: str) -> Benchmark:
+    if name not in BENCHMARKS:
+        raise ConfigError(f"unknown benchmark {name!r}: expected one of {', '.join(BENCHMARKS)}")
+    return BENCHMARKS[name]
 
 
 def posed(config: Config, name: str, answer_format: str = "", attempts: int = 1) -> Posed:
-    """`config` with the environment and the split of a benchmark. Where the environment is of the same kind its other settings
-    stay; of another kind only those of the machine do, and replies take at most half of the policy's context. `evaluation.tasks` is
-    left alone, but never above what there is.
+    """`config` with the environment and the split of a benchmark. Where the environment is of the same kind its other
+    settings stay; of another kind only those of the machine do, and replies take at most half of the policy's context.
+    `evaluation.tasks` is left alone, but never above what there is.
 
     Raises:
         ConfigError: an unknown benchmark, or a format or protocol that it does not have.
     """
-    found = BENCHMARKS.get(name)
-    if found is None:
-        raise ConfigError(f"unknown benchmark {name!r}: expected one of {', '.join(BENCHMARKS)}")
+    found = found_benchmark(name)
     chosen = answer_format or found.formats[0]
     if chosen not in found.formats:
         expected = " or ".join(filter(None, found.formats)) or "none"
@@ -95,7 +122,9 @@ def posed(config: Config, name: str, answer_format: str = "", attempts: int = 1)
     overrides = dict(found.environment)
     if found.attempts:
         overrides |= {"max_turns": attempts, "answer_format": chosen}
-    return Posed(reconfigured(config, overrides, found), name, chosen, "single" if attempts == 1 else f"attempts={attempts}")
+    return Posed(
+        reconfigured(config, overrides, found), name, chosen, "single" if attempts == 1 else f"attempts={attempts}"
+    )
 
 
 def reconfigured(config: Config, overrides: dict[str, Any], benchmark: Benchmark) -> Config:
@@ -106,5 +135,8 @@ def reconfigured(config: Config, overrides: dict[str, Any], benchmark: Benchmark
         usual: EnvironmentSettings = TypeAdapter(AnyEnvironment).validate_python(overrides)
         below["reply_tokens"] = min(usual.reply_tokens, config.policy.context_tokens // 2)
     settings["environment"] = merge(below | {"kind": overrides["kind"]}, overrides)
-    settings["evaluation"] |= {"split": benchmark.split, "tasks": min(config.evaluation.tasks, benchmark.tasks or config.evaluation.tasks)}
+    settings["evaluation"] |= {
+        "split": benchmark.split,
+        "tasks": min(config.evaluation.tasks, benchmark.tasks or config.evaluation.tasks),
+    }
     return validated(settings)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import duckdb
 
-from r3l.environments.mathematics_leaks import Leak, gold_leaks
+from r3l.environments.mathematics.leaks import Leak, gold_leaks
 from r3l.records import Reflection, Task, Trajectory, Turn
 from r3l.store.catalog import connect
 from r3l.store.check import Finding
@@ -20,23 +20,43 @@ TOKENS = ("context_ids", "response_ids", "response_logprobs")  # the check reads
 def check_leaks(store: Store, run: str) -> list[Finding]:
     """Every text of the run's math tasks that showed the policy a gold answer, as findings of `r3l check`."""
     with connect(store, [run]) as connection:
-        return [Finding("leaks", f"{run} {leak.subject_id}", f"the {leak.where} holds the gold answer {leak.gold!r}: {leak.text[:200]!r}")
-                for leak in stored_leaks(connection)]
+        return [
+            Finding(
+                "leaks",
+                f"{run} {leak.subject_id}",
+                f"the {leak.where} holds the gold answer {leak.gold!r}: {leak.text[:200]!r}",
+            )
+            for leak in stored_leaks(connection)
+        ]
 
 
 def stored_leaks(connection: duckdb.DuckDBPyConnection) -> list[Leak]:
     """Every leak in the runs and branches of a catalog connection (`r3l.store.catalog.connect`), in their order."""
-    places = connection.execute("SELECT DISTINCT run, branch, iteration FROM tasks WHERE environment = 'math' ORDER BY ALL").fetchall()
-    return [leak for place in places for leak in gold_leaks(
-        rows(connection, "tasks", Task, place), rows(connection, "trajectories", Trajectory, place),
-        rows(connection, "turns", Turn, place), rows(connection, "reflections", Reflection, place))]
+    places = connection.execute(
+        "SELECT DISTINCT run, branch, iteration FROM stored.tasks WHERE environment = 'math' ORDER BY ALL"
+    ).fetchall()
+    return [
+        leak
+        for place in places
+        for leak in gold_leaks(
+            rows(connection, "tasks", Task, place),
+            rows(connection, "trajectories", Trajectory, place),
+            rows(connection, "turns", Turn, place),
+            rows(connection, "reflections", Reflection, place),
+        )
+    ]
 
 
-def rows(connection: duckdb.DuckDBPyConnection, table: str, record: type[Row], place: tuple[str, str, int]) -> list[Row]:
-    """The rows of a table in one iteration as records, without their tokens; branches see what they took over from the run."""
+def rows(
+    connection: duckdb.DuckDBPyConnection, table: str, record: type[Row], place: tuple[str, str, int]
+) -> list[Row]:
+    """The rows of a table in one iteration as records, without their tokens; branches see what they took over from the
+    run."""
     names = [field.name for field in fields(record)]
     columns = ", ".join(f'[] AS "{name}"' if name in TOKENS else f'"{name}"' for name in names)
-    found = connection.execute(f"SELECT {columns} FROM lines.{table} WHERE run = ? AND branch = ? AND iteration = ?", place)
+    found = connection.execute(
+        f"SELECT {columns} FROM lines.{table} WHERE run = ? AND branch = ? AND iteration = ?", place
+    )
     return [made(record, dict(zip(names, row, strict=True))) for row in found.fetchall()]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from r3l.exploration.explorer import Explorer
@@ -11,29 +11,47 @@ from r3l.exploration.sample import sample
 from r3l.records import Episode, Kind, Status, Task
 
 
-def evaluation_stage(explorer: Explorer, tasks: Sequence[Task], repeats: int, temperature: float,
-                     name: str = "evaluation") -> list[Episode]:
-    """`repeats` episodes of every task, in the order of the tasks; `name` tells the benchmarks of an iteration apart in their ids."""
+def evaluation_stage(
+    explorer: Explorer, tasks: Sequence[Task], repeats: int, temperature: float, name: str = "evaluation"
+) -> list[Episode]:
+    """`repeats` episodes of every task, in the order of the tasks; `name` tells the evaluations of an iteration apart in
+    their ids."""
 
     async def play_all() -> list[Episode]:
-        return list(await asyncio.gather(*(
-            sample(explorer, task, repeat, kind=Kind.EVALUATION, name=name, temperature=temperature)
-            for task in tasks for repeat in range(repeats))))
+        return list(
+            await asyncio.gather(
+                *(
+                    sample(explorer, task, repeat, kind=Kind.EVALUATION, name=name, temperature=temperature)
+                    for task in tasks
+                    for repeat in range(repeats)
+                )
+            )
+        )
 
     explorer.tally.add("evaluation", planned=len(tasks) * repeats)
     return asyncio.run(play_all())
 
 
-def evaluation_rows(episodes: Sequence[Episode], *, benchmark: str, answer_format: str, protocol: str,
-                    temperature: float) -> list[dict[str, Any]]:
-    """Rows of the table `evaluations`. An episode that the world or the engine broke counts as reward 0."""
+def evaluation_rows(episodes: Sequence[Episode], about: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Rows of the table `evaluations`. `about`: the columns that say of which evaluation they are. An episode that the
+    world or the engine broke counts as reward 0."""
     rows = []
     for one in episodes:
         trajectory = one.trajectory
         whole = Status(trajectory.status).trainable
-        rows.append({
-            "trajectory_id": trajectory.trajectory_id, "iteration": trajectory.iteration, "benchmark": benchmark,
-            "format": answer_format, "protocol": protocol, "repeat": trajectory.attempt, "task_id": trajectory.task_id,
-            "task_type": trajectory.task_type, "policy": trajectory.policy, "temperature": temperature, "status": trajectory.status,
-            "reward": trajectory.reward if whole else 0.0, "success": trajectory.success and whole, "turns": trajectory.turns})
+        rows.append(
+            {
+                "trajectory_id": trajectory.trajectory_id,
+                "iteration": trajectory.iteration,
+                **about,
+                "repeat": trajectory.attempt,
+                "task_id": trajectory.task_id,
+                "task_type": trajectory.task_type,
+                "policy": trajectory.policy,
+                "status": trajectory.status,
+                "reward": trajectory.reward if whole else 0.0,
+                "success": trajectory.success and whole,
+                "turns": trajectory.turns,
+            }
+        )
     return rows

@@ -7,12 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-Z95 = 1.959963984540054
+from r3l.intervals import independent_episodes, variance_of_mean, wilson
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """`solved` of `episodes`; `low` and `high` bound the success rate with 95 % confidence (Wilson)."""
+    """`solved` of `episodes`; `low` and `high` bound the success rate with 95 % confidence (Wilson), repeats of a task
+    taken together."""
 
     episodes: int
     solved: int
@@ -29,27 +30,28 @@ class Score:
         return f"{self.solved}/{self.episodes} = {self.rate:.1%} [{self.low:.1%}, {self.high:.1%}]"
 
 
-def wilson(solved: int, episodes: int) -> tuple[float, float]:
-    """The 95 % Wilson score interval of a success rate; (0, 1) where there is no episode."""
-    if not episodes:
-        return 0.0, 1.0
-    rate, z2 = solved / episodes, Z95**2
-    middle = (rate + z2 / (2 * episodes)) / (1 + z2 / episodes)
-    half = Z95 / (1 + z2 / episodes) * math.sqrt(rate * (1 - rate) / episodes + z2 / (4 * episodes**2))
-    return max(0.0, middle - half), min(1.0, middle + half)
+def score(results: Sequence[tuple[bool, float]], tasks: Sequence[str] = ()) -> Score:
+    """The score of (success, reward) pairs; a failed episode is (False, 0.0).
 
-
-def score(results: Sequence[tuple[bool, float]]) -> Score:
-    """The score of (success, reward) pairs; a failed episode is (False, 0.0)."""
+    tasks: the task of each episode. Repeats of a task are one cluster: the standard error of the mean reward is that of
+        clusters, and the interval that of as many independent episodes as the clusters are worth.
+    """
     episodes, solved = len(results), sum(success for success, _ in results)
+    clusters = tasks or [str(place) for place in range(episodes)]
     mean = sum(reward for _, reward in results) / episodes if episodes else math.nan
-    variance = sum((reward - mean) ** 2 for _, reward in results) / (episodes - 1) if episodes > 1 else math.nan
-    return Score(episodes, solved, *wilson(solved, episodes), mean, math.sqrt(variance / episodes) if episodes > 1 else math.nan)
+    worth = independent_episodes([success for success, _ in results], clusters)
+    low, high = wilson(solved / episodes * worth, worth) if episodes else wilson(0, 0)
+    error = math.sqrt(variance_of_mean([reward for _, reward in results], clusters))
+    return Score(episodes, solved, low, high, mean, error)
 
 
-def by_type(results: Iterable[tuple[str, bool, float]]) -> dict[str, Score]:
+def by_type(results: Iterable[tuple[str, bool, float]], tasks: Sequence[str] = ()) -> dict[str, Score]:
     """Scores of (task type, success, reward) by task type, in alphabetical order."""
-    grouped: dict[str, list[tuple[bool, float]]] = defaultdict(list)
-    for task_type, success, reward in results:
-        grouped[task_type].append((success, reward))
-    return {task_type: score(grouped[task_type]) for task_type in sorted(grouped)}
+    rows = list(results)
+    grouped: dict[str, list[tuple[bool, float, str]]] = defaultdict(list)
+    for (task_type, success, reward), task in zip(rows, tasks or map(str, range(len(rows))), strict=True):
+        grouped[task_type].append((success, reward, task))
+    return {
+        task_type: score([(success, reward) for success, reward, _ in found], [task for *_, task in found])
+        for task_type, found in sorted(grouped.items())
+    }

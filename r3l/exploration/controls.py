@@ -11,19 +11,25 @@ from dataclasses import replace
 from random import Random
 
 from r3l.exploration.explorer import Explorer
-from r3l.exploration.judge import judge
+from r3l.exploration.oracle import judge
 from r3l.records import Episode, Plan, Reflection, Task
 from r3l.seeds import derive
 
 Wanted = tuple[Episode, Episode, Reflection]  # base, what was reflected on, the reflection
 
 
-async def controlled(explorer: Explorer, plan: Plan, tasks: Mapping[int, Task], wanted: Sequence[Wanted]) -> list[Wanted]:
+async def controlled(
+    explorer: Explorer, plan: Plan, tasks: Mapping[int, Task], wanted: Sequence[Wanted]
+) -> list[Wanted]:
     """`wanted` with the plan's pivots and guidance; as it is where the plan asks for the reflections' own."""
-    pivots = await asyncio.gather(*(pivot_of(explorer, plan, tasks[base.trajectory.task], about, told) for base, about, told in wanted))
+    pivots = await asyncio.gather(
+        *(pivot_of(explorer, plan, tasks[base.trajectory.task], about, told) for base, about, told in wanted)
+    )
     reports = [report_of(plan, told, wanted) for _, _, told in wanted]
-    return [(base, about, replace(told, pivot_turn=pivot, report=report))
-            for (base, about, told), pivot, report in zip(wanted, pivots, reports, strict=True)]
+    return [
+        (base, about, replace(told, pivot_turn=pivot, report=report))
+        for (base, about, told), pivot, report in zip(wanted, pivots, reports, strict=True)
+    ]
 
 
 async def pivot_of(explorer: Explorer, plan: Plan, task: Task, about: Episode, told: Reflection) -> int | None:
@@ -38,7 +44,8 @@ async def pivot_of(explorer: Explorer, plan: Plan, task: Task, about: Episode, t
 
 
 def report_of(plan: Plan, told: Reflection, wanted: Sequence[Wanted]) -> str:
-    """The guidance: the reflection's own report, or for `shuffled` one on another task (its own where there is no other)."""
+    """The guidance: the reflection's own report, or for `shuffled` one on another task (its own where there is no
+    other)."""
     others = [other.report for _, _, other in wanted if other.task != told.task]
     if plan.guidance == "shuffled" and others:
         return Random(derive(told.seed, told.reflection_id, "shuffled guidance")).choice(others)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from r3l.engines.base import Completion
 from r3l.environments.base import Observation, Step
 from r3l.errors import EngineError, WorldError
-from r3l.exploration.explorer import Explorer, observation_hash
-from r3l.records import Status, Turn
+from r3l.exploration.explorer import Explorer
+from r3l.records import Status, Turn, observation_hash
 from r3l.seeds import derive
 
 
@@ -42,6 +42,7 @@ class Played:
     success: bool = False
     final_observation: str = ""
     seconds: float = 0.0
+    rolled_back: list[str] | None = None  # of a retry: the observations that the rollback returned
 
     def end(self, status: Status, reason: str) -> Played:
         self.status, self.reason = status, reason
@@ -55,7 +56,12 @@ class Played:
 
 async def play(explorer: Explorer, start: Start, stage: str, temperature: float | None = None) -> Played:
     """Play from `start` until the world ends the episode or a limit does. Never raises for a failed world or engine:
-    what was played stays, and the status says what happened."""
+    what was played stays, and the status says what happened.
+
+    Raises:
+        Interrupted: the engine or the pool was closed; no row is made of the attempt.
+        ServerAway: no sampling server, or not the environment's site, answers; no row is made of it either.
+    """
     began = time.monotonic()
     played = Played(final_observation=start.observation, reward=start.standing)
     temperature = explorer.limits.temperature if temperature is None else temperature
@@ -68,7 +74,9 @@ async def play(explorer: Explorer, start: Start, stage: str, temperature: float 
     finally:
         explorer.pool.end(start.trajectory_id)
     played.seconds = time.monotonic() - began
-    explorer.tally.add(stage, done=1, done_tokens=sum(len(turn.response_ids) for turn in played.turns), reward=played.reward)
+    explorer.tally.add(
+        stage, done=1, done_tokens=sum(len(turn.response_ids) for turn in played.turns), reward=played.reward
+    )
     return played
 
 
@@ -76,12 +84,19 @@ async def _turns(explorer: Explorer, start: Start, stage: str, temperature: floa
     limits, ids, context, observation = explorer.limits, list(start.prompt_ids), start.context_ids, start.observation
     for k in range(start.turn, limits.max_turns):
         completion = await explorer.complete(
-            f"{start.trajectory_id}/turn={k}", ids, seed=derive(start.seed, start.trajectory_id, k),
-            temperature=temperature, max_tokens=limits.reply_tokens)
+            f"{start.trajectory_id}/turn={k}",
+            ids,
+            seed=derive(start.seed, start.trajectory_id, k),
+            temperature=temperature,
+            max_tokens=limits.reply_tokens,
+        )
         explorer.tally.add(stage, turns=1, tokens=len(completion.token_ids))
         if completion.finish_reason == "context":
-            played.end(Status.CONTEXT_LIMIT, f"turn {k}: {len(ids)} prompt tokens leave no room for a reply "
-                                             f"within {explorer.engine.context_limit} tokens")
+            played.end(
+                Status.CONTEXT_LIMIT,
+                f"turn {k}: {len(ids)} prompt tokens leave no room for a reply "
+                f"within {explorer.engine.context_limit} tokens",
+            )
             return
         turn = _turn(explorer, start, k, observation, context, completion)
         played.turns.append(turn)
@@ -94,20 +109,33 @@ async def _turns(explorer: Explorer, start: Start, stage: str, temperature: floa
             return
         if turn.valid:
             played.reward = step.standing
-        context = explorer.chat.following([{"role": "user", "content": observation}], explorer.chat.closed(completion.token_ids))
+        context = explorer.chat.following(
+            [{"role": "user", "content": observation}], explorer.chat.closed(completion.token_ids)
+        )
         ids += completion.token_ids + context
     played.end(Status.TURN_LIMIT, f"not done after {limits.max_turns} turns")
 
 
-def _turn(explorer: Explorer, start: Start, k: int, observation: str, context: list[int], completion: Completion) -> Turn:
+def _turn(
+    explorer: Explorer, start: Start, k: int, observation: str, context: list[int], completion: Completion
+) -> Turn:
     text = explorer.chat.text(completion.token_ids)
     reply = explorer.world.parse_reply(text)
     valid = reply.valid and explorer.chat.closed(completion.token_ids)
     return Turn(
-        trajectory_id=start.trajectory_id, iteration=start.iteration, turn=k, observation=observation, context_ids=context,
-        response_ids=list(completion.token_ids), response_logprobs=list(completion.logprobs), response=text,
-        action=reply.action if valid else "", valid=valid, finish_reason=completion.finish_reason,
-        observation_hash=observation_hash(observation))
+        trajectory_id=start.trajectory_id,
+        iteration=start.iteration,
+        turn=k,
+        observation=observation,
+        context_ids=context,
+        response_ids=list(completion.token_ids),
+        response_logprobs=list(completion.logprobs),
+        response=text,
+        action=reply.action if valid else "",
+        valid=valid,
+        finish_reason=completion.finish_reason,
+        observation_hash=observation_hash(observation),
+    )
 
 
 async def _act(explorer: Explorer, session: str, turn: Turn) -> Step:

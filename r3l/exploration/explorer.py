@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from r3l.engines.base import Completion, Engine, Sampling
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments.base import World
-from r3l.exploration.tally import Tally
+from r3l.exploration.incidents import Incidents
+from r3l.exploration.progress import Tally
 
 if TYPE_CHECKING:
-    from r3l.environments.pool import WorldPool
+    from r3l.environments.workers.pool import WorldPool
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The numbers of one run that bound an episode; METHOD section 8 has the paper's."""
+    """The numbers of one run that bound an episode; the paper's stand in its section Experimental Setup."""
 
     max_turns: int
     reply_tokens: int
@@ -40,14 +40,26 @@ class Explorer:
     policy: str  # digest of the behaviour policy
     limits: Limits
     tally: Tally = field(default_factory=Tally)
+    incidents: Incidents = field(default_factory=Incidents)
 
-    async def complete(self, request_id: str, prompt_ids: Sequence[int], *, seed: int, temperature: float,
-                       max_tokens: int, json_schema: dict[str, Any] | None = None) -> Completion:
+    async def complete(
+        self,
+        request_id: str,
+        prompt_ids: Sequence[int],
+        *,
+        seed: int,
+        temperature: float,
+        max_tokens: int,
+        json_schema: dict[str, Any] | None = None,
+    ) -> Completion:
         """One reply. Raises `EngineError` after the engine's own retries."""
         sampling = Sampling(temperature, max_tokens, seed, self.chat.stop_ids, json_schema)
-        return await asyncio.wrap_future(self.engine.complete(request_id, prompt_ids, sampling))
-
-
-def observation_hash(text: str) -> str:
-    """16 hex digits by which a rollback compares what it sees with what was recorded."""
-    return blake2b(text.encode(), digest_size=8).hexdigest()
+        completion = await asyncio.wrap_future(self.engine.complete(request_id, prompt_ids, sampling))
+        if completion.failures:
+            self.incidents.note(
+                "engine_retry",
+                request_id,
+                f"{len(completion.failures)} tries failed before this reply",
+                "; ".join(completion.failures),
+            )
+        return completion

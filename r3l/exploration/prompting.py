@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from string import Template
+from typing import Literal
 
 PROMPTS = Path(__file__).parent / "prompts"
 Message = dict[str, str]
@@ -18,14 +18,9 @@ def prompt(name: str) -> str:
     return (PROMPTS / f"{name}.txt").read_text().rstrip("\n")
 
 
-def prompts_hash() -> str:
-    """Changes with any prompt of this folder: part of the identity of the stages that use them."""
-    texts = [path.name + path.read_text() for path in sorted(PROMPTS.glob("*.txt"))]
-    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
-
-
 def transcript(turns: Iterable[tuple[str, str]], final_observation: str, reward: float, first: int = 0) -> str:
-    """Turns of (observation, reply) as the reflector sees them: numbered from `first`, then feedback and the reward line.
+    """Turns of (observation, reply) as the reflector sees them: numbered from `first`, then feedback and the reward
+    line.
 
     ``Turn k:`` stands directly before reply k, so the last number shown is one that the validator accepts.
     """
@@ -33,12 +28,22 @@ def transcript(turns: Iterable[tuple[str, str]], final_observation: str, reward:
     return "\n".join([*lines, f"Feedback: {final_observation}", f"Reward: {float(reward)}"])
 
 
-def reflection_messages(turns: Sequence[tuple[str, str]], final_observation: str, reward: float, first: int = 0) -> list[Message]:
-    """The reflector's conversation: the paper's reflection prompt, then the trajectory."""
-    return [{"role": "system", "content": prompt("reflection")},
-            {"role": "user", "content": transcript(turns, final_observation, reward, first)}]
+def reflection_messages(
+    turns: Sequence[tuple[str, str]],
+    final_observation: str,
+    reward: float,
+    first: int = 0,
+    kind: Literal["report", "critique"] = "report",
+) -> list[Message]:
+    """The reflector's conversation: the paper's reflection prompt (or the prompt for a critique in free words), then
+    the trajectory."""
+    return [
+        {"role": "system", "content": prompt("reflection" if kind == "report" else kind)},
+        {"role": "user", "content": transcript(turns, final_observation, reward, first)},
+    ]
 
 
 def guidance(report: str) -> str:
-    """The guidance text: lead-in, the reflection as JSON, "apply, do not mention". `report` is data, never a template."""
+    """The guidance text: lead-in, the reflection as JSON, "apply, do not mention". `report` is data, never a
+    template."""
     return Template(prompt("guidance")).substitute(report=report)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from r3l.engines.base import Completion
 from r3l.environments.base import Secretive
 from r3l.errors import EngineError, ReflectionError
 from r3l.exploration.explorer import Explorer
-from r3l.exploration.prompting import Message, prompt, reflection_messages, transcript
-from r3l.exploration.report import fields, find_object, integer, parse_report, report_schema
+from r3l.exploration.prompting import Message, reflection_messages
+from r3l.exploration.report import OUTCOMES, fields, find_object, integer, parse_report, report_schema
 from r3l.records import Episode, Plan, Reflection, Status, Task
 from r3l.seeds import derive
+
+
+class NoRoom(ReflectionError):
+    """The attempt is so long that the context leaves no room for a reflection on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +33,9 @@ class Reading:
     pivot_turn: int | None = None
 
 
-async def reflect(explorer: Explorer, task: Task, plan: Plan, base: Episode, about: Episode, attempt: int) -> Reflection:
+async def reflect(
+    explorer: Explorer, task: Task, plan: Plan, base: Episode, about: Episode, attempt: int
+) -> Reflection:
     """Reflect on `about` (the base itself, or an earlier distilled trajectory of it). Always a row, valid or not."""
     began = time.monotonic()
     reflection_id = f"{base.trajectory.trajectory_id}/reflection={attempt}"
@@ -42,67 +50,115 @@ async def reflect(explorer: Explorer, task: Task, plan: Plan, base: Episode, abo
             reading = _read(explorer, plan, about, completion)
         except EngineError as error:
             reading = Reading(Status.ENGINE_ERROR, str(error))
+        except NoRoom as error:
+            reading = Reading(Status.CONTEXT_LIMIT, str(error))
     tokens = len(completion.token_ids)
     explorer.tally.add("reflections", done=1, tokens=tokens, done_tokens=tokens, parsed=reading.status == Status.PARSED)
-    decision = decide(plan, about, reading)
-    if decision == "retry" and isinstance(explorer.world, Secretive) and explorer.world.reveals(
-            task, reading.report, [turn.response for turn in about.turns]):
-        decision = "no retry: the report tells the answer"
     return Reflection(
-        reflection_id=reflection_id, trajectory_id=about.trajectory.trajectory_id, base_id=base.trajectory.trajectory_id,
-        iteration=task.iteration, task=task.task, group_id=task.group_id, attempt=attempt, status=reading.status,
-        reason=reading.reason, text=explorer.chat.text(completion.token_ids), report=reading.report, outcome=reading.outcome,
-        pivot_asked=reading.pivot_asked, pivot_turn=reading.pivot_turn, decision=decision, context_ids=context,
-        response_ids=completion.token_ids, response_logprobs=completion.logprobs, finish_reason=completion.finish_reason,
-        policy=explorer.policy, seed=task.seed, seconds=time.monotonic() - began)
+        reflection_id=reflection_id,
+        trajectory_id=about.trajectory.trajectory_id,
+        base_id=base.trajectory.trajectory_id,
+        iteration=task.iteration,
+        task=task.task,
+        group_id=task.group_id,
+        attempt=attempt,
+        status=reading.status,
+        reason=reading.reason,
+        text=explorer.chat.text(completion.token_ids),
+        report=reading.report,
+        outcome=reading.outcome,
+        pivot_asked=reading.pivot_asked,
+        pivot_turn=reading.pivot_turn,
+        decision=_decided(explorer, task, plan, about, reading),
+        context_ids=context,
+        response_ids=completion.token_ids,
+        response_logprobs=completion.logprobs,
+        finish_reason=completion.finish_reason,
+        policy=explorer.policy,
+        seed=task.seed,
+        seconds=time.monotonic() - began,
+    )
+
+
+def _decided(explorer: Explorer, task: Task, plan: Plan, about: Episode, reading: Reading) -> str:
+    """`decide`, but for a report that tells the task's answer: no retry is given that."""
+    decision, world = decide(plan, about, reading), explorer.world
+    if decision != "retry" or not isinstance(world, Secretive):
+        return decision
+    told = world.reveals(task, reading.report, [turn.response for turn in about.turns])
+    return "no retry: the report tells the answer" if told else decision
 
 
 def _messages(plan: Plan, about: Episode) -> list[Message]:
     turns = [(turn.observation, turn.response) for turn in about.turns]
-    if plan.reflection == "critique":
-        return [{"role": "system", "content": prompt("critique")},
-                {"role": "user", "content": transcript(turns, about.trajectory.final_observation, about.trajectory.reward)}]
-    return reflection_messages(turns, about.trajectory.final_observation, about.trajectory.reward)
+    kind: Literal["report", "critique"] = "critique" if plan.reflection == "critique" else "report"
+    return reflection_messages(turns, about.trajectory.final_observation, about.trajectory.reward, kind=kind)
 
 
-async def _complete(explorer: Explorer, task: Task, plan: Plan, about: Episode, name: str, context: list[int]) -> Completion:
+async def _complete(
+    explorer: Explorer, task: Task, plan: Plan, about: Episode, name: str, context: list[int]
+) -> Completion:
     structured = explorer.limits.structured_reflections and plan.reflection == "report"
     completion = await explorer.complete(
-        name, context, seed=derive(task.seed, name), temperature=explorer.limits.reflection_temperature,
+        name,
+        context,
+        seed=derive(task.seed, name),
+        temperature=explorer.limits.reflection_temperature,
         max_tokens=explorer.limits.reflection_tokens,
-        json_schema=report_schema(len(about.turns), explorer.limits.reflection_tokens) if structured else None)
+        json_schema=report_schema(len(about.turns), explorer.limits.reflection_tokens) if structured else None,
+    )
     if completion.finish_reason == "context":
-        raise EngineError(f"{len(context)} prompt tokens leave no room for a reflection within {explorer.engine.context_limit} tokens")
+        limit = explorer.engine.context_limit
+        raise NoRoom(f"{len(context)} prompt tokens leave no room for a reflection within {limit} tokens")
     return completion
 
 
 def _read(explorer: Explorer, plan: Plan, about: Episode, completion: Completion) -> Reading:
     text = explorer.chat.text(completion.token_ids)
     if plan.reflection == "critique":
-        return Reading(Status.PARSED, report=text, pivot_turn=0) if text.strip() else Reading(Status.INVALID, "empty critique")
+        return (
+            Reading(Status.PARSED, report=text, pivot_turn=0)
+            if text.strip()
+            else Reading(Status.INVALID, "empty critique")
+        )
     try:
         report = parse_report(text, len(about.turns))
     except ReflectionError as error:
         return _repaired(plan, text, len(about.turns), str(error))
-    return Reading(Status.PARSED, report=report.text, outcome=report.outcome, pivot_asked=report.pivot, pivot_turn=report.pivot)
+    return Reading(
+        Status.PARSED, report=report.text, outcome=report.outcome, pivot_asked=report.pivot, pivot_turn=report.pivot
+    )
 
 
 def _repaired(plan: Plan, text: str, turns: int, reason: str) -> Reading:
-    """The rule for invalid reflections: skip has no pivot; clamp needs a number to clamp; zero restarts in any case."""
-    try:
+    """The rule for invalid reflections: skip has no pivot; clamp needs a number to clamp; zero restarts in any case. A
+    readable outcome is
+    kept: an attempt that the report calls a success is not retried for want of a pivot."""
+    report, asked = "", None
+    found: dict[str, Any] = {}
+    with suppress(ReflectionError):
         report = find_object(text)
-    except ReflectionError:
-        report = ""
-    try:
-        asked = integer(fields(report).get("retry_from_step")) if report else None
-    except ReflectionError:
-        asked = None
-    pivot = {"skip": None, "zero": 0, "clamp": None if asked is None else min(max(asked, 0), turns - 1)}[plan.invalid_reflection]
-    return Reading(Status.INVALID, reason, report=report, pivot_asked=asked, pivot_turn=pivot)
+        found = fields(report)
+        asked = integer(found.get("retry_from_step"))
+    outcome = found.get("trajectory_outcome")
+    pivot = {"skip": None, "zero": 0, "clamp": None if asked is None else min(max(asked, 0), turns - 1)}[
+        plan.invalid_reflection
+    ]
+    kept = (
+        asked if asked is not None and abs(asked) < 2**31 else None
+    )  # what the column holds; the reason has the number
+    return Reading(
+        Status.INVALID,
+        reason,
+        report=report,
+        outcome=outcome if outcome in OUTCOMES else None,
+        pivot_asked=kept,
+        pivot_turn=pivot,
+    )
 
 
 def decide(plan: Plan, about: Episode, reading: Reading) -> str:
-    """`retry`, or why no retry is run (METHOD section 2, step 3)."""
+    """`retry`, or why no retry is run (paper, algorithm)."""
     if reading.pivot_turn is None:
         return f"no retry: reflection {reading.status}"
     if plan.retry_when == "never":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -13,6 +14,9 @@ TEXT_KEYS = ("trajectory_summary", "root_cause_analysis", "improvement_suggestio
 OUTCOMES = get_args(Outcome)
 KEYS = 80  # tokens of a report's keys, outcome and pivot, about
 SHORTEST = 20  # letters of a text, however short the reply
+DEEPEST = 64  # levels of nesting that a report may have: any reader of the stored report has room for them
+LONGEST = 400  # digits of a number; no float64 has more before its point
+QUOTED = re.compile(rf"\s*[+-]?\d{{1,{LONGEST}}}(\.0*)?\s*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,31 +41,67 @@ def find_object(reply: str) -> str:
 
 
 def fields(text: str) -> dict[str, Any]:
-    """Raises `ReflectionError` where `text` is not a JSON object."""
+    """Return the keys of the JSON object in `text`.
+
+    Raises:
+        ReflectionError: it is no JSON object, or one that other readers of JSON refuse: NaN or infinity, half a
+            surrogate pair, nesting beyond `DEEPEST` levels, a number of more than `LONGEST` digits.
+    """
     try:
-        found = json.loads(text)
+        found = json.loads(text, parse_constant=refuse_constant, parse_int=whole_number)
+        if depth(found) > DEEPEST:
+            raise RecursionError
+        json.dumps(found, ensure_ascii=False).encode()
+    except RecursionError as error:
+        raise ReflectionError(f"not valid JSON: nested more than {DEEPEST} levels deep") from error
     except json.JSONDecodeError as error:
         raise ReflectionError(f"not valid JSON: {error.msg} at character {error.pos}") from error
+    except UnicodeEncodeError as error:
+        raise ReflectionError("not valid JSON: it holds half of a surrogate pair, which is no character") from error
     if not isinstance(found, dict):
         raise ReflectionError(f"expected a JSON object, got {type(found).__name__}")
     return found
 
 
+def refuse_constant(name: str) -> float:
+    """Raise `ReflectionError` for NaN, Infinity and -Infinity, which Python reads and JSON does not know."""
+    raise ReflectionError(f"not valid JSON: {name} is no number")
+
+
+def whole_number(digits: str) -> int:
+    """Return the integer. Raise `ReflectionError` where it has more than `LONGEST` digits."""
+    if len(digits) > LONGEST:
+        raise ReflectionError(f"not valid JSON: a number of {len(digits)} digits")
+    return int(digits)
+
+
+def depth(value: object) -> int:
+    """Return the levels of nesting of a JSON value: 1 for a number or a text."""
+    levels, layer = 0, [value]
+    while layer:
+        levels += 1
+        layer = [
+            inner
+            for one in layer
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+    return levels
+
+
 def integer(value: object) -> int:
     """3, "3" and 3.0 are 3; anything else raises `ReflectionError`."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ReflectionError(f"retry_from_step: expected an integer, got {value!r:.80}")
-    try:
-        number = float(value)
-    except ValueError as error:
-        raise ReflectionError(f"retry_from_step: expected an integer, got {value!r:.80}") from error
-    if not number.is_integer():
-        raise ReflectionError(f"retry_from_step: expected an integer, got {value!r:.80}")
-    return int(number)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and QUOTED.fullmatch(value):
+        return int(value.partition(".")[0])
+    raise ReflectionError(f"retry_from_step: expected an integer, got {value!r:.80}")
 
 
 def parse_report(reply: str, turns: int) -> Report:
-    """A valid report on a trajectory of `turns` turns: 0 <= retry_from_step < turns (METHOD sections 1 and 6).
+    """A valid report on a trajectory of `turns` turns: 0 <= retry_from_step < turns (paper, reflection prompt).
 
     Raises:
         ReflectionError: what is wrong, in words that go into the row's reason.
@@ -76,13 +116,14 @@ def parse_report(reply: str, turns: int) -> Report:
         raise ReflectionError(f"trajectory_outcome: expected one of {', '.join(OUTCOMES)}, got {outcome!r:.80}")
     pivot = integer(found.get("retry_from_step"))
     if not 0 <= pivot < turns:
-        raise ReflectionError(f"retry_from_step: expected 0 to {turns - 1}, got {pivot}")
+        raise ReflectionError(f"retry_from_step: expected 0 to {turns - 1}, got {pivot!r:.80}")
     return Report(text, str(outcome), pivot)
 
 
 def report_schema(turns: int, tokens: int) -> dict[str, Any]:
-    """The JSON schema of a report on `turns` turns, for engines that can be held to one. Its texts are short enough for a reply
-    of `tokens` tokens to hold them all, at two letters a token: else a talkative policy is cut off before the JSON ends."""
+    """The JSON schema of a report on `turns` turns, for engines that can be held to one. Its texts are short enough for
+    a reply of `tokens` tokens to hold them all, at two letters a token: else a talkative policy is cut off before the
+    JSON ends."""
     text = {"type": "string", "maxLength": max(SHORTEST, 2 * (tokens - KEYS) // len(TEXT_KEYS))}
     properties: dict[str, Any] = dict.fromkeys(("trajectory_summary", "root_cause_analysis"), text)
     properties["trajectory_outcome"] = {"enum": list(OUTCOMES)}

@@ -1,4 +1,5 @@
-"""Retries: roll the world back to the pivot, put the guidance in the context, generate to the end (paper, section 3.1)."""
+"""Retries: roll the world back to the pivot, put the guidance in the context, generate to the end (paper, section
+3.1)."""
 
 from __future__ import annotations
 
@@ -14,36 +15,54 @@ from r3l.exploration.sample import episode
 from r3l.records import Episode, Kind, Plan, Reflection, Status, Task, Turn
 
 
-async def retry(explorer: Explorer, task: Task, plan: Plan, base: Episode, parent: Episode, reflection: Reflection) -> Episode:
+async def retry(
+    explorer: Explorer, task: Task, plan: Plan, base: Episode, parent: Episode, reflection: Reflection
+) -> Episode:
     """Retry from the pivot that `reflection` names in `parent` (the base, or an earlier distilled trajectory of it)."""
     retry_id = f"{base.trajectory.trajectory_id}/retry={reflection.attempt}"
     pivot = 0 if plan.retry_from == "start" else int(reflection.pivot_turn or 0)
     lineage: dict[str, str | int | None] = {
-        "base_id": base.trajectory.trajectory_id, "parent_id": parent.trajectory.trajectory_id,
-        "reflection_id": reflection.reflection_id, "pivot_asked": reflection.pivot_asked}
+        "base_id": base.trajectory.trajectory_id,
+        "parent_id": parent.trajectory.trajectory_id,
+        "reflection_id": reflection.reflection_id,
+        "pivot_asked": reflection.pivot_asked,
+    }
     played, pivot = await _rolled_back(explorer, task, plan, parent, reflection, retry_id, pivot)
     inherited = parent.trajectory.shared_turns
     lineage |= {"pivot_turn": pivot, "shared_turns": pivot if inherited is None else min(pivot, inherited)}
     return episode(explorer, task, retry_id, Kind.RETRY, base.trajectory.attempt, played, **lineage)
 
 
-async def _rolled_back(explorer: Explorer, task: Task, plan: Plan, parent: Episode, reflection: Reflection,
-                       retry_id: str, pivot: int) -> tuple[Played, int]:
+async def _rolled_back(
+    explorer: Explorer, task: Task, plan: Plan, parent: Episode, reflection: Reflection, retry_id: str, pivot: int
+) -> tuple[Played, int]:
     """What was played, and from which pivot: rollback that sees other observations is dropped or restarts at 0."""
     try:
         rollback = await _roll_back(explorer, task, parent.turns, retry_id, pivot)
         if rollback.diverged_at is not None:
             if plan.diverged == "drop" or pivot == 0:
                 explorer.tally.add("retries", done=1)
-                return Played().end(Status.DIVERGED, f"turn {rollback.diverged_at}: other observation than recorded"), pivot
+                diverged = Played(rolled_back=rollback.observations[: rollback.diverged_at + 1])
+                return diverged.end(
+                    Status.DIVERGED, f"turn {rollback.diverged_at}: other observation than recorded"
+                ), pivot
             pivot = 0
             rollback = await _roll_back(explorer, task, parent.turns, retry_id, 0)
     except WorldError as error:
         explorer.tally.add("retries", done=1)
         return Played().end(Status.ENVIRONMENT_ERROR, f"rollback to turn {pivot}: {error}"), pivot
-    start = Start(retry_id, task.iteration, task.seed, pivot, parent.turns[pivot].observation,
-                  *_context(explorer, plan, parent.turns, reflection, pivot), standing=rollback.standing)
-    return await play(explorer, start, "retries"), pivot
+    start = Start(
+        retry_id,
+        task.iteration,
+        task.seed,
+        pivot,
+        rollback.observations[-1],
+        *_context(explorer, plan, parent.turns, reflection, pivot),
+        standing=rollback.standing,
+    )
+    played = await play(explorer, start, "retries")
+    played.rolled_back = rollback.observations
+    return played, pivot
 
 
 async def _roll_back(explorer: Explorer, task: Task, turns: list[Turn], session: str, pivot: int) -> Rollback:
@@ -52,9 +71,11 @@ async def _roll_back(explorer: Explorer, task: Task, turns: list[Turn], session:
     return await asyncio.wrap_future(explorer.pool.rollback(session, task, actions, observations))
 
 
-def _context(explorer: Explorer, plan: Plan, turns: list[Turn], reflection: Reflection, pivot: int) -> tuple[list[int], list[int]]:
-    """(context ids stored with the first own turn, whole prompt). Guidance joins the system prompt at pivot 0 (METHOD
-    section 6); the kept turns are the parent's own ids, never rendered again."""
+def _context(
+    explorer: Explorer, plan: Plan, turns: list[Turn], reflection: Reflection, pivot: int
+) -> tuple[list[int], list[int]]:
+    """(context ids stored with the first own turn, whole prompt). Guidance joins the system prompt at pivot 0; the kept
+    turns are the parent's own ids, never rendered again."""
     text = guidance(reflection.report or reflection.text)
     observation = turns[pivot].observation
     if plan.guidance == "none":
@@ -65,7 +86,7 @@ def _context(explorer: Explorer, plan: Plan, turns: list[Turn], reflection: Refl
         return context, context
     kept = [token for turn in turns[:pivot] for token in (*turn.context_ids, *turn.response_ids)]
     if plan.guidance_position == "system":
-        kept = kept[len(turns[0].context_ids):]
+        kept = kept[len(turns[0].context_ids) :]
         context = [*_guided_opening(explorer, turns[0].observation, text), *kept, *turns[pivot].context_ids]
         return context, context
     messages = [{"role": "system", "content": text}, {"role": "user", "content": observation}]

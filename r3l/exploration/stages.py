@@ -18,6 +18,8 @@ T = TypeVar("T")
 
 
 async def _all(attempts: Iterable[Awaitable[T]]) -> list[T]:
+    """Every attempt's records. Where one can't become any (`Interrupted`, `ServerAway`), the others are given up and
+    nothing is made."""
     return list(await asyncio.gather(*attempts))
 
 
@@ -27,30 +29,58 @@ def base_stage(explorer: Explorer, tasks: Sequence[Task], plan: Plan) -> list[Ep
     return asyncio.run(_all([sample(explorer, task, attempt) for task in tasks for attempt in range(plan.bases)]))
 
 
-def reflections_stage(explorer: Explorer, tasks: Sequence[Task], plan: Plan, bases: Sequence[Episode],
-                      abouts: Sequence[Episode], attempt: int) -> list[Reflection]:
+def reflections_stage(
+    explorer: Explorer,
+    tasks: Sequence[Task],
+    plan: Plan,
+    bases: Sequence[Episode],
+    abouts: Sequence[Episode],
+    attempt: int,
+) -> list[Reflection]:
     """The reflection number `attempt` on every base; abouts[i] is the latest attempt that grew from bases[i]."""
     by_slot = {task.task: task for task in tasks}
     explorer.tally.add("reflections", planned=len(bases))
-    return asyncio.run(_all([
-        reflect(explorer, by_slot[base.trajectory.task], plan, base, about, attempt)
-        for base, about in zip(bases, abouts, strict=True)]))
+    return asyncio.run(
+        _all(
+            [
+                reflect(explorer, by_slot[base.trajectory.task], plan, base, about, attempt)
+                for base, about in zip(bases, abouts, strict=True)
+            ]
+        )
+    )
 
 
-def retries_stage(explorer: Explorer, tasks: Sequence[Task], plan: Plan, bases: Sequence[Episode],
-                  abouts: Sequence[Episode], reflections: Sequence[Reflection]) -> list[Episode]:
-    """The retries that the reflections ask for; with group_fill=extra_base a further base in place of each one not run."""
+def retries_stage(
+    explorer: Explorer,
+    tasks: Sequence[Task],
+    plan: Plan,
+    bases: Sequence[Episode],
+    abouts: Sequence[Episode],
+    reflections: Sequence[Reflection],
+) -> list[Episode]:
+    """The retries that the reflections ask for; with group_fill=extra_base a further base in place of each one not
+    run."""
     by_slot = {task.task: task for task in tasks}
-    wanted = [(base, about, one) for base, about, one in zip(bases, abouts, reflections, strict=True) if one.decision == "retry"]
+    told = {
+        one.base_id: one for one in reflections
+    }  # a reflection that could not be stored is an event, and asks for no retry
+    reflected = [
+        (base, about, told[base.trajectory.trajectory_id])
+        for base, about in zip(bases, abouts, strict=True)
+        if base.trajectory.trajectory_id in told
+    ]
+    wanted = [(base, about, one) for base, about, one in reflected if one.decision == "retry"]
     if (plan.pivot, plan.guidance) != ("reflection", "own"):
         wanted = asyncio.run(controlled(explorer, plan, by_slot, wanted))
     attempts: list[Awaitable[Episode]] = [
-        retry(explorer, by_slot[base.trajectory.task], plan, base, about, one) for base, about, one in wanted]
+        retry(explorer, by_slot[base.trajectory.task], plan, base, about, one) for base, about, one in wanted
+    ]
     if plan.group_fill == "extra_base":
         attempts += [
             sample(explorer, by_slot[base.trajectory.task], plan.bases * (1 + one.attempt) + base.trajectory.attempt)
-            for base, one in zip(bases, reflections, strict=True)
-            if one.decision != "retry" and (plan.retried_bases is None or base.trajectory.attempt < plan.retried_bases)]
+            for base, _, one in reflected
+            if one.decision != "retry" and (plan.retried_bases is None or base.trajectory.attempt < plan.retried_bases)
+        ]
     explorer.tally.add("retries", planned=len(wanted))
     return asyncio.run(_all(attempts))
 

@@ -1,4 +1,5 @@
-"""Losses of one row, as pure functions of its log-probabilities: no config, no IO. A row's `objective` is a key of LOSSES."""
+"""Losses of one row, as pure functions of its log-probabilities: no config, no IO. A row's `objective` is a key of
+LOSSES."""
 
 from r3l.losses.clipped_ratio import clipped_ratio
 from r3l.losses.cross_entropy import cross_entropy

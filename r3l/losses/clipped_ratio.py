@@ -1,4 +1,5 @@
-"""PPO's clipped surrogate: l_t = -min(r_t A, clip(r_t, 1 - low, 1 + high) A) with r_t = pi_t / pi_old,t (GRPO, DAPO)."""
+"""PPO's clipped surrogate: l_t = -min(r_t A, clip(r_t, 1 - low, 1 + high) A) with r_t = pi_t / pi_old,t (GRPO,
+DAPO)."""
 
 import torch
 from torch import Tensor
@@ -6,7 +7,9 @@ from torch import Tensor
 from r3l.losses.row_loss import RowLoss
 
 
-def clipped_ratio(logp_T: Tensor, old_T: Tensor, advantage: float, weights_T: Tensor, *, clip_low: float, clip_high: float) -> RowLoss:
+def clipped_ratio(
+    logp_T: Tensor, old_T: Tensor, advantage: float, weights_T: Tensor, *, clip_low: float, clip_high: float
+) -> RowLoss:
     ratio_T = (logp_T - old_T).exp()
     plain_T = ratio_T * advantage
     bounded_T = ratio_T.clamp(1 - clip_low, 1 + clip_high) * advantage

@@ -1,4 +1,5 @@
-"""REINFORCE on the trained tokens: l_t = -A log pi_t (R3L; RAFT with A = 1; OPMD with 1 / (1 + tau) in the coefficient)."""
+"""REINFORCE on the trained tokens: l_t = -A log pi_t (R3L; RAFT with A = 1; OPMD with 1 / (1 + tau) in the
+coefficient)."""
 
 from torch import Tensor
 

@@ -9,7 +9,9 @@ from torch import Tensor
 from r3l.losses.row_loss import RowLoss
 
 
-def sequence_ratio(logp_T: Tensor, old_T: Tensor, advantage: float, weights_T: Tensor, *, clip_low: float, clip_high: float) -> RowLoss:
+def sequence_ratio(
+    logp_T: Tensor, old_T: Tensor, advantage: float, weights_T: Tensor, *, clip_low: float, clip_high: float
+) -> RowLoss:
     trained_T = weights_T != 0
     if not bool(trained_T.any()):
         return RowLoss((weights_T * logp_T).sum())

@@ -1,4 +1,5 @@
-"""Methods by the `kind` of their settings, and the two stages that flows run: neither they nor the trainer know a name."""
+"""Methods by the `kind` of their settings, and the two stages that flows run: neither they nor the trainer know a
+name."""
 
 from __future__ import annotations
 
@@ -38,18 +39,22 @@ def plan(settings: AnyMethod, group_size: int) -> Plan:
 
 
 def credit_stage(settings: AnyMethod, trajectories: Sequence[Trajectory]) -> tuple[list[Credit], list[Event]]:
-    """The credit of every member of every group. `trajectories`: base and distilled ones, groups whole (retries are passed over).
+    """The credit of every member of every group. `trajectories`: base and distilled ones, groups whole (retries are
+    passed over).
 
     Each of them gives one `Credit` or one `dropped` event with its reason.
     """
     return credit_groups(METHODS[settings.kind], settings, trajectories)
 
 
-def training_rows_stage(settings: AnyMethod, episodes: Sequence[Episode], reflections: Sequence[Reflection],
-                        credit: Sequence[Credit]) -> tuple[list[TrainingRow], list[Event]]:
-    """The rows that the update job reads. `episodes`: base and distilled ones, and the retries as they ran, with guidance.
+def training_rows_stage(
+    settings: AnyMethod, episodes: Sequence[Episode], reflections: Sequence[Reflection], credit: Sequence[Credit]
+) -> tuple[list[TrainingRow], list[Event]]:
+    """The rows that the update job reads. `episodes`: base and distilled ones, and the retries as they ran, with
+    guidance.
 
-    Each credited member gives one row or one `no_gradient` event; each reflection that is no lesson a `no_meta_task` event.
+    Each credited member gives one row or one `no_gradient` event; each reflection that is no lesson a `no_meta_task`
+    event.
     """
     return training_rows(METHODS[settings.kind], settings, episodes, reflections, credit)
 

@@ -1,6 +1,7 @@
 """The contract of a method: what is sampled, what each member of a group is worth, which loss reads its rows.
 
-A method knows groups and rewards. It knows no environment, no engine and no table; flows and the trainer know none of it.
+A method knows groups and rewards. It knows no environment, no engine and no table; flows and the trainer know none of
+it.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class LeftOut(NamedTuple):
 
 
 class Method(Generic[S]):
-    """N trajectories, group-relative advantages (amplified by setting), policy gradient. Each method says what differs."""
+    """N trajectories, group-relative advantages (amplified by setting), policy gradient. Each method says what
+    differs."""
 
     def plan(self, settings: S, group_size: int) -> Plan:
         """What exploration samples for one task, within the budget of `group_size` = N trajectories."""
@@ -69,10 +71,22 @@ class Method(Generic[S]):
         advantages, rules = self.advantages(settings, rewards, scaled)
         turns = mask_turns(members, self.pivot_mask(settings))
         return [
-            Credit(trajectory_id=member.trajectory_id, group_id=member.group_id, iteration=member.iteration, task=member.task,
-                   kind=member.kind, reward=member.reward, group_size=len(members), group_mean=mean, group_std=std,
-                   scaled=float(scaled[index]), advantage=float(advantages[index]), rule=rules[index], mask_turn=turns[index],
-                   penalty=float(penalties[index]))
+            Credit(
+                trajectory_id=member.trajectory_id,
+                group_id=member.group_id,
+                iteration=member.iteration,
+                task=member.task,
+                kind=member.kind,
+                reward=member.reward,
+                group_size=len(members),
+                group_mean=mean,
+                group_std=std,
+                scaled=float(scaled[index]),
+                advantage=float(advantages[index]),
+                rule=rules[index],
+                mask_turn=turns[index],
+                penalty=float(penalties[index]),
+            )
             for index, member in enumerate(members)
         ]
 
@@ -91,8 +105,13 @@ class Method(Generic[S]):
         advantages, rules = scaled_G, signs(scaled_G)
         if settings.amplify:
             advantages, rules = amplified(
-                rewards_G, scaled_G, alpha=settings.alpha, top_rule=settings.top_rule, success_threshold=settings.success_threshold,
-                top_value=settings.alpha if settings.top_value is None else settings.top_value)
+                rewards_G,
+                scaled_G,
+                alpha=settings.alpha,
+                top_rule=settings.top_rule,
+                success_threshold=settings.success_threshold,
+                top_value=settings.alpha if settings.top_value is None else settings.top_value,
+            )
         if degenerate(rewards_G):
             rules = ["top" if rule == "top" else "degenerate" for rule in rules]
         return advantages, rules
@@ -105,11 +124,15 @@ class Method(Generic[S]):
         """The loss of a member's row."""
         return Objective("policy_gradient", coefficient=settings.loss_factor)
 
-    def lessons(self, settings: S, attempts: Sequence[Trajectory],
-                reflections: Sequence[Reflection]) -> tuple[list[Lesson], list[LeftOut]]:
-        """Meta-task rows of one group. `attempts` are all its trajectories, the retries with their guidance among them."""
-        return [], [LeftOut(one.reflection_id, "this method learns no meta-task" if one.decision == "retry" else one.decision)
-                    for one in reflections]
+    def lessons(
+        self, settings: S, attempts: Sequence[Trajectory], reflections: Sequence[Reflection]
+    ) -> tuple[list[Lesson], list[LeftOut]]:
+        """Meta-task rows of one group. `attempts` are all its trajectories, the retries with their guidance among
+        them."""
+        return [], [
+            LeftOut(one.reflection_id, "this method learns no meta-task" if one.decision == "retry" else one.decision)
+            for one in reflections
+        ]
 
     def lesson_objective(self, settings: S) -> Objective:
         """The loss of a meta-task row."""
@@ -135,7 +158,8 @@ def mask_turns(members: Sequence[Trajectory], rule: PivotMask) -> list[int]:
         if member.kind == Kind.DISTILLED and member.base_id is not None:
             pivots.setdefault(member.base_id, []).append(shared_turns(member))
     return [
-        distilled_mask_turn(shared_turns(member), rule) if member.kind == Kind.DISTILLED
+        distilled_mask_turn(shared_turns(member), rule)
+        if member.kind == Kind.DISTILLED
         else base_mask_turn(pivots.get(member.trajectory_id, []), rule)
         for member in members
     ]

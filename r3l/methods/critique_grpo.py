@@ -17,9 +17,13 @@ class CritiqueGRPO(RatioMethod[CritiqueGRPOSettings]):
     """
 
     def plan(self, settings: CritiqueGRPOSettings, group_size: int) -> Plan:
-        return Plan(bases=group_size, reflection="critique", retries_per_base=1, retry_from="start", retry_when="always")
+        return Plan(
+            bases=group_size, reflection="critique", retries_per_base=1, retry_from="start", retry_when="always"
+        )
 
-    def select(self, settings: CritiqueGRPOSettings, members: Sequence[Trajectory]) -> tuple[list[Trajectory], list[LeftOut]]:
+    def select(
+        self, settings: CritiqueGRPOSettings, members: Sequence[Trajectory]
+    ) -> tuple[list[Trajectory], list[LeftOut]]:
         sampled = [member for member in members if member.kind == Kind.BASE]
         refinements = [member for member in members if member.kind == Kind.DISTILLED]
         if not refinements:

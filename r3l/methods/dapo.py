@@ -24,4 +24,6 @@ class DAPO(RatioMethod[DAPOSettings]):
     def penalties(self, settings: DAPOSettings, members: Sequence[Trajectory]) -> Floats:
         if settings.overlong_tokens == 0:
             return super().penalties(settings, members)
-        return overlong_penalty([member.response_tokens for member in members], settings.overlong_limit, settings.overlong_tokens)
+        return overlong_penalty(
+            [member.response_tokens for member in members], settings.overlong_limit, settings.overlong_tokens
+        )

@@ -24,16 +24,27 @@ class R3L(Method[R3LSettings]):
         if not settings.reflect or retries == 0:
             return Plan(bases=group_size)
         return Plan(
-            bases=half, reflection="report", retries_per_base=retries, retried_bases=half // retries, retry_from=settings.retry_from,
-            retry_when=settings.retry_when, retry_reward_below=settings.retry_reward_below,
-            invalid_reflection=settings.invalid_reflection, guidance_position=settings.guidance_position,
-            diverged=settings.diverged, group_fill=settings.group_fill, pivot=settings.pivot, guidance=settings.guidance)
+            bases=half,
+            reflection="report",
+            retries_per_base=retries,
+            retried_bases=half // retries,
+            retry_from=settings.retry_from,
+            retry_when=settings.retry_when,
+            retry_reward_below=settings.retry_reward_below,
+            invalid_reflection=settings.invalid_reflection,
+            guidance_position=settings.guidance_position,
+            diverged=settings.diverged,
+            group_fill=settings.group_fill,
+            pivot=settings.pivot,
+            guidance=settings.guidance,
+        )
 
     def pivot_mask(self, settings: R3LSettings) -> PivotMask:
         return settings.pivot_mask
 
-    def lessons(self, settings: R3LSettings, attempts: Sequence[Trajectory],
-                reflections: Sequence[Reflection]) -> tuple[list[Lesson], list[LeftOut]]:
+    def lessons(
+        self, settings: R3LSettings, attempts: Sequence[Trajectory], reflections: Sequence[Reflection]
+    ) -> tuple[list[Lesson], list[LeftOut]]:
         seen = {attempt.trajectory_id: attempt for attempt in attempts}
         retry_of = {attempt.reflection_id: attempt for attempt in attempts if attempt.kind == Kind.RETRY}
         lessons: list[Lesson] = []
@@ -58,7 +69,9 @@ class R3L(Method[R3LSettings]):
         return Objective("cross_entropy", coefficient=settings.sft_weight, term="sft")
 
 
-def why_not(settings: R3LSettings, reflection: Reflection, retry: Trajectory | None, seen: dict[str, Trajectory]) -> str:
+def why_not(
+    settings: R3LSettings, reflection: Reflection, retry: Trajectory | None, seen: dict[str, Trajectory]
+) -> str:
     """Why a reflection and its retry are no lesson; empty where they are one (rules of `sft_rule`)."""
     if settings.sft_rule == "none" or settings.sft_weight == 0:
         return "meta-tasks are off" if retry else not_retried(reflection)
@@ -66,13 +79,21 @@ def why_not(settings: R3LSettings, reflection: Reflection, retry: Trajectory | N
     if target is None or base is None:
         return "what it reflects on is not stored"
     if retry is None:
-        confirmed = reflection.status == Status.PARSED and reflection.outcome == "success" and target.reward >= settings.success_threshold
+        confirmed = (
+            reflection.status == Status.PARSED
+            and reflection.outcome == "success"
+            and target.reward >= settings.success_threshold
+        )
         return "" if settings.sft_rule == "solved" and confirmed else not_retried(reflection)
     if not Status(retry.status).trainable:
         return f"the retry ended with {retry.status}: {retry.reason}"
     before = max((target, base), key=lambda attempt: attempt.reward)
     if settings.sft_rule == "improved":
-        return "" if retry.reward > before.reward else f"the retry's reward {retry.reward:g} is not above {before.reward:g}"
+        return (
+            ""
+            if retry.reward > before.reward
+            else f"the retry's reward {retry.reward:g} is not above {before.reward:g}"
+        )
     if retry.reward < settings.success_threshold:
         return f"the retry's reward {retry.reward:g} is below {settings.success_threshold:g}"
     better = retry.reward > before.reward or retry.turns < before.turns

@@ -11,7 +11,8 @@ from r3l.records import Trajectory
 
 
 class RAFT(Method[RAFTSettings]):
-    """N trajectories; those with R >= success_threshold are kept and learned by their mean token NLL. No ratio, no KL."""
+    """N trajectories; those with R >= success_threshold are kept and learned by their mean token NLL. No ratio, no
+    KL."""
 
     def advantages(self, settings: RAFTSettings, rewards_G: Floats, scaled_G: Floats) -> tuple[Floats, list[str]]:
         kept = rewards_G >= settings.success_threshold

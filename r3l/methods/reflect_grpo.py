@@ -15,6 +15,11 @@ class ReflectGRPO(RatioMethod[ReflectGRPOSettings]):
 
     def plan(self, settings: ReflectGRPOSettings, group_size: int) -> Plan:
         return Plan(
-            bases=group_size // 2, reflection="report", retries_per_base=1, retry_from=settings.retry_from,
-            retry_when=settings.retry_when, invalid_reflection=settings.invalid_reflection,
-            guidance_position=settings.guidance_position)
+            bases=group_size // 2,
+            reflection="report",
+            retries_per_base=1,
+            retry_from=settings.retry_from,
+            retry_when=settings.retry_when,
+            invalid_reflection=settings.invalid_reflection,
+            guidance_position=settings.guidance_position,
+        )

@@ -15,7 +15,8 @@ from r3l.records import TrainingRow
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A group of an earlier iteration. `age`: iterations since it was sampled; `uses`: updates that have learned from it."""
+    """A group of an earlier iteration. `age`: iterations since it was sampled; `uses`: updates that have learned from
+    it."""
 
     group_id: str
     age: int
@@ -28,11 +29,14 @@ def priority(candidate: Candidate, decay: float) -> float:
 
 
 def replay_count(fresh: int, share: float, available: int) -> int:
-    """Groups to add to `fresh` ones so that `share` of the update's groups are replayed, as far as they are available."""
+    """Groups to add to `fresh` ones so that `share` of the update's groups are replayed, as far as they are
+    available."""
     return available if share >= 1 else min(available, round(fresh * share / (1 - share)))
 
 
-def choose(candidates: Iterable[Candidate], fresh: int, *, share: float, decay: float, limit: int, seed: int) -> list[Candidate]:
+def choose(
+    candidates: Iterable[Candidate], fresh: int, *, share: float, decay: float, limit: int, seed: int
+) -> list[Candidate]:
     """The groups to learn from again, highest priority first; those of equal priority in an order drawn with `seed`.
 
     Args:
@@ -46,5 +50,9 @@ def choose(candidates: Iterable[Candidate], fresh: int, *, share: float, decay: 
 
 
 def replayed(rows: Sequence[TrainingRow], iteration: int) -> list[TrainingRow]:
-    """Rows of an earlier iteration as rows of this one: same tokens, weights and advantage, the old behaviour policy."""
-    return [replace(row, row_id=f"iteration={iteration}/replay/{row.row_id}", iteration=iteration, role="replay") for row in rows]
+    """Rows of an earlier iteration as rows of this one: same tokens, weights and advantage, the old behaviour
+    policy."""
+    return [
+        replace(row, row_id=f"iteration={iteration}/replay/{row.row_id}", iteration=iteration, role="replay")
+        for row in rows
+    ]

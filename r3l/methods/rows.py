@@ -1,9 +1,9 @@
 """Training rows: one sequence each, with a weight for every token.
 
-    token_ids = C0 + A0 + C1 + A1 + ...       (C = context, A = sampled reply)
-    weights   =  0 + w0 +  0 + w1 + ...       w_k = normaliser x mask_k, the same for all tokens of a reply
-    logprobs  =  0 + l0 +  0 + l1 + ...       as the behaviour policy sampled them; NaN for a distilled trajectory's replies
-                                              that were sampled behind the guidance, which its contexts no longer hold
+token_ids = C0 + A0 + C1 + A1 + ...       (C = context, A = sampled reply)
+weights   =  0 + w0 +  0 + w1 + ...       w_k = normaliser x mask_k, the same for all tokens of a reply
+logprobs  =  0 + l0 +  0 + l1 + ...       as the behaviour policy sampled them; NaN for a distilled trajectory's replies
+                                          that were sampled behind the guidance, which its contexts no longer hold
 """
 
 from __future__ import annotations
@@ -30,8 +30,12 @@ class Segments:
 
     @classmethod
     def of_turns(cls, turns: Sequence[Turn], mask_turn: int) -> Segments:
-        return cls([turn.context_ids for turn in turns], [turn.response_ids for turn in turns],
-                   [turn.response_logprobs for turn in turns], mask_turn)
+        return cls(
+            [turn.context_ids for turn in turns],
+            [turn.response_ids for turn in turns],
+            [turn.response_logprobs for turn in turns],
+            mask_turn,
+        )
 
     @classmethod
     def of_reflection(cls, reflection: Reflection) -> Segments:
@@ -44,32 +48,49 @@ class Segments:
 def explore_row(settings: MethodSettings, objective: Objective, member: Episode, credit: Credit) -> TrainingRow:
     """The row of a group's member: all its turns, with weight from `credit.mask_turn` on."""
     segments = Segments.of_turns(without_guided_logprobs(member), credit.mask_turn)
-    return row(settings, objective, member.trajectory, credit.trajectory_id, segments, credit.advantage, credit.group_size)
+    return row(
+        settings, objective, member.trajectory, credit.trajectory_id, segments, credit.advantage, credit.group_size
+    )
 
 
 def without_guided_logprobs(member: Episode) -> list[Turn]:
-    """The turns; where a retry's replies were put behind other contexts, their log-probabilities there are not known."""
+    """The turns; where a retry's replies were put behind other contexts, their log-probabilities there are not
+    known."""
     if member.trajectory.kind != Kind.DISTILLED:
         return member.turns
     shared = shared_turns(member.trajectory) or 0
-    return [turn if turn.turn < shared else replace(turn, response_logprobs=[math.nan] * len(turn.response_ids)) for turn in member.turns]
+    return [
+        turn if turn.turn < shared else replace(turn, response_logprobs=[math.nan] * len(turn.response_ids))
+        for turn in member.turns
+    ]
 
 
 def reflect_row(settings: MethodSettings, objective: Objective, reflection: Reflection, group_size: int) -> TrainingRow:
     """D_reflect: the reflection, behind what the reflector was shown."""
     objective = replace(objective, role="reflect")
-    return row(settings, objective, reflection, reflection.reflection_id, Segments.of_reflection(reflection), 1.0, group_size)
+    return row(
+        settings, objective, reflection, reflection.reflection_id, Segments.of_reflection(reflection), 1.0, group_size
+    )
 
 
-def retry_row(settings: MethodSettings, objective: Objective, retry: Episode, kept: Sequence[Turn], group_size: int) -> TrainingRow:
+def retry_row(
+    settings: MethodSettings, objective: Objective, retry: Episode, kept: Sequence[Turn], group_size: int
+) -> TrainingRow:
     """D_retry: the turns kept from its parent, then its own behind the guidance; only its own are trained."""
     objective = replace(objective, role="retry")
     segments = Segments.of_turns([*kept, *retry.turns], mask_turn=len(kept))
     return row(settings, objective, retry.trajectory, retry.trajectory.trajectory_id, segments, 1.0, group_size)
 
 
-def row(settings: MethodSettings, objective: Objective, origin: Trajectory | Reflection, source_id: str, segments: Segments,
-        advantage: float, group_size: int) -> TrainingRow:
+def row(
+    settings: MethodSettings,
+    objective: Objective,
+    origin: Trajectory | Reflection,
+    source_id: str,
+    segments: Segments,
+    advantage: float,
+    group_size: int,
+) -> TrainingRow:
     """Contexts and replies in turn, as one sequence."""
     masks = response_weights(segments.lengths(), segments.mask_turn)
     trained = int(sum(mask.sum() for mask in masks))
@@ -77,27 +98,48 @@ def row(settings: MethodSettings, objective: Objective, origin: Trajectory | Ref
     token_ids: list[int] = []
     weights: list[float] = []
     logprobs: list[float] = []
-    for context, reply, sampled, mask in zip(segments.contexts_K, segments.replies_K, segments.logprobs_K, masks, strict=True):
+    for context, reply, sampled, mask in zip(
+        segments.contexts_K, segments.replies_K, segments.logprobs_K, masks, strict=True
+    ):
         token_ids += [*context, *reply]
         weights += [*[0.0] * len(context), *(weight * mask).tolist()]
         logprobs += [*[0.0] * len(context), *sampled]
     kl_coefficient = settings.kl_coefficient if objective.term == "rl" else 0.0
+    distilled = isinstance(origin, Trajectory) and origin.kind == Kind.DISTILLED
+    estimator = settings.kl_estimator_distilled if distilled else settings.kl_estimator
     return TrainingRow(
-        row_id=f"{source_id}/row", group_id=origin.group_id, iteration=origin.iteration, source_id=source_id, role=objective.role,
-        term=objective.term, objective=objective.name, objective_settings=json.dumps(dict(objective.settings), sort_keys=True),
-        reduction=reduction, coefficient=objective.coefficient, kl_coefficient=kl_coefficient,
-        kl_estimator=settings.kl_estimator if kl_coefficient else "none", advantage=advantage, behaviour_policy=origin.policy,
-        token_ids=token_ids, weights=weights, logprobs=logprobs, trained_tokens=trained)
+        row_id=f"{source_id}/row",
+        group_id=origin.group_id,
+        iteration=origin.iteration,
+        source_id=source_id,
+        role=objective.role,
+        term=objective.term,
+        objective=objective.name,
+        objective_settings=json.dumps(dict(objective.settings), sort_keys=True),
+        reduction=reduction,
+        coefficient=objective.coefficient,
+        kl_coefficient=kl_coefficient,
+        kl_estimator=estimator if kl_coefficient else "none",
+        advantage=advantage,
+        behaviour_policy=origin.policy,
+        token_ids=token_ids,
+        weights=weights,
+        logprobs=logprobs,
+        trained_tokens=trained,
+    )
 
 
 def normaliser(settings: MethodSettings, term: str, sampled: int, trained: int, group_size: int) -> tuple[float, str]:
-    """Weight of one trained token, and the reduction over the batch that goes with it (METHOD: loss_normalisation).
+    """Weight of one trained token, and the reduction over the batch that goes with it (setting `loss_normalisation`).
 
-    trajectory: 1 / (|tau| G), |tau| = all sampled tokens, masked ones too; trajectory_unmasked: |tau| = those with weight;
-    token: 1, divided by the term's tokens.
+    trajectory: 1 / (|tau| G), |tau| = all sampled tokens, masked ones too; trajectory_unmasked: |tau| = those with
+        weight;
+    token: 1, divided by the term's tokens. Meta-task rows (paper, algorithm), `sft_reduction` = group: 1 / (|y| G), |y|
+    = what is learned of the row, without the turns that a retry keeps from its parent.
     """
     if term == "sft":
-        return 1.0, "sum" if getattr(settings, "sft_reduction", "token_mean") == "sum" else "tokens"
+        reduction = getattr(settings, "sft_reduction", "group")
+        return (1.0 / (max(trained, 1) * group_size), "groups") if reduction == "group" else (1.0, reduction)
     if settings.loss_normalisation == "token":
         return 1.0, "tokens"
     length = sampled if settings.loss_normalisation == "trajectory" else trained

@@ -12,13 +12,20 @@ from r3l.methods.rows import explore_row, reflect_row, retry_row
 from r3l.records import Credit, Episode, Event, Kind, Reflection, Status, TrainingRow, Trajectory
 
 
-def credit_groups(method: Method[Any], settings: MethodSettings, trajectories: Sequence[Trajectory]) -> tuple[list[Credit], list[Event]]:
-    """Credit for whole groups. Each base and distilled trajectory gives a credit or an event; retries are no members."""
+def credit_groups(
+    method: Method[Any], settings: MethodSettings, trajectories: Sequence[Trajectory]
+) -> tuple[list[Credit], list[Event]]:
+    """Credit for whole groups. Each base and distilled trajectory gives a credit or an event; retries are no
+    members."""
     credits: list[Credit] = []
     events: list[Event] = []
     for group in grouped(one for one in trajectories if one.kind in {Kind.BASE, Kind.DISTILLED}).values():
         usable = [member for member in group if Status(member.status).trainable]
-        left_out = [LeftOut(one.trajectory_id, f"{one.status}: {one.reason}") for one in group if not Status(one.status).trainable]
+        left_out = [
+            LeftOut(one.trajectory_id, f"{one.status}: {one.reason}")
+            for one in group
+            if not Status(one.status).trainable
+        ]
         members, unselected = method.select(settings, usable)
         events += [event(group[0].iteration, "credit", "dropped", item) for item in [*left_out, *unselected]]
         if members:
@@ -26,17 +33,24 @@ def credit_groups(method: Method[Any], settings: MethodSettings, trajectories: S
     return credits, events
 
 
-def training_rows(method: Method[Any], settings: MethodSettings, episodes: Sequence[Episode], reflections: Sequence[Reflection],
-                  credits: Sequence[Credit]) -> tuple[list[TrainingRow], list[Event]]:
-    """Rows of the groups' members, then of the meta-tasks. Each credit, and each reflection, gives a row or an event."""
+def training_rows(
+    method: Method[Any],
+    settings: MethodSettings,
+    episodes: Sequence[Episode],
+    reflections: Sequence[Reflection],
+    credits: Sequence[Credit],
+) -> tuple[list[TrainingRow], list[Event]]:
+    """Rows of the groups' members, then of the meta-tasks. Each credit, and each reflection, gives a row or an
+    event."""
     by_id = {episode.trajectory.trajectory_id: episode for episode in episodes}
     rows, events = member_rows(method, settings, by_id, credits)
     more_rows, more_events = meta_task_rows(method, settings, by_id, reflections, credits)
     return rows + more_rows, events + more_events
 
 
-def member_rows(method: Method[Any], settings: MethodSettings, episodes: dict[str, Episode],
-                credits: Sequence[Credit]) -> tuple[list[TrainingRow], list[Event]]:
+def member_rows(
+    method: Method[Any], settings: MethodSettings, episodes: dict[str, Episode], credits: Sequence[Credit]
+) -> tuple[list[TrainingRow], list[Event]]:
     """One row for every credited member that has a gradient; an event `no_gradient` for every other."""
     rows: list[TrainingRow] = []
     events: list[Event] = []
@@ -44,14 +58,21 @@ def member_rows(method: Method[Any], settings: MethodSettings, episodes: dict[st
         member = episodes[credit.trajectory_id]
         row = explore_row(settings, method.objective(settings, member.trajectory), member, credit)
         if reason := no_gradient(row, credit):
-            events.append(event(credit.iteration, "training_rows", "no_gradient", LeftOut(credit.trajectory_id, reason)))
+            events.append(
+                event(credit.iteration, "training_rows", "no_gradient", LeftOut(credit.trajectory_id, reason))
+            )
         else:
             rows.append(row)
     return rows, events
 
 
-def meta_task_rows(method: Method[Any], settings: MethodSettings, episodes: dict[str, Episode], reflections: Sequence[Reflection],
-                   credits: Sequence[Credit]) -> tuple[list[TrainingRow], list[Event]]:
+def meta_task_rows(
+    method: Method[Any],
+    settings: MethodSettings,
+    episodes: dict[str, Episode],
+    reflections: Sequence[Reflection],
+    credits: Sequence[Credit],
+) -> tuple[list[TrainingRow], list[Event]]:
     """A row for every lesson; an event `no_meta_task` for every reflection, and every retry, that is none."""
     attempts = grouped(episode.trajectory for episode in episodes.values())
     sizes = {credit.group_id: credit.group_size for credit in credits}
@@ -64,13 +85,17 @@ def meta_task_rows(method: Method[Any], settings: MethodSettings, episodes: dict
     return rows, events
 
 
-def lesson_row(method: Method[Any], settings: MethodSettings, episodes: dict[str, Episode], lesson: Lesson, group_size: int) -> TrainingRow:
+def lesson_row(
+    method: Method[Any], settings: MethodSettings, episodes: dict[str, Episode], lesson: Lesson, group_size: int
+) -> TrainingRow:
     """The row of a reflection, or of the retry that it guided."""
     objective = method.lesson_objective(settings)
     if lesson.retry is None:
         return reflect_row(settings, objective, lesson.reflection, group_size)
     parent = episodes[lesson.retry.parent_id or lesson.reflection.trajectory_id]
-    return retry_row(settings, objective, episodes[lesson.retry.trajectory_id], parent.turns[: lesson.kept_turns], group_size)
+    return retry_row(
+        settings, objective, episodes[lesson.retry.trajectory_id], parent.turns[: lesson.kept_turns], group_size
+    )
 
 
 def no_gradient(row: TrainingRow, credit: Credit) -> str:

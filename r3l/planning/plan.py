@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from r3l.config import Config
@@ -12,7 +13,9 @@ from r3l.planning.paper_costs import ENGINE_GPUS, GPU, GROUP, TASKS, TRAINING_GP
 from r3l.planning.shapes import PAPER, Shape, shape_of
 from r3l.planning.stored import Stored
 
-TABLE_BYTES = 12.0  # of all tables, for each response token of base, retry and distilled trajectories (data/LOG.md, "The plan")
+TABLE_BYTES = (
+    12.0  # of all tables, for each response token of base, retry and distilled trajectories (data/LOG.md, "The plan")
+)
 GB = 1e9
 
 
@@ -39,7 +42,8 @@ def make_plan(config: Config, machine: Machine, stored: Stored | None = None) ->
     """What one iteration of `config` needs on `machine`.
 
     Args:
-        stored: figures of a run in the store; they replace the paper's for tokens, and for time where the run was on this machine.
+        stored: figures of a run in the store; they replace the paper's for tokens, and for time where the run was on
+            this machine.
 
     Raises:
         ConfigError: the policy's shape is not known.
@@ -60,23 +64,54 @@ def _memory(config: Config, shape: Shape, machine: Machine) -> tuple[list[Figure
     figures = [
         Figure("memory", "parameters", shape.parameters, "", "counted from the model's shape"),
         Figure("memory", "training GPU: weights and optimiser", training.weights / GB, "GB", how),
-        Figure("memory", "training GPU: activations of one path", training.activations / GB, "GB",
-               f"{config.policy.context_tokens} tokens, the longest path{', recomputed' if config.training.checkpoint_segments else ''}"),
-        Figure("memory", "training GPU: a chunk of logits", training.logits / GB, "GB", f"{config.training.logits_chunk} positions"),
+        Figure(
+            "memory",
+            "training GPU: activations of one path",
+            training.activations / GB,
+            "GB",
+            f"{config.policy.context_tokens} tokens, the longest path{', recomputed' if config.training.checkpoint_segments else ''}",
+        ),
+        Figure(
+            "memory",
+            "training GPU: a chunk of logits",
+            training.logits / GB,
+            "GB",
+            f"{config.training.logits_chunk} positions",
+        ),
         Figure("memory", "training GPU: in all", training.gpu / GB, "GB", f"a {machine.gpu} has {gpu.memory_gb:g}"),
-        Figure("memory", "training host: while it loads or saves", training.host / GB, "GB",
-               "each process reads the whole model, the first one gathers what is saved"),
-        Figure("memory", "sampling GPU: tokens in its cache", cache, "tokens", f"{RESERVE:.0%} of the GPU less the weights"),
-        Figure("memory", "sampling GPU: longest contexts at once", cache / config.policy.context_tokens, "",
-               f"of {config.policy.context_tokens} tokens"),
+        Figure(
+            "memory",
+            "training host: while it loads or saves",
+            training.host / GB,
+            "GB",
+            "each process reads the whole model, the first one gathers what is saved",
+        ),
+        Figure(
+            "memory", "sampling GPU: tokens in its cache", cache, "tokens", f"{RESERVE:.0%} of the GPU less the weights"
+        ),
+        Figure(
+            "memory",
+            "sampling GPU: longest contexts at once",
+            cache / config.policy.context_tokens,
+            "",
+            f"of {config.policy.context_tokens} tokens",
+        ),
     ]
-    troubles = []
-    if training.gpu > RESERVE * gpu.memory_gb * GB:
-        troubles.append(f"the update needs {training.gpu / GB:.0f} GB a GPU and a {machine.gpu} has {gpu.memory_gb:g}: more processes with "
-                        "training.sharding=fsdp2, training.checkpoint_segments=true, a shorter policy.context_tokens, or an adapter")
-    if cache < config.policy.context_tokens:
-        troubles.append(f"a {machine.gpu} has no room for one context of {config.policy.context_tokens} tokens beside the weights")
-    return figures, troubles
+    return figures, list(_memory_troubles(config, machine, training.gpu, cache))
+
+
+def _memory_troubles(config: Config, machine: Machine, training_bytes: float, cache_tokens: float) -> Iterator[str]:
+    """What does not fit, each with what would make it fit."""
+    gpu = GPUS[machine.gpu]
+    if training_bytes > RESERVE * gpu.memory_gb * GB:
+        yield (
+            f"the update needs {training_bytes / GB:.0f} GB a GPU and a {machine.gpu} has {gpu.memory_gb:g}: more processes with "
+            "training.sharding=fsdp2, training.checkpoint_segments=true, a shorter policy.context_tokens, or an adapter"
+        )
+    if cache_tokens < config.policy.context_tokens:
+        yield (
+            f"a {machine.gpu} has no room for one context of {config.policy.context_tokens} tokens beside the weights"
+        )
 
 
 def _scale(config: Config) -> float:
@@ -89,12 +124,17 @@ def _tokens(config: Config, row: Row, stored: Stored | None) -> list[Figure]:
         source = f"run {stored.run}: {stored.tasks} tasks measured"
         share = config.rollout.tasks / stored.tasks
         turns, sampled, trained = (figure * share for figure in (stored.turns, stored.sampled, stored.trained))
-        return [Figure("tokens", "turns", turns, "", source), Figure("tokens", "sampled tokens", sampled, "tokens", source),
-                Figure("tokens", "response tokens", trained, "tokens", source)]
+        return [
+            Figure("tokens", "turns", turns, "", source),
+            Figure("tokens", "sampled tokens", sampled, "tokens", source),
+            Figure("tokens", "response tokens", trained, "tokens", source),
+        ]
     source = f"paper: {row.method}, {row.model}, {row.world}"
     scale = TASKS * _scale(config) * row.turns_scale
-    return [Figure("tokens", "turns", row.cost.turns * scale, "", source),
-            Figure("tokens", "response tokens", row.cost.training_tokens * scale, "tokens", source)]
+    return [
+        Figure("tokens", "turns", row.cost.turns * scale, "", source),
+        Figure("tokens", "response tokens", row.cost.training_tokens * scale, "tokens", source),
+    ]
 
 
 def _time(config: Config, shape: Shape, machine: Machine, row: Row, stored: Stored | None) -> list[Figure]:
@@ -102,36 +142,52 @@ def _time(config: Config, shape: Shape, machine: Machine, row: Row, stored: Stor
         source = f"run {stored.run}, where it ran"
         spent = {name: seconds * config.rollout.tasks / stored.tasks for name, seconds in stored.seconds.items()}
         figures = [Figure("time", name, seconds, "s", source) for name, seconds in spent.items()]
-        return [*figures, Figure("time", "iteration", sum(spent.values()), "s", "stages and shards one after another; side by side: less")]
+        return [
+            *figures,
+            Figure(
+                "time", "iteration", sum(spent.values()), "s", "stages and shards one after another; side by side: less"
+            ),
+        ]
     gpu, paper = GPUS[machine.gpu], GPUS[GPU]
     size = shape.parameters / PAPER[row.model].parameters * _scale(config) * row.turns_scale
     rollout = row.cost.rollout_s * size * (ENGINE_GPUS * paper.terabytes_s) / (machine.engine_gpus * gpu.terabytes_s)
     training = row.cost.training_s * size * (TRAINING_GPUS * paper.teraflops) / (machine.training_gpus * gpu.teraflops)
-    return [Figure("time", "rollouts", rollout, "s", f"paper: {row.cost.rollout_s:g} s, by GPUs and their bandwidth"),
-            Figure("time", "update", training, "s", f"paper: {row.cost.training_s:g} s, by GPUs and their arithmetic"),
-            Figure("time", "iteration", rollout + training, "s", "one after the other, as sync_interval=1 asks")]
+    return [
+        Figure("time", "rollouts", rollout, "s", f"paper: {row.cost.rollout_s:g} s, by GPUs and their bandwidth"),
+        Figure("time", "update", training, "s", f"paper: {row.cost.training_s:g} s, by GPUs and their arithmetic"),
+        Figure("time", "iteration", rollout + training, "s", "one after the other, as sync_interval=1 asks"),
+    ]
 
 
 def _storage(config: Config, shape: Shape, sampled: float, stored: Stored | None) -> list[Figure]:
     trained = shape.adapter_parameters(config.policy.lora_rank) if config.policy.adapter == "lora" else shape.parameters
     tables = stored.bytes / stored.trained * sampled if stored else TABLE_BYTES * sampled
-    source = f"run {stored.run}: {stored.bytes / stored.trained:.1f} bytes a response token" if stored else (
-        f"measured: {TABLE_BYTES:g} bytes a response token, everything in it")
+    source = (
+        f"run {stored.run}: {stored.bytes / stored.trained:.1f} bytes a response token"
+        if stored
+        else (f"measured: {TABLE_BYTES:g} bytes a response token, everything in it")
+    )
     saved = saved_bytes(config) * trained
-    return [Figure("storage", "tables", tables / GB, "GB", source),
-            Figure("storage", "policy and optimiser", saved / GB, "GB", f"{saved_bytes(config):g} bytes a trained weight"),
-            Figure("storage", "in all", (tables + saved) / GB, "GB", "for an iteration")]
+    return [
+        Figure("storage", "tables", tables / GB, "GB", source),
+        Figure("storage", "policy and optimiser", saved / GB, "GB", f"{saved_bytes(config):g} bytes a trained weight"),
+        Figure("storage", "in all", (tables + saved) / GB, "GB", "for an iteration"),
+    ]
 
 
 def _assumptions(config: Config, machine: Machine, row: Row, stored: Stored | None) -> list[str]:
-    said = ["memory: activations without fragmentation; one path of policy.context_tokens, the longest there can be",
-            "storage: every iteration's policy and optimiser are kept until they are pruned"]
+    said = [
+        "memory: activations without fragmentation; one path of policy.context_tokens, the longest there can be",
+        "storage: every iteration's policy and optimiser are kept until they are pruned",
+    ]
     if stored:
         said.append(f"tokens: as run {stored.run} had them for a task; another policy, world, method or N has others")
     else:
-        said += ["tokens: the paper's table counts sampled tokens only; prompts come on top and are mostly found in the prefix cache",
-                 f"time: linear in tasks, N and parameters; {machine.engine_gpus} GPUs sample and "
-                 f"{machine.training_gpus} train; the paper's sixteen {GPU} taken as eight and eight"]
+        said += [
+            "tokens: the paper's table counts sampled tokens only; prompts come on top and are mostly found in the prefix cache",
+            f"time: linear in tasks, N and parameters; {machine.engine_gpus} GPUs sample and "
+            f"{machine.training_gpus} train; the paper's sixteen {GPU} taken as eight and eight",
+        ]
         if row.turns_scale != 1.0:
             said.append(f"{config.environment.kind}: ALFWorld's row times {row.turns_scale:g}, the ratio of max_turns")
         if row.method != config.method.kind:

@@ -1,14 +1,15 @@
-"""How large a policy is: the dimensions of the paper's models, or of a folder's config.json, and what follows from them."""
+"""How large a policy is: the dimensions of the paper's models, or of a folder's config.json, and what follows from
+them."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from r3l.config.sections import PolicySettings
 from r3l.errors import ConfigError
+from r3l.home import located
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,9 @@ class Shape:
     def parameters(self) -> int:
         """All weights, counted matrix by matrix."""
         attention = self.hidden * self.head_size * (2 * self.heads + 2 * self.kv_heads)
-        attention += self.head_size * (self.heads + 2 * self.kv_heads) * self.biased_qkv + 2 * self.head_size * self.normed_qk
+        attention += (
+            self.head_size * (self.heads + 2 * self.kv_heads) * self.biased_qkv + 2 * self.head_size * self.normed_qk
+        )
         block = attention + 3 * self.hidden * self.feed_forward + 2 * self.hidden
         return self.layers * block + self.vocabulary * self.hidden * (1 if self.tied else 2) + self.hidden
 
@@ -39,10 +42,15 @@ class Shape:
         return 2 * self.layers * self.kv_heads * self.head_size * width
 
     def activation_bytes(self, width: int = 2) -> int:
-        """Bytes that the backward pass keeps for one token, without recomputation: for each layer two inputs and two norms of the
-        hidden size, queries before and after rotation and the attention's output, keys and values before and after, and gate, up,
-        activated gate and their product."""
-        kept = 4 * self.hidden + 3 * self.heads * self.head_size + 4 * self.kv_heads * self.head_size + 4 * self.feed_forward
+        """Bytes that the backward pass keeps for one token, without recomputation: for each layer two inputs and two
+        norms of the hidden size, queries before and after rotation and the attention's output, keys and values before
+        and after, and gate, up, activated gate and their product."""
+        kept = (
+            4 * self.hidden
+            + 3 * self.heads * self.head_size
+            + 4 * self.kv_heads * self.head_size
+            + 4 * self.feed_forward
+        )
         return self.layers * kept * width
 
     def adapter_parameters(self, rank: int) -> int:
@@ -65,22 +73,32 @@ def shape_of(policy: PolicySettings) -> Shape:
     Raises:
         ConfigError: neither is there, or the folder's config.json names no such decoder.
     """
-    file = Path(policy.path) / "config.json"
+    file = located(policy.path) / "config.json"
     if file.is_file():
         return from_config(json.loads(file.read_text()), str(file))
     if policy.name in PAPER:
         return PAPER[policy.name]
-    raise ConfigError(f"policy {policy.name!r}: no {file}, and it is none of {', '.join(PAPER)}: give --policy a transformers folder")
+    raise ConfigError(
+        f"policy {policy.name!r}: no {file}, and it is none of {', '.join(PAPER)}: give --policy a transformers folder"
+    )
 
 
 def from_config(config: dict[str, Any], name: str) -> Shape:
     try:
         heads = config["num_attention_heads"]
         return Shape(
-            layers=config["num_hidden_layers"], hidden=config["hidden_size"], heads=heads,
-            kv_heads=config.get("num_key_value_heads") or heads, head_size=config.get("head_dim") or config["hidden_size"] // heads,
-            feed_forward=config["intermediate_size"], vocabulary=config["vocab_size"], tied=bool(config.get("tie_word_embeddings")),
+            layers=config["num_hidden_layers"],
+            hidden=config["hidden_size"],
+            heads=heads,
+            kv_heads=config.get("num_key_value_heads") or heads,
+            head_size=config.get("head_dim") or config["hidden_size"] // heads,
+            feed_forward=config["intermediate_size"],
+            vocabulary=config["vocab_size"],
+            tied=bool(config.get("tie_word_embeddings")),
             biased_qkv=bool(config.get("attention_bias", config.get("model_type") == "qwen2")),
-            normed_qk=config.get("model_type") == "qwen3")
+            normed_qk=config.get("model_type") == "qwen3",
+        )
     except KeyError as error:
-        raise ConfigError(f"{name}: has no {error.args[0]!r}; expected the config of a decoder with gated feed-forward blocks") from error
+        raise ConfigError(
+            f"{name}: has no {error.args[0]!r}; expected the config of a decoder with gated feed-forward blocks"
+        ) from error

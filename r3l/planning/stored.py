@@ -42,5 +42,12 @@ def stored_figures(store: Store, run: str) -> Stored:
     if row is None or not row[0]:
         raise StoreError(f"run {run}: no rollouts in {store.root} to plan from; see `r3l runs`")
     tasks, turns, sampled, trained = (int(value or 0) for value in row)
-    return Stored(run, tasks, turns, sampled, trained, sum(int(size) for _, _, size in spent),
-                  {stage: float(seconds or 0) for stage, seconds, _ in spent})
+    return Stored(
+        run,
+        tasks,
+        turns,
+        sampled,
+        trained,
+        sum(int(size) for _, _, size in spent),
+        {stage: float(seconds or 0) for stage, seconds, _ in spent},
+    )

@@ -1,27 +1,41 @@
-"""Is a run what it says it is? Manifests and hashes first, then the invariants of the method, each an SQL file that must return no row."""
+"""Is a run what it says it is? Manifests and hashes first, then the invariants of the method, each an SQL file that
+must return no row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files as package_files
 from typing import Any
 
 import duckdb
+from duckdb.sqltypes import VARCHAR
 
 from r3l.errors import StoreError
+from r3l.records import observation_hash
 from r3l.store import manifest as manifests
 from r3l.store.catalog import committed, connect_to
-from r3l.store.compaction import damaged_bundles
-from r3l.store.layout import MANIFEST, StageKey, key_of, line_folder
-from r3l.store.parts import decode
-from r3l.store.policies import latest_policy
-from r3l.store.policy_places import fetch_policy
+from r3l.store.failures import failing_stages
+from r3l.store.files.parts import decode
+from r3l.store.files.sweep import is_part
+from r3l.store.layout import MANIFEST, SETTINGS, StageKey, key_of, line_folder
+from r3l.store.policies.places import fetch_optimiser, fetch_policy
+from r3l.store.policies.snapshots import latest_policy
+from r3l.store.space.compaction import damaged_bundles
 from r3l.store.stage import Store
-from r3l.store.sweep import is_part
-from r3l.store.versions import stored_names
+from r3l.store.tables.versions import stored_names
 
-INVARIANTS = ("1_guidance_absent", "2_prefix", "3_suffix", "4_turns_once", "5_rollback", "6_weights", "7_conservation")
+INVARIANTS = (
+    "1_guidance_absent",
+    "2_prefix",
+    "3_suffix",
+    "4_turns_once",
+    "5_rollback",
+    "6_weights",
+    "7_conservation",
+    "8_credit",
+    "9_row_weights",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +57,23 @@ def check_run(store: Store, run: str) -> list[Finding]:
     """
     if run not in store.runs():
         raise StoreError(f"run {run!r}: not in {store.root}; it has {', '.join(store.runs()) or 'no runs'}")
-    return list(damaged(store, run)) or broken(connect_to(store, list(unpruned(committed(store, [run])))))
+    if found := list(damaged(store, run)):
+        return found
+    connection = connect_to(store, list(unpruned(committed(store, [run]))))
+    return broken(connection) + ended_under_way(connection)
+
+
+def ended_under_way(connection: duckdb.DuckDBPyConnection) -> list[Finding]:
+    """The stages of which too many attempts failed: nothing is to be learned from the others."""
+    return [
+        Finding(
+            "failed attempts",
+            f"{run}{'/branch=' + branch if branch else ''} iteration={iteration}/{stage}",
+            f"{what}. Replay the iteration from {stage}, or remove its folder and run it again",
+        )
+        for run, branch, iteration, stage, what, too_many in failing_stages(connection)
+        if too_many
+    ]
 
 
 def unpruned(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -73,23 +103,39 @@ def damaged(store: Store, run: str) -> Iterator[Finding]:
             yield Finding("files", path, "of no stage that this code knows; a later version may have written it")
         if is_part(path) and path not in named:
             yield Finding("files", path, "no manifest names it; the next start of its iteration sweeps it away")
+    yield from (Finding("files", path, what) for path, what in damaged_settings(store, sizes))
     yield from (Finding("policies", place, what) for place, what in lost_policies(store, run))
     yield from (Finding("bundles", folder, what) for folder, what in damaged_bundles(store, run))
 
 
+def damaged_settings(store: Store, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The settings that a replay would start from, where they are not what was written."""
+    for path in paths:
+        if path.endswith(f"/{SETTINGS}"):
+            try:
+                manifests.unsealed(store.files.read(path) or b"", path)
+            except StoreError as error:
+                yield path, str(error)
+
+
 def lost_policies(store: Store, run: str) -> Iterator[tuple[str, str]]:
-    """The newest snapshot of each line that keeps any, where it is not what its update wrote: the line goes on from it."""
+    """The newest snapshot of each line that keeps any, and the optimiser's state beside it, where they are not what
+    their update wrote: the line goes on from them."""
     for branch in ("", *store.branches(run)):
         try:
             newest = latest_policy(store, run, branch)
         except StoreError:
             continue  # the manifest of its update is damaged, and among the findings already
         kept = f"{line_folder(run, branch)}/policies"
-        if newest and newest[0].startswith(f"{kept}/") and store.files.folders(kept):
+        if newest and newest.place.startswith(f"{kept}/") and store.files.folders(kept):
             try:
-                fetch_policy(store, *newest)
+                fetch_policy(store, newest.place, newest.policy)
             except StoreError as error:
-                yield newest[0], str(error)
+                yield newest.place, str(error)
+            try:
+                fetch_optimiser(store, newest.optimiser_place, newest.optimiser)
+            except StoreError as error:
+                yield newest.optimiser_place, str(error)
 
 
 def verify(store: Store, key: StageKey) -> dict[str, Any]:
@@ -97,14 +143,19 @@ def verify(store: Store, key: StageKey) -> dict[str, Any]:
     manifest = store.manifest(key)
     for part in manifest["parts"]:
         rows = decode(manifests.read_part(store.files, key, part), None)
-        if rows.num_rows != part["rows"] or set(rows.column_names) != set(stored_names(part["table"], manifest["schema_version"])):
-            raise StoreError(f"{key.folder}/{part['file']}: {rows.num_rows} rows of {rows.column_names}, the manifest says {part['rows']}")
+        if rows.num_rows != part["rows"] or set(rows.column_names) != set(
+            stored_names(part["table"], manifest["schema_version"])
+        ):
+            raise StoreError(
+                f"{key.folder}/{part['file']}: {rows.num_rows} rows of {rows.column_names}, the manifest says {part['rows']}"
+            )
     return manifest
 
 
 def broken(connection: duckdb.DuckDBPyConnection) -> list[Finding]:
     """The rows that break an invariant, each named."""
     found = []
+    connection.create_function("observation_hash", observation_hash, [VARCHAR], VARCHAR)
     for invariant in INVARIANTS:
         for run, branch, _iteration, id_, what in connection.execute(invariant_sql(invariant)).fetchall():
             found.append(Finding(invariant, f"{run}{'/branch=' + branch if branch else ''} {id_}", what))

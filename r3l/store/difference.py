@@ -12,8 +12,8 @@ import duckdb
 from r3l.errors import StoreError
 from r3l.store.catalog import connect
 from r3l.store.query import query
-from r3l.store.schemas import STAGES
 from r3l.store.stage import Store
+from r3l.store.tables.schemas import STAGES
 
 Row = dict[str, Any]
 # What is the same in every replay of the same settings: no sampling, no optimiser.
@@ -57,17 +57,22 @@ class Difference:
     @property
     def proven(self) -> bool:
         """Unchanged settings, and every deterministic stage with equal digests."""
-        return all(row["same_settings"] and (row["same_rows"] or row["stage"] not in DETERMINISTIC) for row in self.stages)
+        return all(
+            row["same_settings"] and (row["same_rows"] or row["stage"] not in DETERMINISTIC) for row in self.stages
+        )
 
     def __str__(self) -> str:
         return "\n".join(told(self))
 
 
 def diff(store: Store, run: str, iteration: int, branch_a: str, branch_b: str) -> Difference:
-    """Compare two branches ("" is the run itself). Raises StoreError where one of them made nothing in the iteration."""
+    """Compare two branches ("" is the run itself). Raises StoreError where one of them made nothing in the
+    iteration."""
     with connect(store, [run]) as connection:
-        made = {branch: {(row["stage"], row["shard"]): row for row in rows(connection, MADE, iteration, branch=branch)}
-                for branch in (branch_a, branch_b)}  # fmt: skip
+        made = {
+            branch: {(row["stage"], row["shard"]): row for row in rows(connection, MADE, iteration, branch=branch)}
+            for branch in (branch_a, branch_b)
+        }
         for branch, stages in made.items():
             if not stages:
                 others = ", ".join(store.branches(run)) or "no branches"
@@ -78,16 +83,26 @@ def diff(store: Store, run: str, iteration: int, branch_a: str, branch_b: str) -
         known = {stage for stage, _ in (*a, *b)}
         seen_a, seen_b = (visible(stages, branch) & known for branch, stages in ((branch_a, a), (branch_b, b)))
         return Difference(
-            run, iteration, branch_a, branch_b,
-            stages=[{"stage": x["stage"], "shard": x["shard"], "same_settings": x["fingerprint"] == y["fingerprint"],
-                     "same_rows": x["digest"] == y["digest"]} for x, y in both],
+            run,
+            iteration,
+            branch_a,
+            branch_b,
+            stages=[
+                {
+                    "stage": x["stage"],
+                    "shard": x["shard"],
+                    "same_settings": x["fingerprint"] == y["fingerprint"],
+                    "same_rows": x["digest"] == y["digest"],
+                }
+                for x, y in both
+            ],
             settings=list(changed_settings(both)),
             advantages=rows(connection, ADVANTAGES, iteration, **sides)[0],
             rows=counted(rows(connection, ROWS, iteration, **sides)),
             figures=list(changed_figures(connection, iteration, branch_a, branch_b, one_lacks=seen_a != seen_b)),
             only_a=[stage for stage in STAGES if stage in seen_a - seen_b],
             only_b=[stage for stage in STAGES if stage in seen_b - seen_a],
-        )  # fmt: skip
+        )
 
 
 def rows(connection: duckdb.DuckDBPyConnection, sql: str, iteration: int, **parameters: str) -> list[Row]:
@@ -132,17 +147,21 @@ def visible(made: Iterable[tuple[str, int | None]], branch: str) -> set[str]:
     """The stages that a line has in the iteration: its own, and before a branch's first one those that it took over."""
     own = {stage for stage, _ in made}
     order = list(STAGES)
-    return own | set(order[:min(map(order.index, own))] if branch else ())
+    return own | set(order[: min(map(order.index, own))] if branch else ())
 
 
-def changed_figures(connection: duckdb.DuckDBPyConnection, iteration: int, branch_a: str, branch_b: str, one_lacks: bool) -> Iterator[Row]:
+def changed_figures(
+    connection: duckdb.DuckDBPyConnection, iteration: int, branch_a: str, branch_b: str, one_lacks: bool
+) -> Iterator[Row]:
     """What the two lines say differently; where one of them lacks stages, only what both say."""
-    sql = "SELECT * FROM iterations WHERE iteration = $iteration AND branch = $branch"
+    sql = "SELECT * FROM lines.iterations WHERE iteration = $iteration AND branch = $branch"
     a, b = (rows(connection, sql, iteration, branch=branch)[0] for branch in (branch_a, branch_b))
     for name in a.keys() - NOT_FIGURES if one_lacks else ():
         if a[name] is None or b[name] is None:
             a[name] = b[name] = None
-    yield from ({"name": name, "a": a[name], "b": b[name]} for name in a if name not in NOT_FIGURES and a[name] != b[name])
+    yield from (
+        {"name": name, "a": a[name], "b": b[name]} for name in a if name not in NOT_FIGURES and a[name] != b[name]
+    )
 
 
 def told(found: Difference) -> Iterator[str]:
@@ -157,13 +176,21 @@ def told(found: Difference) -> Iterator[str]:
     yield from (f"  {row['stage']}: {row['setting']} = {row['b']} (was {row['a']})" for row in found.settings)
     if found.advantages["members"]:
         of = found.advantages
-        size = f", by {of['mean']:.4g} in the mean and {of['largest']:.4g} at most; {of['turned']} change sign" if of["changed"] else ""
+        size = (
+            f", by {of['mean']:.4g} in the mean and {of['largest']:.4g} at most; {of['turned']} change sign"
+            if of["changed"]
+            else ""
+        )
         yield f"  advantages     {of['changed']} of {of['members']} changed{size}"
     counts = found.rows
     yield f"  training rows  {counts['both']} in both, {len(counts['only_b'])} in, {len(counts['only_a'])} out"
     yield f"  weights        {counts['other_weights']} rows changed; {counts['trained_b']} tokens with weight (were {counts['trained_a']})"
     yield from (f"  {row['name']:<14} {shown(row['b'])} (was {shown(row['a'])})" for row in found.figures)
-    yield from (f"  {what:<14} {', '.join(stages)}" for what, stages in (("not replayed", found.only_a), ("new", found.only_b)) if stages)
+    yield from (
+        f"  {what:<14} {', '.join(stages)}"
+        for what, stages in (("not replayed", found.only_a), ("new", found.only_b))
+        if stages
+    )
     if found.proven:
         yield f"  proven: unchanged settings, and the deterministic stages ({', '.join(DETERMINISTIC)}) came out with equal digests"
 

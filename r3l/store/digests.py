@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from r3l.store.schemas import STAGES, VERSIONS, VOLATILE, arrow_schema
+from r3l.store.tables.schemas import INCIDENTS, STAGES, VERSIONS, VOLATILE, arrow_schema
 
 
 def canonical(value: object) -> bytes:
@@ -23,16 +23,23 @@ def fingerprint(
     settings: Mapping[str, Any],
     parents: list[str],
     policy: str = "",
-    seed: int = 0,
     extra: Mapping[str, Any] | None = None,
 ) -> str:
     """The identity of a stage's output before it is made: sha256 (hex) over everything that decides its rows.
 
-    `settings` leaves out batch sizes and worker counts; `parents` are the fingerprints of the stages that are read.
+    `settings` has the seed, the prompts that are shown and the version of the code, and leaves out what changes no row;
+    `parents` are the fingerprints of the stages that are read.
     """
     schema = {table: str(arrow_schema(table)) for table in (*STAGES[stage], "events")}
-    whole = {"stage": stage, "version": VERSIONS[stage], "schema": schema, "settings": dict(settings), "parents": parents,
-             "policy": policy, "seed": seed, "extra": dict(extra or {})}  # fmt: skip
+    whole = {
+        "stage": stage,
+        "version": VERSIONS[stage],
+        "schema": schema,
+        "settings": dict(settings),
+        "parents": parents,
+        "policy": policy,
+        "extra": dict(extra or {}),
+    }
     return sha256(canonical(whole)).hexdigest()
 
 
@@ -42,7 +49,9 @@ def fingerprint_of(value: object) -> str:
 
 
 def table_digest(table: pa.Table) -> str:
-    """sha256 (hex) of a table's rows in order: equal for equal rows, whatever the chunks, encodings or wall times."""
+    """sha256 (hex) of a table's rows in order: equal for equal rows, whatever the chunks, encodings or wall times. Of
+    events, those that tell of attempts."""
+    table = lasting(table)
     running = sha256()
     for field, column in zip(table.schema, table.columns, strict=True):
         if field.name in VOLATILE:
@@ -53,6 +62,13 @@ def table_digest(table: pa.Table) -> str:
     return running.hexdigest()
 
 
+def lasting(table: pa.Table) -> pa.Table:
+    """A table without the events that tell of the machine: a run made again has others."""
+    if "event" not in table.column_names:
+        return table
+    return table.filter(pa.array([event not in INCIDENTS for event in table["event"].to_pylist()], pa.bool_()))
+
+
 def values(array: pa.Array) -> list[bytes]:
     """An array as bytes that depend on its values alone: which are null, list or string lengths, then the items."""
     present = np.packbits(array.is_valid().to_numpy(zero_copy_only=False)).tobytes()
@@ -61,7 +77,11 @@ def values(array: pa.Array) -> list[bytes]:
         return [present, np.diff(array.offsets.to_numpy()).astype("<i4").tobytes(), *values(array.flatten())]
     if pa.types.is_string(array.type):
         _, offsets, text = array.buffers()
-        bounds = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1] if len(array) else np.zeros(1, np.int32)
+        bounds = (
+            np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+            if len(array)
+            else np.zeros(1, np.int32)
+        )
         content = b"" if text is None else memoryview(text)[bounds[0] : bounds[-1]].tobytes()
         return [present, np.diff(bounds).astype("<i4").tobytes(), content]
     return [present, array.to_numpy(zero_copy_only=False).tobytes()]

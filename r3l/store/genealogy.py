@@ -21,7 +21,7 @@ WHERE t.branch = $branch AND (t.trajectory_id = $id OR (t.trajectory_id = $paren
 """
 FROM_HERE = """
 SELECT f.reflection_id, f.status, f.outcome, f.pivot_turn, f.decision, p.retry_id, p.retry_reward, p.gain, p.distilled_id
-FROM lines.reflections f LEFT JOIN pivots p USING (run, branch, iteration, reflection_id)
+FROM lines.reflections f LEFT JOIN lines.pivots p USING (run, branch, iteration, reflection_id)
 WHERE f.branch = $branch AND f.trajectory_id = $id ORDER BY f.reflection_id
 """
 
@@ -31,7 +31,9 @@ class Story:
     """What `why` tells: `line` is the trajectory's row of the view `genealogy`."""
 
     line: Row
-    turns: list[Row]  # turn, action, tokens, weight (of each of its tokens; 0: masked or not trained), loss_weight = weight x advantage
+    turns: list[
+        Row
+    ]  # turn, action, tokens, weight (of each of its tokens; 0: masked or not trained), loss_weight = weight x advantage
     offspring: list[Row]  # reflections on it, and the retries they led to
     tokens: list[Row]  # of the turn that was asked for: token, id, logprob, weight
 
@@ -49,18 +51,24 @@ def why(store: Store, run: str, trajectory_id: str, branch: str = "", turn: int 
         turns = played(connection, line)
         offspring = query(connection, FROM_HERE, {"branch": branch, "id": trajectory_id}).to_pylist()
     if turn is not None and turn not in {row["turn"] for row in turns}:
-        raise StoreError(f"{trajectory_id}: no turn {turn}; it has {', '.join(str(row['turn']) for row in turns) or 'no turns'}")
+        raise StoreError(
+            f"{trajectory_id}: no turn {turn}; it has {', '.join(str(row['turn']) for row in turns) or 'no turns'}"
+        )
     return Story(line, turns, offspring, [token for row in turns if row["turn"] == turn for token in tokens(row)])
 
 
 def one(connection: duckdb.DuckDBPyConnection, run: str, branch: str, trajectory_id: str) -> Row:
     place = {"branch": branch, "id": trajectory_id}
-    found = query(connection, "SELECT * FROM genealogy WHERE branch = $branch AND trajectory_id = $id", place).to_pylist()
+    found = query(
+        connection, "SELECT * FROM lines.genealogy WHERE branch = $branch AND trajectory_id = $id", place
+    ).to_pylist()
     if found:
         return found[0]
     near = "SELECT trajectory_id FROM lines.trajectories WHERE branch = $branch ORDER BY levenshtein(trajectory_id, $id) LIMIT 3"
     others = [row["trajectory_id"] for row in query(connection, near, place).to_pylist()]
-    raise StoreError(f"{trajectory_id}: not in run {run}{' branch ' + branch if branch else ''}; near it are {', '.join(others) or 'none'}")
+    raise StoreError(
+        f"{trajectory_id}: not in run {run}{' branch ' + branch if branch else ''}; near it are {', '.join(others) or 'none'}"
+    )
 
 
 def played(connection: duckdb.DuckDBPyConnection, line: Row) -> list[Row]:
@@ -68,7 +76,9 @@ def played(connection: duckdb.DuckDBPyConnection, line: Row) -> list[Row]:
     place = {"branch": line["branch"], "id": line["trajectory_id"]}
     kept = line["pivot_turn"] if line["kind"] == "retry" else 0
     turns = query(connection, TURNS, place | {"parent": line["parent_id"] or "", "kept": kept or 0}).to_pylist()
-    row = query(connection, "SELECT weights FROM lines.training_rows WHERE branch = $branch AND source_id = $id", place).to_pylist()
+    row = query(
+        connection, "SELECT weights FROM lines.training_rows WHERE branch = $branch AND source_id = $id", place
+    ).to_pylist()
     weights = row[0]["weights"] if row else []
     if len(weights) < sum(turn["context_tokens"] + len(turn["response_ids"]) for turn in turns):
         turns = [turn for turn in turns if turn["turn"] >= (kept or 0)]
@@ -77,7 +87,11 @@ def played(connection: duckdb.DuckDBPyConnection, line: Row) -> list[Row]:
         position += turn["context_tokens"]
         own = weights[position : position + len(turn["response_ids"])] or [0.0] * len(turn["response_ids"])
         position += len(own)
-        turn |= {"weights": own, "weight": max(own, default=0.0), "loss_weight": max(own, default=0.0) * (line["row_advantage"] or 0.0)}
+        turn |= {
+            "weights": own,
+            "weight": max(own, default=0.0),
+            "loss_weight": max(own, default=0.0) * (line["row_advantage"] or 0.0),
+        }
     return turns
 
 
@@ -85,7 +99,9 @@ def tokens(turn: Row) -> list[Row]:
     """One row per sampled token of a turn."""
     return [
         {"token": index, "id": id_, "logprob": logprob, "weight": weight}
-        for index, (id_, logprob, weight) in enumerate(zip(turn["response_ids"], turn["response_logprobs"], turn["weights"], strict=True))
+        for index, (id_, logprob, weight) in enumerate(
+            zip(turn["response_ids"], turn["response_logprobs"], turn["weights"], strict=True)
+        )
     ]
 
 

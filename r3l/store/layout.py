@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict
 
 from r3l.errors import StoreError
-from r3l.store.schemas import STAGES
+from r3l.store.tables.schemas import STAGES
 
 MANIFEST = "stage.json"
+SETTINGS = "config.json"  # of an iteration: what a replay starts from
 STAGING = ".staging"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 MANIFEST_PATH = re.compile(
@@ -70,7 +71,9 @@ class StageRef(BaseModel):
 def check_name(what: str, name: str) -> None:
     """Raise StoreError for a name that could leave its folder or read as a part of the layout."""
     if not NAME.fullmatch(name):
-        raise StoreError(f"{what} name {name!r}: letters, digits, '.', '_' and '-' only, at most 100, beginning with a letter or digit")
+        raise StoreError(
+            f"{what} name {name!r:.120}: letters, digits, '.', '_' and '-' only, at most 100, beginning with a letter or digit"
+        )
 
 
 def line_folder(run: str, branch: str = "") -> str:

@@ -1,11 +1,12 @@
-"""Which stages each branch sees: those that it made, and those before them that it took over from where it was forked."""
+"""Which stages each branch sees: those that it made, and those before them that it took over from where it was
+forked."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from r3l.store.schemas import STAGES
+from r3l.store.tables.schemas import STAGES
 
 Manifest = dict[str, Any]
 ORDER = {stage: place for place, stage in enumerate(STAGES)}
@@ -26,8 +27,13 @@ def inherited(manifests: Sequence[Manifest]) -> list[tuple[str, Manifest]]:
         above = seen(run, origins[run, branch], iteration) if branch else []
         return mine + [manifest for manifest in above if ORDER[manifest["stage"]] < first]
 
-    return [(branch, manifest) for run, branch, iteration in own if branch
-            for manifest in seen(run, branch, iteration) if manifest["branch"] != branch]  # fmt: skip
+    return [
+        (branch, manifest)
+        for run, branch, iteration in own
+        if branch
+        for manifest in seen(run, branch, iteration)
+        if manifest["branch"] != branch
+    ]
 
 
 def find_origins(manifests: Sequence[Manifest]) -> dict[tuple[str, str], str]:
@@ -37,7 +43,9 @@ def find_origins(manifests: Sequence[Manifest]) -> dict[tuple[str, str], str]:
         place = (manifest["run"], manifest["branch"])
         origins.setdefault(place, "")
         for parent in manifest["parents"]:
-            if parent["branch"] != manifest["branch"] and not leads_to(origins, manifest["run"], parent["branch"], manifest["branch"]):
+            if parent["branch"] != manifest["branch"] and not leads_to(
+                origins, manifest["run"], parent["branch"], manifest["branch"]
+            ):
                 origins[place] = origins[place] or parent["branch"]
     return origins
 

@@ -1,4 +1,5 @@
-"""The manifest of a stage: written last, so that its presence means complete; checksummed, so that it can't be half right."""
+"""The manifest of a stage: written last, so that its presence means complete; checksummed, so that it can't be half
+right."""
 
 from __future__ import annotations
 
@@ -8,32 +9,79 @@ from typing import Any
 
 from r3l.errors import StoreError
 from r3l.store.digests import canonical
-from r3l.store.files import Files
+from r3l.store.files.local import Files
 from r3l.store.layout import StageKey, StageRef
-from r3l.store.schemas import VERSIONS
+from r3l.store.tables.schemas import VERSIONS
 
 FIELDS = frozenset(
-    ("run", "branch", "iteration", "stage", "shard", "fingerprint", "digest", "schema_version", "code_version", "seed", "policy",
-     "settings", "metrics", "parents", "parts", "committed_at", "checksum")
-)  # fmt: skip
+    (
+        "run",
+        "branch",
+        "iteration",
+        "stage",
+        "shard",
+        "fingerprint",
+        "digest",
+        "schema_version",
+        "code_version",
+        "seed",
+        "policy",
+        "settings",
+        "metrics",
+        "parents",
+        "parts",
+        "committed_at",
+        "checksum",
+    )
+)
 
 
 def seal(content: dict[str, Any]) -> bytes:
     """A manifest as the bytes to store, with its own checksum in it."""
-    return json.dumps({**content, "checksum": sha256(canonical(content)).hexdigest()}, indent=1, sort_keys=True).encode()
+    return json.dumps(
+        {**content, "checksum": sha256(canonical(content)).hexdigest()}, indent=1, sort_keys=True
+    ).encode()
+
+
+def unsealed(content: bytes, path: str) -> dict[str, Any]:
+    """Settings that were sealed, without their checksum; those of earlier versions have none.
+
+    Raises:
+        StoreError: they are no JSON object, or were changed after they were written.
+    """
+    try:
+        found = json.loads(content)
+    except ValueError as error:
+        raise StoreError(
+            f"{path}: these settings can't be read (not JSON: {error}); run the iteration again, which writes them anew"
+        ) from error
+    if not isinstance(found, dict):
+        raise StoreError(
+            f"{path}: these settings can't be read (no JSON object); run the iteration again, which writes them anew"
+        )
+    told = found.pop("checksum", None)
+    if told is not None and told != sha256(canonical(found)).hexdigest():
+        raise StoreError(
+            f"{path}: changed after it was written (checksum {str(told)[:12]}); run the iteration again, "
+            "which writes it anew"
+        )
+    return found
 
 
 def unseal(content: bytes, key: StageKey) -> dict[str, Any]:
-    """Bytes back to a manifest. Raises StoreError where they are no manifest, were changed, or belong to another place."""
+    """Bytes back to a manifest. Raises StoreError where they are no manifest, were changed, or belong to another
+    place."""
     try:
         manifest = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StoreError(f"{key.manifest}: not JSON ({error}); delete the file and the stage is made again") from error
     if not isinstance(manifest, dict) or not set(manifest) >= FIELDS:
         raise StoreError(f"{key.manifest}: not a stage manifest; delete the file and the stage is made again")
     checksum = sha256(canonical({name: value for name, value in manifest.items() if name != "checksum"})).hexdigest()
     if checksum != manifest["checksum"]:
-        raise StoreError(f"{key.manifest}: changed after it was written (checksum {manifest['checksum'][:12]}, content {checksum[:12]})")
+        raise StoreError(
+            f"{key.manifest}: changed after it was written (checksum {manifest['checksum']!s:.12}, content {checksum[:12]})"
+        )
     got = StageKey(manifest["run"], manifest["branch"], manifest["iteration"], manifest["stage"], manifest["shard"])
     if got != key:
         raise StoreError(f"{key.manifest}: a foreign manifest, of {got}; delete it and the stage is made again")
@@ -77,12 +125,23 @@ def outdated_parents(files: Files, manifest: dict[str, Any]) -> list[str]:
 
 def read_part(files: Files, key: StageKey, part: dict[str, Any]) -> bytes:
     """The verified bytes of a part. Raises StoreError where it is missing or not what the manifest says."""
-    path = f"{key.folder}/{part['file']}"
+    return read_verified(files, f"{key.folder}/{part['file']}", part)
+
+
+def read_verified(files: Files, path: str, told: dict[str, Any]) -> bytes:
+    """The bytes of a file, which are `told` (bytes, sha256). Raises StoreError where it is missing or they are
+    others."""
     content = files.read(path)
     if content is None:
-        raise StoreError(f"{path}: missing, though the manifest names it; run the iteration again and the stage is made anew")
-    if len(content) != part["bytes"]:
-        raise StoreError(f"{path}: {len(content)} bytes, the manifest says {part['bytes']}; run the iteration again to make it anew")
-    if sha256(content).hexdigest() != part["sha256"]:
-        raise StoreError(f"{path}: its content changed after it was written (sha256 differs); run the iteration again to make it anew")
+        raise StoreError(
+            f"{path}: missing, though the manifest names it; run the iteration again and the stage is made anew"
+        )
+    if len(content) != told["bytes"]:
+        raise StoreError(
+            f"{path}: {len(content)} bytes, the manifest says {told['bytes']}; run the iteration again to make it anew"
+        )
+    if sha256(content).hexdigest() != told["sha256"]:
+        raise StoreError(
+            f"{path}: its content changed after it was written (sha256 differs); run the iteration again to make it anew"
+        )
     return content

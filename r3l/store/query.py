@@ -1,4 +1,5 @@
-"""Asking a catalog connection: questions of the code, and questions of users, which can read the tables and nothing else."""
+"""Asking a catalog connection: questions of the code, and questions of users, which can read the tables and nothing
+else."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ LOCKED = (
 )
 
 
-def query(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> pa.Table:
+def query(
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
+) -> pa.Table:
     """The result of one statement. Raises `StoreError` with DuckDB's own words where it can't be run."""
     try:
         relation = connection.sql(sql, params=dict(parameters) if isinstance(parameters, Mapping) else list(parameters))
@@ -32,9 +35,12 @@ def query(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[
     return pa.table({}) if found is None else found
 
 
-def connect_for_users(store: Store, runs: Sequence[str] | None = None, memory: str = "2GB") -> duckdb.DuckDBPyConnection:
-    """A connection for SQL that others wrote: it opens the files of the views and no other, and can't be set otherwise."""
-    connection = connect(store, runs)
+def connect_for_users(
+    store: Store, runs: Sequence[str] | None = None, memory: str = "2GB", **asked: Any
+) -> duckdb.DuckDBPyConnection:
+    """A connection for SQL that others wrote: it opens the files of the views and no other, and can't be set
+    otherwise. What is `asked` for (branch, verify, question), and the runs: as in `connect`."""
+    connection = connect(store, runs, **asked)
     files = connection.execute("SELECT path FROM files").fetchall()
     connection.execute("SET allowed_paths = ?", [[path for (path,) in files]])
     connection.execute("SET memory_limit = ?", [memory])
@@ -44,7 +50,8 @@ def connect_for_users(store: Store, runs: Sequence[str] | None = None, memory: s
 
 
 def ask(connection: duckdb.DuckDBPyConnection, sql: str, seconds: float = 60.0) -> pa.Table:
-    """The answer to a user's question. Raises StoreError unless it is one SELECT, or where it takes longer than `seconds`."""
+    """The answer to a user's question. Raises StoreError unless it is one SELECT, or where it takes longer than
+    `seconds`."""
     one_select(sql)
     clock = threading.Timer(seconds, connection.interrupt)
     clock.start()

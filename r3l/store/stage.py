@@ -17,16 +17,18 @@ import pyarrow as pa
 
 import r3l
 from r3l.errors import StoreError
+from r3l.home import home
 from r3l.store import manifest as manifests
-from r3l.store.bundles import drop_bundle
-from r3l.store.digests import canonical, fingerprint, table_digest
-from r3l.store.files import Files, LocalFiles
+from r3l.store.digests import canonical, fingerprint, lasting, table_digest
+from r3l.store.files.local import Files, LocalFiles
+from r3l.store.files.lock import LOCK, held
+from r3l.store.files.parts import Rows, decode, encode
+from r3l.store.files.sweep import sweep
 from r3l.store.layout import MANIFEST, NAME, StageKey, StageRef, iteration_folder, key_of, line_folder
-from r3l.store.lock import LOCK, held
-from r3l.store.parts import Rows, decode, encode, to_table
-from r3l.store.schemas import STAGES, VERSIONS, arrow_schema
-from r3l.store.sweep import sweep
-from r3l.store.versions import upgraded
+from r3l.store.space.bundles import drop_bundle
+from r3l.store.tables.schemas import STAGES, VERSIONS, arrow_schema
+from r3l.store.tables.unstorable import storable
+from r3l.store.tables.versions import upgraded
 
 __all__ = ["StageKey", "StageRef", "Store", "fingerprint"]
 log = logging.getLogger("r3l.store")
@@ -39,15 +41,16 @@ class Store:
     files: Files
 
     @classmethod
-    def open(cls, root: str = "") -> Store:
-        """The store at `root`, a folder or ``s3://bucket/prefix``; empty: $R3L_STORE, else data/runs.
+    def open(cls, root: str = "", *, reading: bool = False) -> Store:
+        """The store at `root`, a folder or ``s3://bucket/prefix``; empty: $R3L_STORE, else data/runs of
+        `r3l.home.home()`.
 
-        Raises StoreError where it can't be written to, before anything is.
+        Raises StoreError where it can't be written to, before anything is; with `reading`, where it is not there.
         """
-        root = root or os.environ.get("R3L_STORE", "") or "data/runs"
+        root = root or os.environ.get("R3L_STORE", "") or str(home() / "data" / "runs")
         if "://" not in root:
-            return cls(LocalFiles(Path(root)))
-        from r3l.store.objects import ObjectFiles
+            return cls(LocalFiles(Path(root), reading))
+        from r3l.store.files.objects import ObjectFiles
 
         return cls(ObjectFiles(root))
 
@@ -69,23 +72,35 @@ class Store:
     ) -> StageRef:
         """Write a stage: its parts first, each under a name made of its content, then the manifest.
 
-        A stage that was there before stays readable until the new manifest takes its place. Raises StoreError where
+        A stage that was there before stays readable until the new manifest takes its place. An attempt with a value
+        that its column can't hold becomes an event, and the others are committed. Raises StoreError where
         the rows don't fit the tables, where another writer commits the same stage at the same time, or where other
         settings would rewrite an iteration that the run already went on from.
         """
         before = self.files.token(key.manifest)
         if before is not None:
             self._refuse_rewriting(key, fingerprint)
-        checked = {table: to_table(table, rows) for table, rows in whole(key, tables).items()}
+        checked = storable(key, whole(key, tables))
         parts = [self._put_part(key, table, rows) for table, rows in checked.items() if rows.num_rows]
+        told = [[part["table"], part["digest"]] for part in parts if lasting(checked[part["table"]]).num_rows]
         content = {
-            "run": key.run, "branch": key.branch, "iteration": key.iteration, "stage": key.stage, "shard": key.shard,
-            "fingerprint": fingerprint, "digest": sha256(canonical([[p["table"], p["digest"]] for p in parts])).hexdigest(),
-            "schema_version": VERSIONS[key.stage], "code_version": r3l.__version__, "seed": seed, "policy": policy,
-            "settings": dict(settings or {}), "metrics": {name: finite(value) for name, value in (metrics or {}).items()},
-            "parents": [parent.model_dump() for parent in parents], "parts": parts,
+            "run": key.run,
+            "branch": key.branch,
+            "iteration": key.iteration,
+            "stage": key.stage,
+            "shard": key.shard,
+            "fingerprint": fingerprint,
+            "digest": sha256(canonical(told)).hexdigest(),
+            "schema_version": VERSIONS[key.stage],
+            "code_version": r3l.__version__,
+            "seed": seed,
+            "policy": policy,
+            "settings": dict(settings or {}),
+            "metrics": {name: finite(value) for name, value in (metrics or {}).items()},
+            "parents": [parent.model_dump() for parent in parents],
+            "parts": parts,
             "committed_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        }  # fmt: skip
+        }
         drop_bundle(self.files, key)
         if not self.files.put_if(key.manifest, manifests.seal(content), before):
             raise StoreError(f"stage {key}: another writer committed it meanwhile; see who holds the iteration's lock")
@@ -94,7 +109,8 @@ class Store:
         return manifests.reference(content)
 
     def _refuse_rewriting(self, key: StageKey, fingerprint: str) -> None:
-        """A damaged stage may be made again; a newer version's, or one that later iterations rest on, is not rewritten."""
+        """A damaged stage may be made again; a newer version's, or one that later iterations rest on, is not
+        rewritten."""
         try:
             found = manifests.load(self.files, key)
         except manifests.NewerVersion:
@@ -102,7 +118,9 @@ class Store:
         except StoreError:
             return
         after = replace(key, iteration=key.iteration + 1, stage="tasks", shard=None)
-        same = found is None or found["fingerprint"] == fingerprint or key.stage == "evaluations"
+        same = found is None or found["fingerprint"] == fingerprint
+        if not same and key.stage == "evaluations":
+            raise StoreError(f"stage {key}: another evaluation is there; give this one the next shard")
         if not same and self.files.token(after.manifest) is not None:
             raise StoreError(
                 f"stage {key}: iteration {after.iteration} goes on from it, and other settings would rewrite it; replay it into a branch: "
@@ -114,7 +132,14 @@ class Store:
         digest = sha256(content).hexdigest()
         name = f"part-{table}-{digest[:12]}.parquet"
         self.files.put(f"{key.folder}/{name}", content)
-        return {"table": table, "file": name, "rows": rows.num_rows, "bytes": len(content), "sha256": digest, "digest": table_digest(rows)}
+        return {
+            "table": table,
+            "file": name,
+            "rows": rows.num_rows,
+            "bytes": len(content),
+            "sha256": digest,
+            "digest": table_digest(rows),
+        }
 
     def _drop_unnamed(self, key: StageKey, parts: list[dict[str, Any]]) -> None:
         named = {MANIFEST, *(part["file"] for part in parts)}
@@ -123,7 +148,8 @@ class Store:
                 self.files.delete(path)
 
     def find(self, key: StageKey, fingerprint: str) -> StageRef | None:
-        """The committed stage, if it has this fingerprint, its parts are what the manifest says, and its parents what they were; else None.
+        """The committed stage, if it has this fingerprint, its parts are what the manifest says, and its parents what
+        they were; else None.
 
         A damaged stage is named in the log and counts as absent, so that it is made again. Raises StoreError for one
         that a newer version wrote.
@@ -144,7 +170,8 @@ class Store:
         return manifests.reference(found)
 
     def intact(self, ref: StageRef) -> bool:
-        """Whether the stage still is what `ref` says and its parts are all there, by their sizes: `read` looks at their bytes."""
+        """Whether the stage still is what `ref` says and its parts are all there, by their sizes: `read` looks at their
+        bytes."""
         try:
             found = manifests.load(self.files, ref.key)
         except manifests.NewerVersion:
@@ -152,23 +179,31 @@ class Store:
         except StoreError:
             return False
         sizes = self.files.sizes(ref.key.folder)
-        return found is not None and found["digest"] == ref.digest and all(
-            sizes.get(f"{ref.key.folder}/{part['file']}") == part["bytes"] for part in found["parts"])
+        return (
+            found is not None
+            and found["digest"] == ref.digest
+            and all(sizes.get(f"{ref.key.folder}/{part['file']}") == part["bytes"] for part in found["parts"])
+        )
 
     def manifest(self, ref: StageRef | StageKey) -> dict[str, Any]:
-        """The stage's manifest. Raises StoreError where there is none or, for a ref, where another content took its place."""
+        """The stage's manifest. Raises StoreError where there is none or, for a ref, where another content took its
+        place."""
         key = ref.key if isinstance(ref, StageRef) else ref
         found = manifests.load(self.files, key)
         if found is None:
             raise StoreError(f"stage {key}: not committed in {self.root}; run the iteration again")
         if isinstance(ref, StageRef) and found["digest"] != ref.digest:
-            raise StoreError(f"stage {key}: holds {found['digest'][:12]}, expected {ref.digest[:12]}; it was made again since")
+            raise StoreError(
+                f"stage {key}: holds {found['digest'][:12]}, expected {ref.digest[:12]}; it was made again since"
+            )
         return found
 
     def read(self, ref: StageRef, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of one table of a stage (or these columns of it), verified against the manifest first."""
         found = self.manifest(ref)
-        schema = arrow_schema(table) if columns is None else pa.schema([arrow_schema(table).field(name) for name in columns])
+        schema = (
+            arrow_schema(table) if columns is None else pa.schema([arrow_schema(table).field(name) for name in columns])
+        )
         for part in found["parts"]:
             if part["table"] == table:
                 refuse_dropped(ref.key, part, schema.names)
@@ -184,11 +219,15 @@ class Store:
         keys = [key for path in self.files.paths(prefix) if (key := key_of(path)) and key.branch == branch]
         found = [manifests.reference(content) for key in keys if (content := manifests.load(self.files, key))]
         order = list(STAGES)
-        return sorted(found, key=lambda ref: (ref.iteration, order.index(ref.stage), -1 if ref.shard is None else ref.shard))
+        return sorted(
+            found, key=lambda ref: (ref.iteration, order.index(ref.stage), -1 if ref.shard is None else ref.shard)
+        )
 
     def next_iteration(self, run: str, branch: str = "") -> int:
         """The first iteration without a committed update. A branch begins where it was forked."""
-        keys = {key for path in self.files.paths(line_folder(run, branch)) if (key := key_of(path)) and key.branch == branch}
+        keys = {
+            key for path in self.files.paths(line_folder(run, branch)) if (key := key_of(path)) and key.branch == branch
+        }
         iteration = min((key.iteration for key in keys if key.iteration >= 0), default=0) if branch else 0
         while StageKey(run, branch, iteration, "updates") in keys:
             iteration += 1
@@ -203,7 +242,9 @@ class Store:
         return [name for name in self.files.folders("") if NAME.fullmatch(name) and self._committed_any(name)]
 
     def _committed_any(self, run: str) -> bool:
-        return any(key_of(path) for name in self.files.folders(run) for path in self.files.paths(f"{run}/{name}"))  # mostly the first
+        return any(
+            key_of(path) for name in self.files.folders(run) for path in self.files.paths(f"{run}/{name}")
+        )  # mostly the first
 
     @contextmanager
     def writer_lock(self, run: str, branch: str = "", iteration: int = 0) -> Iterator[None]:
@@ -214,7 +255,8 @@ class Store:
     def run_folder(self, run: str, branch: str = "") -> Path:
         """The local folder of a run, made if need be: policy snapshots lie in ``policies/iteration=00007/`` under it.
 
-        Where the root is an object store it is a mirror: `publish` brings what is written there to the root, `local` fetches it.
+        Where the root is an object store it is a mirror: `publish` brings what is written there to the root, `local`
+        fetches it.
         """
         folder = self.files.cache / line_folder(run, branch)
         folder.mkdir(parents=True, exist_ok=True)
@@ -241,11 +283,14 @@ def finite(value: object) -> object:
 def refuse_dropped(key: StageKey, part: Mapping[str, Any], names: Sequence[str]) -> None:
     """Raise StoreError for a column that was pruned: it is empty where it had been full."""
     if dropped := set(names) & set(part.get("dropped", ())):
-        raise StoreError(f"stage {key}: {part['table']}.{', '.join(sorted(dropped))} was pruned; replay from an earlier stage instead")
+        raise StoreError(
+            f"stage {key}: {part['table']}.{', '.join(sorted(dropped))} was pruned; replay from an earlier stage instead"
+        )
 
 
 def whole(key: StageKey, tables: Mapping[str, Rows]) -> dict[str, Rows]:
-    """Every table of the stage, the empty ones too (they get no file). Raises StoreError for a table that the stage doesn't write."""
+    """Every table of the stage, the empty ones too (they get no file). Raises StoreError for a table that the stage
+    doesn't write."""
     allowed = (*STAGES[key.stage], "events")
     if foreign := set(tables) - set(allowed):
         raise StoreError(f"stage {key.stage} writes {', '.join(allowed)}, not {', '.join(sorted(foreign))}")

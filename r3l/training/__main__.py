@@ -1,6 +1,7 @@
 """The update job: `python -m r3l.training --job job.json`, or the same under torchrun.
 
-One JSON object a line on stdout: start, scored, micro_batch, out_of_memory, finish, failed. Exit status 0, or 1 with the cause.
+One JSON object a line on stdout: start, scored, micro_batch, out_of_memory, finish, failed. Exit status 0, or 1 with
+the cause.
 """
 
 from __future__ import annotations
@@ -12,18 +13,21 @@ import time
 
 from r3l.errors import R3LError
 from r3l.training.job import read_job
-from r3l.training.launcher import end_with_launcher
+from r3l.training.parallel.launcher import end_with_launcher
+from r3l.visible import visible
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m r3l.training", description="take one optimiser step over training rows")
+    parser = argparse.ArgumentParser(
+        prog="python -m r3l.training", description="take one optimiser step over training rows"
+    )
     parser.add_argument("--job", required=True, help="JSON file of the job (r3l.training.job.Job)")
     arguments = parser.parse_args()
     started = time.perf_counter()
     end_with_launcher()
     try:
         job = read_job(arguments.job)
-        from r3l.training.parallel import join, leave
+        from r3l.training.parallel.ranks import join, leave
         from r3l.training.update import run_update
 
         ranks = join()
@@ -32,10 +36,16 @@ def main() -> int:
         leave()
     except R3LError as error:
         emit("failed", cause=str(error))
-        print(f"r3l.training: {error}", file=sys.stderr)
+        print(f"r3l.training: {visible(str(error))}", file=sys.stderr)
         return 1
-    say("finish", step=result["step"], loss=result["loss"], grad_norm=result["grad_norm"], seconds=result["seconds"],
-        seconds_by_part=result["seconds_by_part"])
+    say(
+        "finish",
+        step=result["step"],
+        loss=result["loss"],
+        grad_norm=result["grad_norm"],
+        seconds=result["seconds"],
+        seconds_by_part=result["seconds_by_part"],
+    )
     return 0
 
 

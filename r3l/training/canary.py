@@ -1,8 +1,9 @@
-"""The canary of an update: tokens whose log-probabilities the engine has to find again once it has loaded the new policy.
+"""The canary of an update: tokens whose log-probabilities the engine has to find again once it has loaded the new
+policy.
 
-Taken from what was trained on, where a step moves a policy most; and scored before the step too, so that the engine tells a
-policy that is one step old from rounding, which in bfloat16 is as large. Scored in float32, with weights as the engine holds them:
-rounding is then on one side only (with FSDP2 in the dtype of the passes).
+Taken from what was trained on, where a step moves a policy most; and scored before the step too, so that the engine
+tells a policy that is one step old from rounding, which in bfloat16 is as large. Scored in float32, with weights as the
+engine holds them: rounding is then on one side only (with FSDP2 in the dtype of the passes).
 
 Shapes: L tokens, H hidden width.
 """
@@ -24,7 +25,9 @@ SPREAD = 32
 class Canary:
     """Scored by `look` before the step, where one is taken, and by `result` after it."""
 
-    def __init__(self, policy: Policy, groups: Sequence[Group], settings: PolicySettings, given: Sequence[int] = ()) -> None:
+    def __init__(
+        self, policy: Policy, groups: Sequence[Group], settings: PolicySettings, given: Sequence[int] = ()
+    ) -> None:
         """Where nothing is `given` or trained on: ids spread over the vocabulary."""
         self.policy, self.dtype = policy, DTYPES[settings.dtype]
         self.token_ids = list(given) or _trained(groups, min(TOKENS, settings.context_tokens // 2)) or _spread(policy)

@@ -18,10 +18,19 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from r3l.errors import TrainingError
+from r3l.store.policies.snapshots import optimiser_digest
+from r3l.training.parallel.fsdp import sharded_like, whole
 from r3l.training.policy import DTYPES, Policy
-from r3l.training.sharding import sharded_like, whole
 
-TOKENIZER_FILES = ("tokenizer*", "*.jinja", "*.model", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt")
+TOKENIZER_FILES = (
+    "tokenizer*",
+    "*.jinja",
+    "*.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.*",
+    "merges.txt",
+)
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
@@ -41,8 +50,8 @@ def written_whole(folder: Path) -> Iterator[Path]:
 
 
 def gathered(tensors: Iterable[tuple[str, Tensor]], keep: bool, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
-    """The tensors whole and on the CPU. Every rank must ask for them, in one order; one that will not write them does not `keep` them,
-    and so holds one at a time: eight copies of a policy and its state are more than a host has."""
+    """The tensors whole and on the CPU. Every rank must ask for them, in one order; one that will not write them does
+    not `keep` them, and so holds one at a time: eight copies of a policy and its state are more than a host has."""
     kept: dict[str, Tensor] = {}
     for name, tensor in tensors:
         one = whole(tensor)
@@ -86,19 +95,33 @@ def copy_tokenizer(sources: Iterable[Path], folder: Path) -> None:
             return
 
 
-def optimiser_tensors(optimiser: torch.optim.Optimizer, named: dict[str, nn.Parameter], masters: bool,
-                      keep: bool = True) -> dict[str, Tensor]:
-    """Moments by parameter name; with `masters` the float32 weights too, for a policy that is written in another dtype. As `gathered`."""
+def optimiser_tensors(
+    optimiser: torch.optim.Optimizer, named: dict[str, nn.Parameter], masters: bool, keep: bool = True
+) -> dict[str, Tensor]:
+    """Moments by parameter name; with `masters` the float32 weights too, for a policy that is written in another dtype.
+    As `gathered`."""
     state = [(f"{moment}/{name}", optimiser.state[p][moment]) for name, p in named.items() for moment in MOMENTS]
     return gathered([*state, *((f"master/{name}", p) for name, p in named.items() if masters)], keep)
 
 
-def save_optimiser(optimiser: torch.optim.Optimizer, named: dict[str, nn.Parameter], tensors: dict[str, Tensor], folder: Path) -> None:
+def save_optimiser(
+    optimiser: torch.optim.Optimizer, named: dict[str, nn.Parameter], tensors: dict[str, Tensor], folder: Path
+) -> None:
     """The state's folder. `taken` in its JSON: AdamW's own count of steps of each parameter."""
     with written_whole(folder) as partial:
         save_file(tensors, str(partial / "optimizer.safetensors"))
         taken = {name: float(optimiser.state[p]["step"]) for name, p in named.items()}
         (partial / "optimizer.json").write_text(json.dumps({"optimiser": "AdamW", "taken": taken}))
+
+
+def refuse_other_state(folder: Path, digest: str) -> None:
+    """Raise `TrainingError` where the folder does not hold the optimiser's state of this digest, all of it."""
+    got = optimiser_digest(folder)
+    if got != digest:
+        raise TrainingError(
+            f"optimiser state {folder}: holds {got or 'nothing'}, expected {digest}; take the update that wrote it "
+            "again (r3l iterate --iteration ...), or put the folder back from a copy"
+        )
 
 
 def load_optimiser(optimiser: torch.optim.Optimizer, named: dict[str, nn.Parameter], folder: Path) -> None:
@@ -112,18 +135,23 @@ def load_optimiser(optimiser: torch.optim.Optimizer, named: dict[str, nn.Paramet
         taken: dict[str, float] = json.loads((folder / "optimizer.json").read_text())["taken"]
         shapes = {name: torch.Size(tensors.get_slice(f"exp_avg/{name}").get_shape()) for name in taken}
     except (OSError, KeyError, ValueError, SafetensorError) as error:
-        raise TrainingError(f"optimiser state {folder}: {error}; give the folder that the last update wrote, or none to start "
-                            "afresh") from error
+        raise TrainingError(
+            f"optimiser state {folder}: {error}; give the folder that the last update wrote, or none to start afresh"
+        ) from error
     expected = {name: parameter.shape for name, parameter in named.items()}
     if shapes != expected:
         differing = sorted(name for name in shapes.keys() | expected.keys() if shapes.get(name) != expected.get(name))
         first = differing[0]
-        raise TrainingError(f"optimiser state {folder} is of another policy: {len(differing)} parameters differ, the first is {first} "
-                            f"(got {shapes.get(first)}, expected {expected.get(first)}); start afresh with another run")
+        raise TrainingError(
+            f"optimiser state {folder} is of another policy: {len(differing)} parameters differ, the first is {first} "
+            f"(got {shapes.get(first)}, expected {expected.get(first)}); start afresh with another run"
+        )
     there = set(tensors.keys())
     with torch.no_grad():
         for name, parameter in named.items():
-            optimiser.state[parameter] = {moment: sharded_like(tensors.get_tensor(f"{moment}/{name}"), parameter) for moment in MOMENTS}
+            optimiser.state[parameter] = {
+                moment: sharded_like(tensors.get_tensor(f"{moment}/{name}"), parameter) for moment in MOMENTS
+            }
             optimiser.state[parameter]["step"] = torch.tensor(taken[name])
             if f"master/{name}" in there:
                 parameter.copy_(sharded_like(tensors.get_tensor(f"master/{name}"), parameter))

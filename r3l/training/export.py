@@ -28,7 +28,9 @@ def export_policy(path: str | Path, out: str | Path, base_path: str | None = Non
     base_folder = find_base(str(source), base_path)
     if base_folder == source:
         if not (source / "config.json").is_file():
-            raise TrainingError(f"policy folder {source}: no config.json and no adapter_config.json; expected a policy snapshot")
+            raise TrainingError(
+                f"policy folder {source}: no config.json and no adapter_config.json; expected a policy snapshot"
+            )
         copy_policy(source, target)
         return target
     merged = _merged(source, base_folder)

@@ -1,6 +1,6 @@
 """From log-probabilities to dL/dlogp of every trained token, row by row: the trie itself is blind to losses.
 
-    L = sum over rows of (coefficient x loss + kl_coefficient x KL) / D,   D = groups, the term's trained tokens, or 1
+L = sum over rows of (coefficient x loss + kl_coefficient x KL) / D,   D = groups, the term's trained tokens, or 1
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class Denominators:
     def of(self, row: Row) -> float:
         choices = {"groups": self.groups, "tokens": self.tokens[row.term], "sum": 1}
         if row.reduction not in choices:
-            raise TrainingError(f"training row {row.row_id}: reduction {row.reduction!r} is unknown; expected one of {', '.join(choices)}")
+            raise TrainingError(
+                f"training row {row.row_id}: reduction {row.reduction!r} is unknown; expected one of {', '.join(choices)}"
+            )
         return float(max(1, choices[row.reduction]))
 
 
@@ -45,11 +47,11 @@ class Measures:
     clipped: float = 0.0
     ratio_sum: float = 0.0
     kl_behaviour_sum: float = 0.0
-    unguided: float = 0.0  # trained tokens whose behaviour log-probability is known, once a row
+    base_tokens: float = 0.0  # trained reply tokens of bases: what entropy, KL and ratios are taken on
     kl_start_sum: float = 0.0
+    behaviour_known: float = 0.0  # those of them whose behaviour log-probability the engine told
     start_known: float = 0.0  # those of them that the starting policy scored
     entropy_sum: float = 0.0
-    positions: float = 0.0  # trained tokens, once a token that went through the model
     tokens_computed: float = 0.0
     scoring_tokens: float = 0.0  # in extra passes of the trained policy itself
     reference_tokens: float = 0.0
@@ -65,7 +67,8 @@ class Measures:
 
 @dataclass(frozen=True, slots=True)
 class RowScores:
-    """Log-probabilities of a row's trained tokens [T] by the trained, the behaviour, the reference and the starting policy."""
+    """Log-probabilities of a row's trained tokens [T] by the trained, the behaviour, the reference and the starting
+    policy."""
 
     logp: Floats
     old: Floats | None = None  # None: the row has no ratio, or the trained policy itself sampled it
@@ -81,19 +84,30 @@ def row_gradient(row: Row, scores: RowScores, denominator: float) -> Floats:
     return torch.autograd.grad(total, logp)[0].numpy()
 
 
-def measure(row: Row, scores: RowScores, denominator: float, measures: Measures) -> None:
-    """Add a row's losses, ratios and its k3 estimates of the KL to the behaviour and to the starting policy to the sums."""
+def measure(row: Row, scores: RowScores, entropies: Floats, denominator: float, measures: Measures) -> None:
+    """Add a row's losses to the sums; where it is a base's, its entropies [T], ratios and k3 estimates of the KL to the
+    behaviour and to the starting policy too. Distilled and meta-task rows stay out of the latter: not every method has
+    them."""
     with torch.no_grad():
         logp = torch.from_numpy(scores.logp)
         value, kl, counts = _losses(row, logp, scores)
     part, kl_part = float(value) / denominator, float(kl) / denominator
     measures.add(loss=row.coefficient * part + row.kl_coefficient * kl_part, loss_kl=kl_part)
     measures.add(**({"loss_sft": part} if row.term == "sft" else {"loss_rl": row.coefficient * part}))
-    measures.add(ratios=counts[0], clipped=counts[1], ratio_sum=counts[2])
-    unguided = row.unguided
-    measures.add(kl_behaviour_sum=k3_sum((row.behaviour_logprobs - scores.logp)[unguided]), unguided=unguided.sum())
+    if not row.of_a_base:
+        return
+    known = np.isfinite(row.behaviour_logprobs)
+    measures.add(
+        ratios=counts[0],
+        clipped=counts[1],
+        ratio_sum=counts[2],
+        entropy_sum=entropies.sum(),
+        base_tokens=len(entropies),
+        kl_behaviour_sum=k3_sum((row.behaviour_logprobs - scores.logp)[known]),
+        behaviour_known=known.sum(),
+    )
     if scores.start is not None:
-        measures.add(kl_start_sum=k3_sum((scores.start - scores.logp)[unguided]), start_known=unguided.sum())
+        measures.add(kl_start_sum=k3_sum(scores.start - scores.logp), start_known=len(scores.start))
 
 
 def k3_sum(drift: Floats) -> float:
@@ -101,17 +115,22 @@ def k3_sum(drift: Floats) -> float:
     return float((np.exp(np.clip(drift, -30, 30)) - drift - 1).sum())
 
 
-def _losses(row: Row, logp: torch.Tensor, scores: RowScores) -> tuple[torch.Tensor, torch.Tensor, tuple[int, int, float]]:
+def _losses(
+    row: Row, logp: torch.Tensor, scores: RowScores
+) -> tuple[torch.Tensor, torch.Tensor, tuple[int, int, float]]:
     weights = torch.from_numpy(row.weights)
     old = logp.detach() if scores.old is None else torch.from_numpy(scores.old)
     try:
         loss = row.loss.loss(logp, old, row.advantage, weights, **row.settings)
     except TypeError as error:
-        raise TrainingError(f"training row {row.row_id}: objective_settings {dict(row.settings)} do not fit "
-                            f"{row.objective}: {error}") from error
+        raise TrainingError(
+            f"training row {row.row_id}: objective_settings {dict(row.settings)} do not fit {row.objective}: {error}"
+        ) from error
     kl = logp.new_zeros(())
     if row.kl_coefficient > 0:
         if scores.reference is None:
-            raise TrainingError(f"training row {row.row_id}: it has a KL coefficient, but the job names no reference policy")
+            raise TrainingError(
+                f"training row {row.row_id}: it has a KL coefficient, but the job names no reference policy"
+            )
         kl = kl_penalty(logp, torch.from_numpy(scores.reference), weights, row.kl_estimator)
     return loss.value, kl, (loss.ratios, loss.clipped, loss.ratio_sum)

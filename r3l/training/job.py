@@ -25,17 +25,25 @@ class Job(Section):
     rows: list[str] = Field(description="parquet files of training rows, in a fixed order")
     groups: int = Field(ge=0, description="groups of the batch: the denominator of `groups` reductions")
     policy: PolicyPath = Field(description="the policy that is trained")
-    policies: dict[str, str] = Field(default_factory=dict, description="digest to folder, of behaviour policies other than `policy`")
-    reference: str | None = Field(None, description="folder of the starting policy: the reference where a row has a KL coefficient, "
-                                                  "and what `kl_start` is measured against")
+    policies: dict[str, str] = Field(
+        default_factory=dict, description="digest to folder, of behaviour policies other than `policy`"
+    )
+    reference: str | None = Field(
+        None,
+        description="folder of the starting policy: the reference where a row has a KL coefficient, "
+        "and what `kl_start` is measured against",
+    )
     policy_settings: PolicySettings = Field(default_factory=PolicySettings)
     training: TrainingSettings = Field(default_factory=TrainingSettings)
     out: str = Field(description="folder to write: policy/, optimizer/ and update.json")
     optimiser: str | None = Field(None, description="folder of the previous optimiser state; empty: a fresh one")
+    optimiser_digest: str | None = Field(None, description="what that folder must hold; empty: not checked")
     iteration: int = Field(0, ge=0)
     step: int = Field(1, ge=1, description="number of this optimiser step in the run, 1-based")
     seed: int = Field(0, ge=0)
-    canary_ids: list[int] = Field(default_factory=list, description="token ids to score with the new policy; empty: of a trained row")
+    canary_ids: list[int] = Field(
+        default_factory=list, description="token ids to score with the new policy; empty: of a trained row"
+    )
 
 
 def read_job(path: str | Path) -> Job:

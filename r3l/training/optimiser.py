@@ -13,8 +13,11 @@ def make_optimiser(named: dict[str, nn.Parameter], settings: TrainingSettings, s
     matrices = [p for p in named.values() if p.ndim >= 2]
     others = [p for p in named.values() if p.ndim < 2]
     groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW([group for group in groups if group["params"]], lr=learning_rate(settings, step),
-                             betas=(settings.beta1, settings.beta2))
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]],
+        lr=learning_rate(settings, step),
+        betas=(settings.beta1, settings.beta2),
+    )
 
 
 def learning_rate(settings: TrainingSettings, step: int) -> float:

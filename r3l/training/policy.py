@@ -13,8 +13,8 @@ from torch import nn
 
 from r3l.config.sections import PolicySettings
 from r3l.errors import TrainingError
-from r3l.training.decoder import Decoder
-from r3l.training.exactness import check
+from r3l.training.trie.decoder import Decoder
+from r3l.training.trie.exactness import check
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -33,8 +33,18 @@ class Policy:
         return ((name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad)
 
 
-def load_policy(path: str, base_path: str | None, settings: PolicySettings, *, dtype: str, device: torch.device, seed: int = 0,
-                trainable: bool = True, sharded: bool = False, segments: bool = False) -> Policy:
+def load_policy(
+    path: str,
+    base_path: str | None,
+    settings: PolicySettings,
+    *,
+    dtype: str,
+    device: torch.device,
+    seed: int = 0,
+    trainable: bool = True,
+    sharded: bool = False,
+    segments: bool = False,
+) -> Policy:
     """The policy in a folder.
 
     Args:
@@ -45,13 +55,16 @@ def load_policy(path: str, base_path: str | None, settings: PolicySettings, *, d
         segments: it will be run a segment at a time, so check that it can be.
 
     Raises:
-        TrainingError: no model there, an adapter where `settings.adapter` is none, or one that can't be run as the update does.
+        TrainingError: no model there, an adapter where `settings.adapter` is none, or one that can't be run as the
+            update does.
     """
     folder, base_folder = Path(path), find_base(path, base_path)
     is_folder_adapter = folder != base_folder
     if trainable and is_folder_adapter and settings.adapter == "none":
-        raise TrainingError(f"policy folder {path} is a peft adapter, but policy.adapter is none; set it to lora, or merge it "
-                            "with `r3l export-policy`")
+        raise TrainingError(
+            f"policy folder {path} is a peft adapter, but policy.adapter is none; set it to lora, or merge it "
+            "with `r3l export-policy`"
+        )
     wants_adapter = is_folder_adapter or (trainable and settings.adapter == "lora")
     frozen = wants_adapter or not trainable
     base = load_model(base_folder, DTYPES[dtype] if frozen else torch.float32)
@@ -64,7 +77,7 @@ def load_policy(path: str, base_path: str | None, settings: PolicySettings, *, d
     decoder = Decoder(base, DTYPES[dtype])
     check(decoder, segments)
     if sharded:
-        from r3l.training.sharding import ShardedDecoder
+        from r3l.training.parallel.fsdp import ShardedDecoder
 
         decoder = ShardedDecoder(base, DTYPES[dtype])
     return Policy(model, decoder, wants_adapter, [folder, base_folder])
@@ -78,8 +91,14 @@ def load_model(folder: Path, dtype: torch.dtype) -> Any:
     disable_progress_bar()
     config = load_config(folder)
     try:
-        return AutoModelForCausalLM.from_pretrained(str(folder), config=config, dtype=dtype, trust_remote_code=False, use_safetensors=True,
-                                                    local_files_only=True)
+        return AutoModelForCausalLM.from_pretrained(
+            str(folder),
+            config=config,
+            dtype=dtype,
+            trust_remote_code=False,
+            use_safetensors=True,
+            local_files_only=True,
+        )
     except (OSError, ValueError) as error:
         raise TrainingError(f"policy folder {folder}: {str(error).splitlines()[0]}") from error
 
@@ -108,6 +127,14 @@ def _with_adapter(base: Any, folder: Path | None, settings: PolicySettings, seed
         return PeftModel.from_pretrained(base, str(folder), is_trainable=trainable)
     targets = settings.lora_targets
     torch.manual_seed(seed)
-    return get_peft_model(base, LoraConfig(
-        r=settings.lora_rank, lora_alpha=settings.lora_alpha, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM",
-        target_modules=targets if targets == "all-linear" else [name.strip() for name in targets.split(",")]))
+    return get_peft_model(
+        base,
+        LoraConfig(
+            r=settings.lora_rank,
+            lora_alpha=settings.lora_alpha,
+            lora_dropout=0.0,
+            bias="none",
+            task_type="CAUSAL_LM",
+            target_modules=targets if targets == "all-linear" else [name.strip() for name in targets.split(",")],
+        ),
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import resource
 from typing import Any
 
@@ -13,26 +14,52 @@ from r3l.training.optimiser import learning_rate
 from r3l.training.scoring import OtherScores, starts
 from r3l.training.shards import Survey
 
+OF_A_STEP = (
+    "loss",
+    "loss_rl",
+    "loss_sft",
+    "loss_kl",
+    "grad_norm",
+    "entropy",
+    "kl_behaviour",
+    "clip_fraction",
+    "ratio_mean",
+    "learning_rate",
+)
 
-def report(job: Job, found: Survey, sums: Measures, others: OtherScores, *, grad_norm: float, stepped: bool) -> dict[str, Any]:
-    """What the job knows of its row in `updates`; digest and path of the new snapshot are the caller's."""
+
+def report(
+    job: Job, found: Survey, sums: Measures, others: OtherScores, *, grad_norm: float, stepped: bool
+) -> dict[str, Any]:
+    """What the job knows of its row in `updates`; digest and path of the new snapshot are the caller's. Where no step
+    was taken, what only a step measures is NaN, not 0."""
+    unmeasured = {} if stepped else dict.fromkeys(OF_A_STEP, math.nan)
     return {
-        "iteration": job.iteration, "step": job.step if stepped else job.step - 1, "stepped": stepped,
+        "iteration": job.iteration,
+        "step": job.step if stepped else job.step - 1,
+        "stepped": stepped,
         "parent_policy": job.policy.digest,
-        "loss": sums.loss, "loss_rl": sums.loss_rl, "loss_sft": sums.loss_sft, "loss_kl": sums.loss_kl,
+        "loss": sums.loss,
+        "loss_rl": sums.loss_rl,
+        "loss_sft": sums.loss_sft,
+        "loss_kl": sums.loss_kl,
         "grad_norm": grad_norm,
-        "entropy": mean(sums.entropy_sum, sums.positions),
-        "kl_behaviour": mean(sums.kl_behaviour_sum, sums.unguided),
+        "entropy": mean(sums.entropy_sum, sums.base_tokens),
+        "kl_behaviour": mean(sums.kl_behaviour_sum, sums.behaviour_known),
         "kl_start": 0.0 if starts(job) else sums.kl_start_sum / sums.start_known if sums.start_known else None,
         "clip_fraction": mean(sums.clipped, sums.ratios),
         "ratio_mean": mean(sums.ratio_sum, sums.ratios, empty=1.0),
         "learning_rate": learning_rate(job.training, job.step),
-        "rows": found.rows, "groups": job.groups,
-        "tokens_rl": sum(count for term, count in found.tokens.items() if term != "sft"), "tokens_sft": found.tokens["sft"],
-        "tokens_sequences": found.sequence_tokens, "tokens_computed": int(sums.tokens_computed),
-        "scoring_passes": others.passes + (sums.scoring_tokens > 0), "reference_tokens": int(sums.reference_tokens),
+        "rows": found.rows,
+        "groups": job.groups,
+        "tokens_rl": sum(count for term, count in found.tokens.items() if term != "sft"),
+        "tokens_sft": found.tokens["sft"],
+        "tokens_sequences": found.sequence_tokens,
+        "tokens_computed": int(sums.tokens_computed),
+        "scoring_passes": others.passes + (sums.scoring_tokens > 0),
+        "reference_tokens": int(sums.reference_tokens),
         "kl_start_tokens": int(sums.kl_start_tokens),
-    }
+    } | unmeasured
 
 
 def mean(total: float, count: float, empty: float = 0.0) -> float:

@@ -1,7 +1,7 @@
 """A training row as arrays, and what it asks of the trainer.
 
-    token_ids = context + reply + context + reply + (what follows the last trained token is cut: nothing depends on it)
-    weights   =    0        w        0        w
+token_ids = context + reply + context + reply + (what follows the last trained token is cut: nothing depends on it)
+weights   =    0        w        0        w
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ class Row:
 
     row_id: str
     group_id: str
+    source_id: str
     term: str
     objective: str
     settings: Mapping[str, Any]
@@ -52,20 +53,45 @@ class Row:
         logprobs = np.asarray(record["logprobs"], np.float64)
         name = f"training row {record['row_id']}"
         if not len(weights) == len(token_ids) == len(logprobs):
-            raise TrainingError(f"{name}: {len(token_ids)} token ids, {len(weights)} weights, {len(logprobs)} logprobs; "
-                                "expected equal lengths")
+            raise TrainingError(
+                f"{name}: {len(token_ids)} token ids, {len(weights)} weights, {len(logprobs)} logprobs; "
+                "expected equal lengths"
+            )
         positions = np.flatnonzero(weights)
         if len(positions) and positions[0] == 0:
-            raise TrainingError(f"{name}: its first token has a weight, but nothing stands before it to predict it from; set it to 0")
+            raise TrainingError(
+                f"{name}: its first token has a weight, but nothing stands before it to predict it from; set it to 0"
+            )
         if record["objective"] not in LOSSES:
-            raise TrainingError(f"{name}: objective {record['objective']!r} is unknown; expected one of {', '.join(LOSSES)}")
+            raise TrainingError(
+                f"{name}: objective {record['objective']!r} is unknown; expected one of {', '.join(LOSSES)}"
+            )
         if record["kl_coefficient"] and record["kl_estimator"] not in ESTIMATORS:
-            raise TrainingError(f"{name}: KL estimator {record['kl_estimator']!r} is unknown; expected one of {', '.join(ESTIMATORS)}")
-        copied = ("row_id", "group_id", "term", "objective", "reduction", "coefficient", "kl_coefficient", "kl_estimator", "advantage",
-                  "behaviour_policy")
-        return cls(**{key: record[key] for key in copied}, settings=json.loads(record["objective_settings"] or "{}"),
-                   token_ids=token_ids[:positions[-1] + 1] if len(positions) else token_ids[:0], positions=positions,
-                   weights=weights[positions], behaviour_logprobs=logprobs[positions], length=len(token_ids))
+            raise TrainingError(
+                f"{name}: KL estimator {record['kl_estimator']!r} is unknown; expected one of {', '.join(ESTIMATORS)}"
+            )
+        copied = (
+            "row_id",
+            "group_id",
+            "source_id",
+            "term",
+            "objective",
+            "reduction",
+            "coefficient",
+            "kl_coefficient",
+            "kl_estimator",
+            "advantage",
+            "behaviour_policy",
+        )
+        return cls(
+            **{key: record[key] for key in copied},
+            settings=json.loads(record["objective_settings"] or "{}"),
+            token_ids=token_ids[: positions[-1] + 1] if len(positions) else token_ids[:0],
+            positions=positions,
+            weights=weights[positions],
+            behaviour_logprobs=logprobs[positions],
+            length=len(token_ids),
+        )
 
     @cached_property
     def loss(self) -> Objective:
@@ -78,9 +104,10 @@ class Row:
         return len(self.positions) > 0 and (from_loss or self.kl_coefficient > 0)
 
     @cached_property
-    def unguided(self) -> NDArray[np.bool_]:
-        """[T] whether a token was sampled after exactly what stands before it here: its behaviour log-probability is known."""
-        return np.isfinite(self.behaviour_logprobs)
+    def of_a_base(self) -> bool:
+        """Whether the row is a base's, an attempt without guidance: metrics are taken on these rows, which every method
+        has."""
+        return self.source_id.rpartition("/")[2].startswith("base=")
 
     def needs_old(self, policy: str) -> bool:
         """Whether another policy sampled it and its objective has a ratio to that policy."""

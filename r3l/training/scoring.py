@@ -1,5 +1,5 @@
-"""Log-probabilities by other policies: the behaviour policy of reused rows, the reference where a KL is asked for, and the
-starting policy's on a few rows, for the metric `kl_start`."""
+"""Log-probabilities by other policies: the behaviour policy of reused rows, the reference where a KL is asked for, and
+the starting policy's on a few rows, for the metric `kl_start`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from numpy.typing import NDArray
 from r3l.errors import TrainingError
 from r3l.training.gradients import RowScores
 from r3l.training.job import Job
-from r3l.training.layouts import Layout, Limits
 from r3l.training.policy import load_policy
 from r3l.training.rows import Row
 from r3l.training.shards import Group, Survey, micro_batches, read_groups
+from r3l.training.trie.layouts import Layout, Limits
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(slots=True)
 class OtherScores:
-    """By row id: log-probabilities [T] of the trained tokens by the behaviour, the reference and the starting policy."""
+    """By row id: log-probabilities [T] of the trained tokens by the behaviour, the reference and the starting
+    policy."""
 
     old: dict[str, Floats] = field(default_factory=dict)
     reference: dict[str, Floats] = field(default_factory=dict)
@@ -36,8 +37,12 @@ class OtherScores:
 
     def of(self, row: Row, logp: Floats | None) -> RowScores:
         """A row's scores beside `logp`, those of the trained policy (None: its gradient does not depend on them)."""
-        return RowScores(np.zeros(len(row.positions)) if logp is None else logp, self.old.get(row.row_id), self.reference.get(row.row_id),
-                         self.start.get(row.row_id))
+        return RowScores(
+            np.zeros(len(row.positions)) if logp is None else logp,
+            self.old.get(row.row_id),
+            self.reference.get(row.row_id),
+            self.start.get(row.row_id),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +56,18 @@ class Scorer:
     groups: Sequence[Group]
     emit: Callable[..., None]
 
-    def score(self, path: str, base_path: str | None, wanted: Callable[[Row], bool], within: Collection[str] | None = None
-              ) -> tuple[dict[str, Floats], int]:
+    def score(
+        self, path: str, base_path: str | None, wanted: Callable[[Row], bool], within: Collection[str] | None = None
+    ) -> tuple[dict[str, Floats], int]:
         """(log-probabilities by row id, tokens computed) of the wanted rows, of all groups or of those `within`."""
-        policy = load_policy(path, base_path, self.job.policy_settings, dtype=self.job.training.dtype, device=self.device, trainable=False)
+        policy = load_policy(
+            path,
+            base_path,
+            self.job.policy_settings,
+            dtype=self.job.training.dtype,
+            device=self.device,
+            trainable=False,
+        )
         found: dict[str, Floats] = {}
         tokens = 0
         groups = [group for group in self.groups if within is None or group.group_id in within]
@@ -79,18 +92,25 @@ def starts(job: Job) -> bool:
 
 
 def drawn(job: Job, found: Survey) -> list[str]:
-    """The rows that the metric `kl_start` is estimated on, the same ones in every process. None where the policy is sharded: a model that
-    does not fit on one device is not loaded there for a metric's sake."""
+    """The bases' rows that the metric `kl_start` is estimated on, the same ones in every process. None where the policy
+    is sharded: a model that does not fit on one device is not loaded there for a metric's sake."""
     if job.training.sharding != "none":
         return []
-    by_chance = sorted(found.unguided, key=lambda row_id: sha256(f"{job.seed}/{row_id}".encode()).digest())
-    return by_chance[:job.training.kl_start_rows]
+    by_chance = sorted(found.bases, key=lambda row_id: sha256(f"{job.seed}/{row_id}".encode()).digest())
+    return by_chance[: job.training.kl_start_rows]
 
 
-def score_others(job: Job, found: Survey, layout: Layout, limits: Limits, device: torch.device, groups: Sequence[Group],
-                 emit: Callable[..., None]) -> OtherScores:
-    """One pass for each behaviour policy that a ratio needs, one for the reference if any row has a KL coefficient, and where none
-    has, a few rows by the starting policy.
+def score_others(
+    job: Job,
+    found: Survey,
+    layout: Layout,
+    limits: Limits,
+    device: torch.device,
+    groups: Sequence[Group],
+    emit: Callable[..., None],
+) -> OtherScores:
+    """One pass for each behaviour policy that a ratio needs, one for the reference if any row has a KL coefficient, and
+    where none has, a few rows by the starting policy.
 
     Raises:
         TrainingError: the job names no folder for one of them.
@@ -98,18 +118,28 @@ def score_others(job: Job, found: Survey, layout: Layout, limits: Limits, device
     others, scorer = OtherScores(), Scorer(job, layout, limits, device, groups, emit)
     for digest in sorted(found.behaviours):
         if digest not in job.policies:
-            raise TrainingError(f"behaviour policy {digest} sampled some rows with a ratio, but the job's `policies` has no folder for it; "
-                                f"got {', '.join(job.policies) or 'none'}")
-        others.old |= scorer.score(job.policies[digest], job.policy.base_path, partial(sampled_by, digest, job.policy.digest))[0]
+            raise TrainingError(
+                f"behaviour policy {digest} sampled some rows with a ratio, but the job's `policies` has no folder for it; "
+                f"got {', '.join(job.policies) or 'none'}"
+            )
+        others.old |= scorer.score(
+            job.policies[digest], job.policy.base_path, partial(sampled_by, digest, job.policy.digest)
+        )[0]
         others.passes += 1
     if found.reference:
         if not job.reference:
-            raise TrainingError("some rows have a KL coefficient, but the job names no reference policy; set `reference` to its folder")
-        others.reference, others.reference_tokens = scorer.score(job.reference, job.policy.base_path, lambda row: row.kl_coefficient > 0)
+            raise TrainingError(
+                "some rows have a KL coefficient, but the job names no reference policy; set `reference` to its folder"
+            )
+        others.reference, others.reference_tokens = scorer.score(
+            job.reference, job.policy.base_path, lambda row: row.kl_coefficient > 0
+        )
         others.passes += 1
         others.start = others.reference
     elif job.reference and not starts(job) and (rows := set(drawn(job, found))):
-        within = {found.unguided[row_id] for row_id in rows}
+        within = {found.bases[row_id] for row_id in rows}
         if any(group.group_id in within for group in groups):
-            others.start, others.start_tokens = scorer.score(job.reference, job.policy.base_path, lambda row: row.row_id in rows, within)
+            others.start, others.start_tokens = scorer.score(
+                job.reference, job.policy.base_path, lambda row: row.row_id in rows, within
+            )
     return others

@@ -10,9 +10,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from r3l.errors import TrainingError
-from r3l.store.schemas import arrow_schema
+from r3l.store.tables.schemas import arrow_schema
 from r3l.training.rows import Row
-from r3l.training.trie import build_trie
+from r3l.training.trie.tree import build_trie
 
 
 @dataclass(slots=True)
@@ -33,9 +33,11 @@ class Survey:
     rows: int = 0
     tokens: Counter[str] = field(default_factory=Counter)
     sequence_tokens: int = 0
-    behaviours: set[str] = field(default_factory=set)  # digests of the policies that old log-probabilities are needed of
+    behaviours: set[str] = field(
+        default_factory=set
+    )  # digests of the policies that old log-probabilities are needed of
     reference: bool = False
-    unguided: dict[str, str] = field(default_factory=dict)  # row -> group, of rows with tokens sampled without guidance
+    bases: dict[str, str] = field(default_factory=dict)  # row -> group, of bases' rows
     longest: int = 0
 
 
@@ -58,7 +60,7 @@ def survey(files: Sequence[str], policy: str) -> Survey:
             group.cost += build_trie([row.token_ids for row in rows]).tokens_computed
             found.behaviours |= {row.behaviour_policy for row in rows if row.needs_old(policy)}
             found.reference |= any(row.kl_coefficient > 0 for row in rows)
-            found.unguided |= {row.row_id: group_id for row in rows if row.unguided.any()}
+            found.bases |= {row.row_id: group_id for row in rows if row.of_a_base}
             found.longest = max(found.longest, *(len(row.token_ids) for row in rows))
     found.groups = list(groups.values())
     return found

@@ -14,21 +14,29 @@ import torch
 from torch import nn
 
 from r3l.errors import TrainingError
-from r3l.store.files import replace_text
+from r3l.store.files.local import replace_text
 from r3l.training.canary import Canary
-from r3l.training.checkpoint import copy_policy, load_optimiser, optimiser_tensors, policy_weights, save_optimiser, save_policy
-from r3l.training.dense_layouts import choose_layout
+from r3l.training.checkpoint import (
+    copy_policy,
+    load_optimiser,
+    optimiser_tensors,
+    policy_weights,
+    refuse_other_state,
+    save_optimiser,
+    save_policy,
+)
 from r3l.training.gradients import Denominators, Measures, measure, row_gradient
 from r3l.training.job import Job
-from r3l.training.layouts import Layout, Limits, TrieLayout
 from r3l.training.optimiser import make_optimiser
-from r3l.training.parallel import Ranks
+from r3l.training.parallel.fsdp import whole
+from r3l.training.parallel.ranks import Ranks
 from r3l.training.policy import Policy, find_base, load_config, load_policy
 from r3l.training.report import peak_memory_mb, report
 from r3l.training.rows import Row
 from r3l.training.scoring import OtherScores, score_others
-from r3l.training.sharding import whole
 from r3l.training.shards import Group, micro_batches, read_groups, survey
+from r3l.training.trie.dense_layouts import choose_layout
+from r3l.training.trie.layouts import Layout, Limits, TrieLayout
 
 Emit = Callable[..., None]
 SEGMENT_TOKENS = 2048  # with checkpoint_segments: tokens whose activations are held at once
@@ -49,27 +57,44 @@ class Update:
         self.device = choose_device(settings.device)
         self.layout: Layout
         self.sharded = settings.sharding == "fsdp2" and self.ranks.size > 1
-        self.limits = Limits(settings.micro_batch_tokens, settings.logits_chunk, recompute=settings.checkpoint_segments,
-                             segment_tokens=SEGMENT_TOKENS if settings.checkpoint_segments else 0)
+        self.limits = Limits(
+            settings.micro_batch_tokens,
+            settings.logits_chunk,
+            recompute=settings.checkpoint_segments,
+            segment_tokens=SEGMENT_TOKENS if settings.checkpoint_segments else 0,
+        )
 
     def run(self) -> dict[str, Any]:
         """Take the step and write the snapshot; returns what `update.json` holds.
 
         Raises:
-            TrainingError: rows, policies or optimiser state that are not as the job says, or a gradient that is not finite.
+            TrainingError: rows, policies or optimiser state that are not as the job says, or a gradient that is not
+                finite.
         """
         job = self.job
+        if job.optimiser and job.optimiser_digest and self.ranks.leads:
+            refuse_other_state(Path(job.optimiser), job.optimiser_digest)
         with self._timed("survey"):
             found = survey(job.rows, job.policy.digest)
         with self._timed("load"):
             self._choose_layout()
-        self.emit("start", rows=found.rows, groups=len(found.groups), trie_tokens=sum(group.cost for group in found.groups))
+        self.emit(
+            "start", rows=found.rows, groups=len(found.groups), trie_tokens=sum(group.cost for group in found.groups)
+        )
         groups = self.ranks.share(found.groups)
         with self._timed("scoring"):
             others = score_others(job, found, self.layout, self.limits, self.device, groups, self.emit)
         with self._timed("load"):
-            policy = load_policy(job.policy.path, job.policy.base_path, job.policy_settings, dtype=job.training.dtype,
-                                 device=self.device, seed=job.seed, sharded=self.sharded, segments=isinstance(self.layout, TrieLayout))
+            policy = load_policy(
+                job.policy.path,
+                job.policy.base_path,
+                job.policy_settings,
+                dtype=job.training.dtype,
+                device=self.device,
+                seed=job.seed,
+                sharded=self.sharded,
+                segments=isinstance(self.layout, TrieLayout),
+            )
         canary = Canary(policy, found.groups, job.policy_settings, job.canary_ids)
         measures, grad_norm = Measures(), 0.0
         if found.groups:
@@ -77,19 +102,30 @@ class Update:
             measures.add(reference_tokens=others.reference_tokens, kl_start_tokens=others.start_tokens)
         else:
             self._copy()
-        result = report(job, found, self.ranks.sum_measures(measures), others, grad_norm=grad_norm, stepped=bool(found.groups))
-        result |= {"canary": canary.result(), "events": self.events, "peak_memory_mb": peak_memory_mb(self.device),
-                   "seconds_by_part": self.seconds}
+        result = report(
+            job, found, self.ranks.sum_measures(measures), others, grad_norm=grad_norm, stepped=bool(found.groups)
+        )
+        result |= {
+            "canary": canary.result(),
+            "events": self.events,
+            "peak_memory_mb": peak_memory_mb(self.device),
+            "seconds_by_part": self.seconds,
+        }
         return result
 
     def _choose_layout(self) -> None:
         job = self.job
-        self.layout, reason = choose_layout(job.training.layout, load_config(find_base(job.policy.path, job.policy.base_path)))
+        self.layout, reason = choose_layout(
+            job.training.layout, load_config(find_base(job.policy.path, job.policy.base_path))
+        )
         if reason:
-            self.events.append({"event": "layout", "reason": reason, "detail": f"padded rows instead of the {job.training.layout}"})
+            self.events.append(
+                {"event": "layout", "reason": reason, "detail": f"padded rows instead of the {job.training.layout}"}
+            )
 
-    def _step(self, policy: Policy, groups: list[Group], others: OtherScores, denominators: Denominators,
-              canary: Canary) -> tuple[Measures, float]:
+    def _step(
+        self, policy: Policy, groups: list[Group], others: OtherScores, denominators: Denominators, canary: Canary
+    ) -> tuple[Measures, float]:
         job, named = self.job, dict(policy.trainable())
         optimiser = make_optimiser(named, job.training, job.step)
         if job.optimiser:
@@ -100,8 +136,10 @@ class Update:
             self.ranks.sum_gradients(named.values())
         norm = float(whole(nn.utils.clip_grad_norm_(named.values(), job.training.max_grad_norm)))
         if not torch.isfinite(torch.tensor(norm)):
-            raise TrainingError(f"the gradient's norm is {norm}; no step was taken: look at the weights and log-probabilities of "
-                                f"iteration {job.iteration}'s training rows")
+            raise TrainingError(
+                f"the gradient's norm is {norm}; no step was taken: look at the weights and log-probabilities of "
+                f"iteration {job.iteration}'s training rows"
+            )
         optimiser.step()
         with self._timed("save"):
             self._save(policy, optimiser, named)
@@ -115,10 +153,13 @@ class Update:
             save_policy(policy, weights, out / "policy")
             save_optimiser(optimiser, named, state, out / "optimizer")
 
-    def gradients(self, policy: Policy, groups: list[Group], others: OtherScores, denominators: Denominators) -> Measures:
+    def gradients(
+        self, policy: Policy, groups: list[Group], others: OtherScores, denominators: Denominators
+    ) -> Measures:
         """Leave this rank's part of the gradient on the policy's parameters, a micro-batch at a time.
 
-        Where memory runs out on any rank, all start again with half the limits. Raises `TrainingError` at the smallest ones.
+        Where memory runs out on any rank, all start again with half the limits. Raises `TrainingError` at the smallest
+        ones.
         """
         while True:
             measures, failure = Measures(), ""
@@ -135,23 +176,36 @@ class Update:
                 return measures
             smaller = self.limits.halved()
             if smaller == self.limits or self.sharded:  # gradients gathered by FSDP2 can't be taken back
-                raise TrainingError(f"out of memory, and the limits can't be lowered any more ({self.limits}): {failure}")
+                raise TrainingError(
+                    f"out of memory, and the limits can't be lowered any more ({self.limits}): {failure}"
+                )
             self.events.append({"event": "out_of_memory", "reason": failure, "detail": f"{self.limits} -> {smaller}"})
             self.emit("out_of_memory", reason=failure, limits=str(smaller))
             self.limits = smaller
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
 
-    def _accumulate(self, policy: Policy, groups: list[Group], others: OtherScores, denominators: Denominators, measures: Measures) -> None:
+    def _accumulate(
+        self, policy: Policy, groups: list[Group], others: OtherScores, denominators: Denominators, measures: Measures
+    ) -> None:
         batches = micro_batches(groups, self.limits.micro_batch_tokens)
         for index, batch in enumerate(batches):
             started, before = time.perf_counter(), measures.loss
             rows = read_groups(batch)
             tokens = self._micro_batch(policy, rows, others, denominators, measures)
-            self.emit("micro_batch", index=index, of=len(batches), rows=len(rows), tokens=tokens,
-                      loss=measures.loss - before, seconds=time.perf_counter() - started)
+            self.emit(
+                "micro_batch",
+                index=index,
+                of=len(batches),
+                rows=len(rows),
+                tokens=tokens,
+                loss=measures.loss - before,
+                seconds=time.perf_counter() - started,
+            )
 
-    def _micro_batch(self, policy: Policy, rows: list[Row], others: OtherScores, denominators: Denominators, measures: Measures) -> int:
+    def _micro_batch(
+        self, policy: Policy, rows: list[Row], others: OtherScores, denominators: Denominators, measures: Measures
+    ) -> int:
         scored = [row for row in rows if row.needs_scoring(self.job.policy.digest)]
         current = {}
         if scored:
@@ -160,9 +214,9 @@ class Update:
             measures.add(scoring_tokens=done.tokens_computed)
         gradients = [row_gradient(row, others.of(row, current.get(row.row_id)), denominators.of(row)) for row in rows]
         done = self.layout.backward(policy.decoder, rows, gradients, self.limits)
-        for row, logp in zip(rows, done.logps, strict=True):
-            measure(row, others.of(row, logp), denominators.of(row), measures)
-        measures.add(entropy_sum=done.entropy_sum, positions=done.positions, tokens_computed=done.tokens_computed)
+        for row, logp, entropies in zip(rows, done.logps, done.entropies, strict=True):
+            measure(row, others.of(row, logp), entropies, denominators.of(row), measures)
+        measures.add(tokens_computed=done.tokens_computed)
         return done.tokens_computed
 
     def _copy(self) -> None:
@@ -201,5 +255,9 @@ def choose_device(setting: str) -> torch.device:
 def out_of_memory(error: Exception) -> str:
     """The first line of an out-of-memory error; empty for another one."""
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
-    ran_out = isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text or "out of memory" in text
+    ran_out = (
+        isinstance(error, torch.OutOfMemoryError | MemoryError)
+        or "can't allocate memory" in text
+        or "out of memory" in text
+    )
     return text if ran_out else ""

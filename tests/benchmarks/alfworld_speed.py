@@ -1,6 +1,7 @@
-"""ALFWorld: steps/s against the stock engine on the same games and commands, rollback by snapshot, load. One run, one process.
+"""ALFWorld: steps/s against the stock engine on the same games and commands, rollback by snapshot, load. One run, one
+process.
 
-    OMP_NUM_THREADS=1 python -m tests.benchmarks.alfworld_speed [games] [steps]
+OMP_NUM_THREADS=1 python -m tests.benchmarks.alfworld_speed [games] [steps]
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from r3l.environments.alfworld_engine import GameEngine, wrapped_environment
-from r3l.environments.alfworld_games import generate_game
-from r3l.environments.alfworld_parsing import memoised_parsing
-from r3l.environments.alfworld_store import write_game
+from r3l.environments.alfworld.engine import GameEngine, wrapped_environment
+from r3l.environments.alfworld.game_files import write_game
+from r3l.environments.alfworld.games import generate_game
+from r3l.environments.alfworld.parsing import memoised_parsing
 
 
 def milliseconds(call: Callable[[], Any]) -> tuple[float, Any]:
@@ -64,10 +65,18 @@ def main(games: int = 4, steps: int = 60) -> None:
             for name, values in zip(found, (times, own, [load], snapshots, restores), strict=True):
                 found[name] += values
     mean = {name: statistics.fmean(values) for name, values in found.items()}
-    print(json.dumps({
-        **{f"{name}_ms_median": round(statistics.median(values), 3) for name, values in found.items()},
-        "stock_steps_per_s": round(1e3 / mean["stock_step"], 1), "steps_per_s": round(1e3 / mean["step"], 1),
-        "times_faster": round(mean["stock_step"] / mean["step"], 1), "restore_ms_max": round(max(found["restore"]), 3)}, indent=1))
+    print(
+        json.dumps(
+            {
+                **{f"{name}_ms_median": round(statistics.median(values), 3) for name, values in found.items()},
+                "stock_steps_per_s": round(1e3 / mean["stock_step"], 1),
+                "steps_per_s": round(1e3 / mean["step"], 1),
+                "times_faster": round(mean["stock_step"] / mean["step"], 1),
+                "restore_ms_max": round(max(found["restore"]), 3),
+            },
+            indent=1,
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""An iteration across hosts under fire, against the same iteration in one process: `python -m tests.benchmarks.cluster_trial [FOLDER]`.
+"""An iteration across hosts under fire, against the same iteration in one process: `python -m
+tests.benchmarks.cluster_trial [FOLDER]`.
 
-Hosts are network namespaces with their own addresses: Prefect's server on PostgreSQL, an S3-speaking store (moto), a scripted engine
-that speaks vLLM's routes, two workers, and the flow; the update is taken by torchrun with two gloo ranks. In the midst of it a worker's
-host is killed, the engine is killed, the other worker's network is cut for ten seconds, and PostgreSQL is restarted. Needs root,
-iproute2 and PostgreSQL's programs.
+Hosts are network namespaces with their own addresses: Prefect's server on PostgreSQL, an S3-speaking store (moto), a
+scripted engine that speaks vLLM's routes, two workers, and the flow; the update is taken by torchrun with two gloo
+ranks. In the midst of it a worker's host is killed, the engine is killed, the other worker's network is cut for ten
+seconds, and PostgreSQL is restarted. Needs root, iproute2 and PostgreSQL's programs.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ from tests.flows.scripted import deterministic
 PYTHON = sys.executable
 PREFECT = str(Path(PYTHON).parent / "prefect")
 SHARDS, CUT_S, PATIENCE_S = 5, 10.0, 900.0
-ITERATE = ("import sys; from flows.iterate import iterate; from r3l.config import Config; "
-           "iterate(Config.model_validate_json(sys.argv[1]))")
+ITERATE = (
+    "import sys; from flows.iterate import iterate; from r3l.config import Config; "
+    "iterate(Config.model_validate_json(sys.argv[1]))"
+)
 POSTGRES = next((path for path in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), Path("/usr/bin"))
 NAMES = ["db", "server", "store", "engine", "worker-a", "worker-b", "flow"]
 
@@ -43,57 +46,146 @@ class Trial:
         self.folder, self.hosts, self.seen = folder, hosts, dict[str, Any]()
         self.api = f"http://{hosts['server'].address}:4200/api"
         self.engine_url = f"http://{hosts['engine'].address}:8000"
-        self.keys = {"AWS_ENDPOINT_URL": f"http://{hosts['store'].address}:5000", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y",
-                     "AWS_REGION": "us-east-1"}
-        self.client = {"PREFECT_API_URL": self.api, "PREFECT_HOME": str(folder / "prefect"), "PREFECT_WORKER_QUERY_SECONDS": "1",
-                       **self.keys}
+        self.keys = {
+            "AWS_ENDPOINT_URL": f"http://{hosts['store'].address}:5000",
+            "AWS_ACCESS_KEY_ID": "x",
+            "AWS_SECRET_ACCESS_KEY": "y",
+            "AWS_REGION": "us-east-1",
+        }
+        self.client = {
+            "PREFECT_API_URL": self.api,
+            "PREFECT_HOME": str(folder / "prefect"),
+            "PREFECT_WORKER_QUERY_SECONDS": "1",
+            **self.keys,
+        }
 
     def config(self, root: str, *assignments: str) -> Config:
-        return compose(environment="household", run="trial", assignments=[
-            f"rollout.tasks={SHARDS}", "rollout.group_size=4", "rollout.tasks_per_shard=1", "environment.level=easy",
-            "environment.max_turns=10", "environment.reply_tokens=80", "engine.kind=vllm_server", f'engine.urls="{self.engine_url}"',
-            "engine.health_s=1", "engine.timeout_s=120", f'store.root="{root}"', *assignments])
+        return compose(
+            environment="household",
+            run="trial",
+            assignments=[
+                f"rollout.tasks={SHARDS}",
+                "rollout.group_size=4",
+                "rollout.tasks_per_shard=1",
+                "environment.level=easy",
+                "environment.max_turns=10",
+                "environment.reply_tokens=80",
+                "engine.kind=vllm_server",
+                f'engine.urls="{self.engine_url}"',
+                "engine.health_s=1",
+                "engine.timeout_s=120",
+                f'store.root="{root}"',
+                *assignments,
+            ],
+        )
 
     def postgres(self) -> None:
-        self.hosts["db"].start("postgres", str(POSTGRES / "postgres"), "-D", str(self.folder / "db"), "-c", "listen_addresses=*",
-                               "-c", f"unix_socket_directories={self.folder / 'db'}", user="postgres")
-        wait("PostgreSQL", 60, lambda: subprocess.run(
-            [str(POSTGRES / "pg_isready"), "-h", self.hosts["db"].address], capture_output=True, check=False).returncode == 0)
+        self.hosts["db"].start(
+            "postgres",
+            str(POSTGRES / "postgres"),
+            "-D",
+            str(self.folder / "db"),
+            "-c",
+            "listen_addresses=*",
+            "-c",
+            f"unix_socket_directories={self.folder / 'db'}",
+            user="postgres",
+        )
+        wait(
+            "PostgreSQL",
+            60,
+            lambda: (
+                subprocess.run(
+                    [str(POSTGRES / "pg_isready"), "-h", self.hosts["db"].address], capture_output=True, check=False
+                ).returncode
+                == 0
+            ),
+        )
 
     def engine(self) -> None:
-        self.hosts["engine"].start("engine", PYTHON, "-m", "tests.scripted_player", "--host", self.hosts["engine"].address,
-                                   "--port", "8000", "--pause", "0.3")
+        self.hosts["engine"].start(
+            "engine",
+            PYTHON,
+            "-m",
+            "tests.support.scripted_player",
+            "--host",
+            self.hosts["engine"].address,
+            "--port",
+            "8000",
+            "--pause",
+            "0.3",
+        )
         wait("the engine", 120, lambda: answers(f"{self.engine_url}/health"))
 
     def worker(self, name: str) -> None:
-        self.hosts[name].start(name, PREFECT, "worker", "start", "--pool", "r3l", "--limit", "2", "--name", name, R3L_CACHE=str(
-            self.folder / f"cache-{name}"), **self.client)
+        self.hosts[name].start(
+            name,
+            PREFECT,
+            "worker",
+            "start",
+            "--pool",
+            "r3l",
+            "--limit",
+            "2",
+            "--name",
+            name,
+            R3L_CACHE=str(self.folder / f"cache-{name}"),
+            **self.client,
+        )
 
     def begin(self) -> None:
         """Everything but the flow."""
         data = self.folder / "db"
         data.mkdir()
         shutil.chown(data, "postgres", "postgres")
-        subprocess.run(["runuser", "-u", "postgres", "--", str(POSTGRES / "initdb"), "-D", str(data), "-A", "trust"], check=True,
-                       capture_output=True)
+        subprocess.run(
+            ["runuser", "-u", "postgres", "--", str(POSTGRES / "initdb"), "-D", str(data), "-A", "trust"],
+            check=True,
+            capture_output=True,
+        )
         with (data / "pg_hba.conf").open("a") as rules:
             rules.write(f"host all all {NETWORK}.0/24 trust\n")
         self.postgres()
-        subprocess.run([str(POSTGRES / "createdb"), "-h", self.hosts["db"].address, "-U", "postgres", "prefect"], check=True)
+        subprocess.run(
+            [str(POSTGRES / "createdb"), "-h", self.hosts["db"].address, "-U", "postgres", "prefect"], check=True
+        )
         database = f"postgresql+asyncpg://postgres@{self.hosts['db'].address}:5432/prefect"
-        self.hosts["server"].start("server", PREFECT, "server", "start", "--host", "0.0.0.0", "--port", "4200", PREFECT_HOME=str(
-            self.folder / "server-home"), PREFECT_API_DATABASE_CONNECTION_URL=database, PREFECT_SERVER_ANALYTICS_ENABLED="false")
+        self.hosts["server"].start(
+            "server",
+            PREFECT,
+            "server",
+            "start",
+            "--host",
+            "0.0.0.0",
+            "--port",
+            "4200",
+            PREFECT_HOME=str(self.folder / "server-home"),
+            PREFECT_API_DATABASE_CONNECTION_URL=database,
+            PREFECT_SERVER_ANALYTICS_ENABLED="false",
+        )
         self.hosts["store"].start("store", PYTHON, "-m", "moto.server", "-H", "0.0.0.0", "-p", "5000")
         self.engine()
         wait("the store", 120, lambda: answers(self.keys["AWS_ENDPOINT_URL"]))
         httpx.put(f"{self.keys['AWS_ENDPOINT_URL']}/trial").raise_for_status()
         wait("Prefect's server", 240, lambda: answers(f"{self.api}/health"))
-        for words in (("work-pool", "create", "r3l", "--type", "process"), ("deploy", "--name", "update", "--name", "shard")):
-            subprocess.run([PREFECT, "--no-prompt", *words], env=os.environ | self.client, check=True, capture_output=True)
+        for words in (
+            ("work-pool", "create", "r3l", "--type", "process"),
+            ("deploy", "--name", "update", "--name", "shard"),
+        ):
+            subprocess.run(
+                [PREFECT, "--no-prompt", *words], env=os.environ | self.client, check=True, capture_output=True
+            )
 
     def iterate(self, config: Config, log: str) -> subprocess.Popen[bytes]:
-        return self.hosts["flow"].start(log, PYTHON, "-c", ITERATE, config.model_dump_json(), R3L_CACHE=str(self.folder / "cache-flow"),
-                                        **self.client)
+        return self.hosts["flow"].start(
+            log,
+            PYTHON,
+            "-c",
+            ITERATE,
+            config.model_dump_json(),
+            R3L_CACHE=str(self.folder / "cache-flow"),
+            **self.client,
+        )
 
     def runs(self, *states: str) -> list[dict[str, Any]]:
         """Flow runs, those of workers alone, in these states (none: all)."""
@@ -102,10 +194,17 @@ class Trial:
 
     def under_fire(self, running: subprocess.Popen[bytes], store: Store) -> None:
         """The four faults, one after the other, each once the iteration has gone on since the last."""
+
         def sampled(number: int) -> Callable[[], bool]:
             """Whether so many shards have their bases, or the flow has ended."""
-            return lambda: running.poll() is not None or sum(
-                "/base/shard" in path and path.endswith("stage.json") for path in store.files.paths("trial/iteration=00000")) >= number
+            return lambda: (
+                running.poll() is not None
+                or sum(
+                    "/base/shard" in path and path.endswith("stage.json")
+                    for path in store.files.paths("trial/iteration=00000")
+                )
+                >= number
+            )
 
         wait("the first base", PATIENCE_S, sampled(1))
         self.note("worker-a killed, processes", self.hosts["worker-a"].kill())
@@ -169,8 +268,14 @@ def trial(folder: Path, hosts: dict[str, Host]) -> dict[str, Any]:
     for name in ("worker-a", "worker-b"):
         one.worker(name)
     began = time.monotonic()
-    config = one.config("s3://trial/runs", "placement.shards=workers", "placement.update_deployment=r3l-update/update",
-                        "placement.silent_s=15", "placement.heartbeat_s=1", "training.processes=2")
+    config = one.config(
+        "s3://trial/runs",
+        "placement.shards=workers",
+        "placement.update_deployment=r3l-update/update",
+        "placement.silent_s=15",
+        "placement.heartbeat_s=1",
+        "training.processes=2",
+    )
     running = one.iterate(config, "across")
     fire = threading.Thread(target=one.under_fire, args=(running, store), daemon=True)
     fire.start()
@@ -181,7 +286,10 @@ def trial(folder: Path, hosts: dict[str, Host]) -> dict[str, Any]:
     one.note("stages", len(there))
     one.note("missing", sorted(here.keys() ^ there.keys()))
     one.note("other rows", [name for name, digest in here.items() if deterministic(name) and there.get(name) != digest])
-    one.note("equal deterministic stages", sum(deterministic(name) and there.get(name) == digest for name, digest in here.items()))
+    one.note(
+        "equal deterministic stages",
+        sum(deterministic(name) and there.get(name) == digest for name, digest in here.items()),
+    )
     one.note("findings of r3l check", [str(finding) for finding in check_run(store, "trial")])
     one.note("losses", [loss_of(alone), loss_of(store)])
     states: dict[str, int] = {}

@@ -1,7 +1,9 @@
-"""What a call of a vLLM server costs its caller: `python -m tests.benchmarks.engine_calls [CALLS] [PROMPT] [REPLY] [CONNECTIONS]`.
+"""What a call of a vLLM server costs its caller: `python -m tests.benchmarks.engine_calls [CALLS] [PROMPT] [REPLY]
+[CONNECTIONS]`.
 
-2,000 calls of 2,000 prompt tokens and 100 sampled ones, 256 in flight, against a server process that answers at once: the processor's
-seconds of this process alone. It bounds how many calls a second one flow process can make, whatever the servers can do.
+2,000 calls of 2,000 prompt tokens and 100 sampled ones, 256 in flight, against a server process that answers at once:
+the processor's seconds of this process alone. It bounds how many calls a second one flow process can make, whatever the
+servers can do.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Any
 from r3l.config.engines import VllmServerSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.base import PolicySnapshot, Sampling
-from r3l.engines.vllm_server import VllmServer
+from r3l.engines.vllm.server import VllmServer
 from tests.unit import scripted_vllm
 from tests.unit.scripted_vllm import STOP, ScriptedVllm
 
@@ -25,8 +27,15 @@ class Prompt(ScriptedVllm):
     """Answers with so many tokens, at once."""
 
     def __init__(self, reply: int) -> None:
-        self.answered = {"choices": [{"token_ids": [*range(reply - 1), STOP], "logprobs": {"token_logprobs": [-0.53125] * reply},
-                                      "finish_reason": "stop"}]}
+        self.answered = {
+            "choices": [
+                {
+                    "token_ids": [*range(reply - 1), STOP],
+                    "logprobs": {"token_logprobs": [-0.53125] * reply},
+                    "finish_reason": "stop",
+                }
+            ]
+        }
         super().__init__()
 
     def answer(self, route: str, body: dict[str, Any]) -> tuple[int, Any]:
@@ -53,15 +62,19 @@ def main(calls: int = 2000, prompt: int = 2000, reply: int = 100, connections: i
     here, there = spawn.Pipe()
     server = spawn.Process(target=serve, args=(there, reply), daemon=True)
     server.start()
-    engine = VllmServer(VllmServerSettings(urls=here.recv(), connections=connections), PolicySettings(context_tokens=32768))
+    engine = VllmServer(
+        VllmServerSettings(urls=here.recv(), connections=connections), PolicySettings(context_tokens=32768)
+    )
     engine.load_policy(PolicySnapshot("policies/7", "d7"))
     ids, sampling = list(range(prompt)), Sampling(1.0, reply, 3, (STOP,))
     began, worked = time.perf_counter(), time.process_time()
     for future in [engine.complete(f"iteration=0/task={k}/base=0/turn=0", ids, sampling) for k in range(calls)]:
         future.result()
     wall, cpu = time.perf_counter() - began, time.process_time() - worked
-    print(f"{calls} calls of {prompt} + {reply} tokens: {1e3 * cpu / calls:.2f} ms of the processor a call here, so at most "
-          f"{calls / cpu:.0f} calls/s a process; {calls / wall:.0f} calls/s on the clock, {engine.counts()['retried_calls']:.0f} retried")
+    print(
+        f"{calls} calls of {prompt} + {reply} tokens: {1e3 * cpu / calls:.2f} ms of the processor a call here, so at most "
+        f"{calls / cpu:.0f} calls/s a process; {calls / wall:.0f} calls/s on the clock, {engine.counts()['retried_calls']:.0f} retried"
+    )
     engine.close()
     here.send(None)
 

@@ -1,12 +1,14 @@
 """Prefill and decode of the engines beside plain `generate`, and an episode-like load with its reuse ratio.
 
-    OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE python -m tests.benchmarks.engine_decode [--policy FOLDER] [--dtype bfloat16]
+    OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE python -m tests.benchmarks.engine_decode [--policy FOLDER] [--dtype
+    bfloat16]
         [--batch 8] [--shared 450] [--vllm .venv-vllm]
 
-Without --policy: random weights of the embedded policy's shape. All sides run one after the other on the same prompts, the
-best of three each, per CPU-second (a busy machine changes wall time, hardly these); the rate on the clock stands in brackets.
-Every run has seeds of its own: random weights then never repeat themselves, and the engine's guesses do not show here. With
---vllm a server of the policy is started from that environment, and its CPU seconds are those of all its processes.
+Without --policy: random weights of the embedded policy's shape. All sides run one after the other on the same prompts,
+the best of three each, per CPU-second (a busy machine changes wall time, hardly these); the rate on the clock stands in
+brackets. Every run has seeds of its own: random weights then never repeat themselves, and the engine's guesses do not
+show here. With --vllm a server of the policy is started from that environment, and its CPU seconds are those of all its
+processes.
 """
 
 from __future__ import annotations
@@ -36,14 +38,20 @@ def main() -> None:
     options = arguments()
     path = options.policy or embedded_shape()
     model = load(path, options.dtype)
-    engine = make_engine(TransformersLocalSettings(threads=options.threads), PolicySettings(dtype=options.dtype, context_tokens=8192))
+    engine = make_engine(
+        TransformersLocalSettings(threads=options.threads), PolicySettings(dtype=options.dtype, context_tokens=8192)
+    )
     started = time.perf_counter()
     engine.load_policy(PolicySnapshot(path, "benchmark"))
     print(f"load_policy {time.perf_counter() - started:.2f} s; {torch.get_num_threads()} threads for generate")
     chance = random.Random(0)
     shared = ids(chance, options.shared, model.config.vocab_size)
-    prompts = [shared + ids(chance, options.prompt - options.shared, model.config.vocab_size) for _ in range(options.batch)]
-    print(f"batch {options.batch}, prompts of {options.prompt} tokens, {options.shared} of them shared, {options.reply} tokens a reply")
+    prompts = [
+        shared + ids(chance, options.prompt - options.shared, model.config.vocab_size) for _ in range(options.batch)
+    ]
+    print(
+        f"batch {options.batch}, prompts of {options.prompt} tokens, {options.shared} of them shared, {options.reply} tokens a reply"
+    )
     print("tokens per CPU-second (per second)")
     plain = generate_rates(model, prompts, options.reply)
     report("generate", plain, plain)
@@ -75,9 +83,20 @@ def embedded_shape() -> str:
 
     torch.manual_seed(0)
     folder = tempfile.mkdtemp(prefix="engine-benchmark-")
-    LlamaForCausalLM(LlamaConfig(
-        vocab_size=825, hidden_size=128, intermediate_size=320, num_hidden_layers=4, num_attention_heads=4, tie_word_embeddings=True,
-        max_position_embeddings=8192, bos_token_id=None, eos_token_id=4, pad_token_id=0)).save_pretrained(folder)
+    LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=825,
+            hidden_size=128,
+            intermediate_size=320,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            tie_word_embeddings=True,
+            max_position_embeddings=8192,
+            bos_token_id=None,
+            eos_token_id=4,
+            pad_token_id=0,
+        )
+    ).save_pretrained(folder)
     return folder
 
 
@@ -100,14 +119,23 @@ class Rates:
 
 
 def report(name: str, rates: Rates, plain: Rates) -> None:
-    parts = [f"{kind} {cpu:7.0f} ({clock:6.0f}) {cpu / before:5.2f}x"
-             for kind, cpu, clock, before in zip(("prefill", "decode"), rates.cpu, rates.clock, plain.cpu, strict=True)]
+    parts = [
+        f"{kind} {cpu:7.0f} ({clock:6.0f}) {cpu / before:5.2f}x"
+        for kind, cpu, clock, before in zip(("prefill", "decode"), rates.cpu, rates.clock, plain.cpu, strict=True)
+    ]
     print(f"  {name:20}" + "   ".join(parts))
 
 
-def rates_of(run: Callable[[int], None], spent: Callable[[], float], prompt_tokens: int, batch: int, reply: int,
-             stored: bool = False) -> Rates:
+def rates_of(
+    run: Callable[[int], None],
+    spent: Callable[[], float],
+    prompt_tokens: int,
+    batch: int,
+    reply: int,
+    stored: bool = False,
+) -> Rates:
     """From replies of one token and of `reply` tokens. `stored`: only the first run computes the prompts."""
+
     def seconds(count: int, times: int) -> list[float]:
         found = []
         for _ in range(times):
@@ -129,8 +157,14 @@ def generate_rates(model: Any, prompts: list[list[int]], reply: int) -> Rates:
     batch = torch.tensor(prompts)
 
     def run(count: int) -> None:
-        model.generate(batch, attention_mask=torch.ones_like(batch), min_new_tokens=count, max_new_tokens=count, do_sample=True,
-                       pad_token_id=0)
+        model.generate(
+            batch,
+            attention_mask=torch.ones_like(batch),
+            min_new_tokens=count,
+            max_new_tokens=count,
+            do_sample=True,
+            pad_token_id=0,
+        )
 
     return rates_of(run, time.process_time, batch.numel(), len(prompts), reply)
 
@@ -139,7 +173,10 @@ def engine_rates(engine: Engine, prompts: list[list[int]], reply: int, spent: Ca
     seeds = itertools.count()
 
     def run(count: int) -> None:
-        futures = [engine.complete(f"prompt={k}", prompt, Sampling(1.0, count, next(seeds), ())) for k, prompt in enumerate(prompts)]
+        futures = [
+            engine.complete(f"prompt={k}", prompt, Sampling(1.0, count, next(seeds), ()))
+            for k, prompt in enumerate(prompts)
+        ]
         for future in futures:
             future.result()
 
@@ -160,7 +197,8 @@ def vllm_rates(options: argparse.Namespace, path: str, prompts: list[list[int]])
 
 
 def episodes(engine: Engine, options: argparse.Namespace, vocabulary: int) -> None:
-    """A system prompt of 450 tokens, tasks of 4 attempts, observations of 40 tokens, replies of 25; then retries from turn 4."""
+    """A system prompt of 450 tokens, tasks of 4 attempts, observations of 40 tokens, replies of 25; then retries from
+    turn 4."""
     chance = random.Random(1)
     system = ids(chance, 450, vocabulary)
     tasks = [ids(chance, 40, vocabulary) for _ in range(-(-options.episodes // 4))]
@@ -169,15 +207,25 @@ def episodes(engine: Engine, options: argparse.Namespace, vocabulary: int) -> No
     started, wall = time.process_time(), time.perf_counter()
     numbers = range(options.episodes)
     with ThreadPoolExecutor(options.episodes) as threads:
-        kept = list(threads.map(lambda number: play(engine, openings[number], number, options.turns, vocabulary), numbers))
-        list(threads.map(lambda number: play(engine, kept[number][0], number + 10_000, options.turns - 4, vocabulary), numbers))
+        kept = list(
+            threads.map(lambda number: play(engine, openings[number], number, options.turns, vocabulary), numbers)
+        )
+        list(
+            threads.map(
+                lambda number: play(engine, kept[number][0], number + 10_000, options.turns - 4, vocabulary), numbers
+            )
+        )
     seconds, wall = time.process_time() - started, time.perf_counter() - wall
     spent = {name: value - before[name] for name, value in engine.counts().items()}
     later = sum(prompt for _, prompts in kept for prompt in prompts[1:])
-    print(f"episodes: {2 * options.episodes} ({options.turns} turns and a retry from turn 4) in {seconds:.1f} CPU-s, {wall:.1f} s: "
-          f"{2 * options.episodes / seconds:.1f} episodes and {spent['sampled_tokens'] / seconds:.0f} sampled tokens per CPU-second")
-    print(f"  {spent['steps']:.0f} steps, {1000 * seconds / spent['steps']:.2f} CPU-ms a step, "
-          f"{spent['cached_tokens'] / spent['prompt_tokens']:.1%} of all prompt tokens not computed again, {later} in later turns")
+    print(
+        f"episodes: {2 * options.episodes} ({options.turns} turns and a retry from turn 4) in {seconds:.1f} CPU-s, {wall:.1f} s: "
+        f"{2 * options.episodes / seconds:.1f} episodes and {spent['sampled_tokens'] / seconds:.0f} sampled tokens per CPU-second"
+    )
+    print(
+        f"  {spent['steps']:.0f} steps, {1000 * seconds / spent['steps']:.2f} CPU-ms a step, "
+        f"{spent['cached_tokens'] / spent['prompt_tokens']:.1%} of all prompt tokens not computed again, {later} in later turns"
+    )
 
 
 def play(engine: Engine, opening: list[int], seed: int, turns: int, vocabulary: int) -> tuple[list[int], list[int]]:
@@ -185,7 +233,9 @@ def play(engine: Engine, opening: list[int], seed: int, turns: int, vocabulary: 
     chance = random.Random(seed)
     context, at_pivot, prompts = list(opening), list(opening), []
     for turn in range(turns):
-        reply = engine.complete(f"episode={seed}/turn={turn}", context, Sampling(1.0, 25, seed * 100 + turn, ())).result()
+        reply = engine.complete(
+            f"episode={seed}/turn={turn}", context, Sampling(1.0, 25, seed * 100 + turn, ())
+        ).result()
         prompts.append(len(context))
         context = context + reply.token_ids + ids(chance, 40, vocabulary)
         if turn == 3:

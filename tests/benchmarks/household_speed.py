@@ -1,5 +1,5 @@
-"""Steps a second of the household world: ``python tests/benchmarks/household_speed.py [steps]``, one process, one thread,
-by its processor seconds: what other programs take meanwhile is left out.
+"""Steps a second of the household world: ``python tests/benchmarks/household_speed.py [steps]``, one process, one
+thread, by its processor seconds: what other programs take meanwhile is left out.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import sys
 import time
 
 from r3l.config.environments import HouseholdSettings
-from r3l.environments.household import HouseholdWorld
-from r3l.environments.household_engine import HouseholdEngine
-from r3l.environments.household_game import Game
-from r3l.environments.household_oracle import oracle_pivot
-from r3l.environments.household_solver import solve
+from r3l.environments.household.engine import HouseholdEngine
+from r3l.environments.household.game import Game
+from r3l.environments.household.oracle import oracle_pivot
+from r3l.environments.household.solver import solve
+from r3l.environments.household.world import HouseholdWorld
 
 
 def timed(world: HouseholdWorld, steps: int) -> dict[str, float]:
@@ -42,9 +42,14 @@ def timed(world: HouseholdWorld, steps: int) -> dict[str, float]:
     rollbacks = (time.process_time() - began) / 10_000
     began = time.process_time()
     verdicts = [oracle_pivot(task, script[i]) for i, task in enumerate(tasks[:20])]
-    return {"steps": taken, "episodes": episodes, "won": wins, "steps_per_s": round(taken / seconds),
-            "snapshot_and_restore_us": round(rollbacks * 1e6, 2),
-            "oracle_ms_per_episode": round((time.process_time() - began) / len(verdicts) * 1e3, 1)}
+    return {
+        "steps": taken,
+        "episodes": episodes,
+        "won": wins,
+        "steps_per_s": round(taken / seconds),
+        "snapshot_and_restore_us": round(rollbacks * 1e6, 2),
+        "oracle_ms_per_episode": round((time.process_time() - began) / len(verdicts) * 1e3, 1),
+    }
 
 
 if __name__ == "__main__":

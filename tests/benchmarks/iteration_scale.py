@@ -1,7 +1,9 @@
-"""A whole iteration of many trajectories, the policy scripted: `python -m tests.benchmarks.iteration_scale [TRAJECTORIES] [PER_SHARD]`.
+"""A whole iteration of many trajectories, the policy scripted: `python -m tests.benchmarks.iteration_scale
+[TRAJECTORIES] [PER_SHARD]`.
 
-The flow run, its tasks, the stages, the store and the questions are the real ones; the world is a corridor in this process, the engine
-answers at once, and the update is a script that writes a policy. 1,000 trajectories (bases, retries, distilled), 25 tasks a shard.
+The flow run, its tasks, the stages, the store and the questions are the real ones; the world is a corridor in this
+process, the engine answers at once, and the update is a script that writes a policy. 1,000 trajectories (bases,
+retries, distilled), 25 tasks a shard.
 """
 
 from __future__ import annotations
@@ -25,26 +27,30 @@ from prefect import flow  # noqa: E402
 from prefect.client.orchestration import get_client  # noqa: E402
 from prefect.runtime import flow_run  # noqa: E402
 
-from flows import iterate, tasks, update_job  # noqa: E402
-from flows.chain import RUNNER  # noqa: E402
-from flows.recorded import save_config  # noqa: E402
-from flows.workbench import Workbench  # noqa: E402
+from flows.tasks import RUNNER, PrefectRunner  # noqa: E402
 from r3l.config import compose  # noqa: E402
 from r3l.engines.base import PolicySnapshot  # noqa: E402
-from r3l.exploration.tally import Tally  # noqa: E402
+from r3l.exploration.progress import Tally  # noqa: E402
+from r3l.pipeline.iteration import run_stages  # noqa: E402
+from r3l.pipeline.saved_config import save_config  # noqa: E402
+from r3l.pipeline.stages import calls  # noqa: E402
+from r3l.pipeline.update import process  # noqa: E402
+from r3l.pipeline.workbench import Workbench  # noqa: E402
 from r3l.records import Task  # noqa: E402
 from r3l.store.catalog import connect  # noqa: E402
 from r3l.store.check import check_run  # noqa: E402
 from r3l.store.query import query  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
-from tests.fakes import explorer  # noqa: E402
 from tests.flows.scripted import FIGURES, UPDATE  # noqa: E402
-from tests.rehearsal import walker  # noqa: E402
+from tests.support.fakes import explorer  # noqa: E402
+from tests.support.rehearsal import walker  # noqa: E402
 
 TRAJECTORIES_PER_TASK = 12  # four bases, four retries, four distilled
 AUDITED = {
-    "iterations": "SELECT * FROM iterations", "pivots": "SELECT outcome, count(*), avg(gain) FROM pivots GROUP BY outcome",
-    "groups": "SELECT mixed, count(*), avg(positive_mass) FROM groups GROUP BY mixed", "account": "SELECT * FROM account",
+    "iterations": "SELECT * FROM iterations",
+    "pivots": "SELECT outcome, count(*), avg(gain) FROM pivots GROUP BY outcome",
+    "groups": "SELECT mixed, count(*), avg(positive_mass) FROM groups GROUP BY mixed",
+    "account": "SELECT * FROM account",
     "one group's turns": "SELECT * FROM turns WHERE trajectory_id LIKE 'iteration=0/task=7/%'",
 }
 
@@ -70,7 +76,7 @@ def resident() -> int:
 @flow(name="r3l-scale", task_runner=RUNNER)
 def simulated(bench: Any) -> int:
     """The stages, and how many task runs the server has of them."""
-    iterate.stages(bench.value)
+    run_stages(bench.value)
     with get_client(sync_client=True) as client:
         return count(client, flow_run.id)
 
@@ -90,25 +96,49 @@ def count(client: Any, run: str) -> int:
 def main(trajectories: int = 1000, per_shard: int = 25) -> None:
     many = max(per_shard, trajectories // TRAJECTORIES_PER_TASK)
     with tempfile.TemporaryDirectory() as root:
-        config = compose(run="scale", assignments=[
-            f"rollout.tasks={many}", "rollout.group_size=8", f"rollout.tasks_per_shard={per_shard}", "rollout.shards_in_flight=4",
-            f"store.root={root}"])
+        config = compose(
+            run="scale",
+            assignments=[
+                f"rollout.tasks={many}",
+                "rollout.group_size=8",
+                f"rollout.tasks_per_shard={per_shard}",
+                "rollout.shards_in_flight=4",
+                f"store.root={root}",
+            ],
+        )
         world = explorer(walker)
         Workbench._start = lambda self: world  # type: ignore[method-assign]
-        tasks.draw = lambda config, iteration: [  # type: ignore[attr-defined]
-            Task(iteration, k, f"corridor/{k}", "corridor", "train", "walk", "{}", 7 + k) for k in range(many)]
-        update_job._command = lambda *_: [sys.executable, "-S", "-c", UPDATE, _[0], json.dumps(FIGURES)]  # type: ignore[attr-defined]
+        calls.draw = lambda config, iteration: [  # type: ignore[attr-defined]
+            Task(iteration, k, f"corridor/{k}", "corridor", "train", "walk", "{}", 7 + k) for k in range(many)
+        ]
+        process._command = lambda *_: [sys.executable, "-S", "-c", UPDATE, _[0], json.dumps(FIGURES)]  # type: ignore[attr-defined]
         store, tally = Store.open(root), Tally()
         snapshot = PolicySnapshot(root, "policy-0")
-        policies: Any = SimpleNamespace(start=snapshot, learner=snapshot, behaviour=snapshot, learner_folder=None, behaviour_folder=None)
+        policies: Any = SimpleNamespace(
+            start=snapshot,
+            learner=snapshot,
+            behaviour=snapshot,
+            learner_folder=None,
+            behaviour_folder=None,
+            optimiser="",
+        )
         save_config(store, config, 0)
         memory = Memory(tally)
         memory.start()
         began, worked, before = time.monotonic(), time.process_time(), resident()
-        runs = simulated(SimpleNamespace(value=Workbench(config, store, 0, policies, tally)))
+        runs = simulated(SimpleNamespace(value=Workbench(config, store, 0, policies, tally, runner=PrefectRunner())))
         memory.ended.set()
-        report(store, {"seconds": time.monotonic() - began, "processor": time.process_time() - worked, "task runs": runs,
-                       "shards": -(-many // per_shard), "MB before": before, "MB by shards done": sampled(memory.seen)})
+        report(
+            store,
+            {
+                "seconds": time.monotonic() - began,
+                "processor": time.process_time() - worked,
+                "task runs": runs,
+                "shards": -(-many // per_shard),
+                "MB before": before,
+                "MB by shards done": sampled(memory.seen),
+            },
+        )
 
 
 def sampled(seen: dict[int, int]) -> dict[int, int]:
@@ -123,13 +153,21 @@ def report(store: Store, figures: dict[str, Any]) -> None:
         made = query(connection, "SELECT count(*) AS n FROM trajectories").to_pylist()[0]["n"]
         asked = "SELECT stage, sum(seconds) AS s, sum(bytes)::BIGINT AS b FROM stages GROUP BY stage ORDER BY stage"
         seconds = query(connection, asked).to_pylist()
-        figures |= {"trajectories": made, "stage seconds, summed": {row["stage"]: round(row["s"], 1) for row in seconds},
-                    "bytes": sum(row["b"] for row in seconds)}
+        figures |= {
+            "trajectories": made,
+            "stage seconds, summed": {row["stage"]: round(row["s"], 1) for row in seconds},
+            "bytes": sum(row["b"] for row in seconds),
+        }
         figures["questions: seconds, processor seconds"] = {
-            name: timed(lambda sql=sql: query(connection, sql)) for name, sql in AUDITED.items()}
+            name: timed(lambda sql=sql: query(connection, sql)) for name, sql in AUDITED.items()
+        }
     figures["connect: seconds, processor seconds"] = timed(lambda: connect(store).close())
     figures["check: seconds, processor seconds"] = timed(lambda: check_run(store, "scale"))
-    print(json.dumps({name: round(value, 2) if isinstance(value, float) else value for name, value in figures.items()}, indent=1))
+    print(
+        json.dumps(
+            {name: round(value, 2) if isinstance(value, float) else value for name, value in figures.items()}, indent=1
+        )
+    )
 
 
 def timed(work: Callable[[], Any]) -> list[float]:

@@ -1,4 +1,5 @@
-"""Hosts of a small network on one machine: network namespaces on a bridge, each with its own address and name. Needs root and iproute2."""
+"""Hosts of a small network on one machine: network namespaces on a bridge, each with its own address and name. Needs
+root and iproute2."""
 
 from __future__ import annotations
 
@@ -24,17 +25,31 @@ class Host:
         ip("netns", "add", self.space)
         ip("link", "add", self.wire, "type", "veth", "peer", "name", "eth0", "netns", self.space)
         ip("link", "set", self.wire, "master", BRIDGE, "up")
-        for words in (("addr", "add", f"{self.address}/24", "dev", "eth0"), ("link", "set", "eth0", "up"), ("link", "set", "lo", "up")):
+        for words in (
+            ("addr", "add", f"{self.address}/24", "dev", "eth0"),
+            ("link", "set", "eth0", "up"),
+            ("link", "set", "lo", "up"),
+        ):
             ip("-n", self.space, *words)
 
     def start(self, log: str, *command: str, user: str = "", **variables: str) -> subprocess.Popen[bytes]:
         """A process there, in a group of its own; what it says goes to ``<log>.log``."""
         as_user = ["runuser", "-u", user, "--"] if user else []
         hosts = self.folder / HOSTS
-        named = ["unshare", "--uts", "--mount", "sh", "-c", f'hostname {self.name}; mount --bind {hosts} /etc/hosts; exec "$@"', "sh"]
+        named = [
+            "unshare",
+            "--uts",
+            "--mount",
+            "sh",
+            "-c",
+            f'hostname {self.name}; mount --bind {hosts} /etc/hosts; exec "$@"',
+            "sh",
+        ]
         words = ["ip", "netns", "exec", self.space, *named, *as_user, *command]
         with (self.folder / f"{log}.log").open("a") as said:
-            return subprocess.Popen(words, stdout=said, stderr=said, start_new_session=True, env=os.environ | dict(variables))
+            return subprocess.Popen(
+                words, stdout=said, stderr=said, start_new_session=True, env=os.environ | dict(variables)
+            )
 
     def pids(self) -> list[int]:
         listed = subprocess.run(["ip", "netns", "pids", self.space], capture_output=True, text=True, check=True).stdout

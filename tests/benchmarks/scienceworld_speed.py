@@ -1,5 +1,5 @@
-"""ScienceWorld's speed beside its stock wrapper: ``python -m tests.benchmarks.scienceworld_speed [stock steps]``. Milliseconds of the
-processor, of this process and its Java machine together, so that a loaded machine says the same.
+"""ScienceWorld's speed beside its stock wrapper: ``python -m tests.benchmarks.scienceworld_speed [stock steps]``.
+Milliseconds of the processor, of this process and its Java machine together, so that a loaded machine says the same.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from r3l.config.environments import ScienceWorldSettings
-from r3l.environments.scienceworld import SIMPLIFICATION, ScienceWorldWorld
-from r3l.environments.scienceworld_java import MACHINES
+from r3l.environments.scienceworld.java import MACHINES
+from r3l.environments.scienceworld.world import SIMPLIFICATION, ScienceWorldWorld
 from tests.benchmarks.soak import descendants
 
 TYPES = ("find-plant", "boil", "chemistry-mix")
@@ -20,9 +20,15 @@ Measured = dict[str, float]
 
 
 def clock() -> Callable[[], float]:
-    """Seconds of the processor so far, of this process and those it has started; not of the threads in which Java compiles what is hot."""
+    """Seconds of the processor so far, of this process and those it has started; not of the threads in which Java
+    compiles what is hot."""
     pids = {os.getpid(), *descendants(os.getpid())}
-    threads = [thread for pid in pids for thread in Path(f"/proc/{pid}/task").iterdir() if "Compiler" not in (thread / "comm").read_text()]
+    threads = [
+        thread
+        for pid in pids
+        for thread in Path(f"/proc/{pid}/task").iterdir()
+        if "Compiler" not in (thread / "comm").read_text()
+    ]
     return lambda: sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
 
@@ -50,7 +56,12 @@ def own(plans: dict[str, list[str]], episodes: int) -> Measured:
                 break
         stepping, loading = stepping + processor_s() - loaded, loading + loaded - began
     environment.close()
-    return {"episodes": episodes, "won": won, "reset_ms": round(loading / episodes * 1e3, 1), "step_ms": round(stepping / steps * 1e3, 2)}
+    return {
+        "episodes": episodes,
+        "won": won,
+        "reset_ms": round(loading / episodes * 1e3, 1),
+        "step_ms": round(stepping / steps * 1e3, 2),
+    }
 
 
 def stock(plans: dict[str, list[str]], limit: int) -> Measured:

@@ -1,4 +1,5 @@
-"""A vLLM server of a policy for the time of a benchmark, started by infra/engine/serve.sh, with the CPU seconds that it spends."""
+"""A vLLM server of a policy for the time of a benchmark, started by infra/engine/serve.sh, with the CPU seconds that it
+spends."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ SERVE = Path(__file__).parent.parent.parent / "infra/engine/serve.sh"
 
 
 @contextmanager
-def serving(policy: str, dtype: str, environment: str, log: Path, seconds: float = 1800) -> Iterator[tuple[str, Callable[[], float]]]:
+def serving(
+    policy: str, dtype: str, environment: str, log: Path, seconds: float = 1800
+) -> Iterator[tuple[str, Callable[[], float]]]:
     """(address, CPU seconds of the server and all its processes so far); waits up to `seconds` until it is healthy."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -29,7 +32,10 @@ def serving(policy: str, dtype: str, environment: str, log: Path, seconds: float
     try:
         wait_until_healthy(server, f"http://127.0.0.1:{port}", time.monotonic() + seconds, log)
         process = psutil.Process(server.pid)
-        yield f"http://127.0.0.1:{port}", lambda: sum(spent(part) for part in [process, *process.children(recursive=True)])
+        yield (
+            f"http://127.0.0.1:{port}",
+            lambda: sum(spent(part) for part in [process, *process.children(recursive=True)]),
+        )
     finally:
         server.terminate()
         server.wait(timeout=60)

@@ -1,5 +1,6 @@
-"""A soak: ``python -m tests.benchmarks.soak [--episodes N] [--seed S] [environment ...]``. Bases and guided retries by a scripted policy,
-one reply in twenty garbage, on worker processes that are stopped, killed and fed garbage meanwhile. Prints a line of JSON each.
+"""A soak: ``python -m tests.benchmarks.soak [--episodes N] [--seed S] [environment ...]``. Bases and guided retries by
+a scripted policy, one reply in twenty garbage, on worker processes that are stopped, killed and fed garbage meanwhile.
+Prints a line of JSON each.
 """
 
 from __future__ import annotations
@@ -26,18 +27,32 @@ from pydantic import TypeAdapter
 
 from r3l.config.environments import AnyEnvironment, EnvironmentSettings
 from r3l.environments import make_world
-from r3l.environments.pool import WorldPool
-from r3l.environments.pool_process import WorkerProcess
+from r3l.environments.workers.pool import WorldPool
+from r3l.environments.workers.process import WorkerProcess
 from r3l.exploration.explorer import Explorer, Limits
 from r3l.exploration.stages import base_stage, reflections_stage, retries_stage
 from r3l.records import Episode, Plan, Status, Task
-from tests.fakes import CharChat, ScriptedEngine
+from tests.support.fakes import CharChat, ScriptedEngine
 
 PLAN = Plan(bases=4, reflection="report", retries_per_base=1, retry_when="always")
 TASKS_AT_ONCE, DISTINCT_TASKS = 2, 12
-GARBAGE = ["", "no tags at all", "<action>", "\x00\x1b[2J\ud7ff", "cut off…", *(
-    f"<think>hm</think><{tag}>{text}</{tag}>" for tag, text in (
-        ("answer", "10^{10^{10^{10}}}"), ("answer", "(" * 3000), ("action", "a" * 20_000), ("action", "[" * 500), ("action", "\x00")))]
+GARBAGE = [
+    "",
+    "no tags at all",
+    "<action>",
+    "\x00\x1b[2J\ud7ff",
+    "cut off…",
+    *(
+        f"<think>hm</think><{tag}>{text}</{tag}>"
+        for tag, text in (
+            ("answer", "10^{10^{10^{10}}}"),
+            ("answer", "(" * 3000),
+            ("action", "a" * 20_000),
+            ("action", "[" * 500),
+            ("action", "\x00"),
+        )
+    ),
+]
 SETTINGS: dict[str, dict[str, Any]] = {
     "alfworld": {"admissible": True, "train_games": DISTINCT_TASKS, "heldout_games": 1},
     "household": {"level": "standard", "train_tasks": DISTINCT_TASKS},
@@ -61,7 +76,9 @@ class Soaked:
     restarts: int = 0
     unexplained: int = 0  # not completed, and no reason given: none may be
     left: list[str] = field(default_factory=list)  # processes that outlived the pool: none may
-    growth_mb: float | None = None  # of a worker and its children, the most that any grew; None: none lived long enough to say
+    growth_mb: float | None = (
+        None  # of a worker and its children, the most that any grew; None: none lived long enough to say
+    )
     own_mb: tuple[float, float] = (0.0, 0.0)  # this process, after a fifth and at the end
     seconds: float = 0.0
 
@@ -75,15 +92,22 @@ class Policy:
     def __call__(self, request_id: str, prompt: str) -> str:
         if "/reflection=" in request_id:
             turns = [int(found) for found in re.findall(r"\nTurn (\d+): ", prompt)] or [0]
-            return json.dumps({"trajectory_summary": "s", "root_cause_analysis": "c", "trajectory_outcome": "failure",
-                               "improvement_suggestion": "Do otherwise.", "retry_from_step": self.rng.randint(0, max(turns))})
+            return json.dumps(
+                {
+                    "trajectory_summary": "s",
+                    "root_cause_analysis": "c",
+                    "trajectory_outcome": "failure",
+                    "improvement_suggestion": "Do otherwise.",
+                    "retry_from_step": self.rng.randint(0, max(turns)),
+                }
+            )
         if self.rng.random() < 0.05:
             return self.rng.choice(GARBAGE)
         tag = "answer" if self.environment == "math" else "action"
         return f"<think>hm</think><{tag}>{self.action(prompt)}</{tag}>"
 
     def action(self, prompt: str) -> str:
-        last = prompt[prompt.rfind("<u>"):]
+        last = prompt[prompt.rfind("<u>") :]
         if self.environment == "alfworld":
             return self.rng.choice(last.rpartition("Admissible commands: ")[2].removesuffix("<a>").split(", "))
         if self.environment == "household":
@@ -95,7 +119,9 @@ class Policy:
             return f"click[{self.rng.choice(buttons)}]" if buttons and "Search" not in buttons else "search[a red mug]"
         if self.environment == "math":
             return str(self.rng.randint(0, 50))
-        return self.rng.choice(("look around", "inventory", "wait1", "go to kitchen", "open cupboard", "focus on cupboard", "pick up pot"))
+        return self.rng.choice(
+            ("look around", "inventory", "wait1", "go to kitchen", "open cupboard", "focus on cupboard", "pick up pot")
+        )
 
 
 def processes() -> dict[int, int]:
@@ -135,7 +161,11 @@ class Saboteur:
 
     def strike(self) -> None:
         fault = FAULTS[sum(self.done.values()) % len(FAULTS)]
-        ready = [worker for worker in self.pool.workers if worker.ready and not worker.lost and worker.process.pid not in self.struck]
+        ready = [
+            worker
+            for worker in self.pool.workers
+            if worker.ready and not worker.lost and worker.process.pid not in self.struck
+        ]
         if not ready:
             return
         worker = self.rng.choice(ready)
@@ -159,9 +189,11 @@ class Saboteur:
 
 
 def soak(environment: str, episodes: int, faults: int, root: str, seed: int = 0) -> Soaked:
-    """Play at least `episodes` episodes with `faults` faults over the first half of them: the second half shows whether memory grows."""
+    """Play at least `episodes` episodes with `faults` faults over the first half of them: the second half shows whether
+    memory grows."""
     settings: EnvironmentSettings = TypeAdapter(AnyEnvironment).validate_python(
-        {"kind": environment, "data_root": root, "workers": 2, "step_timeout_s": 15, **SETTINGS[environment]})
+        {"kind": environment, "data_root": root, "workers": 2, "step_timeout_s": 15, **SETTINGS[environment]}
+    )
     world, soaked, began, before = make_world(settings), Soaked(environment), time.monotonic(), descendants(os.getpid())
     tasks = world.tasks("train")[:DISTINCT_TASKS]
     seen: dict[int, list[Sample]] = {}  # of each worker, one a round
@@ -169,8 +201,14 @@ def soak(environment: str, episodes: int, faults: int, root: str, seed: int = 0)
     with WorldPool(settings) as pool:
         signal.signal(signal.SIGTERM, lambda *_: end_with(pool))
         saboteur, policy = Saboteur(pool, seed), Policy(environment, seed)
-        explorer = Explorer(world, pool, ScriptedEngine(policy), CharChat(), "soak",  # type: ignore[arg-type]
-                            Limits(settings.max_turns, 512, 1.0))
+        explorer = Explorer(
+            world,
+            pool,
+            ScriptedEngine(policy),
+            CharChat(),
+            "soak",  # type: ignore[arg-type]
+            Limits(settings.max_turns, 512, 1.0),
+        )
         while soaked.episodes < episodes:
             due = sum(saboteur.done.values()) < min(faults, 1 + faults * soaked.episodes / (episodes / 2))
             explorer.engine.script = striking(policy, saboteur) if due else policy  # type: ignore[attr-defined]
@@ -184,7 +222,9 @@ def soak(environment: str, episodes: int, faults: int, root: str, seed: int = 0)
         soaked.restarts, soaked.faults = pool.counts()["restarts"], saboteur.done
     time.sleep(1)
     soaked.left = [Path(f"/proc/{pid}/comm").read_text().strip() for pid in descendants(os.getpid()) - before]
-    soaked.growth_mb = max((growth for samples in seen.values() if (growth := grown(samples)) is not None), default=None)
+    soaked.growth_mb = max(
+        (growth for samples in seen.values() if (growth := grown(samples)) is not None), default=None
+    )
     soaked.own_mb = (round(next(size for at, size in own if at >= episodes / 5), 1), round(own[-1][1], 1))
     soaked.seconds = round(time.monotonic() - began, 1)
     return soaked
@@ -198,11 +238,13 @@ def end_with(pool: WorldPool) -> None:
 
 
 def grown(samples: list[Sample]) -> float | None:
-    """How many MB it climbs by the median slope between any two samples that have all its processes, the first quarter of them left
-    out: a grader or a Java machine that starts late or is being replaced, and a cache that fills, are no leak. None: too few to say.
+    """How many MB it climbs by the median slope between any two samples that have all its processes, the first quarter
+    of them left
+    out: a grader or a Java machine that starts late or is being replaced, and a cache that fills, are no leak. None:
+        too few to say.
     """
     whole = [size for processes, size in samples if processes == max(samples)[0]]
-    warm = list(enumerate(whole[len(whole) // 4:]))
+    warm = list(enumerate(whole[len(whole) // 4 :]))
     slopes = [(later[1] - earlier[1]) / (later[0] - earlier[0]) for earlier, later in combinations(warm, 2)]
     return round(median(slopes) * (len(warm) - 1), 1) if len(whole) >= 4 else None
 
@@ -223,7 +265,9 @@ def striking(policy: Policy, saboteur: Saboteur) -> Callable[[str, str], str]:
 
 def play(explorer: Explorer, tasks: list[Task], number: int) -> list[Episode]:
     """Four bases of each of a few tasks, a reflection on each, and the retries."""
-    chosen = [replace(tasks[(number + slot) % len(tasks)], iteration=number, task=slot) for slot in range(TASKS_AT_ONCE)]
+    chosen = [
+        replace(tasks[(number + slot) % len(tasks)], iteration=number, task=slot) for slot in range(TASKS_AT_ONCE)
+    ]
     bases = base_stage(explorer, chosen, PLAN)
     reflections = reflections_stage(explorer, chosen, PLAN, bases, bases, 0)
     return [*bases, *retries_stage(explorer, chosen, PLAN, bases, bases, reflections)]
@@ -246,7 +290,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as root:
         for name in chosen:
             soaked = soak(name, asked.episodes, max(3, asked.episodes * 12 // 200), root, asked.seed)
-            print(json.dumps({**soaked.__dict__, "statuses": dict(soaked.statuses), "faults": dict(soaked.faults)}), flush=True)
+            print(
+                json.dumps({**soaked.__dict__, "statuses": dict(soaked.statuses), "faults": dict(soaked.faults)}),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""`r3l check` of a long run, and what going on with it costs: `python -m tests.benchmarks.store_check [ITERATIONS]` (100)."""
+"""`r3l check` of a long run, and what going on with it costs: `python -m tests.benchmarks.store_check [ITERATIONS]`
+(100)."""
 
 from __future__ import annotations
 
@@ -9,19 +10,22 @@ from collections.abc import Callable
 
 from r3l.store.catalog import connect
 from r3l.store.check import check_run
-from r3l.store.policies import latest_policy
+from r3l.store.policies.snapshots import latest_policy
 from r3l.store.stage import Store
-from tests.store_iteration import commit_iteration
+from tests.support.store_iteration import commit_iteration
 
 
 def timed(what: str, work: Callable[[], object]) -> None:
     began, worked = time.perf_counter(), time.process_time()
     result = work()
-    print(f"{what:<60} {time.perf_counter() - began:7.3f} s ({time.process_time() - worked:.3f} s of the processor)  {result}")
+    print(
+        f"{what:<60} {time.perf_counter() - began:7.3f} s ({time.process_time() - worked:.3f} s of the processor)  {result}"
+    )
 
 
 def resume(store: Store, iterations: int) -> int:
-    """What a run does before it works on: the next iteration, its policy, sweeping, and the last iteration's stages found again."""
+    """What a run does before it works on: the next iteration, its policy, sweeping, and the last iteration's stages
+    found again."""
     assert store.next_iteration("demo") == iterations
     assert latest_policy(store, "demo") is not None
     store.sweep("demo")
@@ -35,7 +39,9 @@ def main(iterations: int = 100) -> None:
         for iteration in range(iterations):
             commit_iteration(store, iteration=iteration)
         print(f"{iterations} iterations, {len(store.stages('demo'))} stages, {len(store.files.paths('demo'))} files")
-        timed("check: manifests, hashes, lineage, seven invariants", lambda: f"{len(check_run(store, 'demo'))} findings")
+        timed(
+            "check: manifests, hashes, lineage, seven invariants", lambda: f"{len(check_run(store, 'demo'))} findings"
+        )
         timed("resume: next iteration, policy, sweep, stages found", lambda: f"{resume(store, iterations)} found")
         timed("connect: views over every file", lambda: connect(store) and "")
 

@@ -2,9 +2,9 @@
 
     python -m tests.benchmarks.store_encoding
 
-Ids of a real text (Python's own library, under a 32,000-word BPE made from it), and, as the hard case, ids drawn as words are (Zipf
-over a shuffled vocabulary), each independent of the last, so that zstd finds nothing but what the encoding shows it. Replies have 20 to
-200 tokens.
+Ids of a real text (Python's own library, under a 32,000-word BPE made from it), and, as the hard case, ids drawn as
+words are (Zipf over a shuffled vocabulary), each independent of the last, so that zstd finds nothing but what the
+encoding shows it. Replies have 20 to 200 tokens.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
+from r3l.store.files.parts import encode
 from r3l.store.layout import StageKey
-from r3l.store.parts import encode
 from r3l.store.stage import Store
 
 TOKENS = 250_000
@@ -32,7 +32,9 @@ TOKENS = 250_000
 
 def real_text() -> np.ndarray:
     """250,000 ids of the standard library's sources, with a vocabulary of 32,000 learned on 5 MB of it."""
-    text = "".join(path.read_text(errors="ignore") for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")))[:5_000_000]
+    text = "".join(path.read_text(errors="ignore") for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")))[
+        :5_000_000
+    ]
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
     tokenizer.train_from_iterator([text], trainers.BpeTrainer(vocab_size=32_000, show_progress=False))
@@ -80,12 +82,22 @@ def turn_rows(ids: list[np.ndarray]) -> list[dict]:
     for index in range(0, len(ids) - 1, 2):
         context, reply = ids[index].tolist(), ids[index + 1].tolist()
         trajectory, turn = divmod(index // 2, 25)
-        rows.append({
-            "trajectory_id": f"iteration=0/task={trajectory // 4}/base={trajectory % 4}", "iteration": 0, "turn": turn,
-            "observation": "You see. " * 20, "context_ids": context, "response_ids": reply, "response": "go to the desk " * 20,
-            "response_logprobs": np.log(np.linspace(0.01, 1, len(reply))).tolist(),
-            "action": "go", "valid": True, "finish_reason": "stop", "observation_hash": f"{index:016x}",
-        })  # fmt: skip
+        rows.append(
+            {
+                "trajectory_id": f"iteration=0/task={trajectory // 4}/base={trajectory % 4}",
+                "iteration": 0,
+                "turn": turn,
+                "observation": "You see. " * 20,
+                "context_ids": context,
+                "response_ids": reply,
+                "response": "go to the desk " * 20,
+                "response_logprobs": np.log(np.linspace(0.01, 1, len(reply))).tolist(),
+                "action": "go",
+                "valid": True,
+                "finish_reason": "stop",
+                "observation_hash": f"{index:016x}",
+            }
+        )
     return rows
 
 
@@ -103,12 +115,18 @@ def commit_seconds(ids: list[np.ndarray], repeats: int = 9) -> list[float]:
 
 
 def main() -> None:
-    for source, ids in {"text, 32,000": real_text(), "drawn, 32,000": drawn(32_000), "drawn, 151,000": drawn(151_000)}.items():
+    for source, ids in {
+        "text, 32,000": real_text(),
+        "drawn, 32,000": drawn(32_000),
+        "drawn, 151,000": drawn(151_000),
+    }.items():
         for name, size in sizes(replies(ids)).items():
             print(f"{source:<15} {name:<42} {size:6.3f} bytes per token")
         seconds = commit_seconds(replies(ids))
-        print(f"{source:<15} commit of {len(ids):,} tokens: median {statistics.median(seconds) * 1e3:.0f} ms, "
-              f"best {min(seconds) * 1e3:.0f} ms, worst {max(seconds) * 1e3:.0f} ms (half of them sampled, with log-probs)")
+        print(
+            f"{source:<15} commit of {len(ids):,} tokens: median {statistics.median(seconds) * 1e3:.0f} ms, "
+            f"best {min(seconds) * 1e3:.0f} ms, worst {max(seconds) * 1e3:.0f} ms (half of them sampled, with log-probs)"
+        )
 
 
 if __name__ == "__main__":

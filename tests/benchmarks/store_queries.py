@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks.store_queries [TRAJECTORIES] [TASKS_PER_SHARD] [BUNDLED] [THREADS]
 
-1,000,000 trajectories of ten turns, 400 tasks a shard, bundled (0: not), 2 threads. The run is made of whole columns (no Python
-row is built), 12 shards an iteration: 8 tasks a shard are what the defaults make, and many small files; 400 are a large batch. Ids
-of one token a list keep the tables small. Beside the wall time stands the processor's, over its threads, as both are the same on a
-machine that does nothing else.
+1,000,000 trajectories of ten turns, 400 tasks a shard, bundled (0: not), 2 threads. The run is made of whole columns
+(no Python row is built), 12 shards an iteration: 8 tasks a shard are what the defaults make, and many small files; 400
+are a large batch. Ids of one token a list keep the tables small. Beside the wall time stands the processor's, over its
+threads, as both are the same on a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ import numpy as np
 import pyarrow as pa
 
 from r3l.store.catalog import connect
-from r3l.store.compaction import compact
 from r3l.store.layout import StageKey
-from r3l.store.schemas import TABLES
+from r3l.store.space.compaction import compact
 from r3l.store.stage import Store
+from r3l.store.tables.schemas import TABLES
 
 TURNS = 10
 BASES = 4
@@ -44,60 +44,136 @@ def column(type_: pa.DataType, rows: int) -> pa.Array:
 
 
 def table(name: str, rows: int, **given: Any) -> pa.Table:
-    return pa.table({c.name: given[c.name] if c.name in given else (pa.nulls(rows, c.type) if c.nullable else column(c.type, rows))
-                     for c in TABLES[name]})  # fmt: skip
+    return pa.table(
+        {
+            c.name: given[c.name]
+            if c.name in given
+            else (pa.nulls(rows, c.type) if c.nullable else column(c.type, rows))
+            for c in TABLES[name]
+        }
+    )
 
 
 def ids(pattern: str, *parts: np.ndarray) -> pa.Array:
     return pa.array([pattern.format(*values) for values in zip(*(part.tolist() for part in parts), strict=True)])
 
 
-def shard(iteration: int, number: int, tasks: int, chance: np.random.Generator) -> Iterator[tuple[str, dict[str, pa.Table]]]:
-    """The stages of one shard: 4 bases a task, a reflection on each, a retry of every failure, its distilled trajectory."""
+def shard(
+    iteration: int, number: int, tasks: int, chance: np.random.Generator
+) -> Iterator[tuple[str, dict[str, pa.Table]]]:
+    """The stages of one shard: 4 bases a task, a reflection on each, a retry of every failure, its distilled
+    trajectory."""
     task = np.repeat(np.arange(tasks) + number * tasks, BASES)
     attempt = np.tile(np.arange(BASES), tasks)
     base = ids(f"iteration={iteration}/task={{}}/base={{}}", task, attempt)
     rows, won = len(base), chance.random(len(base)) < 0.3
-    place = {"iteration": pa.repeat(iteration, rows).cast(pa.int32()), "task": pa.array(task, pa.int32()),
-             "group_id": ids(f"iteration={iteration}/task={{}}", task), "attempt": pa.array(attempt, pa.int32())}  # fmt: skip
-    about = {"task_id": ids("task {}", task % 5000), "task_type": ids("type {}", task % 6), "status": pa.repeat("completed", rows)}
+    place = {
+        "iteration": pa.repeat(iteration, rows).cast(pa.int32()),
+        "task": pa.array(task, pa.int32()),
+        "group_id": ids(f"iteration={iteration}/task={{}}", task),
+        "attempt": pa.array(attempt, pa.int32()),
+    }
+    about = {
+        "task_id": ids("task {}", task % 5000),
+        "task_type": ids("type {}", task % 6),
+        "status": pa.repeat("completed", rows),
+    }
     made = {"turns": pa.repeat(TURNS, rows).cast(pa.int32()), "kind": pa.repeat("base", rows)}
     outcome = {"reward": pa.array(won, pa.float32()), "success": pa.array(won)}
     bases = table("trajectories", rows, trajectory_id=base, **place, **about, **made, **outcome)
     yield "base", {"trajectories": bases, "turns": turns(base, iteration)}
     reflection = pa.compute.binary_join_element_wise(base, "reflection=0", "/")
     decision = pa.array(np.where(won, "outcome is success", "retry"))
-    yield "reflections", {"reflections": table(
-        "reflections", rows, **place, reflection_id=reflection, trajectory_id=base, base_id=base, status=pa.repeat("parsed", rows),
-        outcome=pa.array(np.where(won, "success", "failure")), decision=decision)}  # fmt: skip
+    yield (
+        "reflections",
+        {
+            "reflections": table(
+                "reflections",
+                rows,
+                **place,
+                reflection_id=reflection,
+                trajectory_id=base,
+                base_id=base,
+                status=pa.repeat("parsed", rows),
+                outcome=pa.array(np.where(won, "success", "failure")),
+                decision=decision,
+            )
+        },
+    )
     failed, pivot = pa.array(~won), chance.integers(0, TURNS, len(base))
     better = pa.array((chance.random(len(base)) < 0.4), pa.float32())
-    links = {"base_id": base, "parent_id": base, "reflection_id": reflection, "pivot_turn": pa.array(pivot, pa.int32()),
-             "shared_turns": pa.array(pivot, pa.int32()), "reward": better, "success": better.cast(pa.bool_())}  # fmt: skip
+    links = {
+        "base_id": base,
+        "parent_id": base,
+        "reflection_id": reflection,
+        "pivot_turn": pa.array(pivot, pa.int32()),
+        "shared_turns": pa.array(pivot, pa.int32()),
+        "reward": better,
+        "success": better.cast(pa.bool_()),
+    }
     for stage, kind in (("retries", "retry"), ("distilled", "distilled")):
         own = pa.compute.binary_join_element_wise(base, f"{kind}=0", "/")
         retry = {"retry_id": pa.compute.binary_join_element_wise(base, "retry=0", "/")} if kind == "distilled" else {}
-        whole = table("trajectories", rows, trajectory_id=own, **place, **about, **made | {"kind": pa.repeat(kind, rows)}, **links, **retry)
+        whole = table(
+            "trajectories",
+            rows,
+            trajectory_id=own,
+            **place,
+            **about,
+            **made | {"kind": pa.repeat(kind, rows)},
+            **links,
+            **retry,
+        )
         members = whole.filter(failed)
         yield stage, {"trajectories": members, "turns": turns(members["trajectory_id"].combine_chunks(), iteration)}
     everyone = pa.concat_arrays([base, members["trajectory_id"].combine_chunks()])
     n = len(everyone)
-    same = {name: pa.concat_arrays([place[name], members[name].combine_chunks()]) for name in ("iteration", "task", "group_id")}
+    same = {
+        name: pa.concat_arrays([place[name], members[name].combine_chunks()])
+        for name in ("iteration", "task", "group_id")
+    }
     reward = pa.concat_arrays([outcome["reward"], members["reward"].combine_chunks()])
     advantage = pa.array(chance.normal(size=n))
-    yield "credit", {"credit": table(
-        "credit", n, trajectory_id=everyone, kind=pa.array(["base"] * rows + ["distilled"] * (n - rows)), reward=reward, **same,
-        advantage=advantage, scaled=advantage, rule=pa.repeat("positive", n), group_size=pa.repeat(4, n).cast(pa.int32()))}  # fmt: skip
-    yield "training_rows", {"training_rows": table(
-        "training_rows", n, row_id=pa.compute.binary_join_element_wise(everyone, "row", "/"), source_id=everyone,
-        role=pa.repeat("explore", n), group_id=same["group_id"],
-        iteration=same["iteration"], trained_tokens=pa.repeat(1, n).cast(pa.int32()))}  # fmt: skip
+    yield (
+        "credit",
+        {
+            "credit": table(
+                "credit",
+                n,
+                trajectory_id=everyone,
+                kind=pa.array(["base"] * rows + ["distilled"] * (n - rows)),
+                reward=reward,
+                **same,
+                advantage=advantage,
+                scaled=advantage,
+                rule=pa.repeat("positive", n),
+                group_size=pa.repeat(4, n).cast(pa.int32()),
+            )
+        },
+    )
+    yield (
+        "training_rows",
+        {
+            "training_rows": table(
+                "training_rows",
+                n,
+                row_id=pa.compute.binary_join_element_wise(everyone, "row", "/"),
+                source_id=everyone,
+                role=pa.repeat("explore", n),
+                group_id=same["group_id"],
+                iteration=same["iteration"],
+                trained_tokens=pa.repeat(1, n).cast(pa.int32()),
+            )
+        },
+    )
 
 
 def turns(trajectories: pa.Array, iteration: int) -> pa.Table:
     rows = len(trajectories) * TURNS
-    own = {"trajectory_id": pa.array(np.repeat(trajectories.to_numpy(zero_copy_only=False), TURNS)),
-           "turn": pa.array(np.tile(np.arange(TURNS), len(trajectories)), pa.int32())}  # fmt: skip
+    own = {
+        "trajectory_id": pa.array(np.repeat(trajectories.to_numpy(zero_copy_only=False), TURNS)),
+        "turn": pa.array(np.tile(np.arange(TURNS), len(trajectories)), pa.int32()),
+    }
     return table("turns", rows, **own, iteration=pa.repeat(iteration, rows).cast(pa.int32()))
 
 
@@ -132,7 +208,9 @@ WHERE r.kind = 'retry' GROUP BY r.pivot_turn
 def sqlite_seconds(connection: duckdb.DuckDBPyConnection, folder: Path) -> float:
     """The question of pivots asked of SQLite, its key indexed."""
     lite = sqlite3.connect(folder / "rows.sqlite")
-    lite.execute("CREATE TABLE trajectories (trajectory_id TEXT PRIMARY KEY, kind TEXT, reward REAL, base_id TEXT, pivot_turn INTEGER)")
+    lite.execute(
+        "CREATE TABLE trajectories (trajectory_id TEXT PRIMARY KEY, kind TEXT, reward REAL, base_id TEXT, pivot_turn INTEGER)"
+    )
     rows = connection.execute("SELECT trajectory_id, kind, reward, base_id, pivot_turn FROM trajectories").fetchall()
     lite.executemany("INSERT INTO trajectories VALUES (?, ?, ?, ?, ?)", rows)
     lite.commit()
@@ -162,14 +240,18 @@ def main(trajectories: int = 1_000_000, tasks: int = 400, bundled: int = 1, thre
         store = Store.open(name)
         began = time.perf_counter()
         iterations = fill(store, trajectories, tasks)
-        print(f"{iterations} iterations written in {time.perf_counter() - began:.1f} s, {sum(store.files.sizes('').values()) / 1e6:.0f} MB")
+        print(
+            f"{iterations} iterations written in {time.perf_counter() - began:.1f} s, {sum(store.files.sizes('').values()) / 1e6:.0f} MB"
+        )
         if bundled:
             began = time.perf_counter()
             print(f"{len(compact(store, 'big'))} bundles written in {time.perf_counter() - began:.1f} s")
         began, worked = time.perf_counter(), time.process_time()
         connection = connect(store)
         connection.execute(f"SET threads = {threads}")
-        print(f"connected in {time.perf_counter() - began:.2f} s ({time.process_time() - worked:.2f} s of the processor)")
+        print(
+            f"connected in {time.perf_counter() - began:.2f} s ({time.process_time() - worked:.2f} s of the processor)"
+        )
         for table_ in ("trajectories", "turns"):
             print(f"{connection.execute(f'SELECT count(*) FROM {table_}').fetchall()[0][0]:>12,} {table_}")
         for path in sorted(QUERIES.glob("*.sql")):

@@ -23,11 +23,24 @@ def trl_step(model: Any, rows: list[Row], prompt: int) -> Callable[[], None]:
     from tests.unit.chat_tokenizers import family_tokenizer
 
     config = GRPOConfig(
-        output_dir=tempfile.mkdtemp(prefix="trl-"), per_device_train_batch_size=len(rows), num_generations=len(rows), beta=0.0,
-        max_completion_length=max(row.length for row in rows) - prompt, bf16=False, use_cpu=True, gradient_checkpointing=False,
-        report_to="none", disable_tqdm=True)
-    trainer = GRPOTrainer(model, lambda **_: [0.0], args=config, train_dataset=Dataset.from_list([{"prompt": "-"}]),
-                          processing_class=family_tokenizer("smollm2"))
+        output_dir=tempfile.mkdtemp(prefix="trl-"),
+        per_device_train_batch_size=len(rows),
+        num_generations=len(rows),
+        beta=0.0,
+        max_completion_length=max(row.length for row in rows) - prompt,
+        bf16=False,
+        use_cpu=True,
+        gradient_checkpointing=False,
+        report_to="none",
+        disable_tqdm=True,
+    )
+    trainer = GRPOTrainer(
+        model,
+        lambda **_: [0.0],
+        args=config,
+        train_dataset=Dataset.from_list([{"prompt": "-"}]),
+        processing_class=family_tokenizer("smollm2"),
+    )
     trainer.current_gradient_accumulation_steps = 1
     inputs = padded(rows, prompt)
 
@@ -38,15 +51,23 @@ def trl_step(model: Any, rows: list[Row], prompt: int) -> Callable[[], None]:
 
 
 def padded(rows: list[Row], prompt: int) -> dict[str, torch.Tensor]:
-    """As TRL pads them: prompts to the left (here all are as long), completions to the right; masked tokens by `tool_mask`."""
+    """As TRL pads them: prompts to the left (here all are as long), completions to the right; masked tokens by
+    `tool_mask`."""
     width = max(row.length for row in rows) - prompt
     ids, mask, trained = (np.zeros((len(rows), width), np.int64) for _ in range(3))
     for i, row in enumerate(rows):
-        ids[i, :row.length - prompt] = row.token_ids[prompt:]
-        mask[i, :row.length - prompt] = 1
+        ids[i, : row.length - prompt] = row.token_ids[prompt:]
+        mask[i, : row.length - prompt] = 1
         trained[i, row.positions - prompt] = 1
     prompts = np.stack([row.token_ids[:prompt] for row in rows]).astype(np.int64)
-    arrays = {"prompt_ids": prompts, "prompt_mask": np.ones_like(prompts), "completion_ids": ids, "completion_mask": mask,
-              "tool_mask": trained, "num_items_in_batch": np.array(trained.sum())}
+    arrays = {
+        "prompt_ids": prompts,
+        "prompt_mask": np.ones_like(prompts),
+        "completion_ids": ids,
+        "completion_mask": mask,
+        "tool_mask": trained,
+        "num_items_in_batch": np.array(trained.sum()),
+    }
     return {name: torch.from_numpy(array) for name, array in arrays.items()} | {
-        "advantages": torch.tensor([row.advantage for row in rows], dtype=torch.float32)}
+        "advantages": torch.tensor([row.advantage for row in rows], dtype=torch.float32)
+    }

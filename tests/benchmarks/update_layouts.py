@@ -1,7 +1,8 @@
-"""The update's layouts on the same rows: `python -m tests.benchmarks.update_layouts [--lengths varied|equal] [--width 256] [--trl]`.
+"""The update's layouts on the same rows: `python -m tests.benchmarks.update_layouts [--lengths varied|equal] [--width
+256] [--trl]`.
 
-One group of eight as R3L makes it (four bases, four retries from a pivot, masked before it). Each layout runs in a process
-of its own, so that peaks are its own; seconds are CPU seconds of one thread, the best of some repeats.
+One group of eight as R3L makes it (four bases, four retries from a pivot, masked before it). Each layout runs in a
+process of its own, so that peaks are its own; seconds are CPU seconds of one thread, the best of some repeats.
 
     tokens/s   tokens of the eight sequences a CPU second, forward and backward
     wasted     share of the tokens run that a trie would not need
@@ -28,7 +29,7 @@ PROMPT, VOCABULARY, LAYERS = 400, 2048, 6
 
 
 def group_of_eight(lengths: str, seed: int = 0) -> list[dict[str, Any]]:
-    from tests.update_world import record
+    from tests.support.update_world import record
 
     rng = np.random.default_rng(seed)
     prompt = rng.integers(0, VOCABULARY, PROMPT)
@@ -41,7 +42,14 @@ def group_of_eight(lengths: str, seed: int = 0) -> list[dict[str, Any]]:
         base = rng.integers(0, VOCABULARY, base_length)
         for reply in (base, np.r_[base[:pivot], rng.integers(0, VOCABULARY, retry_length)]):
             weights = np.r_[np.zeros(PROMPT + pivot), np.full(len(reply) - pivot, 1 / len(reply) / 8)]
-            records.append(record(f"r{len(records)}", np.r_[prompt, reply], weights, advantage=(-1.0) ** len(records) * (0.5 + 0.3 * i)))
+            records.append(
+                record(
+                    f"r{len(records)}",
+                    np.r_[prompt, reply],
+                    weights,
+                    advantage=(-1.0) ** len(records) * (0.5 + 0.3 * i),
+                )
+            )
     return records
 
 
@@ -49,11 +57,18 @@ def make_decoder(width: int) -> Any:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from r3l.training.decoder import Decoder
+    from r3l.training.trie.decoder import Decoder
 
     torch.manual_seed(0)
-    config = LlamaConfig(hidden_size=width, intermediate_size=width * 11 // 4 // 32 * 32, num_hidden_layers=LAYERS, vocab_size=VOCABULARY,
-                         num_attention_heads=max(4, width // 64), num_key_value_heads=2, max_position_embeddings=32768)
+    config = LlamaConfig(
+        hidden_size=width,
+        intermediate_size=width * 11 // 4 // 32 * 32,
+        num_hidden_layers=LAYERS,
+        vocab_size=VOCABULARY,
+        num_attention_heads=max(4, width // 64),
+        num_key_value_heads=2,
+        max_position_embeddings=32768,
+    )
     return Decoder(LlamaForCausalLM(config).eval())
 
 
@@ -61,9 +76,9 @@ def measure_layout(name: str, lengths: str, width: int, repeats: int) -> dict[st
     import torch
 
     from r3l.training.gradients import RowScores, row_gradient
-    from r3l.training.layouts import Limits
-    from r3l.training.trie import build_trie
-    from tests.update_world import rows_of
+    from r3l.training.trie.layouts import Limits
+    from r3l.training.trie.tree import build_trie
+    from tests.support.update_world import rows_of
 
     torch.set_num_threads(1)
     decoder, rows = make_decoder(width), rows_of(group_of_eight(lengths))
@@ -79,8 +94,15 @@ def measure_layout(name: str, lengths: str, width: int, repeats: int) -> dict[st
         computed = step()
         seconds.append(time.process_time() - started)
     tokens = sum(row.length for row in rows)
-    return {"layout": name, "tokens": tokens, "computed": computed, "seconds": min(seconds), "tokens/s": tokens / min(seconds),
-            "wasted": 1 - needed / computed, "extra MB": resident("VmHWM") - before}
+    return {
+        "layout": name,
+        "tokens": tokens,
+        "computed": computed,
+        "seconds": min(seconds),
+        "tokens/s": tokens / min(seconds),
+        "wasted": 1 - needed / computed,
+        "extra MB": resident("VmHWM") - before,
+    }
 
 
 def step_of(name: str, decoder: Any, rows: list[Any], gradients: list[Any], limits: Any) -> Callable[[], int]:
@@ -90,7 +112,7 @@ def step_of(name: str, decoder: Any, rows: list[Any], gradients: list[Any], limi
 
         pass_of_trl, computed = trl_step(decoder.model, rows, PROMPT), len(rows) * max(row.length for row in rows)
         return lambda: pass_of_trl() or computed
-    from r3l.training.dense_layouts import LAYOUTS
+    from r3l.training.trie.dense_layouts import LAYOUTS
 
     return lambda: LAYOUTS[name]().backward(decoder, rows, gradients, limits).tokens_computed
 
@@ -114,12 +136,27 @@ def main() -> None:
         return
     print(f"{arguments.lengths} lengths, width {arguments.width}, {LAYERS} layers")
     for layout in ("trie", "packed", "padded", *(["trl"] if arguments.trl else [])):
-        command = [sys.executable, "-m", "tests.benchmarks.update_layouts", "--layout", layout, "--lengths", arguments.lengths,
-                   "--width", str(arguments.width), "--repeats", str(arguments.repeats)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        command = [
+            sys.executable,
+            "-m",
+            "tests.benchmarks.update_layouts",
+            "--layout",
+            layout,
+            "--lengths",
+            arguments.lengths,
+            "--width",
+            str(arguments.width),
+            "--repeats",
+            str(arguments.repeats),
+        ]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        )
         found = json.loads(done.stdout.splitlines()[-1])
-        print(f"{layout:7} {found['tokens/s']:8.0f} tokens/s  {found['seconds']:6.2f} s  wasted {found['wasted']:6.1%}  "
-              f"extra {found['extra MB']:6.0f} MB")
+        print(
+            f"{layout:7} {found['tokens/s']:8.0f} tokens/s  {found['seconds']:6.2f} s  wasted {found['wasted']:6.1%}  "
+            f"extra {found['extra MB']:6.0f} MB"
+        )
 
 
 if __name__ == "__main__":

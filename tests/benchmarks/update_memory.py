@@ -25,11 +25,11 @@ LENGTHS = (2048, 8192, 20480)
 
 
 def two_rows(length: int) -> list[Any]:
-    from tests.update_world import record, rows_of
+    from tests.support.update_world import record, rows_of
 
     rng = np.random.default_rng(0)
     first = rng.integers(0, 2048, length)
-    second = np.r_[first[:3 * length // 4], rng.integers(0, 2048, length // 4)]
+    second = np.r_[first[: 3 * length // 4], rng.integers(0, 2048, length // 4)]
     weights = np.where(np.arange(length) % 8 < 2, 1 / length, 0.0)
     weights[0] = 0
     return rows_of([record("a", first, weights, advantage=1.0), record("b", second, weights, advantage=-0.5)])
@@ -39,7 +39,7 @@ def measure_length(length: int, width: int, recompute: bool) -> dict[str, Any]:
     import torch
 
     from r3l.training.gradients import RowScores, row_gradient
-    from r3l.training.layouts import Limits, TrieLayout
+    from r3l.training.trie.layouts import Limits, TrieLayout
 
     torch.set_num_threads(1)
     decoder, rows = make_decoder(width), two_rows(length)
@@ -64,11 +64,26 @@ def main() -> None:
     for recompute in (True, False):
         found = []
         for length in LENGTHS:
-            command = [sys.executable, "-m", "tests.benchmarks.update_memory", "--length", str(length), "--width", str(arguments.width)]
-            done = subprocess.run(command + ["--recompute"] * recompute, capture_output=True, text=True, check=True,
-                                  env={**os.environ, "OMP_NUM_THREADS": "1"})
+            command = [
+                sys.executable,
+                "-m",
+                "tests.benchmarks.update_memory",
+                "--length",
+                str(length),
+                "--width",
+                str(arguments.width),
+            ]
+            done = subprocess.run(
+                command + ["--recompute"] * recompute,
+                capture_output=True,
+                text=True,
+                check=True,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )
             found.append(json.loads(done.stdout.splitlines()[-1]))
-            print(f"checkpoint_segments={recompute}  {length:6} tokens {found[-1]['seconds']:5.1f} s extra {found[-1]['extra MB']:6.0f} MB")
+            print(
+                f"checkpoint_segments={recompute}  {length:6} tokens {found[-1]['seconds']:5.1f} s extra {found[-1]['extra MB']:6.0f} MB"
+            )
         slope = (found[-1]["extra MB"] - found[0]["extra MB"]) / (LENGTHS[-1] - LENGTHS[0]) * 1000
         print(f"checkpoint_segments={recompute}  slope {slope:.1f} MB for 1,000 tokens")
 

@@ -8,14 +8,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from r3l.environments.webshop_search import SearchIndex, terms
+from r3l.environments.webshop.search import SearchIndex
+from r3l.environments.webshop.terms import terms
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden/webshop/lucene.json").read_text())
 
 
 def own() -> int:
     index = SearchIndex(GOLDEN["documents"])
-    return sum(index.search(answer["query"], 10) == [document for document, _ in answer["hits"]] for answer in GOLDEN["answers"])
+    return sum(
+        index.search(answer["query"], 10) == [document for document, _ in answer["hits"]]
+        for answer in GOLDEN["answers"]
+    )
 
 
 def library() -> int:
@@ -28,10 +32,16 @@ def library() -> int:
         known = [term for term in terms(answer["query"]) if term in index.vocab_dict]
         found = index.retrieve([known], k=50, show_progress=False) if known else None
         scored = [] if found is None else zip(found.documents[0], found.scores[0], strict=True)
-        ranked = sorted((-round(float(score), 4), GOLDEN["documents"][number][0]) for number, score in scored if score > 0)
+        ranked = sorted(
+            (-round(float(score), 4), GOLDEN["documents"][number][0]) for number, score in scored if score > 0
+        )
         agree += [name for _, name in ranked[:10]] == [document for document, _ in answer["hits"]]
     return agree
 
 
 if __name__ == "__main__":
-    print(json.dumps({"queries": len(GOLDEN["answers"]), "same_first_page_own": own(), "same_first_page_bm25s": library()}))
+    print(
+        json.dumps(
+            {"queries": len(GOLDEN["answers"]), "same_first_page_own": own(), "same_first_page_bm25s": library()}
+        )
+    )

@@ -1,5 +1,5 @@
-"""WebShop's speed: ``python tests/benchmarks/webshop_speed.py [episodes]``. One process by its processor seconds, then two
-workers by the clock.
+"""WebShop's speed: ``python tests/benchmarks/webshop_speed.py [episodes]``. One process by its processor seconds, then
+two workers by the clock.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import sys
 import time
 
 from r3l.config.environments import WebShopSettings
-from r3l.environments.pool import WorldPool
-from r3l.environments.webshop import WebShopEnvironment, WebShopWorld, products_and_goals, shop_of
-from r3l.environments.webshop_session import State
+from r3l.environments.webshop.session import State
+from r3l.environments.webshop.world import WebShopEnvironment, WebShopWorld, products_and_goals, shop_of
+from r3l.environments.workers.pool import WorldPool
 from r3l.records import Task
 
 SETTINGS = WebShopSettings()
@@ -21,8 +21,14 @@ SETTINGS = WebShopSettings()
 def script(goal: int) -> list[str]:
     """A purchase: search with the instruction, open the wanted product where it is shown, choose, read, buy."""
     wanted = products_and_goals(SETTINGS)[1][goal]
-    return [f"search[{wanted.instruction}]", f"click[{wanted.product.asin}]", *(f"click[{value}]" for _, value in wanted.options),
-            "click[Features]", "click[< Prev]", "click[Buy Now]"]
+    return [
+        f"search[{wanted.instruction}]",
+        f"click[{wanted.product.asin}]",
+        *(f"click[{value}]" for _, value in wanted.options),
+        "click[Features]",
+        "click[< Prev]",
+        "click[Buy Now]",
+    ]
 
 
 def one_process(tasks: list[Task]) -> dict[str, float]:
@@ -49,8 +55,14 @@ def one_process(tasks: list[Task]) -> dict[str, float]:
     began = time.process_time()
     for _ in range(10_000):
         environment.restore(environment.snapshot())
-    return {"episodes": len(tasks), "won": won, "ready_s": round(ready, 2), "steps_per_s": round(steps / seconds),
-            "search_ms": round(searching * 1e3, 2), "rollback_us": round((time.process_time() - began) / 10_000 * 1e6, 2)}
+    return {
+        "episodes": len(tasks),
+        "won": won,
+        "ready_s": round(ready, 2),
+        "steps_per_s": round(steps / seconds),
+        "search_ms": round(searching * 1e3, 2),
+        "rollback_us": round((time.process_time() - began) / 10_000 * 1e6, 2),
+    }
 
 
 def two_workers(tasks: list[Task]) -> dict[str, float]:
@@ -61,7 +73,9 @@ def two_workers(tasks: list[Task]) -> dict[str, float]:
     for number, task in enumerate(tasks):
         pool.start(f"s{number}", task)
         actions = script(json.loads(task.payload)["goal"])
-        waiting.append([pool.step(f"s{number}", action) for action in actions if not action.startswith("click[Buy")][-1])
+        waiting.append(
+            [pool.step(f"s{number}", action) for action in actions if not action.startswith("click[Buy")][-1]
+        )
     for answer in waiting:
         answer.result()
     seconds = time.perf_counter() - began

@@ -1,5 +1,6 @@
-"""Every world on two worker processes: ``python -m tests.benchmarks.worlds_by_two [--tasks N] [environment ...]``. Random play, then a
-rollback of every episode to every one of its turns. Seconds by the clock and of the workers' processors; a line of JSON each.
+"""Every world on two worker processes: ``python -m tests.benchmarks.worlds_by_two [--tasks N] [environment ...]``.
+Random play, then a rollback of every episode to every one of its turns. Seconds by the clock and of the workers'
+processors; a line of JSON each.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from pydantic import TypeAdapter
 
 from r3l.config.environments import AnyEnvironment, EnvironmentSettings
 from r3l.environments import make_world
-from r3l.environments.pool import WorldPool
+from r3l.environments.workers.pool import WorldPool
 from r3l.exploration.explorer import Explorer, Limits
 from r3l.exploration.stages import base_stage
 from r3l.records import Episode, Plan, Task
 from tests.benchmarks.soak import SETTINGS, Policy, descendants
-from tests.fakes import CharChat, ScriptedEngine
+from tests.support.fakes import CharChat, ScriptedEngine
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -49,23 +50,44 @@ def rollbacks_ms(pool: WorldPool, tasks: list[Task], bases: list[Episode]) -> li
 
 def measure(environment: str, number: int, root: str) -> dict[str, Any]:
     settings: EnvironmentSettings = TypeAdapter(AnyEnvironment).validate_python(
-        {"kind": environment, "data_root": root, "workers": 2, **SETTINGS[environment], "step_timeout_s": 120})
+        {"kind": environment, "data_root": root, "workers": 2, **SETTINGS[environment], "step_timeout_s": 120}
+    )
     world = make_world(settings)
-    tasks = [Task(0, slot, one.task_id, one.environment, one.split, one.task_type, one.payload, one.seed)
-             for slot, one in enumerate(world.tasks("train")[:number])]
+    tasks = [
+        Task(0, slot, one.task_id, one.environment, one.split, one.task_type, one.payload, one.seed)
+        for slot, one in enumerate(world.tasks("train")[:number])
+    ]
     with WorldPool(settings) as pool:
-        explorer = Explorer(world, pool, ScriptedEngine(Policy(environment, 0)), CharChat(), "none",  # type: ignore[arg-type]
-                            Limits(settings.max_turns, 512, 1.0))
+        explorer = Explorer(
+            world,
+            pool,
+            ScriptedEngine(Policy(environment, 0)),
+            CharChat(),
+            "none",  # type: ignore[arg-type]
+            Limits(settings.max_turns, 512, 1.0),
+        )
         base_stage(explorer, tasks, Plan(bases=1))  # machines start, games load
         workers = descendants(os.getpid())
         steps, spent, began = pool.counts()["steps"], processor_s(workers), time.perf_counter()
         bases = base_stage(explorer, tasks, Plan(bases=8))
-        seconds, spent, steps = time.perf_counter() - began, processor_s(workers) - spent, pool.counts()["steps"] - steps
+        seconds, spent, steps = (
+            time.perf_counter() - began,
+            processor_s(workers) - spent,
+            pool.counts()["steps"] - steps,
+        )
         times = rollbacks_ms(pool, tasks, bases[:8])
         counts = pool.counts()
-    return {"environment": environment, "episodes": len(bases), "steps": steps, "episodes_per_s": round(len(bases) / seconds, 1),
-            "worker_ms_per_step": round(1e3 * spent / steps, 3), "rollbacks": len(times), "rollback_ms": round(statistics.median(times), 2),
-            "restores": counts["restores"], "replays": counts["replays"]}
+    return {
+        "environment": environment,
+        "episodes": len(bases),
+        "steps": steps,
+        "episodes_per_s": round(len(bases) / seconds, 1),
+        "worker_ms_per_step": round(1e3 * spent / steps, 3),
+        "rollbacks": len(times),
+        "rollback_ms": round(statistics.median(times), 2),
+        "restores": counts["restores"],
+        "replays": counts["replays"],
+    }
 
 
 def main() -> None:

@@ -6,12 +6,23 @@ import pytest
 
 from r3l.audit.report import write_report
 from r3l.store.stage import Store
-from tests.audit_world import commit_world
 from tests.browser.conftest import VIEWS
+from tests.support.audit_world import commit_world
 
-PAGES = ("/", "/run/demo", "/run/demo/groups", "/run/demo/reflections", "/run/demo/account", "/compare?line=demo&line=demo/bold",
-         "/sql?q=SELECT+*+FROM+pivots", "/run/demo/open?id=iteration%3D2/task%3D0/base%3D0",
-         "/run/demo/tokens?source=iteration%3D1/task%3D0/base%3D0&iteration=1")  # fmt: skip
+PAGES = (
+    "/",
+    "/run/demo",
+    "/run/demo/groups",
+    "/run/demo/tasks",
+    "/run/demo/task?id=pick_and_place-towel-0&a=iteration%3D0/task%3D0/base%3D0&b=iteration%3D0/task%3D0/base%3D1",
+    "/run/demo/reflections",
+    "/run/demo/account",
+    "/compare?line=demo&line=demo/bold",
+    "/sql?q=SELECT+*+FROM+pivots",
+    "/sql?q=SELECT+run,+iteration,+base_reward+FROM+iterations",
+    "/run/demo/open?id=iteration%3D2/task%3D0/base%3D0",
+    "/run/demo/tokens?source=iteration%3D1/task%3D0/base%3D0&iteration=1",
+)
 
 
 def test_a_group_is_filtered_and_its_four_panes_opened(page, address):
@@ -31,12 +42,43 @@ def test_a_group_is_filtered_and_its_four_panes_opened(page, address):
     page.wait_for_url(re.compile("sort=best_gain"))
     page.locator("#groups tbody tr").first.locator("td").nth(4).click()
     page.wait_for_selector("table.panes.of4")
-    assert next(text.split("\n")[0].lower() for text in page.locator(".pane-head .kind").all_inner_texts()).startswith("base")
+    assert next(text.split("\n")[0].lower() for text in page.locator(".pane-head .kind").all_inner_texts()).startswith(
+        "base"
+    )
     assert page.locator(".pane-head").count() == 4
     assert page.locator(".pivot-flag").count() == 1
     assert page.locator(".differ-flag").count() == 1
     assert page.locator("td.distilled .reply[class*=up]").count() > 0
     assert page.locator("tr.at-pivot").evaluate("row => getComputedStyle(row.children[1]).borderTopWidth") == "3px"
+
+
+def test_panes_begin_at_the_pivot_and_the_prefix_unfolds(page, address):
+    page.goto(f"{address}/run/demo/groups?gain=better&sort=mean_pivot")
+    page.click("#groups tbody tr:first-child td.name a")
+    first = page.locator(".panes tbody.turns tr").first
+    assert "pivot" in first.locator("th").inner_text()
+    pivot = int(first.locator("th").inner_text().split()[0])
+    assert pivot > 0
+    assert page.locator("tbody.prefix tr").count() == pivot
+    assert not page.locator("tbody.prefix tr").first.is_visible()
+    page.check(".unfold")
+    assert page.locator("tbody.prefix tr").first.is_visible()
+    assert page.locator("td.base del").count() > 0
+    assert page.locator("td.retry ins").count() > 0
+    assert re.search(r"up to its number.*all of iteration \d", page.inner_text(".shades"))
+
+
+def test_a_narrow_window_shows_one_pane_at_a_time(page, address):
+    page.set_viewport_size({"width": 420, "height": 900})
+    page.goto(f"{address}/run/demo/groups?gain=better")
+    page.click("#groups tbody tr:first-child td.name a")
+    for name in ("base", "reflection", "distilled", "retry"):
+        page.locator(f".pane-tabs [value={name}]").check(force=True)
+        shown = {kind for kind in ("base", "reflection", "retry", "distilled") if page.is_visible(f"th.{kind}")}
+        assert shown == {name}
+        assert page.locator(f"tbody.turns td.{name} > *").first.is_visible()
+        assert page.locator(f"td.{name}").first.bounding_box()["width"] > 280
+    assert page.evaluate("document.documentElement.scrollWidth") <= 420
 
 
 def test_a_query_is_written_and_run(page, address):
@@ -55,7 +97,7 @@ def test_a_query_is_written_and_run(page, address):
 
 def test_a_chart_tells_its_values_under_the_mouse(page, address):
     page.goto(f"{address}/run/demo")
-    strip = page.locator("svg.chart").first.locator("g.at").nth(1)
+    strip = page.locator("svg.chart").first.locator(".at").nth(1)
     assert not strip.locator("text.head").is_visible()
     strip.locator(".hit").hover()
     assert strip.locator("text.head").is_visible()
@@ -84,7 +126,9 @@ def test_every_page_fits_its_window_and_can_be_read(page, address):
         page.goto(address + path)
         width = page.viewport_size["width"]
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
-        ground, ink = page.evaluate("[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]")
+        ground, ink = page.evaluate(
+            "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
+        )
         assert contrast(ground, ink) > 7, path
         for css in ("a", ".sub", ".pill.good", ".pill.bad"):
             for found in page.locator(f"main {css}").all()[:3]:
@@ -93,7 +137,7 @@ def test_every_page_fits_its_window_and_can_be_read(page, address):
 
 COLOURS = """element => {
   let under = element;
-  while (getComputedStyle(under).backgroundColor === "rgba(0, 0, 0, 0)" && under.parentElement) under = under.parentElement;
+  while (getComputedStyle(under).backgroundColor.startsWith("rgba(") && under.parentElement) under = under.parentElement;
   return [getComputedStyle(under).backgroundColor, getComputedStyle(element).color];
 }"""
 
@@ -103,7 +147,9 @@ def contrast(first: str, second: str) -> float:
     lights = []
     for colour in (first, second):
         channels = [int(value) / 255 for value in re.findall(r"\d+", colour)[:3]]
-        red, green, blue = (value / 12.92 if value <= 0.03928 else ((value + 0.055) / 1.055) ** 2.4 for value in channels)
+        red, green, blue = (
+            value / 12.92 if value <= 0.03928 else ((value + 0.055) / 1.055) ** 2.4 for value in channels
+        )
         lights.append(0.2126 * red + 0.7152 * green + 0.0722 * blue)
     return (max(lights) + 0.05) / (min(lights) + 0.05)
 

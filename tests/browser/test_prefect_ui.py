@@ -5,24 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import httpx
 import pytest
 
 from r3l.store.catalog import connect
 from r3l.store.stage import Store
-from tests.browser.conftest import VIEWS, opened
-from tests.prefect_world import Served, served, wait
+from tests.browser.conftest import VIEWS
+from tests.browser.serving import opened
+from tests.support.prefect_world import Served, served, wait
 
 RUN_S, TRIES = 400, 5
 WAIT_MS = 120_000
-FORM = {"name of the run": "clicked", "tasks in an iteration": "1", "N, trajectories per task": "2", "turns of an episode": "8"}
+FORM = {
+    "name of the run": "clicked",
+    "tasks in an iteration": "1",
+    "N, trajectories per task": "2",
+    "turns of an episode": "8",
+}
 
 
 @pytest.fixture(scope="module")
 def server(chromium, tmp_path_factory) -> Iterator[Served]:
-    """With all that `infra/prefect.sh` makes."""
+    """That of `r3l server`, with all that `infra/prefect.sh` makes."""
     folder = tmp_path_factory.mktemp("server")
-    with served(folder, [["bash", "infra/prefect.sh"]], R3L_STORE=str(folder / "store")) as found:
+    with served(folder, [["bash", "infra/prefect.sh"]], guarded=True, R3L_STORE=str(folder / "store")) as found:
         yield found
 
 
@@ -33,7 +38,8 @@ def field(page, description: str):
 
 
 def submit(page) -> None:
-    """Press the button. SQLite answers 503 while it is busy: Prefect's client then asks again, its form leaves that to the person."""
+    """Press the button. SQLite answers 503 while it is busy: Prefect's client then asks again, its form leaves that to
+    the person."""
     for _ in range(TRIES):
         with page.expect_response(re.compile("create_flow_run")) as answer:
             page.get_by_role("button", name="Submit").click()
@@ -45,7 +51,8 @@ def submit(page) -> None:
 
 @pytest.fixture
 def page(chromium, tmp_path):
-    """Not the page of the other tests: Prefect's UI has complaints of its own, and asks for addresses that are not there offline."""
+    """Not the page of the other tests: Prefect's UI has complaints of its own, and asks for addresses that are not
+    there offline."""
     with opened(chromium, tmp_path / "profile", *VIEWS[0]) as found:
         found.set_default_timeout(WAIT_MS)
         yield found
@@ -57,9 +64,14 @@ def test_the_form_starts_a_run_and_its_artifacts_are_shown(server, page):
     limits = [limit["name"] for limit in server.asked("v2/concurrency_limits")]
     assert sorted(name for name in limits if name.startswith("r3l-")) == ["r3l-engine", "r3l-gpu"]
     assert sorted(one["name"] for one in server.asked("automations")) == ["r3l crashed runs", "r3l hung runs"]
-    deployment = httpx.get(f"{server.api}/deployments/name/r3l/iterate", timeout=30).json()["id"]
+    with server.client() as client:
+        deployment = client.get("/deployments/name/r3l/iterate").json()["id"]
     ui = server.api.removesuffix("/api")
 
+    page.goto(f"{ui}/v2/deployments/deployment/{deployment}/run")
+    page.locator("input").first.fill(server.key)  # the UI asks for the password
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/v2/deployments|/v2/dashboard|/v2/$"))
     page.goto(f"{ui}/v2/deployments/deployment/{deployment}/run")
     page.wait_for_selector("text=tasks in an iteration")
     for description, value in FORM.items():
@@ -72,8 +84,11 @@ def test_the_form_starts_a_run_and_its_artifacts_are_shown(server, page):
     assert run["name"] == "clicked iteration=0"
     page.goto(f"{ui}/v2/runs/flow-run/{run['id']}?tab=Artifacts")
     page.wait_for_selector("text=r3l-clicked-iteration")
-    (shown,) = (one["id"] for one in server.asked("artifacts")
-                if (one["key"], one["flow_run_id"]) == ("r3l-clicked-iteration", run["id"]))
+    (shown,) = (
+        one["id"]
+        for one in server.asked("artifacts")
+        if (one["key"], one["flow_run_id"]) == ("r3l-clicked-iteration", run["id"])
+    )
     page.goto(f"{ui}/v2/artifacts/artifact/{shown}")
     page.get_by_role("heading", name="clicked, iteration 0").first.wait_for()
     with connect(Store.open(str(server.folder / "store")), ["clicked"]) as connection:

@@ -3,7 +3,7 @@
 import sys
 
 from r3l.training.job import read_job
-from r3l.training.parallel import join, leave
+from r3l.training.parallel.ranks import join, leave
 from r3l.training.update import run_update
 
 if __name__ == "__main__":

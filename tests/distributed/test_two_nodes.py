@@ -1,4 +1,5 @@
-"""Two nodes of an update that share a volume: each its own torchrun, the second told of the job by the first; together one step."""
+"""Two nodes of an update that share a volume: each its own torchrun, the second told of the job by the first; together
+one step."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from r3l.errors import TrainingError
-from r3l.training import nodes
-from r3l.training.parallel import Ranks
+from r3l.training.parallel import nodes
+from r3l.training.parallel.ranks import Ranks
 from r3l.training.update import run_update
 from tests.distributed.test_two_ranks import make_job, same_step
 
@@ -29,18 +30,36 @@ def free_port() -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_two_nodes_take_the_step_of_one(tmp_path):
-    """As in the pods of infra/k8s: node 0 runs a launcher (here: announce and run), node 1 what infra/update_node.sh starts."""
+    """As in the pods of infra/k8s: node 0 runs a launcher (here: announce and run), node 1 what infra/update_node.sh
+    starts."""
     job = make_job(tmp_path, "nodes", "two")
     spec = tmp_path / "job.json"
     spec.write_text(job.model_dump_json())
-    shared = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1",
-              "PET_NNODES": "2:2", "PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": str(free_port()),
-              "R3L_JOB_POINTER": str(tmp_path / "cache" / "update.job")}
-    launcher = ("import subprocess, sys; from pathlib import Path; from r3l.training.nodes import announce, command\n"
-                f"spec = Path({str(spec)!r}); announce(spec); sys.exit(subprocess.run(command(spec, 1)).returncode)")
-    started = [subprocess.Popen(["bash", str(ROOT / "infra" / "update_node.sh"), sys.executable, "-c", launcher],
-                                env=shared | {"PET_NODE_RANK": rank}, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-               for rank in ("1", "0")]
+    shared = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "PET_NNODES": "2:2",
+        "PET_MASTER_ADDR": "127.0.0.1",
+        "PET_MASTER_PORT": str(free_port()),
+        "R3L_JOB_POINTER": str(tmp_path / "cache" / "update.job"),
+    }
+    launcher = (
+        "import subprocess, sys; from pathlib import Path; from r3l.training.parallel.nodes import announce, command\n"
+        f"spec = Path({str(spec)!r}); announce(spec); sys.exit(subprocess.run(command(spec, 1)).returncode)"
+    )
+    started = [
+        subprocess.Popen(
+            ["bash", str(ROOT / "infra" / "update_node.sh"), sys.executable, "-c", launcher],
+            env=shared | {"PET_NODE_RANK": rank},
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in ("1", "0")
+    ]
     said = [process.communicate(timeout=200) for process in started]
     assert [process.returncode for process in started] == [0, 0], said
     lines = [[json.loads(line)["event"] for line in out.splitlines() if line.startswith("{")] for out, _ in said]
@@ -51,7 +70,9 @@ def test_two_nodes_take_the_step_of_one(tmp_path):
     same_step(Path(one.out), Path(job.out))
 
 
-@pytest.mark.parametrize(("count", "expected"), [(None, False), ("1", False), ("1:1", False), ("2", True), ("2:2", True), ("", False)])
+@pytest.mark.parametrize(
+    ("count", "expected"), [(None, False), ("1", False), ("1:1", False), ("2", True), ("2:2", True), ("", False)]
+)
 def test_one_node_is_not_several(monkeypatch, count, expected):
     monkeypatch.delenv("PET_NNODES", raising=False)
     if count is not None:
@@ -63,7 +84,13 @@ def test_one_process_alone_needs_no_torchrun(monkeypatch):
     monkeypatch.delenv("PET_NNODES", raising=False)
     spec = Path("job.json")
     assert nodes.command(spec, 1) == [sys.executable, "-m", "r3l.training", "--job", "job.json"]
-    assert nodes.command(spec, 8)[1:6] == ["-m", "torch.distributed.run", "--nproc-per-node=8", "--standalone", "--local-addr=127.0.0.1"]
+    assert nodes.command(spec, 8)[1:6] == [
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node=8",
+        "--standalone",
+        "--local-addr=127.0.0.1",
+    ]
     monkeypatch.setenv("PET_NNODES", "2:2")
     assert "--standalone" not in nodes.command(spec, 1)
     assert nodes.command(spec, 1)[2] == "torch.distributed.run"

@@ -15,15 +15,17 @@ from safetensors.torch import load_file
 
 from r3l.training.checkpoint import gathered
 from r3l.training.job import Job
-from r3l.training.parallel import Ranks
+from r3l.training.parallel.ranks import Ranks
 from r3l.training.shards import Group
 from r3l.training.update import run_update
-from tests.update_world import group, relative_error, write_policy, write_rows
+from tests.support.update_world import group, relative_error, write_policy, write_rows
 
 LORA = {"adapter": "lora", "lora_rank": 4, "lora_alpha": 8}
 SHARDED = {"sharding": "fsdp2"}
 CASES: dict[str, dict[str, Any]] = {
-    "full": {}, "lora": {"policy_settings": LORA}, "sharded": {"training": SHARDED},
+    "full": {},
+    "lora": {"policy_settings": LORA},
+    "sharded": {"training": SHARDED},
     "sharded-lora": {"policy_settings": LORA, "training": SHARDED},
 }
 
@@ -37,9 +39,17 @@ def make_job(tmp_path: Path, name: str, out: str, **settings: Any) -> Job:
         write_policy(start)
         write_policy(reference, seed=1)
     training = {"learning_rate": 1e-2, "device": "cpu", "micro_batch_tokens": 64, **settings.get("training", {})}
-    return Job.model_validate({
-        "rows": [write_rows(tmp_path / "rows.parquet", records)], "groups": 3, "policy": {"path": str(start), "digest": "start"},
-        "reference": str(reference), "out": str(tmp_path / f"{out}-{name}"), **settings, "training": training})
+    return Job.model_validate(
+        {
+            "rows": [write_rows(tmp_path / "rows.parquet", records)],
+            "groups": 3,
+            "policy": {"path": str(start), "digest": "start"},
+            "reference": str(reference),
+            "out": str(tmp_path / f"{out}-{name}"),
+            **settings,
+            "training": training,
+        }
+    )
 
 
 def run_ranks(tmp_path: Path, jobs: list[Job]) -> None:
@@ -48,25 +58,56 @@ def run_ranks(tmp_path: Path, jobs: list[Job]) -> None:
         files.append(str(tmp_path / f"job{i}.json"))
         Path(files[-1]).write_text(job.model_dump_json())
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "tests/distributed/run_jobs.py", *files],
-        capture_output=True, text=True, timeout=280, check=False, env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path.cwd())})
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node=2",
+            "tests/distributed/run_jobs.py",
+            *files,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path.cwd())},
+    )
     assert done.returncode == 0, done.stderr[-3000:]
 
 
 def same_step(one: Path, two: Path) -> None:
     """The same losses, norm, canary and weights, but for the order of a sum."""
     a, b = (json.loads((folder / "update.json").read_text()) for folder in (one, two))
-    for name in ("loss", "loss_kl", "grad_norm", "entropy", "kl_behaviour", "kl_start", "kl_start_tokens", "tokens_rl",
-                 "reference_tokens", "tokens_sequences", "rows"):
+    for name in (
+        "loss",
+        "loss_kl",
+        "grad_norm",
+        "entropy",
+        "kl_behaviour",
+        "kl_start",
+        "kl_start_tokens",
+        "tokens_rl",
+        "reference_tokens",
+        "tokens_sequences",
+        "rows",
+    ):
         assert b[name] == pytest.approx(a[name], rel=1e-5), name
     assert b["canary"]["logprobs"] == pytest.approx(a["canary"]["logprobs"], abs=1e-4)
     first, second = (load_file(folder / "optimizer" / "optimizer.safetensors") for folder in (one, two))
     assert first.keys() == second.keys()
-    moments = [torch.cat([state[name].flatten() for name in sorted(first) if name.startswith("exp_avg/")]) for state in (first, second)]
-    assert relative_error(moments[1], moments[0]) <= 1e-6  # a tenth of the clipped gradient: AdamW's step itself blows up its rounding
+    moments = [
+        torch.cat([state[name].flatten() for name in sorted(first) if name.startswith("exp_avg/")])
+        for state in (first, second)
+    ]
+    assert (
+        relative_error(moments[1], moments[0]) <= 1e-6
+    )  # a tenth of the clipped gradient: AdamW's step itself blows up its rounding
     file = next((one / "policy").glob("*.safetensors")).name
     weights = [load_file(folder / "policy" / file) for folder in (one, two)]
-    assert {name: tensor.shape for name, tensor in weights[0].items()} == {name: tensor.shape for name, tensor in weights[1].items()}
+    assert {name: tensor.shape for name, tensor in weights[0].items()} == {
+        name: tensor.shape for name, tensor in weights[1].items()
+    }
 
 
 def test_two_ranks_take_the_step_of_one(tmp_path: Path) -> None:
@@ -88,4 +129,6 @@ def test_a_rank_that_does_not_write_keeps_nothing(tmp_path: Path) -> None:
     assert gathered(iter(tensors), keep=False) == {}
     kept = gathered(iter(tensors), keep=True, dtype=torch.bfloat16)
     assert {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in kept.items()} == {
-        "a": (torch.bfloat16, (3,)), "b": (torch.bfloat16, (2, 2))}
+        "a": (torch.bfloat16, (3,)),
+        "b": (torch.bfloat16, (2, 2)),
+    }

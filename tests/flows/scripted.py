@@ -1,8 +1,8 @@
 """A whole iteration with a scripted policy, in a process of its own that may be killed at any moment.
 
-The stages, the store, the lock and the update's launch are the real ones; Prefect's task runner is a plain thread pool here, and
-the update job a script that takes its time and writes a policy. `python -m tests.flows.scripted STORE KILLS SEED` runs one
-undisturbed iteration, then others under fire, and prints what came of it as JSON.
+The stages, the store, the lock and the update's launch are the real ones; they run on threads
+here, and the update job a script that takes its time and writes a policy. `python -m tests.flows.scripted STORE KILLS
+SEED [MUTANT]` runs one undisturbed iteration, then others under fire, and prints what came of it as JSON.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ import random
 import signal
 import sys
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from flows import iterate, tasks, update_job
-from flows.recorded import save_config
-from flows.update import sweep_staging
-from flows.workbench import Workbench
 from r3l.config import Config, compose
 from r3l.engines.base import PolicySnapshot
-from r3l.exploration.tally import Tally
+from r3l.pipeline import iteration
+from r3l.pipeline.runner import Threads
+from r3l.pipeline.stages import calls
+from r3l.pipeline.update import process
+from r3l.pipeline.workbench import Workbench
 from r3l.records import Task
+from r3l.store.files.staging import GUARD
 from r3l.store.stage import Store
-from tests.fakes import explorer
-from tests.rehearsal import walker
+from tests.support.fakes import explorer
+from tests.support.rehearsal import walker
+from tests.support.store_mutants import MUTANTS
 
 CALL_S = 0.002
 UPDATE = """
@@ -45,57 +46,68 @@ header = b"{}"
 (out / "update.json").write_text(json.dumps(json.loads(sys.argv[2])))
 """
 FIGURES = dict.fromkeys(
-    ("loss", "loss_rl", "loss_sft", "loss_kl", "grad_norm", "entropy", "kl_behaviour", "kl_start", "clip_fraction", "ratio_mean",
-     "learning_rate", "seconds", "peak_memory_mb"), 0.0) | dict.fromkeys(
-    ("step", "rows", "groups", "tokens_rl", "tokens_sft", "tokens_sequences", "tokens_computed", "scoring_passes",
-     "reference_tokens", "kl_start_tokens"), 1)
-
-
-class Threaded:
-    """A Prefect task's function with `submit`, on threads."""
-
-    pool = ThreadPoolExecutor(32)
-
-    def __init__(self, function: Any) -> None:
-        self.function = function
-
-    def __call__(self, *arguments: Any) -> Any:
-        return self.function(*arguments)
-
-    def submit(self, *arguments: Any) -> Future[Any]:
-        future = self.pool.submit(lambda: self.function(*map(settled, arguments)))
-        future.wait = future.result
-        return future
-
-
-def settled(argument: Any) -> Any:
-    if isinstance(argument, Future):
-        return argument.result()
-    return [settled(one) for one in argument] if isinstance(argument, list) else argument
+    (
+        "loss",
+        "loss_rl",
+        "loss_sft",
+        "loss_kl",
+        "grad_norm",
+        "entropy",
+        "kl_behaviour",
+        "kl_start",
+        "clip_fraction",
+        "ratio_mean",
+        "learning_rate",
+        "seconds",
+        "peak_memory_mb",
+    ),
+    0.0,
+) | dict.fromkeys(
+    (
+        "step",
+        "rows",
+        "groups",
+        "tokens_rl",
+        "tokens_sft",
+        "tokens_sequences",
+        "tokens_computed",
+        "scoring_passes",
+        "reference_tokens",
+        "kl_start_tokens",
+    ),
+    1,
+)
 
 
 def config_of(root: str, run: str) -> Config:
-    return compose(run=run, assignments=["rollout.tasks=4", "rollout.group_size=4", "rollout.tasks_per_shard=1",
-                                         "rollout.shards_in_flight=3", f"store.root={root}"])
+    return compose(
+        run=run,
+        assignments=[
+            "rollout.tasks=4",
+            "rollout.group_size=4",
+            "rollout.tasks_per_shard=1",
+            "rollout.shards_in_flight=3",
+            f"store.root={root}",
+        ],
+    )
 
 
 def play(root: str, run: str) -> None:
     """One iteration, or what is left of it."""
     slow = explorer(lambda name, prompt: (time.sleep(CALL_S), walker(name, prompt))[1])
-    Threaded.pool = ThreadPoolExecutor(32)
-    for name in [name for name in vars(tasks) if name.endswith("_task") and hasattr(getattr(tasks, name), "fn")]:
-        setattr(tasks, name, Threaded(getattr(tasks, name).fn))
-    tasks.draw = lambda config, iteration: [Task(iteration, k, f"corridor/{k}", "corridor", "train", "walk", "{}", 7 + k) for k in range(4)]
-    update_job._command = lambda spec, processes: [sys.executable, "-S", "-c", UPDATE, str(spec), json.dumps(FIGURES)]
+    calls.draw = lambda config, iteration: [
+        Task(iteration, k, f"corridor/{k}", "corridor", "train", "walk", "{}", 7 + k) for k in range(4)
+    ]
+    process._command = lambda spec, processes: [sys.executable, "-S", "-c", UPDATE, str(spec), json.dumps(FIGURES)]
     Workbench._start = lambda self: slow
     config, store = config_of(root, run), Store.open(root)
     snapshot = PolicySnapshot(root, "policy-0")
-    policies: Any = SimpleNamespace(start=snapshot, learner=snapshot, behaviour=snapshot, learner_folder=None, behaviour_folder=None)
-    with store.writer_lock(run, "", 0):
-        store.sweep(run)
-        sweep_staging(store.run_folder(run))
-        save_config(store, config, 0)
-        iterate.stages(Workbench(config, store, 0, policies, Tally()))
+    policies: Any = SimpleNamespace(
+        start=snapshot, learner=snapshot, behaviour=snapshot, learner_folder=None, behaviour_folder=None, optimiser=""
+    )
+    iteration.policies.find = lambda *_: policies
+    with iteration.open_iteration(config, store, 0, runner=Threads()) as bench:
+        iteration.run_stages(bench)
 
 
 def fork(root: str, run: str, alive_s: float | None) -> tuple[bool, float]:
@@ -125,19 +137,34 @@ def fork(root: str, run: str, alive_s: float | None) -> tuple[bool, float]:
         time.sleep(0.001)
 
 
-def committed(root: str, run: str) -> dict[str, str]:
-    """Stage and shard -> digest."""
-    return {f"{ref.stage}/{ref.shard}": ref.digest for ref in Store.open(root).stages(run)}
+def committed(root: str, run: str) -> dict[str, tuple[str, str]]:
+    """Stage and shard -> digest, and the time of the commit: a stage that is done again gets another one."""
+    store = Store.open(root)
+    return {f"{ref.stage}/{ref.shard}": (ref.digest, store.manifest(ref)["committed_at"]) for ref in store.stages(run)}
 
 
-def main(root: str, kills: int, seed: int) -> dict[str, Any]:
+def done_again(before: dict[str, tuple[str, str]], after: dict[str, tuple[str, str]]) -> list[str]:
+    """The stages that were committed before and are not the very same commits now."""
+    return [stage for stage, commit in before.items() if after.get(stage) != commit]
+
+
+def main(root: str, kills: int, seed: int, mutant: str = "") -> dict[str, Any]:
     """Iterations of their own run each, killed at random moments until `kills` kills are spent."""
+    MUTANTS[mutant]()
     rng = random.Random(seed)
     _, whole_s = fork(root, "calm", None)
     calm = committed(root, "calm")
     _, found_s = fork(root, "calm", None)  # again: all of it is found
-    figures: dict[str, Any] = {"seconds": whole_s, "found_s": found_s, "kills": 0, "iterations": 0, "redone": 0, "most_redone": 0,
-                               "lost": [], "kept": 0}
+    figures: dict[str, Any] = {
+        "seconds": whole_s,
+        "found_s": found_s,
+        "kills": 0,
+        "iterations": 0,
+        "redone": len(done_again(calm, committed(root, "calm"))),
+        "most_redone": 0,
+        "lost": [],
+        "kept": 0,
+    }
     while figures["kills"] < kills:
         run, finished = f"fire-{figures['iterations']}", False
         figures["iterations"] += 1
@@ -147,13 +174,21 @@ def main(root: str, kills: int, seed: int) -> dict[str, Any]:
             after = committed(root, run)
             figures["kills"] += not finished
             figures["kept"] += len(before)
-            redone = [stage for stage, digest in before.items() if after.get(stage) != digest]
+            redone = done_again(before, after)
             figures["redone"] += len(redone)
             figures["most_redone"] = max(figures["most_redone"], len(redone))
         found = committed(root, run)
         figures["lost"] += [f"{run}: {stage}" for stage in calm if stage not in found]
-        figures["lost"] += [f"{run}: {stage} has other rows" for stage in calm if deterministic(stage) and found.get(stage) != calm[stage]]
-    figures["staged"] = [str(path) for path in Path(root).glob("*/.staging/*")]
+        figures["lost"] += [
+            f"{run}: {stage} has other rows"
+            for stage in calm
+            if stage in found and deterministic(stage) and found[stage][0] != calm[stage][0]
+        ]
+    figures["staged"] = [
+        str(path)
+        for path in [*Path(root).glob("*/.staging/*"), *Path(root, ".staging").iterdir()]
+        if path.name != GUARD
+    ]
     return figures
 
 
@@ -163,4 +198,4 @@ def deterministic(stage: str) -> bool:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))
+    print(json.dumps(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:5])))

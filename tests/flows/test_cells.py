@@ -1,15 +1,16 @@
-"""Cells of an experiment: stages as plain calls, runs that are resumed and not done again, forks of stored bases, the page."""
+"""Cells of an experiment: stages as plain calls, runs that are resumed and not done again, forks of stored bases, the
+page."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from flows.cells import run_cells
 from flows.compare import Only, chosen, run_experiment
-from flows.stage_task import Done, stage_task
-from r3l.config.experiment import load_experiment
 from r3l.errors import ConfigError
+from r3l.experiments.cells import run_cells
+from r3l.experiments.experiment import load_experiment
+from r3l.pipeline.runner import Done, Runner, Threads
 from r3l.store.check import check_run
 from r3l.store.stage import Store
 
@@ -36,22 +37,24 @@ seeds = [0]
 settings = ["policy.path=\\"data/policies/embedded\\"", "rollout.tasks=2", "rollout.group_size=4", "environment.max_turns=3",
             "evaluation.tasks=2", "environment.reply_tokens=24", "rollout.reflection_tokens=48"]
 """
-FORKED = FILE.replace('[[arms]]\nname = "GRPO"\npreset = "grpo"\n', """[[forks]]
+FORKED = FILE.replace(
+    '[[arms]]\nname = "GRPO"\npreset = "grpo"\n',
+    """[[forks]]
 name = "from_start"
 settings = ["method.retry_from=\\"start\\""]
-""")
+""",
+)
 
 
-def test_outside_a_flow_a_stage_is_a_plain_call():
-    @stage_task(name="sum")
+@pytest.mark.parametrize("runner", [Runner(), Threads()], ids=["plain", "threads"])
+def test_futures_among_a_stage_s_arguments_are_waited_for(runner):
     def summed(numbers: list[int], more: int) -> int:
-        """Adds."""
         return sum(numbers) + more
 
-    assert summed([1, 2], 3) == 6
-    first = summed.submit([1, 2], 3)
-    assert (first.result(), first.wait()) == (6, None)
-    assert summed.submit([first, Done(4)], 5).result() == 15  # futures among the arguments are waited for, as Prefect does
+    assert runner.call(summed, [1, 2], 3) == 6
+    first = runner.submit(summed, [1, 2], 3)
+    assert first.result() == 6
+    assert runner.submit(summed, [first, Done(4)], first).result() == 16
 
 
 def test_arms_and_seeds_that_are_none_are_named():
@@ -65,7 +68,9 @@ def test_a_part_of_an_experiment_is_named_by_arm_seed_and_rate():
     cells = load_experiment(Path("data/experiments/alpha.toml")).cells("laptop")
     assert Only().of(cells) == cells
     assert [cell.config.run for cell in Only("R3L, R3L alpha=2", "1", "0.001").of(cells)] == [
-        "household.r3l-alpha-2.lr0.001.s1", "household.r3l.lr0.001.s1"]
+        "household.r3l-alpha-2.lr0.001.s1",
+        "household.r3l.lr0.001.s1",
+    ]
     with pytest.raises(ConfigError, match=r"^3e-4: this experiment has 0\.0003, 0\.001, 0\.003$"):
         Only(rates="3e-4").of(cells)
 

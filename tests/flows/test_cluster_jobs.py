@@ -1,4 +1,5 @@
-"""The jobs that Prefect's worker makes from the templates of infra/k8s: valid, without root, without a key in their text."""
+"""The jobs that Prefect's worker makes from the templates of infra/k8s: valid, without root, without a key in their
+text."""
 
 from __future__ import annotations
 
@@ -13,9 +14,14 @@ from pydantic import ValidationError
 
 worker_module = pytest.importorskip("prefect_kubernetes.worker")
 from prefect.client.schemas.objects import FlowRun  # noqa: E402
-from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings  # noqa: E402
+from prefect.settings import (  # noqa: E402
+    PREFECT_API_AUTH_STRING,
+    PREFECT_API_URL,
+    PREFECT_SERVER_API_AUTH_STRING,
+    temporary_settings,
+)
 
-from tests.cluster_rules import container_findings, pod_findings, schema_finding  # noqa: E402
+from tests.support.cluster_rules import container_findings, pod_findings, schema_finding  # noqa: E402
 
 TEMPLATES = Path(__file__).parents[2] / "infra" / "k8s" / "base" / "templates"
 PLANTED = "r3l:planted-auth-string"
@@ -39,11 +45,14 @@ def job_of(template: str, monkeypatch: pytest.MonkeyPatch, **values: Any) -> dic
 
     async def make() -> None:
         configuration = await worker_module.KubernetesWorkerJobConfiguration.from_template_and_values(
-            json.loads((TEMPLATES / template).read_text()), values)
+            json.loads((TEMPLATES / template).read_text()), values
+        )
         configuration.prepare_for_flow_run(FlowRun(flow_id=uuid4(), name="happy-hare"))
         await worker_module.KubernetesWorker(work_pool_name="r3l")._create_job(configuration, None)
 
-    with temporary_settings({PREFECT_API_URL: "http://prefect:4200/api", PREFECT_API_AUTH_STRING: PLANTED}):
+    monkeypatch.delenv("PREFECT_SERVER_API_AUTH_STRING", raising=False)  # of a server of this machine; no worker has it
+    settings = {PREFECT_API_URL: "http://prefect:4200/api", PREFECT_API_AUTH_STRING: PLANTED}
+    with temporary_settings(settings, restore_defaults={PREFECT_SERVER_API_AUTH_STRING}):
         asyncio.run(make())
     [manifest] = sent
     for name in ("parallelism", "completions"):  # Prefect wants them in the pod, where Kubernetes knows no such fields
@@ -51,10 +60,20 @@ def job_of(template: str, monkeypatch: pytest.MonkeyPatch, **values: Any) -> dic
     return manifest
 
 
-CASES = [("flow-run.json", {}), ("flow-run.json", {"limits": {"cpu": "4", "memory": "8Gi"}, "env": {"R3L_NOTE": "x"}}), ("update.json", {}),
-         ("update.json", {"env": {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}}),
-         ("update.json", {"nodes": 2, "image": "registry.example.org/r3l-trainer:0.1.0",
-                          "limits": {"cpu": "96", "memory": "1000Gi", "nvidia.com/gpu": "8"}})]
+CASES = [
+    ("flow-run.json", {}),
+    ("flow-run.json", {"limits": {"cpu": "4", "memory": "8Gi"}, "env": {"R3L_NOTE": "x"}}),
+    ("update.json", {}),
+    ("update.json", {"env": {"PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}}),
+    (
+        "update.json",
+        {
+            "nodes": 2,
+            "image": "registry.example.org/r3l-trainer:0.1.0",
+            "limits": {"cpu": "96", "memory": "1000Gi", "nvidia.com/gpu": "8"},
+        },
+    ),
+]
 
 
 @pytest.mark.parametrize("template", ["flow-run.json", "update.json"])

@@ -1,17 +1,20 @@
 """The `r3l` command as a user types it: bad input is one clear message, before work starts, with nothing written."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-R3L = [sys.executable, "-m", "flows.cli"]
+R3L = [sys.executable, "-m", "flows.cli.app"]
 
 
 def r3l(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*R3L, *arguments], capture_output=True, text=True, env=os.environ | environment, timeout=120, check=False)
+    return subprocess.run(
+        [*R3L, *arguments], capture_output=True, text=True, env=os.environ | environment, timeout=120, check=False
+    )
 
 
 def refused(message: str, *arguments: str, **environment: str) -> None:
@@ -22,6 +25,86 @@ def refused(message: str, *arguments: str, **environment: str) -> None:
     assert "Traceback" not in said
 
 
+def refused_at_once(message: str, *arguments: str, **environment: str) -> None:
+    """Refused before Prefect is even loaded, whose server takes seconds to start."""
+    code = (
+        "import sys\nfrom flows.cli.app import main\n"
+        "try:\n    main()\nfinally:\n    print('prefect' in sys.modules, file=sys.stdout)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert message in " ".join(done.stderr.split()), done.stderr
+    assert done.stdout.split()[-1] == "False"
+
+
+def test_a_policy_that_is_neither_a_folder_nor_a_preset():
+    refused_at_once(
+        "--policy ./missing: there is no such folder; expected one with", "iterate", "--policy", "./missing"
+    )
+    refused_at_once(
+        "--policy embeded: neither a preset nor a folder; the presets are embedded", "evaluate", "--policy", "embeded"
+    )
+
+
+def test_a_policy_whose_weights_are_cut(tmp_path):
+    policy = Path("data/policies/household-easy-0")
+    shutil.copytree(policy, tmp_path / "policy")
+    weights = tmp_path / "policy" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1000])
+    size = weights.stat().st_size
+    refused_at_once(
+        f"model.safetensors has {size:,} bytes and is cut or damaged", "iterate", "--policy", str(tmp_path / "policy"),
+        "--quiet", R3L_STORE=str(tmp_path / "store"),
+    )  # fmt: skip
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (["--iteration", "1", "--from", "credits"], "unknown stage 'credits': expected one of tasks, base"),
+        (["--iteration", "1", "--from", "updates", "--to", "credit"], "--from updates comes after --to credit"),
+        (["--iteration", "7"], "run sample: no iteration 7 in"),
+        (["--iteration", "1", "--set", "method.alpah=5"], "method.alpah: unknown setting"),
+    ],
+)
+def test_a_replay_that_can_not_be(asked, message, tmp_path):
+    shutil.copytree("data/sample_run", tmp_path / "store")
+    before = sorted(tmp_path.rglob("*"))
+    refused_at_once(message, "replay", "sample", *asked, "--store", str(tmp_path / "store"))
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_iteration_that_can_not_be(tmp_path):
+    shutil.copytree("data/sample_run", tmp_path / "store")
+    store = {"R3L_STORE": str(tmp_path / "store")}
+    refused_at_once(
+        "iteration=9: run sample has policies up to iteration 1",
+        "evaluate",
+        "sample",
+        "--iteration",
+        "9",
+        "--quiet",
+        **store,
+    )
+    refused_at_once("iteration=-1 names the starting policy", "iterate", "--iteration", "-1", "--quiet", **store)
+    refused_at_once("policies/iteration=00001/policy in", "iterate", "--run", "sample", "--quiet", **store)
+
+
+def test_more_test_tasks_than_exist(tmp_path):
+    refused_at_once(
+        "evaluation.tasks=5000: alfworld/heldout has only 100 tasks", "evaluate", "--tasks", "5000", "--quiet",
+        R3L_STORE=str(tmp_path / "store"),
+    )  # fmt: skip
+
+
 def test_an_unknown_preset():
     refused("unknown preset 'papr' in methods: expected one of", "iterate", "--preset", "papr")
 
@@ -30,7 +113,9 @@ def test_an_unknown_setting():
     refused("method.alpah: unknown setting", "iterate", "--set", "method.alpah=5")
 
 
-@pytest.mark.parametrize(("value", "message"), [("7", "multiple of 2 (got 7)"), ("0", "greater than or equal to 2 (got 0)")])
+@pytest.mark.parametrize(
+    ("value", "message"), [("7", "multiple of 2 (got 7)"), ("0", "greater than or equal to 2 (got 0)")]
+)
 def test_an_odd_or_too_small_group(value, message):
     refused(message, "iterate", "--set", f"rollout.group_size={value}")
 
@@ -54,8 +139,10 @@ def test_a_chat_template_that_rewrites_history(tmp_path):
 
     policy = tmp_path / "policy"
     tokenizer = AutoTokenizer.from_pretrained("data/policies/embedded")
-    tokenizer.chat_template = ("{% for m in messages %}{% if loop.last or m.role != 'assistant' %}<|{{ m.role }}|>{{ m.content }}<|end|>"
-                               "{% endif %}{% endfor %}{{ messages | length }}{% if add_generation_prompt %}<|assistant|>{% endif %}")
+    tokenizer.chat_template = (
+        "{% for m in messages %}{% if loop.last or m.role != 'assistant' %}<|{{ m.role }}|>{{ m.content }}<|end|>"
+        "{% endif %}{% endfor %}{{ messages | length }}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    )
     tokenizer.save_pretrained(policy)
     for name in ("config.json", "model.safetensors"):
         (policy / name).symlink_to(Path("data/policies/embedded", name).absolute())
@@ -64,12 +151,18 @@ def test_a_chat_template_that_rewrites_history(tmp_path):
 
 
 def test_more_tasks_than_exist(tmp_path):
-    refused("rollout.tasks=5000: alfworld/train has only 200 tasks", "iterate", "--set", "rollout.tasks=5000",
-            R3L_STORE=str(tmp_path / "store"))
+    refused(
+        "rollout.tasks=5000: alfworld/train has only 200 tasks",
+        "iterate",
+        "--set",
+        "rollout.tasks=5000",
+        R3L_STORE=str(tmp_path / "store"),
+    )
     assert not (tmp_path / "store").exists()
 
 
 def test_a_query_that_is_none(tmp_path):
+    (tmp_path / "store").mkdir()
     refused("this query can't be run", "sql", "SELEC 1", R3L_STORE=str(tmp_path / "store"))
 
 
@@ -77,4 +170,4 @@ def test_help_names_every_command():
     said = r3l("--help").stdout
     for command in ("iterate", "train", "warm-start", "sql", "check", "runs", "presets", "replay"):
         assert command in said
-    assert "─ Commands ─" not in said, "a command is in no box of flows/cli.py HELP"
+    assert "─ Commands ─" not in said, "a command is in no box of flows/cli/app.py HELP"

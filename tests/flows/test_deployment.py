@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from tests.flows.small import small_config
-from tests.prefect_world import PREFECT, served, wait
+from tests.support.prefect_world import PREFECT, served, wait
 
 RUN_S = 240
 REGISTER = [[PREFECT, "work-pool", "create", "r3l", "--type", "process"], [PREFECT, "--no-prompt", "deploy", "--all"]]
@@ -21,7 +21,11 @@ def test_a_deployment_run_is_an_iteration_and_a_wrong_value_is_refused(tmp_path)
 
         config = json.loads(small_config(tmp_path / "store").model_dump_json())
         wrong = config | {"rollout": config["rollout"] | {"group_size": 7}}
-        answer = httpx.post(f"{server.api}/deployments/{found['id']}/create_flow_run", json={"parameters": {"config": wrong}}, timeout=30)
+        answer = httpx.post(
+            f"{server.api}/deployments/{found['id']}/create_flow_run",
+            json={"parameters": {"config": wrong}},
+            timeout=30,
+        )
         assert answer.status_code == 409
 
         server.prefect("deployment", "run", "r3l/iterate", "--params", json.dumps({"config": config}))

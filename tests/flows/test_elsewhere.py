@@ -12,28 +12,28 @@ import pytest
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.states import Cancelled, Completed, Crashed, Failed, Running, Scheduled
 
-from flows import elsewhere
-from flows.elsewhere import ElsewhereError, Errand, run_elsewhere
-from flows.heartbeat import Listener, Superseded, beating
+from flows.placement import jobs
+from flows.placement.heartbeat import Listener, Superseded, beating
+from flows.placement.jobs import ElsewhereError, Errand, run_elsewhere
 from r3l.config.placement import PlacementSettings
-from r3l.errors import ConfigError
-from r3l.store.files import LocalFiles, read_object
+from r3l.errors import ConfigError, Interrupted
+from r3l.store.files.local import LocalFiles, read_object
 
 SETTINGS = PlacementSettings(attempts=2, silent_s=1, heartbeat_s=0.1)
 
 
 class Pool:
-    """`runs[k]` scripts try k: the states that are seen one after another, the first when it is asked for; the last one stays.
-    The job's result is there from the state on that is the number `leaves`."""
+    """`runs[k]` scripts try k: the states that are seen one after another, the first when it is asked for; the last one
+    stays. The job's result is there from the state on that is the number `leaves`."""
 
     def __init__(self, monkeypatch, files, *runs, leaves=None):
         self.runs, self.leaves, self.asked, self.cancelled, self.seen = runs, leaves, [], [], {}
         self.files, self.beats = files, 0
-        monkeypatch.setattr(elsewhere, "POLL_S", 0.01)
-        monkeypatch.setattr(elsewhere, "submit", self.submit)
-        monkeypatch.setattr(elsewhere, "state_of", self.state_of)
-        monkeypatch.setattr(elsewhere, "give_up", lambda run, reason: Crashed(message=reason))
-        monkeypatch.setattr(elsewhere, "cancel", lambda run: self.cancelled.append(run.id))
+        monkeypatch.setattr(jobs, "POLL_S", 0.01)
+        monkeypatch.setattr(jobs, "submit", self.submit)
+        monkeypatch.setattr(jobs, "state_of", self.state_of)
+        monkeypatch.setattr(jobs, "give_up", lambda run, reason: Crashed(message=reason))
+        monkeypatch.setattr(jobs, "cancel", lambda run: self.cancelled.append(run.id))
 
     def submit(self, errand, attempt):
         self.asked.append(attempt)
@@ -74,25 +74,42 @@ def test_it_waits_for_a_worker_and_for_the_result(monkeypatch, files):
 
 
 def test_a_crashed_host_s_job_is_sent_again_and_a_lost_one_counts_as_crashed(monkeypatch, files):
-    pool = Pool(monkeypatch, files, [Scheduled(), Running(), Crashed()], [Scheduled(), Running(), Completed()], leaves=1)
+    pool = Pool(
+        monkeypatch, files, [Scheduled(), Running(), Crashed()], [Scheduled(), Running(), Completed()], leaves=1
+    )
     assert (play(pool, files), pool.asked) == ("made", [0, 1])
     silent = Pool(monkeypatch, files, [Running(), Running()], [Running(), Completed()], leaves=1)
     assert (play(silent, files), silent.asked) == ("made", [0, 1])
 
 
 def test_hosts_are_lost_so_often_and_no_more(monkeypatch, files):
-    pool = Pool(monkeypatch, files, [Running(), Crashed()], [Running(), Crashed(message="gone")], [Running(), Completed()], leaves=2)
+    pool = Pool(
+        monkeypatch,
+        files,
+        [Running(), Crashed()],
+        [Running(), Crashed(message="gone")],
+        [Running(), Completed()],
+        leaves=2,
+    )
     with pytest.raises(ElsewhereError, match=r"lost 2 times, last in flow run run-1 \(gone\)"):
         play(pool, files)
 
 
 def test_earlier_tries_that_ended_are_passed_by_and_one_that_runs_is_joined(monkeypatch, files):
-    pool = Pool(monkeypatch, files, [Failed()], [Cancelled()], [Crashed()], [Completed()], [Running(), Completed()], leaves=4)
+    pool = Pool(
+        monkeypatch, files, [Failed()], [Cancelled()], [Crashed()], [Completed()], [Running(), Completed()], leaves=4
+    )
     assert (play(pool, files), pool.asked) == ("made", [0, 1, 2, 3, 4])
 
 
-@pytest.mark.parametrize(("last", "said"), [(Failed(message="no rows"), "Failed (no rows)"), (Cancelled(), "Cancelled"),
-                                            (Completed(), "left no result in the store")])
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        (Failed(message="no rows"), "Failed (no rows)"),
+        (Cancelled(), "Cancelled"),
+        (Completed(), "left no result in the store"),
+    ],
+)
 def test_what_fails_is_said_and_not_tried_again(monkeypatch, files, last, said):
     pool = Pool(monkeypatch, files, [Running(), last], [Running(), Completed()], leaves=1)
     with pytest.raises(ElsewhereError) as error:
@@ -104,7 +121,7 @@ def test_what_fails_is_said_and_not_tried_again(monkeypatch, files, last, said):
 def test_the_end_of_the_caller_cancels_it(monkeypatch, files):
     pool, stopped = Pool(monkeypatch, files, [Scheduled(), Running()]), threading.Event()
     threading.Timer(0.1, stopped.set).start()
-    with pytest.raises(ElsewhereError, match="was cancelled"):
+    with pytest.raises(Interrupted, match="was cancelled"):
         play(pool, files, stopped)
     assert pool.cancelled == [0]
 
@@ -143,7 +160,7 @@ def test_a_try_that_was_given_up_puts_nothing_in_its_place(files):
 
 
 def test_a_server_that_is_away_is_asked_again_and_a_refusal_is_not(monkeypatch):
-    monkeypatch.setattr(elsewhere, "PAUSE_S", 0.01)
+    monkeypatch.setattr(jobs, "PAUSE_S", 0.01)
     request = httpx.Request("GET", "http://server")
     answers = [httpx.ConnectError("refused"), refusal(503, request), "there"]
 
@@ -153,10 +170,10 @@ def test_a_server_that_is_away_is_asked_again_and_a_refusal_is_not(monkeypatch):
             raise answer
         return answer
 
-    assert elsewhere.patiently(ask) == "there"
+    assert jobs.patiently(ask) == "there"
     answers.append(refusal(404, request))
     with pytest.raises(PrefectHTTPStatusError):
-        elsewhere.patiently(ask)
+        jobs.patiently(ask)
 
 
 def refusal(status, request):
@@ -173,7 +190,7 @@ def errand(prefect_server):
     """Work for a deployment that is registered, and that no worker looks after."""
     from prefect.client.orchestration import get_client
 
-    from flows.remote_update import update
+    from flows.placement.remote_update import update
 
     with get_client(sync_client=True) as client:
         client.create_deployment(client.create_flow(update), "update", enforce_parameter_schema=False)
@@ -181,25 +198,25 @@ def errand(prefect_server):
 
 
 def test_prefect_gives_the_same_run_for_the_same_work_and_takes_the_states(errand):
-    first, again = elsewhere.submit(errand, 0), elsewhere.submit(errand, 0)
+    first, again = jobs.submit(errand, 0), jobs.submit(errand, 0)
     assert first.id == again.id
-    assert elsewhere.submit(errand, 1).id != first.id
-    assert elsewhere.state_of(first).is_scheduled()
-    elsewhere.cancel(first)
-    assert elsewhere.state_of(first).is_cancelled()
-    assert elsewhere.submit(errand, 0).state.is_final()
-    second = elsewhere.submit(errand, 1)
-    assert elsewhere.give_up(second, "no heartbeat").message == "no heartbeat"
-    assert elsewhere.state_of(second).is_crashed()
+    assert jobs.submit(errand, 1).id != first.id
+    assert jobs.state_of(first).is_scheduled()
+    jobs.cancel(first)
+    assert jobs.state_of(first).is_cancelled()
+    assert jobs.submit(errand, 0).state.is_final()
+    second = jobs.submit(errand, 1)
+    assert jobs.give_up(second, "no heartbeat").message == "no heartbeat"
+    assert jobs.state_of(second).is_crashed()
 
 
 def test_a_placement_without_its_deployment_is_refused_before_anything_is_sampled(errand):
-    elsewhere.check_placement(PlacementSettings(update_deployment="r3l-update/update"))
+    jobs.check_placement(PlacementSettings(update_deployment="r3l-update/update"))
     with pytest.raises(ConfigError, match="no deployment 'r3l-update/none'"):
-        elsewhere.check_placement(PlacementSettings(update_deployment="r3l-update/none"))
+        jobs.check_placement(PlacementSettings(update_deployment="r3l-update/none"))
     with pytest.raises(ConfigError, match="no deployment 'r3l-shard/shard'"):
-        elsewhere.check_placement(PlacementSettings(shards="workers"))
-    elsewhere.check_placement(PlacementSettings())
+        jobs.check_placement(PlacementSettings(shards="workers"))
+    jobs.check_placement(PlacementSettings())
 
 
 @pytest.fixture(params=[signal.default_int_handler, signal.SIG_IGN], ids=["in front", "in the background"])
@@ -213,6 +230,7 @@ def begun(request):
 @pytest.mark.usefixtures("begun")
 def test_a_try_that_was_given_up_ends_by_itself(files):
     """As its host's network comes back it finds a later try's beat."""
+
     def outlive() -> None:
         with beating(files, "beat.json", 0, 0.05, dict):
             files.put("beat.json", json.dumps({"attempt": 1, "number": 1, "counts": {}}).encode())

@@ -1,4 +1,5 @@
-"""The update on another work pool, for real: a Prefect server, a worker for it, kills and cancellation. Minutes long."""
+"""The update on another work pool, for real: a Prefect server, a worker for it, kills and cancellation. Minutes
+long."""
 
 from __future__ import annotations
 
@@ -14,17 +15,21 @@ import pytest
 from r3l.store.check import check_run
 from r3l.store.stage import Store
 from tests.flows.small import small_config
-from tests.prefect_world import PREFECT, Served, served, start, wait
+from tests.support.prefect_world import PREFECT, Served, served, start, wait
 
-REGISTER = [[PREFECT, "work-pool", "create", "r3l", "--type", "process"], [PREFECT, "work-pool", "create", "gpu", "--type", "process"],
-            [PREFECT, "--no-prompt", "deploy", "--name", "iterate"],
-            [PREFECT, "--no-prompt", "deploy", "--name", "update", "--pool", "gpu"]]
+REGISTER = [
+    [PREFECT, "work-pool", "create", "r3l", "--type", "process"],
+    [PREFECT, "work-pool", "create", "gpu", "--type", "process"],
+    [PREFECT, "--no-prompt", "deploy", "--name", "iterate"],
+    [PREFECT, "--no-prompt", "deploy", "--name", "update", "--pool", "gpu"],
+]
 PATIENCE_S = 600
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 class Cluster:
-    """The server, and hosts that run the update: each a worker of the pool gpu whose processes are known by a variable."""
+    """The server, and hosts that run the update: each a worker of the pool gpu whose processes are known by a
+    variable."""
 
     def __init__(self, server, store: Path) -> None:
         self.server, self.store = server, store
@@ -34,26 +39,46 @@ class Cluster:
         start(Served(self.server.api, environment, self.server.folder), name, "worker", "start", "--pool", "gpu")
 
     def config(self, *assignments: str):
-        return small_config(self.store, "placement.update_deployment=r3l-update/update", "placement.silent_s=15",
-                            "placement.heartbeat_s=1", "training.micro_batch_tokens=64", *assignments)
+        return small_config(
+            self.store,
+            "placement.update_deployment=r3l-update/update",
+            "placement.silent_s=15",
+            "placement.heartbeat_s=1",
+            "training.micro_batch_tokens=64",
+            *assignments,
+        )
 
     def iterate(self, *assignments: str) -> subprocess.Popen[str]:
         """One iteration, in a process of its own."""
-        code = ("import sys; from flows.iterate import iterate; from r3l.config import Config; "
-                "iterate(Config.model_validate_json(sys.argv[1]))")
-        return subprocess.Popen([sys.executable, "-c", code, self.config(*assignments).model_dump_json()], env=self.server.environment,
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        code = (
+            "import sys; from flows.iterate import iterate; from r3l.config import Config; "
+            "iterate(Config.model_validate_json(sys.argv[1]))"
+        )
+        return subprocess.Popen(
+            [sys.executable, "-c", code, self.config(*assignments).model_dump_json()],
+            env=self.server.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
 
     def updates(self) -> list[dict]:
         """Flow runs of r3l-update, the oldest first."""
         flows = self.server.asked("flows", flows={"name": {"any_": ["r3l-update"]}})
-        runs = self.server.asked("flow_runs", flows={"id": {"any_": [flow["id"] for flow in flows]}}, sort="EXPECTED_START_TIME_ASC")
+        runs = self.server.asked(
+            "flow_runs", flows={"id": {"any_": [flow["id"] for flow in flows]}}, sort="EXPECTED_START_TIME_ASC"
+        )
         return runs if flows else []
 
     def training(self) -> list[int]:
         """Processes of update jobs."""
-        return [pid for pid in pids() if b"r3l.training" in read(f"/proc/{pid}/cmdline") and str(self.store).encode() in read(
-            f"/proc/{pid}/cmdline")]
+        return [
+            pid
+            for pid in pids()
+            if b"r3l.training" in read(f"/proc/{pid}/cmdline")
+            and str(self.store).encode() in read(f"/proc/{pid}/cmdline")
+        ]
 
     def lose(self, name: str) -> int:
         """SIGKILL every process of a host at once, as when its power goes. How many it had."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from r3l.environments.pool import WorldPool, failed
+from r3l.environments.workers.pool import WorldPool, failed
 from r3l.errors import ConfigError
 from r3l.store.catalog import connect
 from r3l.store.query import query
@@ -14,8 +14,8 @@ FEW = ("evaluation.tasks=3",)
 
 
 def test_the_starting_policy_on_two_benchmarks(tmp_path, monkeypatch):
-    from flows import workbench
     from flows.evaluate import evaluate
+    from r3l.pipeline import workbench
 
     first = evaluate(small_config(tmp_path, *FEW, iteration=-1))
     assert (first["iteration"], first["benchmark"], first["episodes"]) == (-1, "alfworld/heldout", 3)
@@ -26,9 +26,14 @@ def test_the_starting_policy_on_two_benchmarks(tmp_path, monkeypatch):
     store = Store.open(str(tmp_path))
     assert [ref.shard for ref in store.stages("small", "", -1)] == [0, 1]
     with connect(store) as connection:
-        rows = query(connection, "SELECT benchmark, protocol, count(*) AS n, count(DISTINCT trajectory_id) AS ids FROM evaluations "
-                                 "GROUP BY ALL ORDER BY ALL").to_pylist()
-    assert rows == [{"benchmark": name, "protocol": "single", "n": 3, "ids": 3} for name in ("alfworld/heldout", "household-easy")]
+        rows = query(
+            connection,
+            "SELECT benchmark, protocol, count(*) AS n, count(DISTINCT trajectory_id) AS ids FROM evaluations "
+            "GROUP BY ALL ORDER BY ALL",
+        ).to_pylist()
+    assert rows == [
+        {"benchmark": name, "protocol": "single", "n": 3, "ids": 3} for name in ("alfworld/heldout", "household-easy")
+    ]
 
     monkeypatch.setattr(workbench.Workbench, "_start", lambda self: pytest.fail("an engine was started"))
     assert evaluate(small_config(tmp_path, *FEW, iteration=-1))["solved"] == first["solved"]
@@ -39,22 +44,71 @@ def test_mathematics_in_both_formats_and_protocols_apart(tmp_path, monkeypatch):
     from flows.evaluate import evaluate
 
     start = WorldPool.start
-    monkeypatch.setattr(WorldPool, "start", lambda pool, session, task: failed("lost") if task.task == 1 else start(pool, session, task))
+    monkeypatch.setattr(
+        WorldPool, "start", lambda pool, session, task: failed("lost") if task.task == 1 else start(pool, session, task)
+    )
     found = {}
     for answer_format, attempts in (("answer", 1), ("boxed", 1), ("boxed", 3)):
-        one = evaluate(small_config(tmp_path, *FEW, "evaluation.benchmark=procedural", f"evaluation.answer_format={answer_format}",
-                                    f"evaluation.attempts={attempts}", "environment.reply_tokens=32", iteration=-1))
+        one = evaluate(
+            small_config(
+                tmp_path,
+                *FEW,
+                "evaluation.benchmark=procedural",
+                f"evaluation.answer_format={answer_format}",
+                f"evaluation.attempts={attempts}",
+                "environment.reply_tokens=32",
+                "rollout.max_failed_share=0.5",
+                iteration=-1,
+            )
+        )
         found[one["posed"]] = one
     assert list(found) == ["procedural, answer, single", "procedural, boxed, single", "procedural, boxed, attempts=3"]
-    for shard, one in enumerate(found.values()):
-        assert one["broken"] == [f"iteration=-1/task=1/evaluation{shard}=0"]
+    for one in found.values():
+        assert one["broken"] == [f"iteration=-1/task=1/evaluation-{one['evaluation']}=0"]
         assert (one["solved"], one["episodes"], one["table"][-1]["episodes"]) == (0, 3, 3)
-        assert {line["task type"] for line in one["table"]} == {"chain_sum", "simple_equations", "gcd", "all"}
+        assert {line["task type"] for line in one["table"]} == {"chain_sum", "gcd", "gsm_symbolic", "all"}
     with connect(Store.open(str(tmp_path))) as connection:
-        rows = query(connection, "SELECT format, protocol, max(turns) AS turns, count_if(status = 'environment_error') AS broken "
-                                 "FROM evaluations GROUP BY ALL ORDER BY ALL").to_pylist()
+        rows = query(
+            connection,
+            "SELECT format, protocol, max(turns) AS turns, count_if(status = 'environment_error') AS broken "
+            "FROM evaluations GROUP BY ALL ORDER BY ALL",
+        ).to_pylist()
     assert [(row["format"], row["protocol"], row["turns"], row["broken"]) for row in rows] == [
-        ("answer", "single", 1, 1), ("boxed", "attempts=3", 3, 1), ("boxed", "single", 1, 1)]
+        ("answer", "single", 1, 1),
+        ("boxed", "attempts=3", 3, 1),
+        ("boxed", "single", 1, 1),
+    ]
+
+
+def test_no_evaluation_takes_the_place_of_another(tmp_path):
+    """Another temperature, number of repeats or data: all are kept, and each row says of which it is."""
+    from flows.evaluate import evaluate
+
+    first = ("evaluation.tasks=1", "environment.max_turns=2")
+    others = ("evaluation.temperature=1", "evaluation.repeats=2", "environment.games_seed=1")
+    found = [
+        evaluate(small_config(tmp_path, *first, *more, iteration=-1)) for more in ((), *((one,) for one in others))
+    ]
+    assert len({one["evaluation"] for one in found}) == 4
+    assert [one["episodes"] for one in found] == [1, 1, 2, 1]
+    assert (found[0]["sample"], found[3]["sample"]) == ("1 of 100 tasks, kitchen-0", "1 of 100 tasks, kitchen-1")
+    again = evaluate(small_config(tmp_path, *first, iteration=-1))
+    assert again["evaluation"] == found[0]["evaluation"]
+    store = Store.open(str(tmp_path))
+    assert [ref.shard for ref in store.stages("small", "", -1)] == [0, 1, 2, 3]
+    with connect(store) as connection:
+        rows = query(
+            connection,
+            "SELECT evaluation, tasks, of_tasks, repeats, seed, data, round(temperature, 1)::VARCHAR AS temperature, count(*) AS n "
+            "FROM evaluations GROUP BY ALL ORDER BY min(shard)",
+        ).to_pylist()
+    assert [row.pop("evaluation") for row in rows] == [one["evaluation"] for one in found]
+    assert [tuple(row.values()) for row in rows] == [
+        (1, 100, 1, 0, "kitchen-0", "0.4", 1),
+        (1, 100, 1, 0, "kitchen-0", "1.0", 1),
+        (1, 100, 2, 0, "kitchen-0", "0.4", 2),
+        (1, 100, 1, 0, "kitchen-1", "0.4", 1),
+    ]
 
 
 def test_a_policy_that_is_not_there_yet(tmp_path):

@@ -44,14 +44,22 @@ def test_the_engine_ran_what_the_trainer_wrote(run):
     errors = ask(store, "SELECT canary_error FROM updates ORDER BY iteration")
     assert errors[0]["canary_error"] != errors[0]["canary_error"]  # NaN: nothing trained yet
     assert 0 <= errors[1]["canary_error"] < 2e-3
+    told = ask(store, "SELECT iteration, subject_id, reason FROM events WHERE event = 'canary' ORDER BY iteration")
+    updates = ask(store, "SELECT parent_policy FROM updates ORDER BY iteration")
+    assert [row["subject_id"] for row in told] == [row["parent_policy"] for row in updates]
+    assert told[0]["reason"].startswith("not compared")
+    assert "differ by" in told[1]["reason"]
 
 
 def test_every_stage_is_there_and_the_store_checks_out(run):
     store, _ = run
-    stages = {row["stage"]: row["shards"] for row in ask(
-        store, "SELECT stage, count(*) AS shards FROM stages WHERE iteration = 0 GROUP BY stage")}
+    stages = {
+        row["stage"]: row["shards"]
+        for row in ask(store, "SELECT stage, count(*) AS shards FROM stages WHERE iteration = 0 GROUP BY stage")
+    }
     assert stages == dict.fromkeys(
-        ("base", "oracle_pivots", "reflections", "retries", "distilled", "credit", "training_rows"), 2) | {"tasks": 1, "updates": 1}
+        ("base", "oracle_pivots", "reflections", "retries", "distilled", "credit", "training_rows"), 2
+    ) | {"tasks": 1, "updates": 1}
     assert check_run(store, "small") == []
 
 
@@ -65,11 +73,17 @@ def test_n_over_2_bases_a_task_and_a_reflection_on_each(run):
 
 def test_every_failed_base_has_an_oracle_pivot_and_every_readable_reflection_on_one_a_diagnosis(run):
     store, _ = run
-    [bases] = ask(store, "SELECT count(*) FILTER (NOT success) AS failed, count(o.pivot_turn) AS judged FROM base b "
-                         "LEFT JOIN lines.oracle_pivots o USING (run, branch, iteration, trajectory_id)")
+    [bases] = ask(
+        store,
+        "SELECT count(*) FILTER (NOT success) AS failed, count(o.pivot_turn) AS judged FROM base b "
+        "LEFT JOIN lines.oracle_pivots o USING (run, branch, iteration, trajectory_id)",
+    )
     assert bases["judged"] == bases["failed"]
-    [read] = ask(store, "SELECT count(*) AS n FROM reflections f JOIN base b USING (run, branch, iteration, base_id) "
-                        "WHERE f.status = 'parsed' AND NOT b.success")
+    [read] = ask(
+        store,
+        "SELECT count(*) AS n FROM reflections f JOIN base b USING (run, branch, iteration, base_id) "
+        "WHERE f.status = 'parsed' AND NOT b.success",
+    )
     assert ask(store, "SELECT coalesce(sum(reflections), 0)::INTEGER AS n FROM pivot_accuracy") == [{"n": read["n"]}]
 
 
@@ -79,19 +93,24 @@ def test_the_turns_of_a_base_are_the_prompts_that_were_sampled_from(run):
 
     store, _ = run
     chat = ChatFormat.load("data/policies/embedded")
-    turns = ask(store, "SELECT * FROM turns WHERE trajectory_id = 'iteration=0/task=0/base=0' AND iteration = 0 ORDER BY turn")
+    turns = ask(
+        store, "SELECT * FROM turns WHERE trajectory_id = 'iteration=0/task=0/base=0' AND iteration = 0 ORDER BY turn"
+    )
     ids = [token for turn in turns for token in (*turn["context_ids"], *turn["response_ids"])]
-    from r3l.environments.alfworld import alfworld_prompt
+    from r3l.environments.alfworld.world import alfworld_prompt
 
     messages = [{"role": "system", "content": alfworld_prompt()}]
     for turn in turns:
-        messages += [{"role": "user", "content": turn["observation"]}, {"role": "assistant", "content": turn["response"]}]
+        messages += [
+            {"role": "user", "content": turn["observation"]},
+            {"role": "assistant", "content": turn["response"]},
+        ]
     assert chat.tokenizer.decode(ids) == chat.tokenizer.apply_chat_template(messages, tokenize=False)
 
 
 def test_the_same_iteration_again_makes_no_engine_call_and_no_update(run, monkeypatch):
-    from flows import workbench
     from flows.iterate import iterate
+    from r3l.pipeline import workbench
 
     store, summaries = run
 
@@ -99,16 +118,18 @@ def test_the_same_iteration_again_makes_no_engine_call_and_no_update(run, monkey
         raise AssertionError("an engine was started")
 
     monkeypatch.setattr(workbench.Workbench, "_start", forbidden)
-    monkeypatch.setattr("flows.step.launch", forbidden)
+    monkeypatch.setattr("r3l.pipeline.update.local.launch", forbidden)
     before = ask(store, "SELECT stage, shard, digest, committed_at FROM stages WHERE iteration = 0 ORDER BY ALL")
     summary = iterate(small_config(store.root, iteration=0))
-    assert ask(store, "SELECT stage, shard, digest, committed_at FROM stages WHERE iteration = 0 ORDER BY ALL") == before
+    assert (
+        ask(store, "SELECT stage, shard, digest, committed_at FROM stages WHERE iteration = 0 ORDER BY ALL") == before
+    )
     assert summary["loss"] == summaries[0]["loss"] or summary["loss"] != summary["loss"]
 
 
 def test_replay_without_a_change_gives_equal_digests_and_no_engine(run, monkeypatch):
-    from flows import workbench
     from flows.replay import replay
+    from r3l.pipeline import workbench
 
     store, _ = run
     monkeypatch.setattr(workbench.Workbench, "_start", lambda self: pytest.fail("an engine was started"))
@@ -123,18 +144,32 @@ def test_another_alpha_changes_the_advantages_of_the_branch_alone(run):
 
     store, _ = run
     before = ask(store, "SELECT digest FROM stages WHERE branch = '' ORDER BY ALL")
-    replay("small", 0, from_stage="credit", to_stage="credit", assignments=["method.alpha=5"], branch="alpha5", store=store.root)
+    replay(
+        "small",
+        0,
+        from_stage="credit",
+        to_stage="credit",
+        assignments=["method.alpha=5"],
+        branch="alpha5",
+        store=store.root,
+    )
     assert ask(store, "SELECT digest FROM stages WHERE branch = '' ORDER BY ALL") == before
-    rows = ask(store, "SELECT a.advantage AS alpha3, b.advantage AS alpha5 FROM credit a JOIN credit b USING (iteration, trajectory_id) "
-                      "WHERE a.branch = '' AND b.branch = 'alpha5' AND a.advantage > 0")
+    rows = ask(
+        store,
+        "SELECT a.advantage AS alpha3, b.advantage AS alpha5 FROM lines.credit a JOIN lines.credit b USING (iteration, trajectory_id) "
+        "WHERE a.branch = '' AND b.branch = 'alpha5' AND a.advantage > 0",
+    )
+    assert rows
     assert all(row["alpha5"] == pytest.approx(row["alpha3"] * 5 / 3) for row in rows)
 
 
 def test_the_artifacts_of_an_iteration(run):
     from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 
+    ours = ArtifactFilter(key=ArtifactFilterKey(like_="r3l-small"))
     with get_client(sync_client=True) as client:
-        found = client.read_artifacts()
+        found = client.read_artifacts(artifact_filter=ours)
     keys = {artifact.key for artifact in found}
     assert {"r3l-small-iteration", "r3l-small-figures", "r3l-small-progress"} <= keys
     page = next(artifact.data for artifact in found if artifact.key == "r3l-small-iteration")

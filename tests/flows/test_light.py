@@ -1,4 +1,5 @@
-"""An environment without torch, transformers and peft runs the flows: sampling by HTTP servers, the update by another process."""
+"""An environment without torch, transformers and peft runs the flows: sampling by HTTP servers, the update by another
+process."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import pytest
 from r3l.store.check import check_run
 from r3l.store.stage import Store
 from tests.flows.small import small_config
-from tests.scripted_player import ScriptedPlayer
+from tests.support.scripted_player import ScriptedPlayer
 
 HEAVY = ("torch", "transformers", "peft", "accelerate", "vllm")
 WITHOUT = f"""
@@ -26,10 +27,12 @@ class Blocked(importlib.abc.MetaPathFinder):
 
 sys.meta_path.insert(0, Blocked())
 """
-ITERATE = WITHOUT + """
+ITERATE = (
+    WITHOUT
+    + """
 import json, subprocess
 import flows.iterate
-from flows import elsewhere
+from flows.placement import jobs as elsewhere
 from flows.iterate import iterate
 from r3l.config import Config
 
@@ -41,7 +44,7 @@ class Done:
 
 def submit(errand, attempt):
     told = errand.parameters | {"attempt": attempt}
-    code = "import json, sys; from flows.remote_update import update; update.fn(**json.loads(sys.argv[1]))"
+    code = "import json, sys; from flows.placement.remote_update import update; update.fn(**json.loads(sys.argv[1]))"
     subprocess.run([sys.executable, "-c", code, json.dumps(told)], check=True)
     return Done
 
@@ -51,18 +54,19 @@ elsewhere.state_of = lambda run: type("Ended", (), {"is_final": lambda self: Tru
 config = Config.model_validate_json(sys.argv[1])
 iterate(config)
 
-from r3l.audit.app import make_app
+from r3l.audit.web.app import make_app
 from r3l.store.catalog import connect
 from r3l.store.check import check_run
 from r3l.store.query import query
 from r3l.store.stage import Store
-import flows.cli, flows.cli_audit, flows.cli_store, flows.evaluate, flows.replay, flows.train
+import flows.cli.app, flows.cli.audit, flows.cli.tables, flows.evaluate, flows.replay, flows.train
 
 store = Store.open(config.store.root)
 assert check_run(store, "small") == []
 with connect(store) as connection:
     print(query(connection, "SELECT trained_tokens FROM iterations").to_pylist()[0]["trained_tokens"])
 """
+)
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
 
@@ -70,16 +74,26 @@ def run(code: str, *arguments: str) -> str:
     from prefect.settings import PREFECT_API_URL
 
     environment = os.environ | {"PREFECT_API_URL": PREFECT_API_URL.value() or ""}
-    done = subprocess.run([sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
 
 def test_an_iteration_and_its_questions_without_torch(tmp_path: Path) -> None:
     server = ScriptedPlayer()
-    config = small_config(tmp_path, "engine.kind=vllm_server", f'engine.urls="{server.url}"', "environment.kind=household",
-                          "environment.level=easy", "environment.max_turns=12", "environment.reply_tokens=80",
-                          "rollout.tasks=4", "placement.update_deployment=r3l-update/update")
+    config = small_config(
+        tmp_path,
+        "engine.kind=vllm_server",
+        f'engine.urls="{server.url}"',
+        "environment.kind=household",
+        "environment.level=easy",
+        "environment.max_turns=12",
+        "environment.reply_tokens=80",
+        "rollout.tasks=4",
+        "placement.update_deployment=r3l-update/update",
+    )
     trained = int(run(ITERATE, config.model_dump_json()))
     server.stop()
     assert trained > 0

@@ -1,28 +1,41 @@
-"""Methods through the flow: its stages and the real update on a scripted policy, and (slow) everything on the embedded one."""
+"""Methods through the flow: its stages and the real update on a scripted policy, and (slow) everything on the embedded
+one."""
 
 import shutil
 from pathlib import Path
 
 import pytest
 
-from flows import iterate, policies
+from flows import iterate
 from flows.replay import replay
 from r3l.config import compose, preset_names
 from r3l.errors import StoreError
+from r3l.pipeline import policies
 from r3l.store.check import check_run
+from r3l.store.policies.snapshots import optimiser_digest
 from r3l.store.stage import Store
 from tests.flows.corridor import ask, corridor, iteration
 from tests.flows.small import small_config
-from tests.rehearsal import tiny_policy
+from tests.support.rehearsal import tiny_policy
 
 __all__ = ["corridor"]
 
 
 def test_beyond_s_1_the_ratio_leaves_1_and_groups_are_learned_again(corridor, tmp_path):
     store = Store.open(str(tmp_path / "store"))
-    config = compose(method="grpo", run="demo", assignments=[
-        "rollout.tasks=2", "rollout.group_size=4", "training.sync_interval=2", "training.learning_rate=0.01", "method.kl_coefficient=0",
-        f"store.root={store.root}", f"policy.path={tiny_policy(tmp_path / 'start', 0)}"])
+    config = compose(
+        method="grpo",
+        run="demo",
+        assignments=[
+            "rollout.tasks=2",
+            "rollout.group_size=4",
+            "training.sync_interval=2",
+            "training.learning_rate=0.01",
+            "method.kl_coefficient=0",
+            f"store.root={store.root}",
+            f"policy.path={tiny_policy(tmp_path / 'start', 0)}",
+        ],
+    )
     found = [iteration(config, store, number) for number in range(3)]
     assert found[0].behaviour == found[1].behaviour == found[0].start
     assert found[1].learner != found[1].behaviour
@@ -34,27 +47,39 @@ def test_beyond_s_1_the_ratio_leaves_1_and_groups_are_learned_again(corridor, tm
     assert ask(store, "SELECT iteration, source_iteration, age, uses, rows FROM replay ORDER BY ALL") == [
         {"iteration": 1, "source_iteration": 0, "age": 1, "uses": 2, "rows": 4},
         {"iteration": 2, "source_iteration": 0, "age": 2, "uses": 3, "rows": 4},
-        {"iteration": 2, "source_iteration": 1, "age": 1, "uses": 2, "rows": 4}]
+        {"iteration": 2, "source_iteration": 1, "age": 1, "uses": 2, "rows": 4},
+    ]
     assert [(one["rows"], one["groups"]) for one in updates] == [(4, 2), (8, 3), (12, 4)]
     assert updates[2]["scoring_passes"] == 2  # the policy that sampled the replayed rows, and the one that is trained
     assert check_run(store, "demo") == []
 
 
 def test_a_branch_goes_on_as_a_line_of_its_own(corridor, tmp_path):
-    """Forked from credit with another alpha, it trains a policy of its own and samples with it; the run stays as it was."""
+    """Forked from credit with another alpha, it trains a policy of its own and samples with it; the run stays as it
+    was."""
     store = Store.open(str(tmp_path / "store"))
-    config = compose(run="demo", assignments=[
-        "rollout.tasks=2", "rollout.group_size=4", "training.learning_rate=0.01", f"store.root={store.root}",
-        f"policy.path={tiny_policy(tmp_path / 'start', 0)}"])
+    config = compose(
+        run="demo",
+        assignments=[
+            "rollout.tasks=2",
+            "rollout.group_size=4",
+            "training.learning_rate=0.01",
+            f"store.root={store.root}",
+            f"policy.path={tiny_policy(tmp_path / 'start', 0)}",
+        ],
+    )
     iteration(config, store, 0)
     before = ask(store, "SELECT stage, shard, digest, committed_at FROM stages ORDER BY ALL")
     replay.fn("demo", 0, from_stage="credit", assignments=["method.alpha=5"], branch="alpha5", store=store.root)
     forked = config.model_copy(update={"branch": "alpha5"})
     assert (store.next_iteration("demo", "alpha5"), store.next_iteration("demo")) == (1, 1)
     found = iteration(forked, store, 1)
-    policies_of = {row["branch"]: row["policy"] for row in ask(store, "SELECT branch, policy FROM updates WHERE iteration = 0")}
+    policies_of = {
+        row["branch"]: row["policy"]
+        for row in ask(store, "SELECT branch, policy FROM lines.updates WHERE iteration = 0")
+    }
     assert found.learner.digest == policies_of["alpha5"] != policies_of[""]
-    sampled = ask(store, "SELECT DISTINCT branch, policy FROM base WHERE iteration = 1")
+    sampled = ask(store, "SELECT DISTINCT branch, policy FROM lines.base WHERE iteration = 1 AND branch = 'alpha5'")
     assert sampled == [{"branch": "alpha5", "policy": policies_of["alpha5"]}]
     assert ask(store, "SELECT stage, shard, digest, committed_at FROM stages WHERE branch = '' ORDER BY ALL") == before
     assert check_run(store, "demo") == []
@@ -62,8 +87,15 @@ def test_a_branch_goes_on_as_a_line_of_its_own(corridor, tmp_path):
 
 def test_a_policy_that_was_lost_or_changed_stops_the_next_iteration_and_is_trained_again(corridor, tmp_path):
     store = Store.open(str(tmp_path / "store"))
-    config = compose(run="demo", assignments=["rollout.tasks=2", "rollout.group_size=4", f"store.root={store.root}",
-                                              f"policy.path={tiny_policy(tmp_path / 'start', 0)}"])
+    config = compose(
+        run="demo",
+        assignments=[
+            "rollout.tasks=2",
+            "rollout.group_size=4",
+            f"store.root={store.root}",
+            f"policy.path={tiny_policy(tmp_path / 'start', 0)}",
+        ],
+    )
     iteration(config, store, 0)
     place = "demo/policies/iteration=00000/policy"
     weights = Path(store.root, place, "model.safetensors")
@@ -81,9 +113,55 @@ def test_a_policy_that_was_lost_or_changed_stops_the_next_iteration_and_is_train
     assert check_run(store, "demo") == []
 
 
+def flipped(path: Path) -> None:
+    """One bit of the file's last byte."""
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+@pytest.mark.parametrize("spoil", ["moments", "counts", "moments lost", "all lost"])
+def test_an_optimiser_state_that_was_lost_or_changed_stops_the_next_iteration_and_is_made_again(
+    spoil, corridor, tmp_path
+):
+    store = Store.open(str(tmp_path / "store"))
+    config = compose(
+        run="demo",
+        assignments=[
+            "rollout.tasks=2",
+            "rollout.group_size=4",
+            f"store.root={store.root}",
+            f"policy.path={tiny_policy(tmp_path / 'start', 0)}",
+        ],
+    )
+    iteration(config, store, 0)
+    place = "demo/policies/iteration=00000/optimizer"
+    folder = Path(store.root, place)
+    whole = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert set(whole) == {"optimizer.safetensors", "optimizer.json"}
+    assert ask(store, "SELECT optimiser FROM updates") == [{"optimiser": optimiser_digest(folder)}]
+    {
+        "moments": lambda: flipped(folder / "optimizer.safetensors"),
+        "counts": lambda: flipped(folder / "optimizer.json"),
+        "moments lost": lambda: (folder / "optimizer.safetensors").unlink(),
+        "all lost": lambda: shutil.rmtree(folder),
+    }[spoil]()
+    assert [(finding.check, finding.place) for finding in check_run(store, "demo")] == [("policies", place)]
+    with pytest.raises(StoreError, match=rf"optimiser's state {place} in .*: holds .*only its update is taken anew"):
+        iteration(config, store, 1)
+    assert {ref.iteration for ref in store.stages("demo")} == {0}  # nothing was sampled for it
+    policies.find(config, store, 1)  # an evaluation needs no optimiser
+    iteration(config, store, 0)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == whole
+    assert check_run(store, "demo") == []
+    iteration(config, store, 1)
+    assert ask(store, "SELECT count(*) AS n FROM updates") == [{"n": 2}]
+
+
 # Four tasks, N = 4: bases, and retries at most.
-EXPECTED = {**dict.fromkeys(("paper", "released", "r3l_without_positive", "r3l_without_credit", "reflect_grpo"), (8, 8)),
-            "critique_grpo": (16, 16)}
+EXPECTED = {
+    **dict.fromkeys(("paper", "released", "r3l_without_positive", "r3l_without_credit", "reflect_grpo"), (8, 8)),
+    "critique_grpo": (16, 16),
+}
 
 
 @pytest.fixture(scope="module")
@@ -93,15 +171,19 @@ def root(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect_server")
-@pytest.mark.skipif(not Path("data/policies/embedded/model.safetensors").is_file(), reason="no embedded policy: run r3l warm-start")
+@pytest.mark.skipif(
+    not Path("data/policies/embedded/model.safetensors").is_file(), reason="no embedded policy: run r3l warm-start"
+)
 @pytest.mark.parametrize("preset", preset_names("methods"))
 def test_every_method_goes_through_an_iteration_on_the_embedded_policy(preset, root):
     config = small_config(root, "rollout.tasks=4", method=preset).model_copy(update={"run": preset})
     summary = iterate.iterate(config)
     store = Store.open(str(root))
     assert check_run(store, preset) == []
-    counts = {row["kind"]: row["n"] for row in ask(
-        store, f"SELECT kind, count(*) AS n FROM trajectories WHERE run = '{preset}' GROUP BY kind")}
+    counts = {
+        row["kind"]: row["n"]
+        for row in ask(store, f"SELECT kind, count(*) AS n FROM trajectories WHERE run = '{preset}' GROUP BY kind")
+    }
     bases, retries = EXPECTED.get(preset, (16, 0))
     assert counts["base"] == bases
     assert counts.get("retry", 0) <= retries

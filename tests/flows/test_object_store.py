@@ -1,4 +1,5 @@
-"""Iterations with every table, lock and policy in an S3-speaking server: one machine begins a run, others go on with it."""
+"""Iterations with every table, lock and policy in an S3-speaking server: one machine begins a run, others go on with
+it."""
 
 from __future__ import annotations
 
@@ -10,28 +11,40 @@ from flows.replay import replay
 from r3l.config import compose
 from r3l.errors import StoreError
 from r3l.store.check import check_run
-from r3l.store.policies import latest_policy
-from r3l.store.policy_places import fetch_policy
+from r3l.store.policies.places import fetch_policy
+from r3l.store.policies.snapshots import latest_policy
 from r3l.store.stage import Store
 from tests.flows.corridor import ask, corridor, iteration
-from tests.object_server import endpoint, make_bucket
-from tests.rehearsal import tiny_policy
+from tests.support.object_server import endpoint, make_bucket
+from tests.support.rehearsal import tiny_policy
 
 __all__ = ["corridor", "endpoint"]
 pytestmark = pytest.mark.usefixtures("corridor")
 STAGES = "SELECT branch, stage, shard, digest, committed_at FROM stages WHERE branch = '' ORDER BY ALL"
 
 
-def test_one_machine_begins_a_run_and_others_go_on(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_machine_begins_a_run_and_others_go_on(
+    endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = make_bucket(endpoint, "iterations", tmp_path / "one", monkeypatch)
-    config = compose(run="demo", assignments=["rollout.tasks=2", "rollout.group_size=4", "training.learning_rate=0.01",
-                                              f"store.root={root}", f"policy.path={tiny_policy(tmp_path / 'start', 0)}"])
+    config = compose(
+        run="demo",
+        assignments=[
+            "rollout.tasks=2",
+            "rollout.group_size=4",
+            "training.learning_rate=0.01",
+            f"store.root={root}",
+            f"policy.path={tiny_policy(tmp_path / 'start', 0)}",
+        ],
+    )
     iteration(config, Store.open(root), 0)
 
     monkeypatch.setenv("R3L_CACHE", str(tmp_path / "two"))
     store = Store.open(root)
     found = iteration(config, store, store.next_iteration("demo"))
-    first, second = ask(store, "SELECT policy, parent_policy, kl_start, kl_start_tokens FROM updates ORDER BY iteration")
+    first, second = ask(
+        store, "SELECT policy, parent_policy, kl_start, kl_start_tokens FROM updates ORDER BY iteration"
+    )
     assert found.learner.digest == second["parent_policy"] == first["policy"] != second["policy"]
     assert (first["kl_start"], first["kl_start_tokens"]) == (0.0, 0)
     assert second["kl_start"] > 0 < second["kl_start_tokens"]
@@ -39,20 +52,32 @@ def test_one_machine_begins_a_run_and_others_go_on(endpoint: str, tmp_path: Path
 
     monkeypatch.setenv("R3L_CACHE", str(tmp_path / "three"))
     store, newest = Store.open(root), latest_policy(Store.open(root), "demo")
-    assert newest == ("demo/policies/iteration=00001/policy", second["policy"])
-    assert fetch_policy(store, *newest).is_relative_to(tmp_path / "three")
+    assert newest is not None
+    assert newest[:2] == ("demo/policies/iteration=00001/policy", second["policy"])
+    assert fetch_policy(store, newest.place, newest.policy).is_relative_to(tmp_path / "three")
     before = ask(store, STAGES)
     iteration(config, store, 1)  # all of it is found there
     same = replay.fn("demo", 1, from_stage="distilled", to_stage="training_rows", branch="same", store=root)
     assert all(row["same_settings"] and row["same_rows"] for row in same["stages"])
     assert ask(store, STAGES) == before
-    assert sorted(path.name for path in tmp_path.joinpath("three").rglob("*.parquet")) == []  # tables are read from there
+    assert (
+        sorted(path.name for path in tmp_path.joinpath("three").rglob("*.parquet")) == []
+    )  # tables are read from there
 
 
-def test_two_machines_do_not_write_one_iteration(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_machines_do_not_write_one_iteration(
+    endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = make_bucket(endpoint, "locked", tmp_path / "one", monkeypatch)
-    config = compose(run="demo", assignments=["rollout.tasks=2", "rollout.group_size=4", f"store.root={root}",
-                                              f"policy.path={tiny_policy(tmp_path / 'start', 0)}"])
+    config = compose(
+        run="demo",
+        assignments=[
+            "rollout.tasks=2",
+            "rollout.group_size=4",
+            f"store.root={root}",
+            f"policy.path={tiny_policy(tmp_path / 'start', 0)}",
+        ],
+    )
     with Store.open(root).writer_lock("demo", "", 0), pytest.raises(StoreError, match="held by"):
         iteration(config, Store.open(root), 0)
     assert Store.open(root).runs() == []

@@ -1,4 +1,5 @@
-"""Shards on a Ray cluster of two nodes, one of which is lost in the midst of it: the same rows as in one process. Minutes long."""
+"""Shards on a Ray cluster of two nodes, one of which is lost in the midst of it: the same rows as in one process.
+Minutes long."""
 
 from __future__ import annotations
 
@@ -15,12 +16,20 @@ from r3l.store.check import check_run
 from r3l.store.stage import Store
 from tests.flows.scripted import deterministic
 from tests.flows.small import small_config
-from tests.scripted_player import ScriptedPlayer
+from tests.support.scripted_player import ScriptedPlayer
 
 pytest.importorskip("prefect_ray")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400), pytest.mark.usefixtures("prefect_server")]
-PLAYED = ["engine.kind=vllm_server", "environment.kind=household", "environment.level=easy", "environment.max_turns=12",
-          "environment.reply_tokens=80", "environment.workers=1", "rollout.tasks=4", "training.processes=1"]
+PLAYED = [
+    "engine.kind=vllm_server",
+    "environment.kind=household",
+    "environment.level=easy",
+    "environment.max_turns=12",
+    "environment.reply_tokens=80",
+    "environment.workers=1",
+    "rollout.tasks=4",
+    "training.processes=1",
+]
 START_S = 300
 QUIET = {"include_dashboard": False, "include_log_monitor": False}
 
@@ -28,7 +37,11 @@ QUIET = {"include_dashboard": False, "include_log_monitor": False}
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch):
     """A Ray cluster that asks for a key, as infra/README.md says."""
-    for name, value in {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(24)}.items():
+    for name, value in {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(24),
+    }.items():
         monkeypatch.setenv(name, value)
     import ray  # first of all: its parts alone are imported only half
     from ray._private import services
@@ -43,6 +56,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch):
 
 def patient(get_node: Callable[..., Any]) -> Callable[..., Any]:
     """Ray gives a node 30 s to start, which is little on a machine with other work."""
+
     def ask(*arguments: Any) -> Any:
         end = time.monotonic() + START_S
         while True:
@@ -57,7 +71,11 @@ def patient(get_node: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def digests(root: Path) -> dict[str, str]:
-    return {f"{ref.stage}/{ref.shard}": ref.digest for ref in Store.open(str(root)).stages("small") if deterministic(ref.stage)}
+    return {
+        f"{ref.stage}/{ref.shard}": ref.digest
+        for ref in Store.open(str(root)).stages("small")
+        if deterministic(ref.stage)
+    }
 
 
 def played(root: Path, server: ScriptedPlayer, *assignments: str) -> dict[str, Any]:

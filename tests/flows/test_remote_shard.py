@@ -1,4 +1,5 @@
-"""Shards that other hosts play: the same rows as here, taken from the store, and played again where they are not whole."""
+"""Shards that other hosts play: the same rows as here, taken from the store, and played again where they are not
+whole."""
 
 from __future__ import annotations
 
@@ -10,26 +11,36 @@ from typing import Any
 import pytest
 from prefect.states import Completed, Running
 
-from flows import elsewhere, iterate, policies, remote_shard, tasks
-from flows.placed_shards import placed
-from flows.visiting import introduced, met
-from flows.workbench import Workbench
+from flows.placement import jobs, remote_shard
+from flows.placement.placed import placed
+from flows.placement.policies import introduced, met
 from r3l.config import Config
 from r3l.engines.base import PolicySnapshot
 from r3l.engines.chat_format import ChatFormat
 from r3l.errors import StoreError
-from r3l.exploration.tally import Tally
+from r3l.exploration.progress import Tally
+from r3l.pipeline import policies
+from r3l.pipeline.stages import calls
+from r3l.pipeline.stages.chain import shard_stages
+from r3l.pipeline.workbench import Workbench
 from r3l.store.layout import StageRef
-from r3l.store.policies import snapshot_digest
+from r3l.store.policies.snapshots import snapshot_digest
 from r3l.store.stage import Store
 from tests.flows.scripted import deterministic
 from tests.flows.small import small_config
-from tests.object_server import endpoint, make_bucket
-from tests.scripted_player import ScriptedPlayer
+from tests.support.object_server import endpoint, make_bucket
+from tests.support.scripted_player import ScriptedPlayer
 
 __all__ = ["endpoint"]
-PLAYED = ["engine.kind=vllm_server", "environment.kind=household", "environment.level=easy", "environment.max_turns=8",
-          "environment.reply_tokens=80", "environment.workers=1", "rollout.tasks=2"]
+PLAYED = [
+    "engine.kind=vllm_server",
+    "environment.kind=household",
+    "environment.level=easy",
+    "environment.max_turns=8",
+    "environment.reply_tokens=80",
+    "environment.workers=1",
+    "rollout.tasks=2",
+]
 
 
 @pytest.fixture(scope="module")
@@ -44,19 +55,21 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What is asked of the pool; it is done at once, in this process, as on a host that has no policy."""
     found: list[dict[str, Any]] = []
 
-    def submit(errand: elsewhere.Errand, attempt: int) -> Any:
+    def submit(errand: jobs.Errand, attempt: int) -> Any:
         found.append(errand.parameters | {"attempt": attempt})
         state = Completed()
         if all(earlier != found[-1] for earlier in found[:-1]):  # the same work again: the run that there was
-            visitor = errand.parameters["config"] | {"policy": errand.parameters["config"]["policy"] | {"path": "not/on/this/host"}}
+            visitor = errand.parameters["config"] | {
+                "policy": errand.parameters["config"]["policy"] | {"path": "not/on/this/host"}
+            }
             told = found[-1] | {"config": Config.model_validate(visitor)}
             remote_shard.shard.fn(**told)
             state = Running()
         return type("Run", (), {"id": 0, "name": "run", "state": state})
 
-    monkeypatch.setattr(elsewhere, "POLL_S", 0.01)
-    monkeypatch.setattr(elsewhere, "submit", submit)
-    monkeypatch.setattr(elsewhere, "state_of", lambda run: Completed())
+    monkeypatch.setattr(jobs, "POLL_S", 0.01)
+    monkeypatch.setattr(jobs, "submit", submit)
+    monkeypatch.setattr(jobs, "state_of", lambda run: Completed())
     return found
 
 
@@ -64,7 +77,7 @@ def bench_of(root: Path, server: ScriptedPlayer, *assignments: str) -> tuple[Wor
     config = small_config(root, *PLAYED, f'engine.urls="{server.url}"', *assignments)
     store = Store.open(str(root))
     bench = Workbench(config, store, 0, policies.find(config, store, 0), Tally())
-    return bench, tasks.tasks_task(bench)
+    return bench, calls.draw_tasks(bench)
 
 
 def digests(refs: list[StageRef]) -> dict[str, str]:
@@ -73,7 +86,7 @@ def digests(refs: list[StageRef]) -> dict[str, str]:
 
 def test_the_same_rows_from_elsewhere_once_and_again_where_they_were_lost(server, asked, tmp_path: Path) -> None:
     bench, batch = bench_of(tmp_path / "here", server)
-    here = digests(iterate.here(bench, batch, range(2)))
+    here = digests(shard_stages(bench, batch, range(2)))
     bench.close()
     assert len(here) == 2 * 3
 
@@ -90,7 +103,10 @@ def test_the_same_rows_from_elsewhere_once_and_again_where_they_were_lost(server
     lost = next(ref for ref in there if ref.stage == "distilled" and ref.shard == 1)
     next((tmp_path / "there" / lost.key.folder).glob("part-*.parquet")).unlink()
     assert digests(placed(bench, batch, range(2))) == here
-    assert [(one["shard"], one["attempt"]) for one in asked[2:]] == [(1, 0), (1, 1)]  # the first is over, and left it torn
+    assert [(one["shard"], one["attempt"]) for one in asked[2:]] == [
+        (1, 0),
+        (1, 1),
+    ]  # the first is over, and left it torn
     bench.close()
 
 
@@ -104,14 +120,21 @@ def learnt(store: Store, start: policies.Policies, folder: Path) -> policies.Pol
     (made / "optimizer").mkdir()
     (made / "optimizer" / "state.safetensors").write_bytes(b"large")
     store.publish("small/policies/iteration=00000")
-    snapshot = PolicySnapshot(str(made / "policy"), snapshot_digest(made / "policy"), None, "small/policies/iteration=00000/policy")
+    snapshot = PolicySnapshot(
+        str(made / "policy"), snapshot_digest(made / "policy"), None, "small/policies/iteration=00000/policy"
+    )
     return policies.Policies(start.start, snapshot, snapshot, made, made)
 
 
 @pytest.mark.parametrize("kind", ["vllm_server", "transformers_local"])
-def test_a_visiting_host_fetches_what_it_samples_with_and_no_more(endpoint, kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the store alone: tokenizer and template where servers sample, else the policies; never the optimiser's state."""
-    config = small_config(make_bucket(endpoint, kind.replace("_", "-"), tmp_path / "flow", monkeypatch), f"engine.kind={kind}")
+def test_a_visiting_host_fetches_what_it_samples_with_and_no_more(
+    endpoint, kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the store alone: tokenizer and template where servers sample, else the policies; never the optimiser's
+    state."""
+    config = small_config(
+        make_bucket(endpoint, kind.replace("_", "-"), tmp_path / "flow", monkeypatch), f"engine.kind={kind}"
+    )
     store = Store.open(config.store.root)
     known = learnt(store, policies.find(config, store, 0), tmp_path)
     told = introduced(config, store, known)

@@ -1,4 +1,5 @@
-"""A real run with keys in its environment leaves none of them in a row, a manifest, a parameter, a log line or an artifact."""
+"""A real run with keys in its environment leaves none of them in a row, a manifest, a parameter, a log line or an
+artifact."""
 
 from __future__ import annotations
 
@@ -20,9 +21,14 @@ from tests.flows.small import small_config
 
 moto = pytest.importorskip("moto.server")
 PLANTED = {
-    "AWS_ACCESS_KEY_ID": "planted-access-7d1", "AWS_SECRET_ACCESS_KEY": "planted-secret-2f9", "R3L_ENGINE_KEY": "planted-engine-c44",
-    "R3L_AUDIT_KEY": "planted-audit-key-e08", "HF_TOKEN": "planted-hub-91b", "WANDB_API_KEY": "planted-tracker-55a",
-    "PREFECT_SERVER_DATABASE_PASSWORD": "planted-database-0c3"}
+    "AWS_ACCESS_KEY_ID": "planted-access-7d1",
+    "AWS_SECRET_ACCESS_KEY": "planted-secret-2f9",
+    "R3L_ENGINE_KEY": "planted-engine-c44",
+    "R3L_AUDIT_KEY": "planted-audit-key-e08",
+    "HF_TOKEN": "planted-hub-91b",
+    "WANDB_API_KEY": "planted-tracker-55a",
+    "PREFECT_SERVER_DATABASE_PASSWORD": "planted-database-0c3",
+}
 
 
 def leaks(name: str, content: bytes) -> list[str]:
@@ -65,8 +71,14 @@ def run(tmp_path_factory, prefect_server) -> Iterator[tuple[Store, Path, dict[st
         httpx.put(f"{endpoint}/secrets").raise_for_status()
         from flows.iterate import iterate
 
-        config = small_config(Path("unused"), "store.root=s3://secrets/runs", "rollout.tasks=1", "rollout.group_size=2",
-                              "environment.max_turns=4", "rollout.reflection_tokens=64")
+        config = small_config(
+            Path("unused"),
+            "store.root=s3://secrets/runs",
+            "rollout.tasks=1",
+            "rollout.group_size=2",
+            "environment.max_turns=4",
+            "rollout.reflection_tokens=64",
+        )
         summary = iterate(config)
         yield Store.open("s3://secrets/runs"), cache, summary
     finally:
@@ -115,13 +127,17 @@ def test_no_key_is_in_a_settings_model():
             yield from part.get("properties", {})
 
     words = ("password", "secret", "api_key", "credential")
-    assert [name for name in names(Config.model_json_schema()) if any(word in name for word in words)] == ["api_key_env"]
+    assert [name for name in names(Config.model_json_schema()) if any(word in name for word in words)] == [
+        "api_key_env"
+    ]
 
 
 def test_the_search_finds_what_it_looks_for():
     key = PLANTED["R3L_ENGINE_KEY"]
     page = io.BytesIO()
-    pq.write_table(pa.table({"detail": [f"call {number}: 401 with {key}" for number in range(500)]}), page, compression="zstd")
+    pq.write_table(
+        pa.table({"detail": [f"call {number}: 401 with {key}" for number in range(500)]}), page, compression="zstd"
+    )
     assert leaks("part-events-0.parquet", page.getvalue()) == ["R3L_ENGINE_KEY in part-events-0.parquet"]
     assert leaks("config.json", json.dumps({"x": key}).encode()) == ["R3L_ENGINE_KEY in config.json"]
     assert leaks("config.json", b"{}") == []

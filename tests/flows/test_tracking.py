@@ -6,13 +6,13 @@ from typing import get_args
 
 import pytest
 
-from flows.tracking import feed, said
 from r3l.audit.trackers import WRITERS
 from r3l.config import compose
 from r3l.config.tracking import Tracker, TrackingSettings
+from r3l.pipeline.tracking import feed, said
 from r3l.store.stage import Store
 from tests.flows.small import small_config
-from tests.store_iteration import commit_iteration
+from tests.support.store_iteration import commit_iteration
 from tests.unit.test_audit_trackers import read_tensorboard
 
 
@@ -51,9 +51,15 @@ def test_a_run_feeds_its_trackers_and_one_that_was_down_has_everything_later(pre
     mlflow = pytest.importorskip("mlflow", reason="mlflow is not installed: uv pip install 'r3l[trackers]'")
     from flows.iterate import iterate
 
-    asked = ['tracking.to=["tensorboard", "mlflow"]', f"tracking.tensorboard={tmp_path}/logs", "environment.kind=household"]
+    asked = [
+        'tracking.to=["tensorboard", "mlflow"]',
+        f"tracking.tensorboard={tmp_path}/logs",
+        "environment.kind=household",
+    ]
     uri = f"sqlite:///{tmp_path}/mlflow.db"
-    down = iterate(small_config(tmp_path / "store", *asked, "tracking.mlflow=http://127.0.0.1:9", "tracking.timeout_s=15"))
+    down = iterate(
+        small_config(tmp_path / "store", *asked, "tracking.mlflow=http://127.0.0.1:9", "tracking.timeout_s=15")
+    )
     assert down["trackers"]["tensorboard"] == ""
     assert down["trackers"]["mlflow"]
     up = iterate(small_config(tmp_path / "store", *asked, f"tracking.mlflow={uri}"))
@@ -61,5 +67,7 @@ def test_a_run_feeds_its_trackers_and_one_that_was_down_has_everything_later(pre
     client = mlflow.MlflowClient(tracking_uri=uri)
     (run,) = client.search_runs([client.get_experiment_by_name("r3l").experiment_id])
     expected = [(summary["iteration"], pytest.approx(summary["base_reward"])) for summary in (down, up)]
-    assert [(metric.step, metric.value) for metric in client.get_metric_history(run.info.run_id, "base_reward")] == expected
+    assert [
+        (metric.step, metric.value) for metric in client.get_metric_history(run.info.run_id, "base_reward")
+    ] == expected
     assert [step for step, _ in read_tensorboard(tmp_path / "logs" / "small")["r3l/base_reward"]] == [0, 1]

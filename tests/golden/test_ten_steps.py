@@ -1,7 +1,8 @@
-"""Ten update jobs in a row on the CPU, against the numbers of a recorded run: what should change nothing changes nothing.
+"""Ten update jobs in a row on the CPU, against the numbers of a recorded run: what should change nothing changes
+nothing.
 
-Recorded by `python -m tests.golden.test_ten_steps`. Tolerance: 2e-4 relative, for other CPUs and library versions sum in
-another order and ten AdamW steps blow that up; on the machine that recorded it the numbers repeat exactly.
+Recorded by `python -m tests.golden.test_ten_steps`. Tolerance: 2e-4 relative, for other CPUs and library versions sum
+in another order and ten AdamW steps blow that up; on the machine that recorded it the numbers repeat exactly.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import Any
 import pytest
 
 from r3l.training.job import Job
-from r3l.training.parallel import Ranks
+from r3l.training.parallel.ranks import Ranks
 from r3l.training.update import run_update
-from tests.update_world import group, record, write_policy, write_rows
+from tests.support.update_world import group, record, write_policy, write_rows
 
 RECORDED = Path(__file__).with_name("ten_steps.json")
 KEPT = ("loss", "loss_rl", "loss_sft", "loss_kl", "grad_norm", "entropy", "kl_behaviour", "clip_fraction", "ratio_mean")
@@ -25,12 +26,24 @@ STEPS = 10
 
 
 def batch(step: int) -> list[dict[str, Any]]:
-    """A policy gradient group, a clipped group with KL whose rows the starting policy sampled, a GSPO group, an SFT row."""
+    """A policy gradient group, a clipped group with KL whose rows the starting policy sampled, a GSPO group, an SFT
+    row."""
     old = {"behaviour_policy": "start", "kl_coefficient": 0.05, "kl_estimator": "k3"}
-    return [*group(step % 3, "g0"), *group(10 + step % 2, "g1", objective="clipped_ratio", **old),
-            *group(20, "g2", objective="sequence_ratio", behaviour_policy="start"),
-            record("sft", range(3, 30), [0.0] * 12 + [1.0] * 15, group_id="g0", objective="cross_entropy", term="sft", reduction="tokens",
-                   coefficient=0.5)]
+    return [
+        *group(step % 3, "g0"),
+        *group(10 + step % 2, "g1", objective="clipped_ratio", **old),
+        *group(20, "g2", objective="sequence_ratio", behaviour_policy="start"),
+        record(
+            "sft",
+            range(3, 30),
+            [0.0] * 12 + [1.0] * 15,
+            group_id="g0",
+            objective="cross_entropy",
+            term="sft",
+            reduction="tokens",
+            coefficient=0.5,
+        ),
+    ]
 
 
 def ten_steps(folder: Path) -> list[dict[str, float]]:
@@ -38,11 +51,23 @@ def ten_steps(folder: Path) -> list[dict[str, float]]:
     optimiser, curve = None, []
     for step in range(1, STEPS + 1):
         out = folder / f"step{step}"
-        run_update(Job.model_validate({
-            "rows": [write_rows(folder / f"rows{step}.parquet", batch(step))], "groups": 3, "out": str(out), "step": step,
-            "policy": {"path": str(policy), "digest": f"policy {step}"}, "policies": {"start": str(start)}, "reference": str(start),
-            "optimiser": optimiser, "training": {"learning_rate": 3e-3, "schedule": "warmup", "warmup_steps": 3, "device": "cpu"}}),
-            Ranks(), lambda event, **fields: None)
+        run_update(
+            Job.model_validate(
+                {
+                    "rows": [write_rows(folder / f"rows{step}.parquet", batch(step))],
+                    "groups": 3,
+                    "out": str(out),
+                    "step": step,
+                    "policy": {"path": str(policy), "digest": f"policy {step}"},
+                    "policies": {"start": str(start)},
+                    "reference": str(start),
+                    "optimiser": optimiser,
+                    "training": {"learning_rate": 3e-3, "schedule": "warmup", "warmup_steps": 3, "device": "cpu"},
+                }
+            ),
+            Ranks(),
+            lambda event, **fields: None,
+        )
         update = json.loads((out / "update.json").read_text())
         curve.append({name: update[name] for name in KEPT})
         policy, optimiser = out / "policy", str(out / "optimizer")

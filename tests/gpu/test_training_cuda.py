@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.support.update_world import relative_error, write_policy
 from tests.unit.test_training_resume import step
-from tests.update_world import relative_error, write_policy
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
 
@@ -25,7 +25,11 @@ def test_the_step_is_that_of_the_cpu(adapter: str, tmp_path: Path) -> None:
     start = write_policy(tmp_path / "start")
     policy = {"policy_settings": {"adapter": adapter, "lora_rank": 4}}
     cpu = step(tmp_path, start, 1, name="cpu", **policy)
-    cases = [("wide", {}, 1e-5), ("narrow", {"dtype": "bfloat16"}, 0.03), ("recomputed", {"checkpoint_segments": True}, 1e-5)]
+    cases = [
+        ("wide", {}, 1e-5),
+        ("narrow", {"dtype": "bfloat16"}, 0.03),
+        ("recomputed", {"checkpoint_segments": True}, 1e-5),
+    ]
     for name, settings, tolerance in cases:
         gpu = step(tmp_path, start, 1, name=name, device="cuda", **settings, **policy)
         assert relative_error(moments(gpu), moments(cpu)) < tolerance, name

@@ -30,8 +30,10 @@ def test_ids_are_the_rendering_and_only_grow(family: str, system: str, turns: li
         user = {"role": "user", "content": observation}
         messages.append(user)
         ids += chat.following([user], closed) if number else chat.opening(messages)
-        assert ids[:len(before)] == before
-        rendered = chat.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **chat.options)
+        assert ids[: len(before)] == before
+        rendered = chat.tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True, **chat.options
+        )
         assert chat.tokenizer.decode(ids) == _with_replies(rendered, chat.reply_opening, number)
         start = len(ids)
         ids += chat.tokenizer.encode(reply, add_special_tokens=False) + (list(chat.stop_ids) if ends_itself else [])
@@ -45,7 +47,8 @@ def test_ids_are_the_rendering_and_only_grow(family: str, system: str, turns: li
 
 
 def _with_replies(rendered: str, reply_opening: str, replies: int) -> str:
-    """The rendering with what the generation prompt holds beyond a reply's header, which a template leaves out of the past."""
+    """The rendering with what the generation prompt holds beyond a reply's header, which a template leaves out of the
+    past."""
     if not reply_opening:
         return rendered
     head, *rest = rendered.split("<|im_start|>assistant\n")

@@ -10,17 +10,30 @@ from r3l.config.compose import compose
 from r3l.config.methods import R3LSettings
 from r3l.credit.advantages import scaled_advantages
 from r3l.methods import METHODS, credit_stage, training_rows_stage
-from tests.exploration_group import base, distilled, played
+from tests.support.exploration_group import base, distilled, played
 
 rewards = st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.75, 1.0]), min_size=1, max_size=8)
 scales = st.sampled_from(["std", "none"])
-SHIFT_FREE = ["paper", "r3l_without_positive", "grpo", "opmd", "gspo", "dapo", "grpo_pa", "opmd_pa", "reflect_grpo", "rloo"]
+SHIFT_FREE = [
+    "paper",
+    "r3l_without_positive",
+    "grpo",
+    "opmd",
+    "gspo",
+    "dapo",
+    "grpo_pa",
+    "opmd_pa",
+    "reflect_grpo",
+    "rloo",
+]
 quick = checks(deadline=None, max_examples=40)
 PRESETS = [*SHIFT_FREE, "raft", "released", "critique_grpo"]
 
 
 def advantages(preset, values):
-    credit, _ = credit_stage(compose(method=preset).method, [base(n, reward=float(value)) for n, value in enumerate(values)])
+    credit, _ = credit_stage(
+        compose(method=preset).method, [base(n, reward=float(value)) for n, value in enumerate(values)]
+    )
     return [one.advantage for one in credit]
 
 
@@ -36,7 +49,9 @@ def test_a_shift_of_all_rewards_changes_no_advantage(values, scale, shift):
 @quick
 @given(values=rewards, shift=st.sampled_from([-1.0, 0.5, 2.0]))
 def test_no_method_but_those_with_a_threshold_sees_a_shift(preset, values, shift):
-    assert advantages(preset, [value + shift for value in values]) == pytest.approx(advantages(preset, values), abs=1e-5)
+    assert advantages(preset, [value + shift for value in values]) == pytest.approx(
+        advantages(preset, values), abs=1e-5
+    )
 
 
 @quick
@@ -67,23 +82,41 @@ def groups(draw):
     next_id = iter(range(1, 10_000))
     episodes = []
     for attempt in range(draw(st.integers(1, 3))):
-        turns = [([next(next_id)], [next(next_id) for _ in range(draw(st.integers(1, 3)))]) for _ in range(draw(st.integers(1, 5)))]
+        turns = [
+            ([next(next_id)], [next(next_id) for _ in range(draw(st.integers(1, 3)))])
+            for _ in range(draw(st.integers(1, 5)))
+        ]
         episodes.append(played(base(attempt, reward=draw(st.sampled_from([0.0, 0.5, 1.0]))), *turns))
         if draw(st.booleans()):
             pivot = draw(st.integers(0, len(turns) - 1))
-            suffix = [(turns[pivot][0], [next(next_id)]), *([([next(next_id)], [next(next_id)])] * draw(st.integers(0, 2)))]
-            episodes.append(played(distilled(attempt, pivot=pivot, reward=draw(st.sampled_from([0.0, 1.0]))), *turns[:pivot], *suffix))
+            suffix = [
+                (turns[pivot][0], [next(next_id)]),
+                *([([next(next_id)], [next(next_id)])] * draw(st.integers(0, 2))),
+            ]
+            episodes.append(
+                played(
+                    distilled(attempt, pivot=pivot, reward=draw(st.sampled_from([0.0, 1.0]))), *turns[:pivot], *suffix
+                )
+            )
     return episodes
 
 
 @quick
-@given(groups(), st.sampled_from(["both", "retry_only", "off"]), st.sampled_from(["trajectory", "trajectory_unmasked", "token"]))
+@given(
+    groups(),
+    st.sampled_from(["both", "retry_only", "off"]),
+    st.sampled_from(["trajectory", "trajectory_unmasked", "token"]),
+)
 def test_weight_is_zero_off_sampled_tokens_and_before_the_pivot(episodes, mask, normalisation):
-    settings = R3LSettings(pivot_mask=mask, loss_normalisation=normalisation, kl_coefficient=0.1)  # KL: every member has a row
+    settings = R3LSettings(
+        pivot_mask=mask, loss_normalisation=normalisation, kl_coefficient=0.1
+    )  # KL: every member has a row
     credit, _ = credit_stage(settings, [one.trajectory for one in episodes])
     rows, events = training_rows_stage(settings, episodes, [], credit)
     assert len(rows) + len(events) == len(credit) == len(episodes)
-    pivots = {one.trajectory.base_id: one.trajectory.pivot_turn for one in episodes if one.trajectory.kind == "distilled"}
+    pivots = {
+        one.trajectory.base_id: one.trajectory.pivot_turn for one in episodes if one.trajectory.kind == "distilled"
+    }
     for row, episode in zip(rows, episodes, strict=True):
         own = {t for turn in episode.turns for t in turn.response_ids}
         kind, member = episode.trajectory.kind, episode.trajectory.trajectory_id
@@ -106,11 +139,20 @@ def test_no_method_reads_another_members_tokens(kind, episodes):
     settings = compose(method={"r3l": "paper"}.get(kind, kind)).method
     credit, _ = credit_stage(settings, [one.trajectory for one in episodes])
     rows, _ = training_rows_stage(settings, episodes, [], credit)
-    whole = {one.trajectory.trajectory_id: [t for turn in one.turns for t in (*turn.context_ids, *turn.response_ids)] for one in episodes}
+    whole = {
+        one.trajectory.trajectory_id: [t for turn in one.turns for t in (*turn.context_ids, *turn.response_ids)]
+        for one in episodes
+    }
     assert all(row.token_ids == whole[row.source_id] for row in rows)
-    alone = {row.source_id: training_rows_stage(
-        settings, [one for one in episodes if one.trajectory.trajectory_id == row.source_id], [],
-        [one for one in credit if one.trajectory_id == row.source_id])[0] for row in rows}
+    alone = {
+        row.source_id: training_rows_stage(
+            settings,
+            [one for one in episodes if one.trajectory.trajectory_id == row.source_id],
+            [],
+            [one for one in credit if one.trajectory_id == row.source_id],
+        )[0]
+        for row in rows
+    }
     assert all(alone[row.source_id] == [row] for row in rows)
 
 

@@ -10,7 +10,13 @@ EPISODES, FAULTS = 200, 12
 
 
 def test_a_leak_is_told_from_a_late_start():
-    late = [*[(1, 70.0)] * 5, *[(2, size) for size in (120.0, 193.0, 194.0, 194.0, 135.0, 195.0)], (1, 70.0), (2, 194.0), (2, 195.0)]
+    late = [
+        *[(1, 70.0)] * 5,
+        *[(2, size) for size in (120.0, 193.0, 194.0, 194.0, 135.0, 195.0)],
+        (1, 70.0),
+        (2, 194.0),
+        (2, 195.0),
+    ]
     growth = grown(late)
     assert growth is not None
     assert growth < 3
@@ -31,7 +37,9 @@ def test_every_episode_is_accounted_for_and_nothing_is_left(environment, tmp_pat
     assert soaked.unexplained == 0
     assert soaked.left == []
     assert sum(soaked.faults.values()) >= FAULTS / 2
-    assert 0 < soaked.statuses["environment_error"] < soaked.episodes / 2 + 1, "the faults are seen, and the rest goes on"
+    assert 0 < soaked.statuses["environment_error"] < soaked.episodes / 2 + 1, (
+        "the faults are seen, and the rest goes on"
+    )
     assert soaked.restarts >= soaked.faults["hang"] + soaked.faults["kill"] + soaked.faults["garbage"] - 2
     assert soaked.growth_mb is not None
     assert soaked.growth_mb < 30

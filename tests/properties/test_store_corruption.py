@@ -15,7 +15,7 @@ from r3l.store.check import check_run, damaged
 from r3l.store.layout import StageRef
 from r3l.store.manifest import seal
 from r3l.store.stage import Store
-from tests.store_iteration import commit_iteration, commit_stage, iteration_tables
+from tests.support.store_iteration import commit_iteration, commit_stage, iteration_tables
 
 Corrupt = Callable[[random.Random, Path, Path], Path]
 
@@ -47,7 +47,9 @@ def missing(path: Path) -> Path:
 def exchanged(chance: random.Random, folder: Path, other: Path) -> Path:
     """A sound part of another stage under this one's name."""
     path = any_part(chance, folder)
-    path.write_bytes(chance.choice([p for p in sorted(other.glob("part-*")) if p.read_bytes() != path.read_bytes()]).read_bytes())
+    path.write_bytes(
+        chance.choice([p for p in sorted(other.glob("part-*")) if p.read_bytes() != path.read_bytes()]).read_bytes()
+    )
     return path
 
 

@@ -12,8 +12,12 @@ from transformers import PreTrainedTokenizerFast
 TEMPLATES = Path(__file__).parent / "chat_templates"
 CHATML = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 FAMILIES: dict[str, tuple[str, bool | None]] = {
-    "qwen2.5": ("qwen2.5", None), "qwen3": ("qwen3", None), "qwen3-thinking": ("qwen3", True), "qwen3-plain": ("qwen3", False),
-    "llama-3.2": ("llama-3.2", None), "smollm2": ("smollm2", None),
+    "qwen2.5": ("qwen2.5", None),
+    "qwen3": ("qwen3", None),
+    "qwen3-thinking": ("qwen3", True),
+    "qwen3-plain": ("qwen3", False),
+    "llama-3.2": ("llama-3.2", None),
+    "smollm2": ("smollm2", None),
 }
 
 
@@ -25,8 +29,14 @@ def tokenizer_with(template: str, special: list[str], end: str, plain: tuple[str
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(special)
     tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in plain])
-    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=end, bos_token=special[0], pad_token=special[0],
-                                      additional_special_tokens=special, clean_up_tokenization_spaces=False)
+    wrapped = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token=end,
+        bos_token=special[0],
+        pad_token=special[0],
+        additional_special_tokens=special,
+        clean_up_tokenization_spaces=False,
+    )
     wrapped.chat_template = template
     return wrapped
 

@@ -1,4 +1,5 @@
-"""An update's two policies and what can be planted in the place of the new one, for the canary's tests on every engine."""
+"""An update's two policies and what can be planted in the place of the new one, for the canary's tests on every
+engine."""
 
 from __future__ import annotations
 
@@ -52,14 +53,19 @@ def updated_weights(before: PolicySnapshot, folder: Path) -> Update:
 
 def _step(before: Path, after: Path) -> None:
     chance = torch.Generator().manual_seed(8)
-    moved = {name: weight + STEP * torch.randn(weight.shape, generator=chance).sign() for name, weight in load_file(before).items()}
+    moved = {
+        name: weight + STEP * torch.randn(weight.shape, generator=chance).sign()
+        for name, weight in load_file(before).items()
+    }
     save_file(moved, after, {"format": "pt"})
 
 
 def _canary(folder: Path, before: Any, after: Any) -> Path:
     old, new = (plain_logprobs(model, IDS).tolist() for model in (before, after))
     assert sum(abs(a - b) for a, b in zip(new, old, strict=True)) / len(old) < TOLERANCES["float32"]
-    (folder / "canary.json").write_text(json.dumps({"policy": "step-8", "token_ids": IDS, "logprobs": new, "before": old}))
+    (folder / "canary.json").write_text(
+        json.dumps({"policy": "step-8", "token_ids": IDS, "logprobs": new, "before": old})
+    )
     return folder / "canary.json"
 
 

@@ -13,10 +13,23 @@ from r3l.engines.base import PolicySnapshot
 VOCABULARY = 97
 STOP = 96
 SHAPE: dict[str, Any] = {
-    "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 512, "bos_token_id": None, "eos_token_id": STOP, "pad_token_id": 0,
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 512,
+    "bos_token_id": None,
+    "eos_token_id": STOP,
+    "pad_token_id": 0,
 }
-FAMILIES = {"llama": (LlamaConfig, LlamaForCausalLM), "qwen2": (Qwen2Config, Qwen2ForCausalLM), "qwen3": (Qwen3Config, Qwen3ForCausalLM)}
+FAMILIES = {
+    "llama": (LlamaConfig, LlamaForCausalLM),
+    "qwen2": (Qwen2Config, Qwen2ForCausalLM),
+    "qwen3": (Qwen3Config, Qwen3ForCausalLM),
+}
 
 
 def tiny_policy(folder: Path, family: str = "llama", seed: int = 0, **changes: Any) -> PolicySnapshot:
@@ -48,7 +61,13 @@ def plain_logprobs(model: Any, ids: list[int]) -> torch.Tensor:
 @torch.no_grad()
 def plain_reply(model: Any, prompt: list[int], max_tokens: int) -> list[int]:
     """transformers' own greedy generation."""
-    out = model.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long), max_new_tokens=max_tokens,
-                         do_sample=False, eos_token_id=STOP, pad_token_id=0)
-    reply: list[int] = out[0, len(prompt):].tolist()
+    out = model.generate(
+        torch.tensor([prompt]),
+        attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+        max_new_tokens=max_tokens,
+        do_sample=False,
+        eos_token_id=STOP,
+        pad_token_id=0,
+    )
+    reply: list[int] = out[0, len(prompt) :].tolist()
     return reply

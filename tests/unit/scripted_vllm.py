@@ -1,4 +1,5 @@
-"""A scripted HTTP server with vLLM's routes: what it samples is worked out from the prompt and the policy it was given."""
+"""A scripted HTTP server with vLLM's routes: what it samples is worked out from the prompt and the policy it was
+given."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ def scripted_logprob(policy: str, place: int) -> float:
 
 
 class ScriptedVllm:
-    """One server on a free port. `dying` answers are cut off; what `instead` names is loaded in the place of what is asked for."""
+    """One server on a free port. `dying` answers are cut off; what `instead` names is loaded in the place of what is
+    asked for."""
 
     def __init__(self, key: str = "", development: bool = True, host: str = "127.0.0.1", port: int = 0) -> None:
         self.key, self.development = key, development
@@ -77,13 +79,17 @@ class ScriptedVllm:
         if len(prompt) + body["max_tokens"] > 64:
             return 400, {"error": {"message": "maximum context length is 64 tokens"}}
         if "prompt_logprobs" in body:
-            places = [{str(token): {"logprob": scripted_logprob(policy, place)}} for place, token in enumerate(prompt[1:])]
+            places = [
+                {str(token): {"logprob": scripted_logprob(policy, place)}} for place, token in enumerate(prompt[1:])
+            ]
             return 200, {"choices": [{"prompt_logprobs": [None, *places]}]}
         ids = scripted_reply(prompt, policy, body["max_tokens"], body["seed"])
         finish = self.finish or ("stop" if ids[-1] in body["stop_token_ids"] else "length")
         logprobs = [scripted_logprob(policy, place) for place in range(len(ids))]
-        return 200, {"choices": [{"token_ids": ids, "logprobs": {"token_logprobs": logprobs}, "finish_reason": finish}],
-                     "usage": {"prompt_tokens_details": {"cached_tokens": len(prompt) // 2}}}
+        return 200, {
+            "choices": [{"token_ids": ids, "logprobs": {"token_logprobs": logprobs}, "finish_reason": finish}],
+            "usage": {"prompt_tokens_details": {"cached_tokens": len(prompt) // 2}},
+        }
 
 
 def handler_of(server: ScriptedVllm) -> type[BaseHTTPRequestHandler]:

@@ -6,9 +6,9 @@ import re
 import pytest
 
 from r3l.engines.chat_format import ChatFormat
-from r3l.environments.alfworld import AlfworldWorld
-from r3l.environments.alfworld_drills import TURNS, drill, spoken
-from r3l.training.warm_start_rows import DECIDED, READ, RowEncoder
+from r3l.environments.alfworld.world import AlfworldWorld
+from r3l.warm_start.alfworld.drills import TURNS, drill, spoken
+from r3l.warm_start.rows import DECIDED, READ, RowEncoder
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -36,7 +36,9 @@ def test_arbitrary_actions_are_not_trained_on():
     chat = ChatFormat.load("data/policies/embedded")
     turns = drill(random.Random(3))
     row = RowEncoder(chat, "s").drill(turns)
-    trained = chat.tokenizer.decode([token for token, weight in zip(row.ids, row.weights, strict=True) if weight >= 1.0])
+    trained = chat.tokenizer.decode(
+        [token for token, weight in zip(row.ids, row.weights, strict=True) if weight >= 1.0]
+    )
     expected = "".join(turn.reply.split("<action>")[0] if turn.stray else turn.reply + "<|end|>" for turn in turns[1:])
     assert trained == expected
     assert set(row.weights) == {0.0, READ, 1.0, DECIDED}

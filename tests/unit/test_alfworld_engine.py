@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from r3l.environments.alfworld_engine import GameEngine, Seen, wrapped_environment
-from r3l.environments.alfworld_games import generate_game
-from r3l.environments.alfworld_parsing import memoised_parsing
-from r3l.environments.alfworld_store import write_game
+from r3l.environments.alfworld.engine import GameEngine, Seen, wrapped_environment
+from r3l.environments.alfworld.game_files import write_game
+from r3l.environments.alfworld.games import generate_game
+from r3l.environments.alfworld.parsing import memoised_parsing
 
 
 def stock_walk(path: Path, steps: int, seed: int) -> list[Seen]:

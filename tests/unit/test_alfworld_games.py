@@ -1,4 +1,5 @@
-"""Generated games: the same from the same seed, all six types winnable on the real engine, and kept where they belong."""
+"""Generated games: the same from the same seed, all six types winnable on the real engine, and kept where they
+belong."""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ import pytest
 
 from r3l.config.environments import AlfworldSettings
 from r3l.environments import make_world
-from r3l.environments.alfworld_engine import GameEngine
-from r3l.environments.alfworld_games import KITCHEN_TYPES, Game, generate_game
-from r3l.environments.alfworld_parsing import memoised_parsing
-from r3l.environments.alfworld_rooms import TASK_TYPES
-from r3l.environments.alfworld_store import list_games, write_game
+from r3l.environments.alfworld.engine import GameEngine
+from r3l.environments.alfworld.game_files import list_games, write_game
+from r3l.environments.alfworld.games import KITCHEN_TYPES, Game, generate_game
+from r3l.environments.alfworld.parsing import memoised_parsing
+from r3l.environments.alfworld.rooms import TASK_TYPES
 from r3l.errors import WorldError
 from tests.unit.alfworld_winner import winning_actions
 
@@ -23,8 +24,10 @@ from tests.unit.alfworld_winner import winning_actions
 def test_a_game_depends_on_seed_split_and_index_alone() -> None:
     one, other = generate_game("kitchen", 3, "train", 7), generate_game("kitchen", 3, "train", 7)
     assert one == other
-    assert {generate_game("kitchen", *key).content["pddl_problem"] for key in ((4, "train", 7), (3, "heldout", 7), (3, "train", 22))
-            }.isdisjoint({one.content["pddl_problem"]})
+    assert {
+        generate_game("kitchen", *key).content["pddl_problem"]
+        for key in ((4, "train", 7), (3, "heldout", 7), (3, "train", 22))
+    }.isdisjoint({one.content["pddl_problem"]})
 
 
 def object_counts(game: Game) -> Counter[str]:
@@ -48,7 +51,11 @@ def test_every_task_type_is_won_and_not_won_without_the_treatment(index: int, tm
         wins = [engine.step(action).won for action in winning_actions(engine, game.trajectory)]
         assert wins == [False] * (len(wins) - 1) + [True]
         engine.reset()
-        if game.goal.task_type in {"pick_heat_then_place_in_recep", "pick_cool_then_place_in_recep", "pick_clean_then_place_in_recep"}:
+        if game.goal.task_type in {
+            "pick_heat_then_place_in_recep",
+            "pick_cool_then_place_in_recep",
+            "pick_clean_then_place_in_recep",
+        }:
             assert not any(engine.step(action).won for action in winning_actions(engine, game.trajectory, treat=False))
         assert not any(engine.step(action).won for action in ["look", "inventory"] * 12)
 
@@ -87,7 +94,7 @@ def downloaded(root: Path, split: str, name: str, solvable: bool) -> None:
 def test_the_downloaded_layout_is_read_sorted_and_without_unsolvable_games(tmp_path: Path) -> None:
     for name, solvable in (("b", True), ("a", True), ("c", False)):
         downloaded(tmp_path, "valid_seen", name, solvable)
-    settings = AlfworldSettings(data_root=str(tmp_path), games="downloaded")
+    settings = AlfworldSettings(data_root=str(tmp_path), games="downloaded", partial=True)
     names = [game.name.split("/")[0] for game in list_games(settings, "heldout")]
     assert names == ["a", "b"]
     assert list_games(settings, "valid_seen") == list_games(settings, "heldout")
@@ -97,8 +104,34 @@ def test_the_downloaded_layout_is_read_sorted_and_without_unsolvable_games(tmp_p
         list_games(settings, "train")
 
 
+def test_folders_that_the_original_leaves_out_are_left_out(tmp_path: Path) -> None:
+    root = tmp_path / "Sliced"  # the name of a folder above the games says nothing
+    for name in ("a", "look_at_obj_in_light-AppleSliced-None-DeskLamp-1", "pick_and_place_with_movable_recep-A-B-C-1"):
+        downloaded(root, "valid_unseen", name, True)
+    settings = AlfworldSettings(data_root=str(root), games="downloaded", partial=True)
+    assert [game.name.split("/")[0] for game in list_games(settings, "valid_unseen")] == ["a"]
+
+
+def test_a_part_of_the_downloaded_games_is_played_when_asked_for_and_named(tmp_path: Path) -> None:
+    downloaded(tmp_path, "valid_seen", "a", True)
+    settings = AlfworldSettings(data_root=str(tmp_path), games="downloaded")
+    with pytest.raises(WorldError, match=r"got 1 games, expected 140: .*--partial` and environment.partial=true"):
+        list_games(settings, "heldout")
+    assert make_world(settings).data("heldout") == "json_2.1.1"
+    part = settings.model_copy(update={"partial": True})
+    assert len(list_games(part, "heldout")) == 1
+    assert make_world(part).data("heldout") == "json_2.1.1, 1 of 140 games"
+    assert make_world(part).data("train") == "json_2.1.1, 0 of 3,553 games"
+
+
+def test_generated_games_name_the_size_of_their_world(tmp_path: Path) -> None:
+    for games in ("kitchen", "full"):
+        assert make_world(AlfworldSettings(games=games, games_seed=2)).data("heldout") == f"{games}-2"
+
+
 def test_two_objects_never_share_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planner refuses a game with a name twice, so such a draw is drawn again: with one name for all, no draw can succeed."""
-    monkeypatch.setattr("r3l.environments.alfworld_games.object_name", lambda kind, receptacle, rng: f"{kind}|same")
+    """The planner refuses a game with a name twice, so such a draw is drawn again: with one name for all, no draw can
+    succeed."""
+    monkeypatch.setattr("r3l.environments.alfworld.games.object_name", lambda kind, receptacle, rng: f"{kind}|same")
     with pytest.raises(WorldError, match="no room suits pick_two_obj_and_place"):
         generate_game("full", 0, "train", TASK_TYPES.index("pick_two_obj_and_place"))

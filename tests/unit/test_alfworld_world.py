@@ -11,9 +11,9 @@ import pytest
 
 from r3l.config.environments import AlfworldSettings
 from r3l.environments import make_world
-from r3l.environments.alfworld_store import games_root, read_trajectory
+from r3l.environments.alfworld.game_files import games_root, read_trajectory
 from r3l.environments.base import World
-from r3l.environments.pool_sessions import Sessions
+from r3l.environments.workers.sessions import Sessions
 from r3l.errors import WorldError
 from r3l.records import Task
 from r3l.seeds import derive
@@ -37,25 +37,31 @@ def walk(world: World, task: Task, turns: int, seed: int) -> tuple[list[str], li
     return actions, texts
 
 
-@pytest.mark.parametrize(("text", "action"), [
-    ("<think>t</think><action>go to fridge 1</action>", "go to fridge 1"),
-    ("<think>\nlong\nthought</think>\n\n<action> look </action>", "look"),
-])
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("<think>t</think><action>go to fridge 1</action>", "go to fridge 1"),
+        ("<think>\nlong\nthought</think>\n\n<action> look </action>", "look"),
+    ],
+)
 def test_a_reply_with_both_tags_is_valid(world: World, text: str, action: str) -> None:
     assert world.parse_reply(text).valid
     assert world.parse_reply(text).action == action
 
 
-@pytest.mark.parametrize(("text", "reason"), [
-    ("<action>look</action>", "0 <think> tags"),
-    ("<action>look</action><think>t</think>", "not in order"),
-    ("<think>t</think>", "0 <action> tags"),
-    ("<think>t</think><action>look</action><action>look</action>", "2 <action> tags"),
-    ("<think>t</think><action></action>", "empty"),
-    ("<think>t</think><action>look\nlook</action>", "more than one line"),
-    ("<think>t<action>look</action>", "</think>"),
-    ("", "0 <think> tags"),
-])
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("<action>look</action>", "0 <think> tags"),
+        ("<action>look</action><think>t</think>", "not in order"),
+        ("<think>t</think>", "0 <action> tags"),
+        ("<think>t</think><action>look</action><action>look</action>", "2 <action> tags"),
+        ("<think>t</think><action></action>", "empty"),
+        ("<think>t</think><action>look\nlook</action>", "more than one line"),
+        ("<think>t<action>look</action>", "</think>"),
+        ("", "0 <think> tags"),
+    ],
+)
 def test_any_other_reply_says_what_is_wrong(world: World, text: str, reason: str) -> None:
     reply = world.parse_reply(text)
     assert (reply.valid, reply.action) == (False, "")
@@ -104,10 +110,12 @@ def test_rollback_at_every_turn_is_the_same_by_snapshot_and_by_replay(world: Wor
     for pivot in range(len(actions) - tail):
         fresh = Sessions(world)
         for sessions, name in ((known, "restores"), (fresh, "replays")):
-            rollback = sessions.rollback(f"retry {pivot}", task, actions[:pivot], texts[:pivot + 1])
-            assert (rollback.diverged_at, rollback.observations) == (None, texts[:pivot + 1])
-            after = [sessions.step(f"retry {pivot}", action).observation.text for action in actions[pivot:pivot + tail]]
-            assert after == texts[pivot + 1:pivot + tail + 1]
+            rollback = sessions.rollback(f"retry {pivot}", task, actions[:pivot], texts[: pivot + 1])
+            assert (rollback.diverged_at, rollback.observations) == (None, texts[: pivot + 1])
+            after = [
+                sessions.step(f"retry {pivot}", action).observation.text for action in actions[pivot : pivot + tail]
+            ]
+            assert after == texts[pivot + 1 : pivot + tail + 1]
             assert sessions.counts[name] == (0 if pivot == 0 else pivot if name == "restores" else 1)
 
 
@@ -132,7 +140,7 @@ def test_a_doctored_observation_is_named_by_its_turn(world: World) -> None:
     task = world.tasks("train")[0]
     actions, texts = walk(world, task, 8, seed=1)
     for turn in (0, 3, 8):
-        doctored = [*texts[:turn], "You see a dragon.", *texts[turn + 1:]]
+        doctored = [*texts[:turn], "You see a dragon.", *texts[turn + 1 :]]
         sessions = Sessions(world)
         rollback = sessions.rollback("retry", task, actions, doctored)
         assert rollback.diverged_at == turn
@@ -143,19 +151,28 @@ def test_a_doctored_observation_is_named_by_its_turn(world: World) -> None:
 def test_malformed_turns_never_reach_the_world(world: World) -> None:
     task = world.tasks("train")[0]
     actions, texts = walk(world, task, 4, seed=2)
-    rollback = Sessions(world).rollback("retry", task, [*actions[:2], "", *actions[2:]], [*texts[:3], "Invalid reply", *texts[3:]])
+    rollback = Sessions(world).rollback(
+        "retry", task, [*actions[:2], "", *actions[2:]], [*texts[:3], "Invalid reply", *texts[3:]]
+    )
     assert rollback.diverged_at is None
     assert rollback.observations == [*texts[:3], "Invalid reply", *texts[3:]]
 
 
 def test_a_missing_game_says_how_to_get_it(world: World) -> None:
     task = world.tasks("train")[0]
-    lost = Task(**{**{name: getattr(task, name) for name in Task.__slots__}, "payload": '{"game": "train/none/trial/game.tw-pddl"}'})
+    lost = Task(
+        **{
+            **{name: getattr(task, name) for name in Task.__slots__},
+            "payload": '{"game": "train/none/trial/game.tw-pddl"}',
+        }
+    )
     with pytest.raises(WorldError, match="r3l prepare alfworld"):
         world.make().reset(lost)
 
 
 def test_importing_the_environments_loads_no_engine() -> None:
     script = "import sys, r3l.environments; print([name for name in ('alfworld', 'textworld', 'torch') if name in sys.modules])"
-    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    found = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
+    )
     assert found.stdout.strip() == "[]"

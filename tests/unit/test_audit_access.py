@@ -5,8 +5,8 @@ import base64
 import pytest
 from fastapi.testclient import TestClient
 
-from r3l.audit.access import key_for
-from r3l.audit.app import make_app
+from r3l.audit.web.access import key_for
+from r3l.audit.web.app import make_app
 from r3l.errors import ConfigError
 from r3l.store.stage import Store
 
@@ -19,7 +19,7 @@ def client(tmp_path_factory):
     app = make_app(Store.open(str(tmp_path_factory.mktemp("store"))), names=["audit.example.org"], key=KEY)
     with TestClient(app, base_url="https://audit.example.org") as found:
         yield found
-    app.state.desk.reader.close()
+    app.state.desk.close()
 
 
 def basic(text: str) -> dict[str, str]:
@@ -34,9 +34,18 @@ def test_nothing_is_shown_without_the_key(client, path):
     assert client.get(path, headers=basic(f"anybody:{KEY}")).status_code == (404 if path == "/nope" else 200)
 
 
-@pytest.mark.parametrize("header", [
-    basic("anybody:"), basic(KEY), basic(f"anybody:{KEY}x"), basic(f"anybody:{KEY[:-1]}"), {"Authorization": f"Bearer {KEY}"},
-    {"Authorization": "Basic not-base-64"}, {"Authorization": "Basic"}])
+@pytest.mark.parametrize(
+    "header",
+    [
+        basic("anybody:"),
+        basic(KEY),
+        basic(f"anybody:{KEY}x"),
+        basic(f"anybody:{KEY[:-1]}"),
+        {"Authorization": f"Bearer {KEY}"},
+        {"Authorization": "Basic not-base-64"},
+        {"Authorization": "Basic"},
+    ],
+)
 def test_what_is_not_the_key_is_refused(client, header):
     assert client.get("/", headers=header).status_code == 401
 
@@ -50,14 +59,18 @@ def test_a_foreign_name_is_refused_with_the_key_too(client):
     assert client.get("/", headers=basic(f"x:{KEY}") | {"host": "evil.example"}).status_code == 400
 
 
-@pytest.mark.parametrize(("host", "key", "expected"), [
-    ("127.0.0.1", "", ""), ("localhost", "", ""), ("::1", "", ""), ("127.0.0.1", KEY, KEY), ("0.0.0.0", KEY, KEY)])
+@pytest.mark.parametrize(
+    ("host", "key", "expected"),
+    [("127.0.0.1", "", ""), ("localhost", "", ""), ("::1", "", ""), ("127.0.0.1", KEY, KEY), ("0.0.0.0", KEY, KEY)],
+)
 def test_loopback_alone_does_without_a_key(monkeypatch, host, key, expected):
     monkeypatch.setenv("R3L_AUDIT_KEY", key)
     assert key_for(host) == expected
 
 
-@pytest.mark.parametrize(("host", "key"), [("0.0.0.0", ""), ("10.0.0.7", ""), ("::", ""), ("audit", ""), ("0.0.0.0", "short")])
+@pytest.mark.parametrize(
+    ("host", "key"), [("0.0.0.0", ""), ("10.0.0.7", ""), ("::", ""), ("audit", ""), ("0.0.0.0", "short")]
+)
 def test_another_address_without_a_key_is_refused_before_it_listens(monkeypatch, host, key):
     monkeypatch.setenv("R3L_AUDIT_KEY", key)
     with pytest.raises(ConfigError, match=rf"R3L_AUDIT_KEY has {len(key)} characters"):

@@ -5,33 +5,46 @@ from urllib.parse import quote
 import pytest
 from fastapi.testclient import TestClient
 
-from r3l.audit.app import QUESTIONS, make_app
+from r3l.audit.web.app import QUESTIONS, make_app
+from r3l.audit.web.sandbox import Answer, SqlBox
 from r3l.store.stage import Store
-from tests.audit_world import HOSTILE, World, commit, commit_world
+from tests.support.audit_world import HOSTILE, World, commit, commit_world
 
 PAGES = {
-    "/": "Runs and branches", "/run/demo": "Improvement rate", "/run/demo?at=0": "Stages of iteration 0", "/run/demo?branch=bold": "/ bold",
-    "/run/demo/groups": "6 groups", "/run/demo/groups?iteration=0&sort=base_reward&down=0": "3 groups",
-    "/run/demo/groups?iteration=x&text=nothing+like+it": "No group fits", "/run/demo/group?id=iteration%3D1/task%3D0&iteration=1": "base=0",
-    "/run/demo/reflections": "What reflections claim", "/run/demo/reflections?iteration=1": "won, pivot right",
+    "/": "Runs and branches",
+    "/run/demo": "Improvement rate",
+    "/run/demo?at=0": "Iteration 0: optimiser step and stages",
+    "/run/demo?branch=bold": "/ bold",
+    "/run/demo/groups": "6 groups",
+    "/run/demo/groups?iteration=0&sort=base_reward&down=0": "3 groups",
+    "/run/demo/groups?iteration=x&text=nothing+like+it": "No group fits",
+    "/run/demo/group?id=iteration%3D1/task%3D0&iteration=1": "base=0",
+    "/run/demo/reflections": "What reflections claim",
+    "/run/demo/reflections?iteration=1": "won, pivot right",
     "/run/demo/reflections?iteration=0&fault=saw+no+fault": "saw no fault",
     "/run/demo/account": "unaccounted for",
     "/run/demo/account?stage=reflections&event=skipped&reason=outcome+is+success": "outcome is success",
-    "/compare": "Choose two", "/compare?line=demo&line=demo/bold": "what bold changed", "/sql": "Worked questions",
+    "/compare": "Choose two",
+    "/compare?line=demo&line=demo/bold": "what bold changed",
+    "/sql": "Worked questions",
     "/sql?q=SELECT+42+AS+answer": "42",
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
     store = Store.open(str(tmp_path_factory.mktemp("store")))
     commit_world(store, iterations=2, tasks=3, hostile=True)
-    branch = {stage: rows for stage, rows in World(1, 3, top=5.0).tables().items() if stage in ("credit", "training_rows", "updates")}
+    branch = {
+        stage: rows
+        for stage, rows in World(1, 3, top=5.0).tables().items()
+        if stage in ("credit", "training_rows", "updates")
+    }
     commit(store, "demo", 1, branch, branch="bold", settings={"alpha": 5.0})
     app = make_app(store)
     with TestClient(app, base_url="http://127.0.0.1:4300") as found:
         yield found
-    app.state.desk.reader.close()
+    app.state.desk.close()
 
 
 class Elements(HTMLParser):
@@ -67,7 +80,10 @@ def test_every_page_is_shown_under_its_policy(client, path):
 
 
 def test_every_link_of_every_page_leads_somewhere(client):
-    seen, todo = set(), ["/", "/run/demo/group?id=iteration%3D0/task%3D0&iteration=0&attempt=iteration%3D0/task%3D0/base%3D0"]
+    seen, todo = (
+        set(),
+        ["/", "/run/demo/group?id=iteration%3D0/task%3D0&iteration=0&attempt=iteration%3D0/task%3D0/base%3D0"],
+    )
     while todo and len(seen) < 120:
         path = todo.pop()
         kind = re.sub(r"\d+", "0", path)
@@ -82,11 +98,15 @@ def test_every_link_of_every_page_leads_somewhere(client):
                 for tag, found in Elements(answer.text).found
                 if tag == "a" and (target := found.get("href")) and target.startswith("/")
             ]
-    assert {"/run/demo/tokens", "/run/demo/group", "/run/demo/text", "/run/demo/open"} <= {path.split("?")[0] for path in seen}
+    assert {"/run/demo/tokens", "/run/demo/group", "/run/demo/text", "/run/demo/open"} <= {
+        path.split("?")[0] for path in seen
+    }
 
 
 def test_hostile_text_is_text_on_every_page_that_has_it(client):
-    group = client.get("/run/demo/group?id=iteration%3D0/task%3D0&iteration=0&attempt=iteration%3D0/task%3D0/base%3D0").text
+    group = client.get(
+        "/run/demo/group?id=iteration%3D0/task%3D0&iteration=0&attempt=iteration%3D0/task%3D0/base%3D0"
+    ).text
     assert "&lt;script&gt;window.harmed = true&lt;/script&gt;" in group
     assert "⟨U+001B⟩[2J" in group
     assert "⟨U+202E⟩gnp.exe" in group
@@ -106,15 +126,30 @@ def test_the_whole_text_is_plain_text_in_a_sandbox(client):
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-@pytest.mark.parametrize(("path", "status", "said"), [
-    ("/run/nope", 404, "it has demo, demo/bold"), ("/nope", 404, "no such page"), ("/static/../app.py", 404, ""),
-    ("/static/app.py", 404, ""),
-    ("/run/demo/group?id=iteration%3D9/task%3D9&iteration=9", 404, "not in demo"),
-    ("/run/demo/group?id=x&iteration=%3Cb%3E", 422, "iteration"),
-    ("/run/demo/open?id=%3Cscript%3E", 404, "&lt;script&gt;"), ("/run/demo/groups?page=-1", 422, "page"),
-    ("/sql?q=DROP+TABLE+stages", 400, "one SELECT is expected"), ("/run/demo?branch=nope", 404, "demo/nope"),
-    ("/compare?line=demo&line=%3Cimg%3E", 404, "&lt;img&gt;"), ("/run/demo/tokens?source=x&iteration=0", 404, "no training row"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("/run/nope", 404, "it has demo, demo/bold"),
+        ("/run/%00", 404, "letters, digits"),
+        ("/run/demo%00/groups", 404, "letters, digits"),
+        ("/run/demo?branch=%00", 404, "letters, digits"),
+        (f"/run/{'a' * 5_000}", 404, "letters, digits"),
+        (f"/run/{'a' * 5_000}/account", 404, "letters, digits"),
+        (f"/compare?line={'a' * 300}", 404, "letters, digits"),
+        ("/compare?line=%00", 404, "letters, digits"),
+        ("/nope", 404, "no such page"),
+        ("/static/../app.py", 404, ""),
+        ("/static/app.py", 404, ""),
+        ("/run/demo/group?id=iteration%3D9/task%3D9&iteration=9", 404, "not in demo"),
+        ("/run/demo/group?id=x&iteration=%3Cb%3E", 422, "iteration"),
+        ("/run/demo/open?id=%3Cscript%3E", 404, "&lt;script&gt;"),
+        ("/run/demo/groups?page=-1", 422, "page"),
+        ("/sql?q=DROP+TABLE+stages", 400, "one SELECT is expected"),
+        ("/run/demo?branch=nope", 404, "demo/nope"),
+        ("/compare?line=demo&line=%3Cimg%3E", 404, "&lt;img&gt;"),
+        ("/run/demo/tokens?source=x&iteration=0", 404, "no training row"),
+    ],
+)
 def test_what_is_wrong_is_said(client, path, status, said):
     answer = client.get(path)
     assert (answer.status_code, said in answer.text) == (status, True)
@@ -132,10 +167,56 @@ def test_an_empty_store_says_what_to_do(tmp_path):
     app = make_app(Store.open(str(tmp_path)))
     with TestClient(app, base_url="http://localhost") as client:
         assert "r3l iterate" in client.get("/").text
-    app.state.desk.reader.close()
+    app.state.desk.close()
 
 
 def test_the_worked_questions_can_all_be_asked(client):
-    asked = [target for tag, found in Elements(client.get("/sql").text).found if tag == "a" and "q=" in (target := found.get("href") or "")]
+    asked = [
+        target
+        for tag, found in Elements(client.get("/sql").text).found
+        if tag == "a" and "q=" in (target := found.get("href") or "")
+    ]
     assert len(asked) == len(list(QUESTIONS.glob("*.sql"))) > 0
     assert {client.get(path).status_code for path in asked} == {200}
+
+
+CROSS = {"sec-fetch-site": "cross-site"}
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/sql?q=SELECT+42", CROSS | {"sec-fetch-mode": "navigate"}, 403),
+        ("/sql?q=SELECT+42", CROSS | {"sec-fetch-mode": "no-cors"}, 403),
+        (
+            "/sql?q=SELECT+42",
+            {"sec-fetch-site": "same-site", "sec-fetch-mode": "navigate"},
+            403,
+        ),  # another server of this machine
+        ("/sql?q=SELECT+42", {"sec-fetch-site": "same-origin", "sec-fetch-mode": "navigate"}, 200),
+        ("/sql?q=SELECT+42", {"sec-fetch-site": "none", "sec-fetch-mode": "navigate"}, 200),  # typed, or a bookmark
+        ("/sql", CROSS | {"sec-fetch-mode": "navigate"}, 200),
+        ("/run/demo", CROSS | {"sec-fetch-mode": "navigate"}, 200),
+        ("/run/demo", CROSS | {"sec-fetch-mode": "cors"}, 403),
+        ("/run/demo", {"origin": "https://evil.example"}, 403),
+    ],
+)
+def test_a_page_of_another_site_links_and_asks_nothing(client, monkeypatch, path, headers, status):
+    asked = []
+    monkeypatch.setattr(SqlBox, "ask", lambda _, query: asked.append(query) or Answer(["a"], [(42,)], False, 0.0))
+    answer = client.get(path, headers=headers)
+    assert answer.status_code == status
+    assert asked == (["SELECT 42"] if status == 200 and "q=" in path else [])
+    if status == 403 and headers.get("sec-fetch-mode") == "navigate":
+        assert "SELECT 42" in answer.text  # in the box, to be read and run
+        assert "another site" in answer.text
+
+
+def test_sql_is_asked_of_every_run_of_one_or_of_a_branch(client):
+    asked = quote("SELECT any_value(branch) AS branch, max(advantage)::INTEGER AS most FROM credit")
+    for line, shown in (("demo", ">3<"), ("demo/bold", ">5<")):
+        assert shown in client.get(f"/sql?run={quote(line, safe='')}&q={asked}").text
+    assert client.get(f"/sql/answer.csv?run=demo/bold&q={asked}").text.split() == ["branch,most", "bold,5"]
+    assert client.get(f"/sql?run=nope&q={asked}").status_code == 400
+    assert client.get(f"/sql/answer.parquet?q={asked}").content[:4] == b"PAR1"
+    assert client.get("/sql/answer.exe?q=SELECT+1").status_code == 422

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from r3l.store.stage import Store
-from tests.audit_world import commit_large
+from tests.support.audit_world import commit_large
 
 ROOT = Path(__file__).parents[2]
 OPEN = """
 import sys, time
 from fastapi.testclient import TestClient
-from r3l.audit.app import make_app
+from r3l.audit.web.app import make_app
 from r3l.store.stage import Store
 
 app = make_app(Store.open(sys.argv[1]))
@@ -25,7 +25,7 @@ print(time.process_time())
 LOOK = """
 import resource, sys, time
 from fastapi.testclient import TestClient
-from r3l.audit.app import make_app
+from r3l.audit.web.app import make_app
 from r3l.store.stage import Store
 
 app = make_app(Store.open(sys.argv[1]))
@@ -52,7 +52,9 @@ def test_the_app_opens_quickly_on_the_run_that_ships():
 def test_pages_of_a_large_store_are_quick_and_small(tmp_path):
     count = commit_large(Store.open(str(tmp_path)))
     assert count > 100_000
-    printed = subprocess.run([sys.executable, "-c", LOOK, str(tmp_path)], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    printed = subprocess.run(
+        [sys.executable, "-c", LOOK, str(tmp_path)], capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout
     print(printed)
     *pages, memory = printed.splitlines()
     assert max(float(line.split()[-1]) for line in pages) < 5, printed

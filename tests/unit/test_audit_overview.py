@@ -1,17 +1,19 @@
-"""A store of several runs: questions about one open no file of another, and the front page asks again only what changed."""
+"""A store of several runs: questions about one open no file of another, and the front page asks again only what
+changed."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from r3l.audit import overview
 from r3l.audit.lines import Line, iterations
-from r3l.audit.overview import Overview
 from r3l.audit.reader import KEPT, Reader
+from r3l.audit.web.overview import Overview
+from r3l.store import figures
 from r3l.store.catalog import connect
+from r3l.store.index import Indexed
 from r3l.store.stage import Store
-from tests.store_iteration import commit_iteration, commit_stage, iteration_tables
+from tests.support.store_iteration import commit_iteration, commit_stage, iteration_tables
 
 
 @pytest.fixture
@@ -24,9 +26,13 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_a_table_is_one_scan_whatever_number_of_runs(store):
-    views = dict(connect(store).execute("SELECT view_name, sql FROM duckdb_views() WHERE schema_name = 'main'").fetchall())
+    views = dict(
+        connect(store).execute("SELECT view_name, sql FROM duckdb_views() WHERE schema_name = 'lines'").fetchall()
+    )
     assert views["credit"].count("read_parquet(") == 1
-    rows = connect(store).execute("SELECT run, branch, count(*) FROM credit GROUP BY ALL ORDER BY ALL").fetchall()
+    rows = (
+        connect(store).execute("SELECT run, branch, count(*) FROM stored.credit GROUP BY ALL ORDER BY ALL").fetchall()
+    )
     assert rows == [("one", "", 6), ("three", "", 6), ("two", "", 6), ("two", "fork", 6)]
 
 
@@ -38,18 +44,29 @@ def test_a_question_about_a_run_opens_no_file_of_another(store):
 
 def test_the_front_page_asks_again_only_what_changed(store, monkeypatch):
     asked: list[list[str]] = []
-    ask = overview.asked
-    monkeypatch.setattr(overview, "TOGETHER", 2)
-    monkeypatch.setattr(overview, "asked", lambda store, runs: asked.append(list(runs)) or ask(store, runs))
+    ask = figures.asked
+
+    def noted(store: Store, some: list[Indexed], questions: dict[str, str], left_out: dict[str, str]):
+        asked.append([index.run for index in some])
+        return ask(store, some, questions, left_out)
+
+    monkeypatch.setattr(figures, "TOGETHER", 2)
+    monkeypatch.setattr(figures, "asked", noted)
     page = Overview(store)
-    first = page.rows()
+    first, left_out = page.rows()
+    assert left_out == {}
     assert asked == [["one", "three"], ["two"]]
     assert [str(row["line"]) for row in first] == ["two", "two/fork", "three", "one"]  # the newest run first
     assert [[past["base_reward"] for past in row["past"]] for row in first] == [[0.25]] * 4
-    assert page.rows() == first
+    assert page.rows() == (first, {})
     assert len(asked) == 2
     commit_iteration(store, "one", iteration=1)
-    assert [(str(row["line"]), len(row["past"])) for row in page.rows()] == [("one", 2), ("two", 1), ("two/fork", 1), ("three", 1)]
+    assert [(str(row["line"]), len(row["past"])) for row in page.rows()[0]] == [
+        ("one", 2),
+        ("two", 1),
+        ("two/fork", 1),
+        ("three", 1),
+    ]
     assert asked[2:] == [["one"]]
 
 

@@ -1,4 +1,4 @@
-"""What the audit reads, against the hand-made iteration of tests/store_iteration.py."""
+"""What the audit reads, against the hand-made iteration of tests/support/store_iteration.py."""
 
 import dataclasses
 
@@ -6,14 +6,14 @@ import pytest
 
 from r3l.audit.attempts import find, group, neighbours, panes
 from r3l.audit.findings import account, accuracy, by_pivot, confusion, events, reasons, stages, worst_reflections
-from r3l.audit.groups import Filter, choices, group_page
+from r3l.audit.groups import Filter, choices, group_page, told_apart
 from r3l.audit.lines import Line, branch_difference, differing_settings, iterations, known_line, lines
 from r3l.audit.reader import Reader
 from r3l.audit.tokens import token_page
 from r3l.errors import StoreError
-from r3l.store.retention import prune_run
+from r3l.store.space.retention import prune_run
 from r3l.store.stage import Store
-from tests.store_iteration import commit_iteration, commit_stage, iteration_tables
+from tests.support.store_iteration import commit_iteration, commit_stage, iteration_tables
 
 LINE = Line("demo")
 
@@ -24,7 +24,10 @@ def reader(tmp_path_factory):
     for iteration in (0, 1):
         commit_iteration(store, iteration=iteration)
     tables = iteration_tables(1)
-    credit = [dataclasses.replace(one, advantage=5.0 if one.rule == "top" else one.advantage) for one in tables["credit"]["credit"]]
+    credit = [
+        dataclasses.replace(one, advantage=5.0 if one.rule == "top" else one.advantage)
+        for one in tables["credit"]["credit"]
+    ]
     commit_stage(store, "credit", {"credit": credit}, [], "demo", 1, branch="bold", alpha=5)
     found = Reader(store)
     yield found
@@ -38,9 +41,22 @@ def test_the_lines_and_their_iterations(reader):
     ]
     past = iterations(reader, LINE)
     assert [row["iteration"] for row in past] == [0, 1]
-    wanted = {"bases": 4, "base_reward": 0.25, "parse_rate": 0.75, "retries": 2, "retry_improvement": 0.5, "reward_gain": 0.5,
-              "pivot_mean": 1.5, "mixed_groups": 1, "groups": 2, "mixed_share": 0.5, "training_rows": 5, "trained_tokens": 20,
-              "grad_norm": 1.5, "entropy": 2.0}  # fmt: skip
+    wanted = {
+        "bases": 4,
+        "base_reward": 0.25,
+        "parse_rate": 0.75,
+        "retries": 2,
+        "retry_improvement": 0.5,
+        "reward_gain": 0.5,
+        "pivot_mean": 1.5,
+        "mixed_groups": 1,
+        "groups": 2,
+        "mixed_share": 0.5,
+        "training_rows": 5,
+        "trained_tokens": 20,
+        "grad_norm": 1.5,
+        "entropy": 2.0,
+    }
     assert {name: past[0][name] for name in wanted} == pytest.approx(wanted)
     with pytest.raises(StoreError, match=r"nope: not in .*; it has demo, demo/bold"):
         known_line(reader, Line("nope"))
@@ -69,7 +85,13 @@ def test_the_table_of_groups(reader):
         1,
         1,
     )
-    assert (first["base_reward"], first["retry_reward"], first["best_gain"], first["worst_gain"], first["mean_pivot"]) == (
+    assert (
+        first["base_reward"],
+        first["retry_reward"],
+        first["best_gain"],
+        first["worst_gain"],
+        first["mean_pivot"],
+    ) == (
         0.5,
         1.0,
         1.0,
@@ -81,12 +103,24 @@ def test_the_table_of_groups(reader):
     assert (second["best_gain"], second["mixed"], second["statuses"]) == (0.0, False, ["completed"])
 
 
-@pytest.mark.parametrize(("asked", "groups"), [
-    (Filter(), 4), (Filter(mixed="yes"), 2), (Filter(mixed="no", iteration=0), 1), (Filter(gain="better"), 2), (Filter(gain="worse"), 0),
-    (Filter(gain="none"), 2), (Filter(text="T1"), 2), (Filter(text="%"), 0),
-    (Filter(status="completed"), 4), (Filter(status="diverged"), 0),
-    (Filter(task_type="look"), 4), (Filter(task_type="' OR 1=1 --"), 0), (Filter(page=1), 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("asked", "groups"),
+    [
+        (Filter(), 4),
+        (Filter(mixed="yes"), 2),
+        (Filter(mixed="no", iteration=0), 1),
+        (Filter(gain="better"), 2),
+        (Filter(gain="worse"), 0),
+        (Filter(gain="none"), 2),
+        (Filter(text="T1"), 2),
+        (Filter(text="%"), 0),
+        (Filter(status="completed"), 4),
+        (Filter(status="diverged"), 0),
+        (Filter(task_type="look"), 4),
+        (Filter(task_type="' OR 1=1 --"), 0),
+        (Filter(page=1), 0),
+    ],
+)
 def test_filters(reader, asked, groups):
     page = group_page(reader, LINE, asked)
     assert (page.total, len(page.rows)) == (groups, groups)
@@ -95,16 +129,28 @@ def test_filters(reader, asked, groups):
 def test_sorting_goes_by_known_columns_only(reader):
     ordered = group_page(reader, LINE, Filter(sort="retry_reward", descending=False)).rows
     assert [row["retry_reward"] for row in ordered] == [0.0, 0.0, 1.0, 1.0]
-    assert [row["iteration"] for row in group_page(reader, LINE, Filter(sort="1; DROP TABLE stages")).rows] == [1, 1, 0, 0]
+    assert [row["iteration"] for row in group_page(reader, LINE, Filter(sort="1; DROP TABLE stages")).rows] == [
+        1,
+        1,
+        0,
+        0,
+    ]
     assert choices(reader, LINE) == {"task_types": ["look"], "statuses": ["completed"], "first": 0, "last": 1}
 
 
 def test_the_attempts_of_a_group(reader):
     found = group(reader, LINE, 0, "iteration=0/task=0")
-    shown = [(one.base["attempt"], one.reflection["status"], one.retry and one.retry["attempt"], one.gain) for one in found.attempts]
+    shown = [
+        (one.base["attempt"], one.reflection["status"], one.retry and one.retry["attempt"], one.gain)
+        for one in found.attempts
+    ]
     assert shown == [(0, "parsed", 0, 1.0), (1, "parsed", None, None)]
     assert found.attempt().name == "iteration=0/task=0/retry=0"
-    assert found.attempt("iteration=0/task=0/distilled=0") == found.attempt("iteration=0/task=0/base=0/reflection=0") == found.attempts[0]
+    assert (
+        found.attempt("iteration=0/task=0/distilled=0")
+        == found.attempt("iteration=0/task=0/base=0/reflection=0")
+        == found.attempts[0]
+    )
     with pytest.raises(StoreError, match="not an attempt of iteration=0/task=0"):
         found.attempt("iteration=0/task=1/base=0")
     with pytest.raises(StoreError, match="not in demo"):
@@ -116,14 +162,19 @@ def test_the_panes_lay_weights_over_the_turns_they_belong_to(reader):
     seen = panes(reader, found, found.attempts[0])
     assert (seen.pivot, seen.diverges, seen.count) == (1, 1, 3)
     base, clean, retry, reflection = (
-        seen.trained[f"iteration=0/task=0/{name}"] for name in ("base=0", "distilled=0", "retry=0", "base=0/reflection=0")
+        seen.trained[f"iteration=0/task=0/{name}"]
+        for name in ("base=0", "distilled=0", "retry=0", "base=0/reflection=0")
     )
     masked_prefix = {0: [0.0, 0.0], 1: [1.0, 1.0], 2: [1.0, 1.0]}
     assert base.aligned
     assert base.weights == clean.weights == retry.weights == masked_prefix
     assert reflection.weights == {0: [1.0, 1.0]}
     assert (clean.effect(0), clean.effect(1), base.effect(1)) == (0.0, 3.0, pytest.approx((0 - 2 / 3) / (1 / 3) ** 0.5))
-    assert (seen.largest("rl"), seen.largest("sft")) == (3.0, 1.0)
+    assert {term: scale.top for term, scale in seen.scales.items()} == {
+        "rl": pytest.approx(3.0),
+        "sft": pytest.approx(1.0),
+    }
+    assert (seen.masked_before(found.attempts[0].base), seen.masked_before(found.attempts[0].retry)) == (True, True)
     assert list(seen.of(found.attempts[0].retry)) == [1, 2]
 
 
@@ -146,15 +197,28 @@ def test_the_groups_beside_a_group(reader):
 
 def test_ids_are_found(reader):
     found = find(reader, LINE, "iteration=1/task=1/base=1/reflection=0")
-    assert (found.iteration, found.group_id, found.trajectory_id) == (1, "iteration=1/task=1", "iteration=1/task=1/base=1")
+    assert (found.iteration, found.group_id, found.trajectory_id) == (
+        1,
+        "iteration=1/task=1",
+        "iteration=1/task=1/base=1",
+    )
     assert find(reader, LINE, "iteration=7/task=1/base=1") is None
 
 
 def test_confusion_of_claims_and_rewards(reader):
-    cells = {(row.claimed, kind): cell["reflections"] if cell else 0 for row in confusion(reader, LINE, 0)
-             for kind, cell in (("solved", row.solved), ("unsolved", row.unsolved))}  # fmt: skip
-    assert cells == {("success", "solved"): 1, ("success", "unsolved"): 0, ("failure", "solved"): 0, ("failure", "unsolved"): 2,
-                     ("invalid", "solved"): 0, ("invalid", "unsolved"): 1}  # fmt: skip
+    cells = {
+        (row.claimed, kind): cell["reflections"] if cell else 0
+        for row in confusion(reader, LINE, 0)
+        for kind, cell in (("solved", row.solved), ("unsolved", row.unsolved))
+    }
+    assert cells == {
+        ("success", "solved"): 1,
+        ("success", "unsolved"): 0,
+        ("failure", "solved"): 0,
+        ("failure", "unsolved"): 2,
+        ("invalid", "solved"): 0,
+        ("invalid", "unsolved"): 1,
+    }
     failure = next(row for row in confusion(reader, LINE) if row.claimed == "failure").unsolved
     assert (failure["retries"], failure["improved"], failure["gain"]) == (4, 0.5, 0.5)
 
@@ -166,16 +230,35 @@ def test_the_worst_reflections_and_gain_by_pivot(reader):
         ("changed nothing", "iteration=0/task=1/base=1/reflection=0", 0.0),
     ]
     assert [row["fault"] for row in worst_reflections(reader, LINE, 0, "changed nothing")] == ["changed nothing"]
-    assert [(row["pivot_turn"], row["retries"], row["improved"]) for row in by_pivot(reader, LINE)] == [(1, 2, 1.0), (2, 2, 0.0)]
+    assert [(row["pivot_turn"], row["retries"], row["improved"]) for row in by_pivot(reader, LINE)] == [
+        (1, 2, 1.0),
+        (2, 2, 0.0),
+    ]
 
 
 def test_pivots_against_the_oracle(reader):
-    """Of two readable reflections on failed bases one names the oracle's turn, and its retry won; the other is two turns off."""
+    """Of two readable reflections on failed bases one names the oracle's turn, and its retry won; the other is two
+    turns off."""
     rows = accuracy(reader, LINE)
     assert [row["iteration"] for row in rows] == [0, 1]
-    assert accuracy(reader, LINE, 1) == [rows[1]] == [{
-        "iteration": 1, "reflections": 2, "agreement": 0.5, "accurate": 0.5, "partial": 0.5, "misdiagnosed": 0.0,
-        "retries_if_right": 1, "won_if_right": 1.0, "retries_if_wrong": 1, "won_if_wrong": 0.0}]
+    assert (
+        accuracy(reader, LINE, 1)
+        == [rows[1]]
+        == [
+            {
+                "iteration": 1,
+                "reflections": 2,
+                "agreement": 0.5,
+                "accurate": 0.5,
+                "partial": 0.5,
+                "misdiagnosed": 0.0,
+                "retries_if_right": 1,
+                "won_if_right": 1.0,
+                "retries_if_wrong": 1,
+                "won_if_wrong": 0.0,
+            }
+        ]
+    )
 
 
 def test_the_account_and_events(reader):
@@ -183,7 +266,12 @@ def test_the_account_and_events(reader):
         row["stage"]: (row["attempts"], row["trained"], row["led_on"], row["dropped"], row["unaccounted"])
         for row in account(reader, LINE, 0)
     }
-    assert rows == {"base": (4, 2, 0, 2, 0), "reflections": (4, 1, 1, 2, 0), "retries": (2, 1, 1, 0, 0), "distilled": (2, 1, 0, 1, 0)}
+    assert rows == {
+        "base": (4, 2, 0, 2, 0),
+        "reflections": (4, 1, 1, 2, 0),
+        "retries": (2, 1, 1, 0, 0),
+        "distilled": (2, 1, 0, 1, 0),
+    }
     counted = {row["reason"]: row["times"] for row in reasons(reader, LINE)}
     assert counted == {"all rewards of the group are equal": 6, "outcome is success": 2, "invalid reflection": 2}
     chosen = {"stage": "training_rows", "event": "dropped", "reason": ""}
@@ -237,7 +325,10 @@ def test_pruned_tokens_leave_the_words_and_say_so(tmp_path):
 def test_a_critique_in_prose_is_a_reflection_too(tmp_path):
     store = Store.open(str(tmp_path))
     tables = iteration_tables(0)
-    prose = [dataclasses.replace(one, report="Look first.", status="parsed", outcome=None) for one in tables["reflections"]["reflections"]]
+    prose = [
+        dataclasses.replace(one, report="Look first.", status="parsed", outcome=None)
+        for one in tables["reflections"]["reflections"]
+    ]
     tables["reflections"]["reflections"] = prose
     commit_iteration(store, tables=tables)
     reader = Reader(store)
@@ -246,3 +337,15 @@ def test_a_critique_in_prose_is_a_reflection_too(tmp_path):
     reader.close()
     assert said == {"Look first."}
     assert suggested == [{"suggestion": None}]
+
+
+def test_a_list_of_groups_shows_what_differs_in_the_names_of_tasks():
+    names = ["household/easy-0/train/00047", "household/easy-0/train/00302"]
+    assert list(told_apart(names).values()) == ["00047", "00302"]
+    assert told_apart(["alfworld/train/00061-pick_cool-Pan-1", "alfworld/train/00063-pick_cool-Pot-1"]) == {
+        "alfworld/train/00061-pick_cool-Pan-1": "00061-pick_cool-Pan-1",
+        "alfworld/train/00063-pick_cool-Pot-1": "00063-pick_cool-Pot-1",
+    }
+    assert told_apart(["a/b", "a/b"]) == {"a/b": "b"}
+    assert told_apart(["x", "y"]) == {"x": "x", "y": "y"}
+    assert told_apart([]) == {}

@@ -6,13 +6,13 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from flows import cli_audit
+from flows.cli import audit
 from r3l.audit.lines import Line
 from r3l.audit.terminal import UP, show, status
 from r3l.errors import StoreError
 from r3l.store.stage import Store
-from tests.audit_world import commit_world
-from tests.store_iteration import commit_iteration
+from tests.support.audit_world import commit_world
+from tests.support.store_iteration import commit_iteration
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,8 @@ def test_status_counts_the_stages_the_figures_and_the_attempts(store):
 
 def test_status_says_who_is_writing(store):
     with store.writer_lock("demo", "", 1):
-        assert f"iteration 1 is being written by process {os.getpid()} on {socket.gethostname()} since " in printed(status(store, "demo"))
+        me = f"host {socket.gethostname()}, process {os.getpid()}"
+        assert f"iteration 1 is being written by {me} since " in printed(status(store, "demo"))
     assert "nobody is writing it" in printed(status(store, "demo"))
 
 
@@ -89,11 +90,14 @@ def test_the_commands(store, tmp_path):
     import typer
 
     app = typer.Typer()
-    cli_audit.register(app)
+    audit.register(app)
     run = CliRunner()
     out = tmp_path / "report.html"
     assert run.invoke(app, ["report", "demo", "--out", str(out), "--store", store.root]).exit_code == 0
     assert out.stat().st_size > 10_000
     assert "iteration 0, done" in run.invoke(app, ["status", "demo", "--store", store.root]).output
-    assert "pivot 1" in run.invoke(app, ["show", "iteration=0/task=0/retry=0", "--run", "demo", "--store", store.root]).output
+    assert (
+        "pivot 1"
+        in run.invoke(app, ["show", "iteration=0/task=0/retry=0", "--run", "demo", "--store", store.root]).output
+    )
     assert run.invoke(app, ["track", "demo", "--to", "paper", "--store", store.root]).exit_code == 2

@@ -1,7 +1,10 @@
+import pytest
+
 from r3l.audit.figures import number, percent, seconds, signed, size
 from r3l.audit.pages import cell, environment, report_fields, url
-from r3l.audit.untrusted import excerpt, shortened, visible
-from r3l.audit.weights import level
+from r3l.audit.text.untrusted import excerpt, shortened
+from r3l.audit.weights import ShadeScale
+from r3l.visible import visible
 
 
 def test_what_acts_or_hides_is_shown_by_its_code_point():
@@ -26,7 +29,7 @@ def test_a_long_text_keeps_its_beginning_and_end_and_counts_the_rest():
 
 def test_numbers_as_people_read_them():
     values = (None, 1234567, 0.5, -0.0001, float("nan"), True, -0.0)
-    assert [number(value) for value in values] == ["–", "1,234,567", "0.500", "−1.0e−04", "–", "yes", "0.000"]
+    assert [number(value) for value in values] == ["–", "1,234,567", "0.500", "−1.0e−4", "–", "yes", "0.000"]
     assert [signed(v) for v in (1.0, -0.5, 0.0, None)] == ["+1.00", "−0.50", "0.00", "–"]
     assert [percent(v) for v in (0.125, 1, 0.0)] == ["12.5 %", "100 %", "0 %"]
     assert [size(v) for v in (12, 1500, 2_000_000)] == ["12 B", "1.5 kB", "2.0 MB"]
@@ -51,7 +54,21 @@ def test_cells_and_reports():
     assert cell("x" * 500) == "x" * 400 + "… (500 characters)"
     assert report_fields('{"root_cause": "late", "steps": [1, "é"]}') == [("root cause", "late"), ("steps", '[1, "é"]')]
     assert report_fields("") == report_fields("[1]") == report_fields("{") == []
+    assert (
+        report_fields("[" * 100_000)
+        == report_fields('{"a": ' + "9" * 5_000 + "}")
+        == report_fields('{"a": "\\ud800"}')
+        == []
+    )
 
 
-def test_shades_are_in_proportion_and_never_hide_a_weight():
-    assert [level(effect, 1.0) for effect in (0.0, 0.01, -0.5, 0.9, 1.0)] == [0, 1, 2, 4, 5]
+def test_shades_are_half_decades_of_a_round_scale_and_never_hide_a_weight():
+    assert [ShadeScale.over(largest).top for largest in (0.0, 1.0, 0.9, 0.0016, 0.0031)] == pytest.approx(
+        [0.0, 1.0, 1.0, 0.003, 0.01]
+    )
+    assert ShadeScale(1.0).edges == pytest.approx([0.01, 0.03, 0.1, 0.3, 1.0])
+    assert ShadeScale(0.003).edges == pytest.approx([3e-5, 1e-4, 3e-4, 1e-3, 3e-3])
+    assert [ShadeScale(1.0).level(effect) for effect in (0.0, 1e-9, 0.01, -0.02, 0.1, -0.2, 0.31, 1.0)] == [
+        0, 1, 1, 2, 3, 4, 5, 5,
+    ]  # fmt: skip
+    assert ShadeScale(0.0).level(1.0) == 0

@@ -7,10 +7,18 @@ from r3l.audit.lines import Line
 from r3l.audit.trackers import TrackerError, to_mlflow, track
 from r3l.errors import StoreError
 from r3l.store.stage import Store
-from tests.store_iteration import commit_iteration
+from tests.support.store_iteration import commit_iteration
 
-WANTED = {"base_reward": 0.25, "retry_improvement": 0.5, "reward_gain": 0.5, "pivot_mean": 1.5, "mixed_groups": 1.0, "trained_tokens": 20.0,
-          "entropy": 2.0, "grad_norm": 1.5}  # fmt: skip
+WANTED = {
+    "base_reward": 0.25,
+    "retry_improvement": 0.5,
+    "reward_gain": 0.5,
+    "pivot_mean": 1.5,
+    "mixed_groups": 1.0,
+    "trained_tokens": 20.0,
+    "entropy": 2.0,
+    "grad_norm": 1.5,
+}
 
 
 @pytest.fixture
@@ -48,14 +56,18 @@ def test_mlflow_is_filled_later_with_what_it_lacks(store, tmp_path):
     commit_iteration(store, iteration=2)
     assert track(store, "demo", "mlflow", uri) == 1
     assert track(store, "demo", "mlflow", uri) == 0
-    assert to_mlflow(Line("demo"), [(0, 1.0, {"base_reward": 0.25, "evaluation_reward": 0.5})], uri) == 1  # evaluated after it was fed
+    assert (
+        to_mlflow(Line("demo"), [(0, 1.0, {"base_reward": 0.25, "evaluation_reward": 0.5})], uri) == 1
+    )  # evaluated after it was fed
     client = mlflow.MlflowClient(tracking_uri=uri)
     (run,) = client.search_runs([client.get_experiment_by_name("r3l").experiment_id])
     assert run.info.run_name == "demo"
     assert [metric.value for metric in client.get_metric_history(run.info.run_id, "evaluation_reward")] == [0.5]
     for name, value in WANTED.items():
         history = client.get_metric_history(run.info.run_id, name)
-        assert [(metric.step, metric.value) for metric in history] == [(step, pytest.approx(value)) for step in (0, 1, 2)]
+        assert [(metric.step, metric.value) for metric in history] == [
+            (step, pytest.approx(value)) for step in (0, 1, 2)
+        ]
 
 
 @pytest.mark.slow

@@ -33,7 +33,8 @@ def test_qwen_conversation_as_text_by_hand() -> None:
     ids += chat.following([{"role": "system", "content": "Hint"}, {"role": "user", "content": "Go"}])
     assert chat.tokenizer.decode(ids) == (
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello<|im_end|>\n"
-        "<|im_start|>system\nHint<|im_end|>\n<|im_start|>user\nGo<|im_end|>\n<|im_start|>assistant\n")
+        "<|im_start|>system\nHint<|im_end|>\n<|im_start|>user\nGo<|im_end|>\n<|im_start|>assistant\n"
+    )
 
 
 def test_a_reply_cut_by_its_length_is_closed_by_the_context() -> None:
@@ -48,7 +49,8 @@ def test_a_reply_cut_by_its_length_is_closed_by_the_context() -> None:
 
 def test_llama_has_the_same_date_tomorrow() -> None:
     assert "Today Date: 26 Jul 2024\n" in chat_of("llama-3.2").tokenizer.decode(
-        chat_of("llama-3.2").opening([{"role": "user", "content": "Hi"}]))
+        chat_of("llama-3.2").opening([{"role": "user", "content": "Hi"}])
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -61,13 +63,22 @@ def test_control_tokens_in_an_observation_stay_data(family: str) -> None:
     assert end[1:] in chat.tokenizer.decode(chat.following([hostile]))
 
 
-@pytest.mark.parametrize(("template", "reason"), [
-    (PLAIN.replace("{{ m.content }}", "{% if loop.last %}{{ messages[0].content }}{% endif %}{{ m.content }}"), "rewrites earlier turns"),
-    (PLAIN.replace("{{ m.content }}", "{{ loop.index }}{{ m.content }}"), "rewrites earlier turns"),
-    ("{% for m in messages if m.role != 'assistant' %}{{ m.content }}<|im_end|>{% endfor %}", "rewrites earlier turns"),
-    (PLAIN.replace("<|im_end|>\n", "\n\n"), "no special token"),
-    (PLAIN + "{{ raise_exception('System role not supported') }}", "System role not supported"),
-])
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        (
+            PLAIN.replace("{{ m.content }}", "{% if loop.last %}{{ messages[0].content }}{% endif %}{{ m.content }}"),
+            "rewrites earlier turns",
+        ),
+        (PLAIN.replace("{{ m.content }}", "{{ loop.index }}{{ m.content }}"), "rewrites earlier turns"),
+        (
+            "{% for m in messages if m.role != 'assistant' %}{{ m.content }}<|im_end|>{% endfor %}",
+            "rewrites earlier turns",
+        ),
+        (PLAIN.replace("<|im_end|>\n", "\n\n"), "no special token"),
+        (PLAIN + "{{ raise_exception('System role not supported') }}", "System role not supported"),
+    ],
+)
 def test_templates_that_can_not_be_extended_are_refused(template: str, reason: str) -> None:
     with pytest.raises(ChatFormatError, match=reason):
         ChatFormat(tokenizer_with(template, CHATML, "<|im_end|>"))

@@ -7,14 +7,14 @@ import pytest
 
 from r3l.config.environments import HouseholdSettings
 from r3l.config.methods import R3LSettings
-from r3l.environments.household import HouseholdWorld, engine_of
-from r3l.environments.household_oracle import oracle_pivot
-from r3l.environments.household_player import play
-from r3l.environments.pool import WorldPool
+from r3l.environments.household.oracle import oracle_pivot
+from r3l.environments.household.world import HouseholdWorld, engine_of
+from r3l.environments.workers.pool import WorldPool
 from r3l.exploration.explorer import Explorer, Limits
 from r3l.exploration.stages import base_stage, distilled_stage, reflections_stage, retries_stage
 from r3l.methods import plan
-from tests.fakes import CharChat, ScriptedEngine
+from r3l.warm_start.household.player import play
+from tests.support.fakes import CharChat, ScriptedEngine
 
 SETTINGS = HouseholdSettings(level="easy", train_tasks=40, max_turns=16)
 ASKED = 2  # the pivot that every reflection names
@@ -28,16 +28,27 @@ def world():
 def explored(world, **control):
     """(bases, retries, prompts of the retries) of two tasks that a forgetful player loses."""
     tasks = [task for task in world.tasks("train") if task.task_type.startswith("pick_heat")][:2]
-    tasks = [type(task)(**{**{name: getattr(task, name) for name in task.__dataclass_fields__}, "task": slot})
-             for slot, task in enumerate(tasks)]
-    actions = [[*play(engine_of(task.payload), random.Random(0), 16, forgets=1.0), *["look"] * 16][:16] for task in tasks]
+    tasks = [
+        type(task)(**{**{name: getattr(task, name) for name in task.__dataclass_fields__}, "task": slot})
+        for slot, task in enumerate(tasks)
+    ]
+    actions = [
+        [*play(engine_of(task.payload), random.Random(0), 16, forgets=1.0), *["look"] * 16][:16] for task in tasks
+    ]
     prompts = {}
 
     def script(request, prompt):
         slot = int(request.split("task=")[1].split("/")[0])
         if "reflection" in request:
-            return json.dumps({"trajectory_summary": "s", "root_cause_analysis": "c", "trajectory_outcome": "failure",
-                               "improvement_suggestion": f"advice of task {slot}", "retry_from_step": ASKED})
+            return json.dumps(
+                {
+                    "trajectory_summary": "s",
+                    "root_cause_analysis": "c",
+                    "trajectory_outcome": "failure",
+                    "improvement_suggestion": f"advice of task {slot}",
+                    "retry_from_step": ASKED,
+                }
+            )
         if "retry" in request:
             prompts.setdefault(slot, prompt)
         turn = int(request.rsplit("turn=", 1)[1])
@@ -89,7 +100,10 @@ def test_the_turn_before_the_reflections_pivot(world, monkeypatch):
     assert [one.trajectory.pivot_asked for one in retries] == [ASKED, ASKED]
     assert "advice of task 0" in prompts[0]
     monkeypatch.setattr("tests.unit.test_controls.ASKED", 0)
-    assert [one.trajectory.pivot_turn for one in explored(world, pivot="turn_before")[3]] == [0, 0]  # before the first there is none
+    assert [one.trajectory.pivot_turn for one in explored(world, pivot="turn_before")[3]] == [
+        0,
+        0,
+    ]  # before the first there is none
 
 
 def test_random_pivots_are_drawn_by_seed(world):

@@ -11,7 +11,7 @@ from r3l.credit.amplification import amplified
 from r3l.credit.dominance import dominance, variance_ratio
 from r3l.credit.pivot_mask import base_mask_turn, distilled_mask_turn, response_weights
 from r3l.methods import credit_stage
-from tests.exploration_group import base
+from tests.support.exploration_group import base
 
 ONE_IN_EIGHT = [1, 0, 0, 0, 0, 0, 0, 0]
 PAPER = {"alpha": 3.0, "top_rule": "group_max", "top_value": 3.0, "success_threshold": 1.0}
@@ -22,6 +22,14 @@ def credited(method, rewards, **settings):
     credit, events = credit_stage(config.method, [base(n, reward=reward) for n, reward in enumerate(rewards)])
     assert events == []
     return [one.advantage for one in credit], [one.rule for one in credit]
+
+
+@pytest.mark.parametrize("scale", ["std", "none"])
+def test_equal_rewards_that_rounding_parts_are_worth_exactly_nothing(scale):
+    """The mean of three times 0.1 is 0.1 + 1.4e-17 in float64."""
+    rewards = [0.1, 0.1, 0.1]
+    assert (np.asarray(rewards) - np.mean(rewards)).any()
+    assert scaled_advantages(rewards, scale).tolist() == [0.0, 0.0, 0.0]
 
 
 def test_std_has_ddof_1():
@@ -38,10 +46,13 @@ def test_plain_grpo_gives_the_lone_success_of_eight_2_47():
     assert round(advantages[0], 2) == 2.47
 
 
-@pytest.mark.parametrize(("method", "lone", "failure", "mass"), [
-    ("paper", 3.0, -0.353553, 1.21),  # 3 / (7 * 0.353553) = 1.2122
-    ("released", 1.0, -0.125, 1.14),  # 1 / (7 * 0.125) = 1.1429
-])
+@pytest.mark.parametrize(
+    ("method", "lone", "failure", "mass"),
+    [
+        ("paper", 3.0, -0.353553, 1.21),  # 3 / (7 * 0.353553) = 1.2122
+        ("released", 1.0, -0.125, 1.14),  # 1 / (7 * 0.125) = 1.1429
+    ],
+)
 def test_advantage_mass_of_one_success_in_eight(method, lone, failure, mass):
     advantages, rules = credited(method, ONE_IN_EIGHT)
     assert advantages == pytest.approx([lone, *[failure] * 7], abs=1e-5)

@@ -1,4 +1,5 @@
-"""The views over credit give the figures of r3l.credit, and those counted by hand from tests/store_iteration.py."""
+"""The views over credit give the figures of r3l.credit, and those counted by hand from
+tests/support/store_iteration.py."""
 
 import math
 
@@ -7,7 +8,7 @@ import pytest
 from r3l.credit.dominance import dominance, variance_ratio
 from r3l.store.catalog import connect
 from r3l.store.stage import Store
-from tests.store_iteration import commit_iteration, iteration_tables
+from tests.support.store_iteration import commit_iteration, iteration_tables
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,5 @@
-"""An episode that a limit cuts off is worth what it stands at, where its world says so; one that breaks is worth nothing."""
+"""An episode that a limit cuts off is worth what it stands at, where its world says so; one that breaks is worth
+nothing."""
 
 import asyncio
 from dataclasses import replace
@@ -6,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from r3l.environments.base import Observation, Step
-from r3l.environments.pool_sessions import Sessions
+from r3l.environments.workers.sessions import Sessions
 from r3l.errors import EngineError, WorldError
 from r3l.exploration.retry import retry
 from r3l.exploration.sample import sample
 from r3l.records import Plan, Reflection
-from tests.fakes import CorridorPool, explorer, failed, task
+from tests.support.fakes import CorridorPool, explorer, failed, task
 
 
 class ScoredCorridor(CorridorPool):
@@ -32,15 +33,20 @@ class BreakingCorridor(ScoredCorridor):
 
 def play(replies, pool, max_turns=3):
     script = iter(replies)
-    return asyncio.run(sample(explorer(lambda request, prompt: next(script), pool, max_turns=max_turns), task(), 0)).trajectory
+    return asyncio.run(
+        sample(explorer(lambda request, prompt: next(script), pool, max_turns=max_turns), task(), 0)
+    ).trajectory
 
 
-@pytest.mark.parametrize(("replies", "reward"), [
-    (["!right", "!right", "!right"], 0.3),
-    (["!right", "!left", "!right"], 0.2),
-    (["!right", "!right", "malformed"], 0.2),  # a bad reply costs its turn, not what was reached
-    (["bad", "bad", "bad"], 0.0),
-])
+@pytest.mark.parametrize(
+    ("replies", "reward"),
+    [
+        (["!right", "!right", "!right"], 0.3),
+        (["!right", "!left", "!right"], 0.2),
+        (["!right", "!right", "malformed"], 0.2),  # a bad reply costs its turn, not what was reached
+        (["bad", "bad", "bad"], 0.0),
+    ],
+)
 def test_the_turn_limit_keeps_the_standing(replies, reward):
     ended = play(replies, ScoredCorridor())
     assert (ended.status, ended.success) == ("turn_limit", False)
@@ -49,6 +55,7 @@ def test_the_turn_limit_keeps_the_standing(replies, reward):
 
 def test_a_retry_starts_with_what_its_kept_turns_stand_at():
     """Two turns are kept, worth 0.2, and the retry's own are all malformed; then one more step to the right: 0.3."""
+
     class Pool(ScoredCorridor):
         def rollback(self, session, task, actions, observations):
             answer = type(super().rollback(session, task, actions, observations))()
@@ -64,8 +71,29 @@ def test_a_retry_starts_with_what_its_kept_turns_stand_at():
         exploring = explorer(script, Pool(length=9), max_turns=5)
         base = asyncio.run(sample(exploring, task(), 0))
         reflection = Reflection(
-            "r", base.trajectory.trajectory_id, base.trajectory.trajectory_id, 0, 0, "g", 0, "parsed", "", "text", "{}", "failure", 2, 2,
-            "retry", [], [], [], "stop", "policy-0", 0, 0.0)
+            "r",
+            base.trajectory.trajectory_id,
+            base.trajectory.trajectory_id,
+            0,
+            0,
+            "g",
+            0,
+            "parsed",
+            "",
+            "text",
+            "{}",
+            "failure",
+            2,
+            2,
+            "retry",
+            [],
+            [],
+            [],
+            "stop",
+            "policy-0",
+            0,
+            0.0,
+        )
         again = asyncio.run(retry(exploring, task(), Plan(1), base, base, reflection))
         assert (again.trajectory.status, again.trajectory.pivot_turn) == ("turn_limit", 2)
         assert again.trajectory.reward == pytest.approx(reward)
@@ -73,6 +101,7 @@ def test_a_retry_starts_with_what_its_kept_turns_stand_at():
 
 def test_a_rollback_in_a_worker_says_what_it_stands_at():
     """Taken again, and from a snapshot."""
+
     class Tenths:
         def reset(self, task):
             self.place = 0
@@ -125,5 +154,6 @@ def test_a_broken_episode_is_worth_nothing():
         if request.endswith("turn=1"):
             raise EngineError("no answer")
         return "!right"
+
     broken = asyncio.run(sample(explorer(fails_later, ScoredCorridor()), task(), 0)).trajectory
     assert (broken.status, broken.reward) == ("engine_error", 0.0)

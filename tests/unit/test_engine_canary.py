@@ -26,7 +26,9 @@ IDS = [5, 17, 3, 60, 8, 44, 2, 91, 33, 10]
 def canary(tmp_path: Path) -> Path:
     trainer = plain_model(tiny_policy(tmp_path / "new", seed=1))
     path = tmp_path / "canary.json"
-    path.write_text(json.dumps({"policy": "llama-1", "token_ids": IDS, "logprobs": plain_logprobs(trainer, IDS).tolist()}))
+    path.write_text(
+        json.dumps({"policy": "llama-1", "token_ids": IDS, "logprobs": plain_logprobs(trainer, IDS).tolist()})
+    )
     return path
 
 
@@ -44,7 +46,8 @@ def test_the_right_policy_passes_and_a_stale_one_is_named(tmp_path: Path, canary
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_policy_one_step_old_is_caught_where_rounding_is_as_large_as_the_step(tmp_path: Path, dtype: str) -> None:
-    """A tolerance that lets the old policy pass; an adapter of another run is as far from both, and caught by the usual one."""
+    """A tolerance that lets the old policy pass; an adapter of another run is as far from both, and caught by the usual
+    one."""
     old = tiny_policy(tmp_path / "old")
     new, other = adapter_on(old, tmp_path / "new", 1), adapter_on(old, tmp_path / "other", 2)
     before, after = (plain_logprobs(model, IDS).tolist() for model in (plain_model(old), adapted(old, new)))
@@ -84,7 +87,8 @@ def scoring(logprobs: list[float]) -> Any:
 
 @pytest.mark.parametrize("noise", [0.02, 0.2, 2.0])
 def test_rounding_alone_is_never_taken_for_a_stale_policy(noise: float) -> None:
-    """A step of .1 a token under rounding of a fifth to twenty times that: stale is caught where that can be told, new never refused."""
+    """A step of .1 a token under rounding of a fifth to twenty times that: stale is caught where that can be told, new
+    never refused."""
     chance, caught_stale = random.Random(0), 0
     for _ in range(200):
         old = [-abs(chance.gauss(0, 2)) for _ in range(120)]

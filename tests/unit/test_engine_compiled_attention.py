@@ -12,10 +12,11 @@ from torch import nn
 
 from r3l.config.engines import TransformersLocalSettings
 from r3l.config.sections import PolicySettings
-from r3l.engines import batching, make_engine
+from r3l.engines import make_engine
 from r3l.engines.base import PolicySnapshot, Sampling
-from r3l.engines.compiled_attention import compiled
-from r3l.engines.packed_linear import AdaptedLinear, PackedLinear, pack
+from r3l.engines.embedded import batching
+from r3l.engines.embedded.compiled_attention import compiled
+from r3l.engines.embedded.packed_linear import AdaptedLinear, PackedLinear, pack
 from r3l.errors import EngineError
 from tests.unit.engine_policies import STOP, VOCABULARY, plain_model, plain_reply, tiny_policy
 
@@ -27,33 +28,48 @@ PROMPTS = [[(7 * k + i) % (VOCABULARY - 1) for i in range(20 + 9 * k)] for k in 
 @needs_compiler
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("size", "threads"), [(8, 1), (24, 1), (64, 2), (80, 1)])
-def test_each_row_attends_to_its_pieces_and_its_own_tokens_alone(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, size: int,
-                                                                 threads: int) -> None:
-    """Feeds of 1, 70 and 3 tokens; a piece that all read, one for each of two feeds, scores of all sizes: against plain attention."""
+def test_each_row_attends_to_its_pieces_and_its_own_tokens_alone(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, size: int, threads: int
+) -> None:
+    """Feeds of 1, 70 and 3 tokens; a piece that all read, one for each of two feeds, scores of all sizes: against plain
+    attention."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     layers, heads, group, capacity, feeds = 3, 2, 3, 150, [(0, 1), (1, 70), (71, 3)]
     stores = [torch.randn(layers, 2, heads, capacity, size).to(dtype) for _ in range(3)]
     pieces = [(0, 74, 0, 130), (0, 1, 5, 9), (71, 74, 2, 70)]  # tokens that read it, tokens of its store that are read
-    table = np.array([(store.data_ptr() + low * size * store.element_size(), capacity, high - low, group * first, group * last)
-                      for store, (first, last, low, high) in zip(stores, pieces, strict=True)])
+    table = np.array(
+        [
+            (store.data_ptr() + low * size * store.element_size(), capacity, high - low, group * first, group * last)
+            for store, (first, last, low, high) in zip(stores, pieces, strict=True)
+        ]
+    )
     key, value = (torch.randn(80, heads, size).to(dtype).transpose(0, 1) for _ in range(2))
-    query = (torch.randn(80, heads * group, size) * torch.logspace(-1, 1.5, 80)[:, None, None]).to(dtype).transpose(0, 1)
+    query = (
+        (torch.randn(80, heads * group, size) * torch.logspace(-1, 1.5, 80)[:, None, None]).to(dtype).transpose(0, 1)
+    )
     kernel = compiled(size, dtype, CPU)
     assert kernel is not None
-    out = kernel.attend(query, key, value, table, np.array(feeds), 1, size ** -0.5)
+    out = kernel.attend(query, key, value, table, np.array(feeds), 1, size**-0.5)
     assert out.shape == (74, heads * group, size)
     for first, count in feeds:
         for token in range(first, first + count):
-            read = [store[1, :, :, low:high] for store, (since, until, low, high) in zip(stores, pieces, strict=True)
-                    if since <= token < until]
-            own = torch.stack([key, value])[:, :, first:token + 1]
+            read = [
+                store[1, :, :, low:high]
+                for store, (since, until, low, high) in zip(stores, pieces, strict=True)
+                if since <= token < until
+            ]
+            own = torch.stack([key, value])[:, :, first : token + 1]
             keys, values = torch.cat([*read, own], 2).double().repeat_interleave(group, 1)
-            weights = (torch.einsum("hd,htd->ht", query[:, token].double(), keys) * size ** -0.5).softmax(-1)
-            torch.testing.assert_close(out[token].double(), torch.einsum("ht,htd->hd", weights, values), atol=2e-5, rtol=2e-5)
+            weights = (torch.einsum("hd,htd->ht", query[:, token].double(), keys) * size**-0.5).softmax(-1)
+            torch.testing.assert_close(
+                out[token].double(), torch.einsum("ht,htd->hd", weights, values), atol=2e-5, rtol=2e-5
+            )
 
 
 @pytest.mark.parametrize("compiler", [True, False])
-def test_replies_are_those_of_generate_with_and_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: bool) -> None:
+def test_replies_are_those_of_generate_with_and_without_a_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: bool
+) -> None:
     if not compiler:
         monkeypatch.setattr(shutil, "which", lambda name: None)
         monkeypatch.setattr(batching, "compiled", compiled.__wrapped__)

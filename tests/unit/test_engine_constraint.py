@@ -18,8 +18,12 @@ from tests.unit.engine_policies import tiny_policy
 
 pytest.importorskip("llguidance")
 PIVOT = {"type": "integer", "minimum": 0, "maximum": 2}
-SCHEMA = {"type": "object", "properties": {"outcome": {"enum": ["success", "failure"]}, "pivot": PIVOT},
-          "required": ["outcome", "pivot"], "additionalProperties": False}
+SCHEMA = {
+    "type": "object",
+    "properties": {"outcome": {"enum": ["success", "failure"]}, "pivot": PIVOT},
+    "required": ["outcome", "pivot"],
+    "additionalProperties": False,
+}
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +63,10 @@ def test_a_report_that_is_held_to_its_schema_parses_and_keeps_short(engine: Engi
     """A random policy, which never stops by itself: each text ends where the schema says."""
     tokenizer = family_tokenizer("smollm2")
     stop = tokenizer.convert_tokens_to_ids("<|im_end|>")
-    held = [engine.complete(f"report={seed}", [1, 2], Sampling(1.0, 900, seed, (stop,), report_schema(3, 110))) for seed in range(2)]
+    held = [
+        engine.complete(f"report={seed}", [1, 2], Sampling(1.0, 900, seed, (stop,), report_schema(3, 110)))
+        for seed in range(2)
+    ]
     for call in held:
         reply = call.result(timeout=60)
         report = parse_report(tokenizer.decode(reply.token_ids[:-1]), 3)

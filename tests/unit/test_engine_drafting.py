@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from r3l.engines import drafting
 from r3l.engines.base import Sampling
-from r3l.engines.drafting import LENGTH, OFTEN, Drafts
+from r3l.engines.embedded import drafting
+from r3l.engines.embedded.drafting import LENGTH, OFTEN, Drafts
 from tests.unit.engine_policies import STOP, plain_model, plain_reply, tiny_policy
 from tests.unit.test_engine_transformers_local import random_prompts, sampling, started
 
@@ -50,7 +50,9 @@ def test_guesses_change_no_reply(tmp_path: Path, right: bool, monkeypatch: pytes
     engine.close()
     monkeypatch.undo()
     if not right:
-        monkeypatch.setattr(Drafts, "guess", lambda self, before, limit: [(sum(before) + k) % STOP for k in range(min(3, limit))])
+        monkeypatch.setattr(
+            Drafts, "guess", lambda self, before, limit: [(sum(before) + k) % STOP for k in range(min(3, limit))]
+        )
     engine = started(snapshot)
     for _ in range(2):
         calls = [engine.complete("guessed", prompt, how) for prompt in prompts for how in settings]

@@ -16,7 +16,18 @@ from tests.unit.chat_tokenizers import TEMPLATES
 from tests.unit.engine_policies import SHAPE, plain_model, tiny_policy
 
 gguf = pytest.importorskip("gguf")
-TOKENS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "h", "i", "1", "Ġ", "Ċ", "hi", *(f"t{number}" for number in range(88))]
+TOKENS = [
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "h",
+    "i",
+    "1",
+    "Ġ",
+    "Ċ",
+    "hi",
+    *(f"t{number}" for number in range(88)),
+]
 
 
 def rows_as_gguf(weight: torch.Tensor, heads: int) -> torch.Tensor:
@@ -61,7 +72,9 @@ def written(file: Path, model: torch.nn.Module, pre: str = "smollm") -> None:
 
 
 def test_a_converted_file_is_the_model_it_was_written_from(tmp_path: Path) -> None:
-    model = plain_model(tiny_policy(tmp_path / "original", head_dim=SHAPE["hidden_size"] // SHAPE["num_attention_heads"]))
+    model = plain_model(
+        tiny_policy(tmp_path / "original", head_dim=SHAPE["hidden_size"] // SHAPE["num_attention_heads"])
+    )
     written(tmp_path / "tiny.gguf", model)
     folder = convert(tmp_path / "tiny.gguf", tmp_path / "converted")
     converted = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
@@ -98,5 +111,5 @@ def test_smollm2_has_its_public_token_ids_and_answers(tmp_path: Path) -> None:
     assert chat.tokenizer.encode("  multiple   spaces", add_special_tokens=False) == [216, 2701, 256, 5600]
     model = AutoModelForCausalLM.from_pretrained(folder)
     prompt = torch.tensor([chat.opening([{"role": "user", "content": "What is the capital of France?"}])])
-    reply = model.generate(prompt, max_new_tokens=12, do_sample=False)[0, prompt.shape[1]:].tolist()
+    reply = model.generate(prompt, max_new_tokens=12, do_sample=False)[0, prompt.shape[1] :].tolist()
     assert chat.text(reply) == "The capital of France is Paris."

@@ -70,20 +70,33 @@ def test_it_does_not_start_without_a_key(monkeypatch):
         TestClient(served()).get("/health")
 
 
-@pytest.mark.parametrize(("environment", "code", "said"), [
-    ({"HOST": "0.0.0.0"}, 2, "set R3L_ENGINE_KEY"),
-    ({"HOST": "0.0.0.0", "R3L_ENGINE_KEY": KEY}, 0, "--middleware require_key.RequireKey"),
-    ({}, 0, "--host 127.0.0.1")])
+@pytest.mark.parametrize(
+    ("environment", "code", "said"),
+    [
+        ({"HOST": "0.0.0.0"}, 2, "set R3L_ENGINE_KEY"),
+        ({"HOST": "0.0.0.0", "R3L_ENGINE_KEY": KEY}, 0, "--middleware require_key.RequireKey"),
+        ({}, 0, "--host 127.0.0.1"),
+    ],
+)
 def test_serve_sh_listens_elsewhere_only_with_a_key(tmp_path, environment, code, said):
     """`ENGINE_PYTHON` stands in for vLLM and prints what it was started with."""
     stand_in = tmp_path / "python"
     stand_in.write_text('#!/bin/sh\necho "$@" "path=$PYTHONPATH"\n')
     stand_in.chmod(0o755)
     bare = {name: os.environ[name] for name in ("PATH",)}
-    done = subprocess.run(["bash", str(ENGINE / "serve.sh"), "policy"], env=bare | {"ENGINE_PYTHON": str(stand_in)} | environment,
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        ["bash", str(ENGINE / "serve.sh"), "policy"],
+        env=bare | {"ENGINE_PYTHON": str(stand_in)} | environment,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == code
     assert said in done.stdout + done.stderr
     assert KEY not in done.stdout, "the command line is seen by every user"
     if "middleware" in said:
-        assert subprocess.run([sys.executable, "-c", "import require_key"], cwd=done.stdout.split("path=")[1].strip()).returncode == 0
+        assert (
+            subprocess.run(
+                [sys.executable, "-c", "import require_key"], cwd=done.stdout.split("path=")[1].strip()
+            ).returncode
+            == 0
+        )

@@ -28,4 +28,7 @@ def test_vllm_local_without_vllm_says_what_to_do() -> None:
 
 def test_the_table_is_cheap_to_import() -> None:
     code = "import sys, r3l.engines, r3l.engines.canary; print({'torch', 'httpx', 'transformers'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "set()"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+        == "set()"
+    )

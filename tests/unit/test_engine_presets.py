@@ -23,8 +23,12 @@ def test_a_model_preset_parses_with_every_environment(model: str) -> None:
 @pytest.mark.parametrize("model", sorted(PAPER))
 def test_the_papers_models_have_the_papers_numbers(model: str) -> None:
     config = compose(model=model)
-    assert (config.policy.context_tokens, config.training.learning_rate, config.rollout.tasks, config.rollout.reflection_tokens) == (
-        20480, 1e-6, 96, 4096)
+    assert (
+        config.policy.context_tokens,
+        config.training.learning_rate,
+        config.rollout.tasks,
+        config.rollout.reflection_tokens,
+    ) == (20480, 1e-6, 96, 4096)
     assert config.engine.kind == "vllm_server"
     assert config.policy.adapter == "none"
 
@@ -36,11 +40,14 @@ def test_smollm2_trains_an_adapter_with_the_embedded_engine() -> None:
 
 
 @pytest.mark.parametrize("model", sorted(PAPER))
-def test_the_papers_models_are_fetched_where_they_are_not_there(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_papers_models_are_fetched_where_they_are_not_there(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fetched: list[tuple[str, Path]] = []
     monkeypatch.setattr(made_policies, "_fetch", lambda repository, folder: fetched.append((repository, folder)))
     path = Path(compose(model=model).policy.path)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("R3L_HOME", str(tmp_path))
     make_here(model, path)
     assert fetched == [(HUB[model], path)]
     make_here(model, Path("somewhere/else"))
@@ -58,5 +65,6 @@ def test_a_hub_that_does_not_answer_is_a_clear_error(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", refused)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("R3L_HOME", str(tmp_path))
     with pytest.raises(ConfigError, match=r"Qwen/Qwen3-4B can't be fetched .*policy.path"):
         make_here("qwen3-4b", Path("data/policies/qwen3-4b"))

@@ -25,7 +25,9 @@ def play(engine: Engine, opening: list[int], seed: int, turns: int) -> tuple[lis
     chance = random.Random(seed)
     context, replies, lengths = list(opening), [], []
     for turn in range(turns):
-        reply = engine.complete(f"task={seed}/turn={turn}", context, Sampling(1.0, 8, 100 * seed + turn, (STOP,))).result(timeout=60)
+        reply = engine.complete(
+            f"task={seed}/turn={turn}", context, Sampling(1.0, 8, 100 * seed + turn, (STOP,))
+        ).result(timeout=60)
         replies.append(reply.token_ids)
         lengths.append(len(context))
         context = context + reply.token_ids + [chance.randrange(STOP) for _ in range(4)]
@@ -64,7 +66,9 @@ def test_eviction_changes_no_reply(tmp_path: Path, cache_tokens: int) -> None:
     for tokens in (cache_tokens, 100_000):
         engine = started(snapshot, cache_tokens=tokens)
         with ThreadPoolExecutor(5) as threads:
-            replies.append(list(threads.map(lambda seed, engine=engine: play(engine, openings[seed], seed, 4)[0], range(5))))
+            replies.append(
+                list(threads.map(lambda seed, engine=engine: play(engine, openings[seed], seed, 4)[0], range(5)))
+            )
         batch = engine.batch
         assert batch is not None
         assert batch.tree.tokens <= tokens
@@ -78,14 +82,21 @@ def test_long_prompts_beside_short_ones_have_the_logprobs_of_a_plain_forward(tmp
     engine = started(snapshot, context_tokens=4096)
     model = plain_model(snapshot)
     long = random_prompts(1, shared=1500)[0]
-    prompts = [long, long[:700] + random_prompts(1, shared=300, seed=3)[0], *random_prompts(4, shared=20, seed=5), long[:900]]
+    prompts = [
+        long,
+        long[:700] + random_prompts(1, shared=300, seed=3)[0],
+        *random_prompts(4, shared=20, seed=5),
+        long[:900],
+    ]
     for call in [engine.complete(f"{k}", prompt, sampling(max_tokens=6)) for k, prompt in enumerate(prompts)]:
         call.result(timeout=60)
     for prompt, call in [(prompt, engine.complete("again", prompt, sampling(max_tokens=6))) for prompt in prompts]:
         reply = call.result(timeout=60)
-        expected = plain_logprobs(model, prompt + reply.token_ids)[len(prompt) - 1:]
+        expected = plain_logprobs(model, prompt + reply.token_ids)[len(prompt) - 1 :]
         torch.testing.assert_close(torch.tensor(reply.logprobs, dtype=torch.float64), expected, atol=5e-5, rtol=0)
-    torch.testing.assert_close(torch.tensor(engine.score(long), dtype=torch.float64), plain_logprobs(model, long), atol=5e-5, rtol=0)
+    torch.testing.assert_close(
+        torch.tensor(engine.score(long), dtype=torch.float64), plain_logprobs(model, long), atol=5e-5, rtol=0
+    )
     engine.close()
 
 
@@ -99,7 +110,7 @@ def test_an_adapter_is_the_base_with_its_deltas_and_a_new_policy_drops_what_is_s
     after = engine.complete("after", prompt, sampling()).result(timeout=60)
     assert after.cached_tokens == 0
     assert after.token_ids != before.token_ids
-    expected = plain_logprobs(adapted(base, adapter), prompt + after.token_ids)[len(prompt) - 1:]
+    expected = plain_logprobs(adapted(base, adapter), prompt + after.token_ids)[len(prompt) - 1 :]
     torch.testing.assert_close(torch.tensor(after.logprobs, dtype=torch.float64), expected, atol=5e-5, rtol=0)
     compare(engine, prompt, plain_logprobs(adapted(base, adapter), prompt).tolist(), 1e-3)
     with pytest.raises(EngineError, match="does not run the policy"):
@@ -111,7 +122,9 @@ def adapter_on(base: PolicySnapshot, folder: Path, seed: int = 1) -> PolicySnaps
     from peft import LoraConfig, get_peft_model
 
     torch.manual_seed(seed)
-    model = get_peft_model(plain_model(base), LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", init_lora_weights=False))
+    model = get_peft_model(
+        plain_model(base), LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", init_lora_weights=False)
+    )
     model.save_pretrained(str(folder))
     return PolicySnapshot(str(folder), "adapter", base.path)
 

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 import torch
 
-from r3l.engines.sampling import draw
+from r3l.engines.embedded.sampling import draw
 
 LOGITS = torch.tensor([[math.log(0.5), math.log(0.25), -math.inf, math.log(0.25)]])
 

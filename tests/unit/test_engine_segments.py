@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r3l.engines.packing import Feed, plan
-from r3l.engines.segments import Segment, SegmentTree
+from r3l.engines.embedded.packing import Feed, plan
+from r3l.engines.embedded.segments import Segment, SegmentTree
 
 
 def stored(tree: SegmentTree, prompt: list[int], reply: list[int]) -> Segment:
@@ -79,7 +79,11 @@ def test_pieces_of_a_fork_by_hand() -> None:
     feeds = [Feed(fork, 1, fork.start) for fork in forks] + [Feed(base, 1, 6)]
     step = plan(feeds, heads=1)
     assert [feed.segment for feed in step.feeds] == [base, forks[0], forks[2], forks[1]]
-    assert [(piece.first, piece.last, piece.low, piece.high) for piece in step.pieces] == [(0, 1, 4, 6), (0, 3, 2, 4), (0, 4, 0, 2)]
+    assert [(piece.first, piece.last, piece.low, piece.high) for piece in step.pieces] == [
+        (0, 1, 4, 6),
+        (0, 3, 2, 4),
+        (0, 4, 0, 2),
+    ]
 
 
 prompts = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=12), min_size=1, max_size=12)

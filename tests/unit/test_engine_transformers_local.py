@@ -1,4 +1,5 @@
-"""The embedded engine against transformers by itself: greedy replies, log-probabilities, seeds, reuse, eviction, failure."""
+"""The embedded engine against transformers by itself: greedy replies, log-probabilities, seeds, reuse, eviction,
+failure."""
 
 from __future__ import annotations
 
@@ -14,13 +15,15 @@ from r3l.config.engines import TransformersLocalSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines import make_engine
 from r3l.engines.base import Completion, PolicySnapshot, Sampling
-from r3l.engines.transformers_local import TransformersLocal
-from r3l.errors import EngineError
+from r3l.engines.embedded.engine import TransformersLocal
+from r3l.errors import EngineError, Interrupted
 from tests.unit.engine_policies import STOP, VOCABULARY, plain_logprobs, plain_model, plain_reply, tiny_policy
 
 
 def started(snapshot: PolicySnapshot, context_tokens: int = 512, **settings: Any) -> TransformersLocal:
-    engine = make_engine(TransformersLocalSettings(device="cpu", **settings), PolicySettings(context_tokens=context_tokens))
+    engine = make_engine(
+        TransformersLocalSettings(device="cpu", **settings), PolicySettings(context_tokens=context_tokens)
+    )
     engine.load_policy(snapshot)
     assert isinstance(engine, TransformersLocal)
     return engine
@@ -46,7 +49,9 @@ def test_greedy_replies_and_logprobs_are_those_of_generate_under_mixed_arrival(t
 
     def caller(numbers: list[int]) -> None:
         for number in numbers:
-            replies[number] = engine.complete(f"turn={number}", prompts[number], sampling(max_tokens=3 + number)).result(timeout=60)
+            replies[number] = engine.complete(
+                f"turn={number}", prompts[number], sampling(max_tokens=3 + number)
+            ).result(timeout=60)
 
     threads = [threading.Thread(target=caller, args=(list(range(start, 18, 6)),)) for start in range(6)]
     for thread in threads:
@@ -57,7 +62,7 @@ def test_greedy_replies_and_logprobs_are_those_of_generate_under_mixed_arrival(t
     for number, prompt in enumerate(prompts):
         reply = replies[number]
         assert reply.token_ids == plain_reply(model, prompt, 3 + number)
-        expected = plain_logprobs(model, prompt + reply.token_ids)[len(prompt) - 1:]
+        expected = plain_logprobs(model, prompt + reply.token_ids)[len(prompt) - 1 :]
         torch.testing.assert_close(torch.tensor(reply.logprobs, dtype=torch.float64), expected, atol=2e-5, rtol=0)
         assert reply.finish_reason == ("stop" if reply.token_ids[-1] == STOP else "length")
 
@@ -66,7 +71,10 @@ def test_same_seed_gives_the_same_reply_whatever_else_is_in_flight(tmp_path: Pat
     prompts = random_prompts(10, shared=30)
     engine = started(tiny_policy(tmp_path))
     alone = engine.complete("alone", prompts[0], sampling(1.0, seed=7)).result(timeout=60)
-    crowd = [engine.complete(f"crowd={k}", prompt, sampling(1.0, seed=7 if k == 0 else k)) for k, prompt in enumerate(prompts)]
+    crowd = [
+        engine.complete(f"crowd={k}", prompt, sampling(1.0, seed=7 if k == 0 else k))
+        for k, prompt in enumerate(prompts)
+    ]
     other = engine.complete("other", prompts[0], sampling(1.0, seed=8)).result(timeout=60)
     assert crowd[0].result(timeout=60).token_ids == alone.token_ids
     assert other.token_ids != alone.token_ids
@@ -104,8 +112,17 @@ def test_no_policy_and_a_closed_engine_are_errors(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="can't be loaded"):
         engine.load_policy(PolicySnapshot(str(tmp_path / "nothing"), "none"))
     engine.close()
-    with pytest.raises(EngineError, match="closed"):
+    with pytest.raises(Interrupted, match="closed"):
         engine.complete("late", [1], sampling()).result(timeout=60)
+
+
+def test_an_engine_that_closes_interrupts_the_calls_in_flight(tmp_path: Path) -> None:
+    engine = started(tiny_policy(tmp_path))
+    calls = [engine.complete(f"{k}", [5, 6, 7], sampling(max_tokens=100_000)) for k in range(3)]
+    engine.close()
+    for call in calls:
+        with pytest.raises(Interrupted, match="closed before"):
+            call.result(timeout=10)
 
 
 def test_a_failing_step_fails_its_requests_and_not_the_engine(tmp_path: Path) -> None:
@@ -128,7 +145,7 @@ def test_calls_that_are_given_up_or_cut_off_by_closing_harm_no_other(tmp_path: P
     last = [engine.complete(f"last={k}", [3, 2, k], sampling(1.0, max_tokens=400)) for k in range(30)]
     engine.close()
     ended = [call.exception(timeout=60) for call in last]
-    assert all(error is None or isinstance(error, EngineError) for error in ended)
+    assert all(error is None or isinstance(error, Interrupted) for error in ended)
     assert any(ended)
 
 

@@ -1,7 +1,7 @@
 """A real vLLM server on loopback: full weights and an adapter loaded at run time, ids, log-probs, JSON by schema.
 
-Needs vLLM's own environment (infra/engine/install.sh) in .venv-vllm, or named by ENGINE_ENV; a minute to start, on a core that
-twenty other processes use a quarter of an hour.
+Needs vLLM's own environment (infra/engine/install.sh) in .venv-vllm, or named by ENGINE_ENV; a minute to start, on a
+core that twenty other processes use a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from r3l.config.engines import VllmServerSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.base import PolicySnapshot, Sampling
 from r3l.engines.canary import check_canary, compare
-from r3l.engines.vllm_server import VllmServer
+from r3l.engines.vllm.server import VllmServer
 from r3l.errors import EngineError
 from tests.unit.chat_tokenizers import family_tokenizer
 from tests.unit.engine_canaries import caught, updated_adapter, updated_weights
@@ -33,8 +33,11 @@ from tests.unit.test_engine_reuse import adapted, adapter_on
 ROOT = Path(__file__).parent.parent.parent
 ENVIRONMENT = Path(os.environ.get("ENGINE_ENV", ROOT / ".venv-vllm"))
 pytestmark = [
-    pytest.mark.slow, pytest.mark.timeout(1800),
-    pytest.mark.skipif(not (ENVIRONMENT / "bin/python").exists(), reason="no vLLM environment: infra/engine/install.sh"),
+    pytest.mark.slow,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(
+        not (ENVIRONMENT / "bin/python").exists(), reason="no vLLM environment: infra/engine/install.sh"
+    ),
 ]
 KEY = "key-of-the-real-server"
 PROMPT = [10, 40, 77, 23, 5, 61, 90, 14, 33, 52]
@@ -42,8 +45,17 @@ PROMPT = [10, 40, 77, 23, 5, 61, 90, 14, 33, 52]
 
 def served_policy(folder: Path, seed: int) -> PolicySnapshot:
     tokenizer = family_tokenizer("smollm2")
-    snapshot = tiny_policy(folder, seed=seed, vocab_size=320, hidden_size=64, head_dim=32, num_attention_heads=2, num_key_value_heads=1,
-                           eos_token_id=tokenizer.eos_token_id, initializer_range=0.2)
+    snapshot = tiny_policy(
+        folder,
+        seed=seed,
+        vocab_size=320,
+        hidden_size=64,
+        head_dim=32,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        eos_token_id=tokenizer.eos_token_id,
+        initializer_range=0.2,
+    )
     tokenizer.save_pretrained(folder)
     return snapshot
 
@@ -52,8 +64,12 @@ def served_policy(folder: Path, seed: int) -> PolicySnapshot:
 def policies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PolicySnapshot]:
     folder = tmp_path_factory.mktemp("policies")
     start, later = served_policy(folder / "start", 0), served_policy(folder / "later", 1)
-    return {"start": start, "later": later, "adapter": adapter_on(later, folder / "adapter"),
-            "other": adapter_on(later, folder / "other", 2)}
+    return {
+        "start": start,
+        "later": later,
+        "adapter": adapter_on(later, folder / "adapter"),
+        "other": adapter_on(later, folder / "other", 2),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +79,9 @@ def engine(policies: dict[str, PolicySnapshot]) -> Iterator[VllmServer]:
         port = free.getsockname()[1]
     server = subprocess.Popen(
         [ROOT / "infra/engine/serve.sh", policies["start"].path, str(port), "--dtype", "float32", "--enforce-eager"],
-        env=os.environ | {"ENGINE_ENV": str(ENVIRONMENT), "CONTEXT": "256", "HF_HUB_OFFLINE": "1", "R3L_ENGINE_KEY": KEY})
+        env=os.environ
+        | {"ENGINE_ENV": str(ENVIRONMENT), "CONTEXT": "256", "HF_HUB_OFFLINE": "1", "R3L_ENGINE_KEY": KEY},
+    )
     url = f"http://127.0.0.1:{port}"
     try:
         for _ in range(1500):
@@ -86,11 +104,13 @@ def engine(policies: dict[str, PolicySnapshot]) -> Iterator[VllmServer]:
 def check(engine: VllmServer, trainer: torch.nn.Module) -> None:
     assert compare(engine, PROMPT, plain_logprobs(trainer, PROMPT).tolist(), 5e-3) < 5e-3
     reply = engine.complete("iteration=0/task=0", PROMPT, Sampling(0.0, 12, 0, (2,))).result(timeout=60)
-    scored = plain_logprobs(trainer, PROMPT + reply.token_ids)[len(PROMPT) - 1:]
+    scored = plain_logprobs(trainer, PROMPT + reply.token_ids)[len(PROMPT) - 1 :]
     torch.testing.assert_close(torch.tensor(reply.logprobs, dtype=torch.float64), scored, atol=5e-3, rtol=0)
 
 
-def test_full_weights_and_adapters_are_loaded_at_run_time(engine: VllmServer, policies: dict[str, PolicySnapshot]) -> None:
+def test_full_weights_and_adapters_are_loaded_at_run_time(
+    engine: VllmServer, policies: dict[str, PolicySnapshot]
+) -> None:
     engine.load_policy(policies["later"])
     assert engine.context_limit == 256
     check(engine, plain_model(policies["later"]))
@@ -102,14 +122,21 @@ def test_full_weights_and_adapters_are_loaded_at_run_time(engine: VllmServer, po
     check(engine, plain_model(policies["later"]))
 
 
-def test_a_planted_policy_is_caught_by_its_canary(engine: VllmServer, policies: dict[str, PolicySnapshot], tmp_path: Path) -> None:
+def test_a_planted_policy_is_caught_by_its_canary(
+    engine: VllmServer, policies: dict[str, PolicySnapshot], tmp_path: Path
+) -> None:
     """The server answers that it has loaded the new policy by its name; what it has read are other weights."""
     engine.load_policy(policies["later"])
     update = updated_adapter(policies["later"], tmp_path)
-    for path, said in ((update.before.path, "the policy from before the last update"), (policies["other"].path, "does not run the policy"),
-                       (update.before.path, "the policy from before the last update")):
+    for path, said in (
+        (update.before.path, "the policy from before the last update"),
+        (policies["other"].path, "does not run the policy"),
+        (update.before.path, "the policy from before the last update"),
+    ):
         caught(engine, update, update.planted(path), said)
-        engine.load_policy(replace(policies["adapter"], digest="between"))  # else the client knows the name, and asks for nothing
+        engine.load_policy(
+            replace(policies["adapter"], digest="between")
+        )  # else the client knows the name, and asks for nothing
     engine.load_policy(update.after)
     difference = check_canary(engine, update.canary, "float32")
     assert difference is not None
@@ -126,7 +153,12 @@ def test_seeds_stops_and_schemas(engine: VllmServer, policies: dict[str, PolicyS
     how = Sampling(1.0, 20, 11, (2,))
     first, again = (engine.complete(f"{k}", PROMPT, how).result(timeout=60) for k in range(2))
     assert first.token_ids == again.token_ids
-    schema = {"type": "object", "properties": {"pivot": {"enum": [0, 1, 2]}}, "required": ["pivot"], "additionalProperties": False}
+    schema = {
+        "type": "object",
+        "properties": {"pivot": {"enum": [0, 1, 2]}},
+        "required": ["pivot"],
+        "additionalProperties": False,
+    }
     tokenizer = family_tokenizer("smollm2")
     stop = (tokenizer.eos_token_id,)  # after the whole JSON the server allows the tokenizer's own end alone
     held = engine.complete("held", PROMPT, Sampling(1.0, 60, 3, stop, schema)).result(timeout=60)
@@ -137,7 +169,9 @@ def test_seeds_stops_and_schemas(engine: VllmServer, policies: dict[str, PolicyS
     assert engine.counts()["retried_calls"] == 0
 
 
-@pytest.mark.parametrize("route", ["/v1/models", "/v1/load_lora_adapter", "/collective_rpc", "/reset_prefix_cache", "/metrics", "/version"])
+@pytest.mark.parametrize(
+    "route", ["/v1/models", "/v1/load_lora_adapter", "/collective_rpc", "/reset_prefix_cache", "/metrics", "/version"]
+)
 def test_every_route_of_the_real_server_asks_for_the_key(engine: VllmServer, route: str) -> None:
     url = f"{engine.fleet.servers[0].url}{route}"
     for method in ("GET", "POST"):

@@ -1,8 +1,11 @@
-"""The vLLM client against a scripted server with the same routes: ids, policies, several servers, lost servers, keys."""
+"""The vLLM client against a scripted server with the same routes: ids, policies, several servers, lost servers,
+keys."""
 
 from __future__ import annotations
 
+import gc
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +18,8 @@ from r3l.config.sections import PolicySettings
 from r3l.engines import make_engine
 from r3l.engines.base import AS_DUMPED, Completion, PolicySnapshot, Sampling
 from r3l.engines.canary import check_canary, compare
-from r3l.engines.vllm_server import VllmServer
-from r3l.errors import EngineError
+from r3l.engines.vllm.server import VllmServer
+from r3l.errors import EngineError, Interrupted, ServerAway
 from tests.unit.scripted_vllm import STOP, ScriptedVllm, scripted_logprob, scripted_reply
 
 FULL = PolicySnapshot("policies/7", "d7")
@@ -46,17 +49,34 @@ def test_ids_in_ids_and_logprobs_out(servers: list[ScriptedVllm]) -> None:
     engine = engine_of(servers[0])
     engine.load_policy(FULL)
     assert engine.context_limit == 64
-    reply = engine.complete("iteration=0/task=1/base=0/turn=0", [5, 6, 7], sampling(schema={"type": "object"})).result(timeout=10)
+    reply = engine.complete("iteration=0/task=1/base=0/turn=0", [5, 6, 7], sampling(schema={"type": "object"})).result(
+        timeout=10
+    )
     logprobs = [scripted_logprob("policies/7", k) for k in range(5)]
     assert reply == Completion(scripted_reply([5, 6, 7], "policies/7", 20, 3), logprobs, "stop", 1)
     route, body = servers[0].bodies[-1]
     assert route == "/v1/completions"
-    asked = {"prompt": [5, 6, 7], "seed": 3, "temperature": 1.0, "stop_token_ids": [STOP], "return_token_ids": True,
-             "structured_outputs": {"json": {"type": "object", "x-guidance": AS_DUMPED}},
-             "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+    asked = {
+        "prompt": [5, 6, 7],
+        "seed": 3,
+        "temperature": 1.0,
+        "stop_token_ids": [STOP],
+        "return_token_ids": True,
+        "structured_outputs": {"json": {"type": "object", "x-guidance": AS_DUMPED}},
+        "top_p": 1.0,
+        "top_k": -1,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+    }
     assert body | asked == body
     assert engine.counts() | {"busy_seconds": 0} == {
-        "requests": 1, "prompt_tokens": 3, "cached_tokens": 1, "sampled_tokens": 5, "retried_calls": 0, "busy_seconds": 0}
+        "requests": 1,
+        "prompt_tokens": 3,
+        "cached_tokens": 1,
+        "sampled_tokens": 5,
+        "retried_calls": 0,
+        "busy_seconds": 0,
+    }
     engine.close()
 
 
@@ -97,10 +117,14 @@ def test_the_canary_asks_every_server(servers: list[ScriptedVllm]) -> None:
 
 
 @pytest.mark.parametrize("asked", [FULL, ADAPTER], ids=["full weights", "adapter"])
-@pytest.mark.parametrize(("instead", "said"), [("policies/6", "runs the policy from before the last update"),
-                                               ("policies/3", "does not run the policy")], ids=["stale", "wrong"])
-def test_a_planted_policy_is_caught_on_any_server(servers: list[ScriptedVllm], tmp_path: Path, asked: PolicySnapshot, instead: str,
-                                                  said: str) -> None:
+@pytest.mark.parametrize(
+    ("instead", "said"),
+    [("policies/6", "runs the policy from before the last update"), ("policies/3", "does not run the policy")],
+    ids=["stale", "wrong"],
+)
+def test_a_planted_policy_is_caught_on_any_server(
+    servers: list[ScriptedVllm], tmp_path: Path, asked: PolicySnapshot, instead: str, said: str
+) -> None:
     """A server that answers that it has loaded what was asked for, and runs the policy before it, or another run's."""
     engine, ids, canary = engine_of(*servers), [4, 5, 6], tmp_path / "canary.json"
     after, before = ([scripted_logprob(path, place) for place in range(2)] for path in (asked.path, "policies/6"))
@@ -121,7 +145,8 @@ def test_a_server_that_dies_costs_a_recorded_retry_and_comes_back_with_the_polic
     calls = [engine.complete(f"iteration=0/task={k}", [5, 6, k], sampling()) for k in range(12)]
     for k, call in enumerate(calls):
         assert call.result(timeout=20).token_ids == scripted_reply([5, 6, k], "policies/8", 20, 3)
-    assert engine.counts()["retried_calls"] >= 1
+    retried = sum(len(call.result().failures) for call in calls)
+    assert retried == engine.counts()["retried_calls"] >= 1
     servers[0].adapters.clear()  # as after a restart: the next call finds its adapter gone, and loads it again
     servers[1].adapters.clear()
     reply = engine.complete("iteration=0/task=0", [5, 6, 0], sampling()).result(timeout=20)
@@ -150,8 +175,41 @@ def test_no_server_left_is_an_engine_error_and_not_a_hang(servers: list[Scripted
     with pytest.raises(EngineError, match=r"no server (answered|runs)"):
         engine.complete("a", [1, 2], sampling()).result(timeout=20)
     engine.close()
-    with pytest.raises(EngineError, match="closed"):
+    with pytest.raises(Interrupted, match="closed"):
         engine.complete("b", [1, 2], sampling()).result(timeout=10)
+
+
+def test_servers_that_are_away_are_no_fault_of_the_request(servers: list[ScriptedVllm]) -> None:
+    engine = engine_of(servers[0], retries=1, timeout_s=1)
+    engine.load_policy(FULL)
+    servers[0].stop()
+    with pytest.raises(ServerAway, match="no server runs the policy after 1 s"):
+        engine.complete("a", [1, 2], sampling()).result(timeout=20)
+    engine.close()
+
+
+def test_calls_that_were_given_up_say_nothing_when_the_engine_closes(servers: list[ScriptedVllm], caplog: Any) -> None:
+    engine = engine_of(servers[0], retries=1, timeout_s=20)
+    engine.load_policy(FULL)
+    servers[0].stop()
+    calls = [engine.complete(f"{k}", [1, 2], sampling()) for k in range(4)]
+    time.sleep(0.1)
+    assert all(call.cancel() for call in calls)
+    engine.close()
+    del calls, engine
+    gc.collect()
+    assert "never retrieved" not in caplog.text
+
+
+def test_a_closing_engine_fails_its_open_calls_as_interrupted(servers: list[ScriptedVllm]) -> None:
+    engine = engine_of(servers[0], retries=1, timeout_s=20)
+    engine.load_policy(FULL)
+    servers[0].stop()
+    call = engine.complete("a", [1, 2], sampling())
+    time.sleep(0.1)
+    engine.close()
+    with pytest.raises(Interrupted, match="closed before"):
+        call.result(timeout=5)
 
 
 def test_refusals_say_what_to_do(servers: list[ScriptedVllm], monkeypatch: pytest.MonkeyPatch) -> None:

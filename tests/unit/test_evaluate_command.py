@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from flows.cli_evaluate import config_of
-from flows.recorded import save_config
+from flows.cli.evaluate import config_of
 from r3l.config import compose
 from r3l.errors import ConfigError
+from r3l.pipeline.saved_config import save_config
 from r3l.store.stage import Store
-from tests.store_iteration import commit_iteration
+from tests.support.store_iteration import commit_iteration
 
 NOTHING = {"preset": "", "method": "", "policy": "", "environment": ""}
 
@@ -19,8 +19,18 @@ def root(tmp_path) -> str:
     """A run `long` on household games, trained for one iteration; its store was elsewhere then."""
     store = Store.open(str(tmp_path))
     commit_iteration(store, run="long")
-    trained = compose(environment="household", method="grpo", run="long", assignments=[
-        "policy.path=data/policies/mine", "environment.level=long", "evaluation.tasks=7", "store.root=/elsewhere", "iteration=0"])
+    trained = compose(
+        environment="household",
+        method="grpo",
+        run="long",
+        assignments=[
+            "policy.path=data/policies/mine",
+            "environment.level=long",
+            "evaluation.tasks=7",
+            "store.root=/elsewhere",
+            "iteration=0",
+        ],
+    )
     save_config(store, trained, 0)
     return str(tmp_path)
 
@@ -28,8 +38,17 @@ def root(tmp_path) -> str:
 def test_a_run_is_evaluated_as_it_was_trained(root):
     config = config_of("long", NOTHING, "", [f"store.root={root}", "evaluation.repeats=2"], None)
     assert (config.policy.path, config.environment.kind, config.environment.level, config.method.kind) == (
-        "data/policies/mine", "household", "long", "grpo")
-    assert (config.evaluation.tasks, config.evaluation.repeats, config.store.root, config.iteration) == (7, 2, root, None)
+        "data/policies/mine",
+        "household",
+        "long",
+        "grpo",
+    )
+    assert (config.evaluation.tasks, config.evaluation.repeats, config.store.root, config.iteration) == (
+        7,
+        2,
+        root,
+        None,
+    )
     assert config_of("long", NOTHING, "vllm_server", [f"store.root={root}"], -1).engine.kind == "vllm_server"
 
 
@@ -40,7 +59,21 @@ def test_what_is_named_counts_instead(root):
 
 def test_a_bare_model(tmp_path):
     """No such run: the presets, and the starting policy is all that there is."""
-    config = config_of("bare", NOTHING, "", [f"store.root={tmp_path}", "evaluation.benchmark=gsm8k", "evaluation.attempts=3"], None)
+    config = config_of(
+        "bare", NOTHING, "", [f"store.root={tmp_path}", "evaluation.benchmark=gsm8k", "evaluation.attempts=3"], None
+    )
     assert (config.run, config.evaluation.benchmark, config.evaluation.attempts) == ("bare", "gsm8k", 3)
-    with pytest.raises(ConfigError, match=r"evaluation\.task: Extra inputs are not permitted"):
+    with pytest.raises(ConfigError, match=r"evaluation\.task: unknown setting"):
         config_of("bare", NOTHING, "", [f"store.root={tmp_path}", "evaluation.task=3"], None)
+
+
+def test_settings_of_the_environment_are_the_benchmarks(root):
+    given = [f"store.root={root}", "evaluation.benchmark=webshop", "environment.catalogue=webshop/original"]
+    config = config_of("long", NOTHING, "", given, None)
+    assert (config.environment.kind, config.environment.catalogue, config.policy.path) == (
+        "webshop",
+        "webshop/original",
+        "data/policies/mine",
+    )
+    own = config_of("long", NOTHING, "", [f"store.root={root}", "environment.max_turns=40"], None)
+    assert (own.environment.kind, own.environment.max_turns) == ("household", 40)

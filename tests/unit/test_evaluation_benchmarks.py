@@ -7,10 +7,19 @@ import pytest
 from r3l.config import Config, compose
 from r3l.environments import make_world
 from r3l.errors import ConfigError
-from r3l.evaluation.benchmarks import BENCHMARKS, pose, posed
+from r3l.evaluation.benchmarks import BENCHMARKS, pose, posed, with_environment
 
-PAPER = {"alfworld": 140, "webshop": 100, "scienceworld": 1308, "dapo": 300, "amc23": 40, "gsm8k": 1319, "math500": 500, "minerva": 272,
-         "olympiad": 674}
+PAPER = {
+    "alfworld": 140,
+    "webshop": 100,
+    "scienceworld": 1308,
+    "dapo": 300,
+    "amc23": 40,
+    "gsm8k": 1319,
+    "math500": 500,
+    "minerva": 272,
+    "olympiad": 674,
+}
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
@@ -28,7 +37,9 @@ def test_the_test_sets_of_the_paper_have_its_sizes():
     assert {name: BENCHMARKS[name].tasks for name in PAPER} == PAPER
 
 
-@pytest.mark.parametrize("name", ["household-easy", "household-standard", "household-long", "procedural", "scienceworld"])
+@pytest.mark.parametrize(
+    "name", ["household-easy", "household-standard", "household-long", "procedural", "scienceworld"]
+)
 def test_tasks_of_benchmarks_without_a_download(name):
     config = posed(Config(), name).config
     tasks = make_world(config.environment).tasks(config.evaluation.split)
@@ -42,15 +53,26 @@ def test_three_attempts_are_a_protocol_of_their_own():
 
 
 def test_settings_of_the_same_world_stay_and_those_of_another_go_but_the_machines():
-    config = compose(environment="household", assignments=[
-        "environment.level=easy", "environment.max_turns=9", "environment.workers=5", "environment.heldout_tasks=7",
-        "evaluation.tasks=1000"])
+    config = compose(
+        environment="household",
+        assignments=[
+            "environment.level=easy",
+            "environment.max_turns=9",
+            "environment.workers=5",
+            "environment.heldout_tasks=7",
+            "evaluation.tasks=1000",
+        ],
+    )
     same = posed(config, "household-easy").config
     assert (same.environment.max_turns, same.environment.heldout_tasks, same.environment.workers) == (9, 7, 5)
     longer = posed(config, "household-long").config
     assert (longer.environment.level, longer.environment.max_turns, longer.environment.workers) == ("long", 50, 5)
     other = posed(config, "amc23").config
-    assert (other.environment.workers, other.environment.reply_tokens, other.evaluation.tasks) == (5, 2048, 40)  # of a context of 4096
+    assert (other.environment.workers, other.environment.reply_tokens, other.evaluation.tasks) == (
+        5,
+        2048,
+        40,
+    )  # of a context of 4096
     roomy = posed(compose(assignments=["policy.context_tokens=20480"]), "amc23").config
     assert roomy.environment.reply_tokens == 4096
     assert json.loads(other.model_dump_json())["method"] == json.loads(config.model_dump_json())["method"]
@@ -62,12 +84,35 @@ def test_a_protocol_without_its_benchmark_is_refused():
         pose(compose(assignments=["evaluation.attempts=3"]))
 
 
-@pytest.mark.parametrize(("name", "more", "message"), [
-    ("gsm9k", {}, "unknown benchmark 'gsm9k': expected one of alfworld"),
-    ("gsm8k", {"answer_format": "prose"}, "no answer format 'prose': expected answer or boxed"),
-    ("webshop", {"answer_format": "boxed"}, "no answer format 'boxed': expected none"),
-    ("webshop", {"attempts": 3}, "attempts=3 is for mathematics"),
-])
+@pytest.mark.parametrize(
+    ("name", "more", "message"),
+    [
+        ("gsm9k", {}, "unknown benchmark 'gsm9k': expected one of alfworld"),
+        ("gsm8k", {"answer_format": "prose"}, "no answer format 'prose': expected answer or boxed"),
+        ("webshop", {"answer_format": "boxed"}, "no answer format 'boxed': expected none"),
+        ("webshop", {"attempts": 3}, "attempts=3 is for mathematics"),
+    ],
+)
 def test_what_a_benchmark_does_not_have_is_refused(name, more, message):
     with pytest.raises(ConfigError, match=message):
         posed(Config(), name, **more)
+
+
+def test_settings_of_a_benchmarks_environment_on_another_ones_configuration(tmp_path):
+    config = compose(environment="household", assignments=["evaluation.benchmark=webshop", "environment.workers=5"])
+    found = with_environment(config, [f"environment.catalogue={tmp_path}", "environment.text_mode=plain"])
+    assert (found.environment.kind, found.environment.catalogue, found.environment.text_mode) == (
+        "webshop",
+        str(tmp_path),
+        "plain",
+    )
+    assert (found.environment.split_rule, found.environment.workers) == ("paper", 5)
+    assert pose(found).config.environment == found.environment
+    with pytest.raises(ConfigError, match=r"environment\.max_tries: unknown setting; environment has .*kind webshop"):
+        with_environment(config, ["environment.max_tries=3"])
+    with pytest.raises(ConfigError, match=r"split_rule=scaled: benchmark webshop has split_rule=paper"):
+        with_environment(config, ["environment.split_rule=scaled"])
+
+
+def test_the_whole_split_stays_whole():
+    assert posed(compose(assignments=["evaluation.tasks=0"]), "amc23").config.evaluation.tasks == 0

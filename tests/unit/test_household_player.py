@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from r3l.environments.household_engine import NOTHING, HouseholdEngine, State
-from r3l.environments.household_generator import first_games
-from r3l.environments.household_goal import winnable, won
-from r3l.environments.household_oracle import oracle_pivot
-from r3l.environments.household_player import play
+from r3l.environments.household.engine import NOTHING, HouseholdEngine, State
+from r3l.environments.household.generator import first_games
+from r3l.environments.household.goal import winnable, won
+from r3l.environments.household.oracle import oracle_pivot
 from r3l.records import Task
+from r3l.warm_start.household.player import play
 
 TURNS = {"easy": 25, "standard": 30, "long": 50}
 

@@ -1,11 +1,11 @@
 """The household world in real worker processes: episodes end as they do in this process, and rollbacks restore."""
 
 from r3l.config.environments import HouseholdSettings
-from r3l.environments.household import HouseholdWorld
-from r3l.environments.household_engine import HouseholdEngine
-from r3l.environments.household_game import Game
-from r3l.environments.household_solver import solve
-from r3l.environments.pool import WorldPool
+from r3l.environments.household.engine import HouseholdEngine
+from r3l.environments.household.game import Game
+from r3l.environments.household.solver import solve
+from r3l.environments.household.world import HouseholdWorld
+from r3l.environments.workers.pool import WorldPool
 
 SETTINGS = HouseholdSettings(level="long", train_tasks=4)
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from r3l.engines.chat_format import ChatFormat
-from r3l.environments.household_demonstrations import HouseholdHabits, demonstrations
 from r3l.exploration.prompting import prompt
-from r3l.training.household_reports import EXCERPTS, excerpt, report_rows
-from r3l.training.household_start import RECIPES, household_start
-from r3l.training.warm_start import texts
-from r3l.training.warm_start_rows import READ, RowEncoder
-from r3l.training.warm_start_tokenizer import train_tokenizer
+from r3l.warm_start.household.demonstrations import HouseholdHabits, demonstrations
+from r3l.warm_start.household.reports import EXCERPTS, excerpt, report_rows
+from r3l.warm_start.household.start import RECIPES, household_start
+from r3l.warm_start.rows import READ, RowEncoder
+from r3l.warm_start.start import texts
+from r3l.warm_start.tokenizer import train_tokenizer
 
 HABITS = HouseholdHabits(forgets=0.05, forgets_later=0.15, wrong_reflection=0.0, max_turns=40)
 
@@ -34,7 +34,11 @@ def test_the_turn_that_is_named_is_the_one_with_that_number(lost):
         assert f" at turn {number} can't be undone" in report["trajectory_summary"]
         assert told["content"].startswith(one.turns[0].observation)
         assert 2 <= told["content"].count("\nTurn ") <= 10
-        assert {**report, "retry_from_step": 0, "trajectory_summary": ""} == {**one.report, "retry_from_step": 0, "trajectory_summary": ""}
+        assert {**report, "retry_from_step": 0, "trajectory_summary": ""} == {
+            **one.report,
+            "retry_from_step": 0,
+            "trajectory_summary": "",
+        }
         numbers.add(number)
     assert len(numbers & set(range(40))) > 30
     assert max(numbers) < 40
@@ -44,7 +48,9 @@ def test_what_comes_after_the_excerpt_is_its_feedback(lost):
     for one in lost:
         (_, told), _ = excerpt(one, 40, random.Random(1))
         turns = [line.partition(": ")[2] for line in told["content"].split("\n") if line.startswith("Turn ")]
-        begin = next(k for k in range(len(one.turns)) if [turn.reply for turn in one.turns[k:k + len(turns)]] == turns)
+        begin = next(
+            k for k in range(len(one.turns)) if [turn.reply for turn in one.turns[k : k + len(turns)]] == turns
+        )
         after = [*(turn.observation for turn in one.turns), one.final][begin + len(turns)]
         assert told["content"].endswith(f"\nFeedback: {after}\nReward: 0.0")
 
@@ -59,8 +65,12 @@ def test_each_lost_episode_has_its_excerpts_and_the_number_weighs_most(lost):
         assert sum(weight == 12.0 for weight in row.weights) == 2  # in the summary, and as the turn to retry from
         assert {0.03, 1.0} <= set(row.weights)
         assert READ not in row.weights
-    wrong = [replace(one, report={**one.report, "retry_from_step": one.report["retry_from_step"] - 1}) for one in lost[:4]]
-    assert sum(row.kind == "reflection" for row in report_rows(wrong, encoder, 40, random.Random(2))) <= 4  # what is wrong has none
+    wrong = [
+        replace(one, report={**one.report, "retry_from_step": one.report["retry_from_step"] - 1}) for one in lost[:4]
+    ]
+    assert (
+        sum(row.kind == "reflection" for row in report_rows(wrong, encoder, 40, random.Random(2))) <= 4
+    )  # what is wrong has none
 
 
 def test_the_long_way_has_three_parts_and_going_on_has_the_last_one(tmp_path, monkeypatch):
@@ -68,8 +78,16 @@ def test_the_long_way_has_three_parts_and_going_on_has_the_last_one(tmp_path, mo
     monkeypatch.setitem(RECIPES, "long", small)
     told = []
     made = household_start(tmp_path / "first", "long", 0, minutes=1, measured_tasks=0, progress=told.append)
-    assert {name: part["steps"] for name, part in made["training"].items()} == {"primer": 2, "warm-start": 2, "reports": 6}
+    assert {name: part["steps"] for name, part in made["training"].items()} == {
+        "primer": 2,
+        "warm-start": 2,
+        "reports": 6,
+    }
     assert [line.partition(":")[0] for line in told] == ["primer", "warm-start", "reports"]
-    again = household_start(tmp_path / "again", "long", 1, minutes=1, measured_tasks=0, progress=told.append, init=tmp_path / "first")
+    again = household_start(
+        tmp_path / "again", "long", 1, minutes=1, measured_tasks=0, progress=told.append, init=tmp_path / "first"
+    )
     assert {name: part["steps"] for name, part in again["training"].items()} == {"reports": 10}
-    assert (tmp_path / "again" / "model.safetensors").read_bytes() != (tmp_path / "first" / "model.safetensors").read_bytes()
+    assert (tmp_path / "again" / "model.safetensors").read_bytes() != (
+        tmp_path / "first" / "model.safetensors"
+    ).read_bytes()

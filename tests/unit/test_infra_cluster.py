@@ -1,4 +1,5 @@
-"""The cluster's manifests: valid by Kubernetes' own schemas, by the house's rules, and rendered where kustomize is at hand."""
+"""The cluster's manifests: valid by Kubernetes' own schemas, by the house's rules, and rendered where kustomize is at
+hand."""
 
 from __future__ import annotations
 
@@ -10,10 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.infra_rules import ASKS_FOR
+from tests.support.infra_rules import ASKS_FOR
 
 pytest.importorskip("kubernetes_validate")
-from tests.cluster_rules import Resource, cluster_findings, pod_of, schema_finding, title
+from tests.support.cluster_rules import Resource, cluster_findings, pod_of, schema_finding, title
 
 INFRA = Path(__file__).parents[2] / "infra"
 BASE = INFRA / "k8s" / "base"
@@ -41,7 +42,10 @@ def tree(tmp_path_factory) -> Path:
 def secrets(tree) -> dict[str, set[str]]:
     """The secrets that kustomize makes of the key files."""
     made = yaml.safe_load((BASE / "kustomization.yaml").read_text())["secretGenerator"]
-    return {one["name"]: {line.split("=")[0] for line in (tree / "base" / one["envs"][0]).read_text().splitlines()} for one in made}
+    return {
+        one["name"]: {line.split("=")[0] for line in (tree / "base" / one["envs"][0]).read_text().splitlines()}
+        for one in made
+    }
 
 
 def named(resources: list[Resource], name: str) -> Resource:
@@ -52,10 +56,16 @@ def test_every_manifest_is_valid_by_the_schemas_of_kubernetes(base):
     assert [said for one in base if (said := schema_finding(one))] == []
 
 
-@pytest.mark.parametrize(("name", "path", "value"), [
-    ("Deployment/engine", ("spec", "replica"), 1), ("Deployment/engine", ("spec", "replicas"), "one"),
-    ("NetworkPolicy/to-engine", ("spec", "podselector"), {}), ("Ingress/r3l", ("spec", "rules"), {}),
-    ("HorizontalPodAutoscaler/environments", ("spec", "maxReplicas"), None)])
+@pytest.mark.parametrize(
+    ("name", "path", "value"),
+    [
+        ("Deployment/engine", ("spec", "replica"), 1),
+        ("Deployment/engine", ("spec", "replicas"), "one"),
+        ("NetworkPolicy/to-engine", ("spec", "podselector"), {}),
+        ("Ingress/r3l", ("spec", "rules"), {}),
+        ("HorizontalPodAutoscaler/environments", ("spec", "maxReplicas"), None),
+    ],
+)
 def test_the_schemas_find_what_is_misspelt(base, name, path, value):
     wrong = copy.deepcopy(named(base, name))
     wrong[path[0]][path[1]] = value
@@ -77,24 +87,66 @@ def container(resource: Resource) -> dict:
 
 
 BREAKS = [
-    ("Deployment/prefect", lambda one: pod_of(one)["securityContext"].pop("runAsNonRoot"), "Deployment/prefect: may run as root"),
-    ("Deployment/engine", lambda one: container(one).update(image="vllm/vllm-openai:latest"), "Deployment/engine: engine: image"),
-    ("Deployment/engine", lambda one: container(one).update(envFrom=[]), "Deployment/engine: engine: listens without a key"),
-    ("Deployment/engine", lambda one: container(one)["env"].append({"name": "R3L_ENGINE_KEY", "value": "x"}),
-     "Deployment/engine: engine: plain secret R3L_ENGINE_KEY"),
+    (
+        "Deployment/prefect",
+        lambda one: pod_of(one)["securityContext"].pop("runAsNonRoot"),
+        "Deployment/prefect: may run as root",
+    ),
+    (
+        "Deployment/engine",
+        lambda one: container(one).update(image="vllm/vllm-openai:latest"),
+        "Deployment/engine: engine: image",
+    ),
+    (
+        "Deployment/engine",
+        lambda one: container(one).update(envFrom=[]),
+        "Deployment/engine: engine: listens without a key",
+    ),
+    (
+        "Deployment/engine",
+        lambda one: container(one)["env"].append({"name": "R3L_ENGINE_KEY", "value": "x"}),
+        "Deployment/engine: engine: plain secret R3L_ENGINE_KEY",
+    ),
     ("Deployment/audit", lambda one: container(one)["resources"].pop("limits"), "Deployment/audit: audit: no limits"),
-    ("Deployment/audit", lambda one: container(one)["securityContext"].clear(), "Deployment/audit: audit: keeps privileges"),
-    ("Deployment/environments", lambda one: container(one).update(ports=[{"containerPort": 1}]),
-     "Deployment/environments: environments: listens, and asks for no key"),
-    ("Deployment/environments", lambda one: pod_of(one).update(automountServiceAccountToken=True), "Deployment/environments: has a token"),
+    (
+        "Deployment/audit",
+        lambda one: container(one)["securityContext"].clear(),
+        "Deployment/audit: audit: keeps privileges",
+    ),
+    (
+        "Deployment/environments",
+        lambda one: container(one).update(ports=[{"containerPort": 1}]),
+        "Deployment/environments: environments: listens, and asks for no key",
+    ),
+    (
+        "Deployment/environments",
+        lambda one: pod_of(one).update(automountServiceAccountToken=True),
+        "Deployment/environments: has a token",
+    ),
     ("Job/register", lambda one: pod_of(one).update(hostNetwork=True), "Job/register: reaches into its host"),
     ("Role/worker", lambda one: one["rules"][0].update(verbs=["*"]), "Role/worker: has rights without limit"),
     ("Role/worker", lambda one: one["rules"][1]["resources"].append("secrets"), "Role/worker: may read secrets"),
-    ("NetworkPolicy/nothing-by-default", lambda one: one["spec"].update(policyTypes=["Ingress"]), "no policy closes the network"),
-    ("NetworkPolicy/to-engine", lambda one: one["spec"].update(podSelector={}), "Service/engine: no policy says who may ask it"),
-    ("Service/engine", lambda one: one["spec"].update(type="LoadBalancer"), "Service/engine: is published past the ingress"),
+    (
+        "NetworkPolicy/nothing-by-default",
+        lambda one: one["spec"].update(policyTypes=["Ingress"]),
+        "no policy closes the network",
+    ),
+    (
+        "NetworkPolicy/to-engine",
+        lambda one: one["spec"].update(podSelector={}),
+        "Service/engine: no policy says who may ask it",
+    ),
+    (
+        "Service/engine",
+        lambda one: one["spec"].update(type="LoadBalancer"),
+        "Service/engine: is published past the ingress",
+    ),
     ("Ingress/r3l", lambda one: one["spec"].pop("tls"), "Ingress/r3l: prefect.example.org has no TLS"),
-    ("Deployment/worker", lambda one: container(one).pop("livenessProbe"), "Deployment/worker: worker: no liveness probe"),
+    (
+        "Deployment/worker",
+        lambda one: container(one).pop("livenessProbe"),
+        "Deployment/worker: worker: no liveness probe",
+    ),
 ]
 
 
@@ -118,7 +170,13 @@ def test_who_asks_whom_is_allowed_on_both_sides(base):
         assert into["ports"] == [{"port": port}]
         [served] = named(base, f"Service/{asked}")["spec"]["ports"]
         assert served["port"] == port
-    carried = {label for one in base if pod_of(one) for label in one["spec"]["template"]["metadata"]["labels"] if label.startswith("r3l/")}
+    carried = {
+        label
+        for one in base
+        if pod_of(one)
+        for label in one["spec"]["template"]["metadata"]["labels"]
+        if label.startswith("r3l/")
+    }
     assert {label.removeprefix("r3l/") for label in carried} <= set(policies) | {"asks-cluster", "asks-hub"}
 
 
@@ -127,7 +185,9 @@ def test_environment_workers_scale_with_their_processors(base):
     assert scaler["scaleTargetRef"]["name"] == "environments"
     assert scaler["maxReplicas"] > scaler["minReplicas"] >= 1
     assert "cpu" in container(named(base, "Deployment/environments"))["resources"]["requests"]
-    assert "replicas" not in named(base, "Deployment/environments")["spec"], "a number here would undo the scaler's at every apply"
+    assert "replicas" not in named(base, "Deployment/environments")["spec"], (
+        "a number here would undo the scaler's at every apply"
+    )
 
 
 @pytest.fixture(scope="module", params=OVERLAYS)
@@ -148,13 +208,21 @@ def test_an_overlay_renders_to_what_is_valid_and_keeps_the_rules(rendered, secre
     assert {one["metadata"]["namespace"] for one in resources if one["kind"] not in {"Namespace"}} == {"r3l"}
     made = {one["metadata"]["name"]: set(one["data"]) for one in resources if one["kind"] == "Secret"}
     assert made == secrets
-    used = {one["secretRef"]["name"] for resource in resources if (pod := pod_of(resource)) for each in pod["containers"]
-            for one in each.get("envFrom", []) if "secretRef" in one}
+    used = {
+        one["secretRef"]["name"]
+        for resource in resources
+        if (pod := pod_of(resource))
+        for each in pod["containers"]
+        for one in each.get("envFrom", [])
+        if "secretRef" in one
+    }
     assert used == set(secrets)
     assert set(ASKS_FOR) <= {one["metadata"]["name"] for one in resources if one["kind"] == "Service"}
 
 
-@pytest.mark.parametrize(("overlay", "resource", "count"), [("one-gpu", "nvidia.com/gpu.shared", 1), ("many-gpu", "nvidia.com/gpu", 8)])
+@pytest.mark.parametrize(
+    ("overlay", "resource", "count"), [("one-gpu", "nvidia.com/gpu.shared", 1), ("many-gpu", "nvidia.com/gpu", 8)]
+)
 def test_the_overlays_say_what_gpus_there_are(tree, rendered, overlay, resource, count):
     name, resources = rendered
     if name != overlay:
@@ -165,8 +233,13 @@ def test_the_overlays_say_what_gpus_there_are(tree, rendered, overlay, resource,
     assert int(ranks) == count, "one data-parallel rank a GPU"
     variables = {one["name"]: one.get("value") for one in container(named(resources, "Job/register"))["env"]}
     assert f'"{resource}": "{count}"' in variables["R3L_UPDATE_VARIABLES"]
-    assert all(one["image"].startswith("registry.example.org/r3l-") for each in resources if (pod := pod_of(each))
-               for one in pod["containers"] if "r3l-" in one["image"])
+    assert all(
+        one["image"].startswith("registry.example.org/r3l-")
+        for each in resources
+        if (pod := pod_of(each))
+        for one in pod["containers"]
+        if "r3l-" in one["image"]
+    )
 
 
 def test_time_slicing_is_valid_too():

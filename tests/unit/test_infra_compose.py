@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 import yaml
 
-from tests.infra_rules import ASKS_FOR, compose_findings, dockerfile_findings
+from tests.support.infra_rules import ASKS_FOR, compose_findings, dockerfile_findings
 
 builtin_schemas = pytest.importorskip("check_jsonschema.builtin_schemas")
 ROOT = Path(__file__).parents[2]
@@ -28,13 +28,19 @@ def compose():
 def folder(tmp_path_factory):
     """The keys as infra/keys.sh makes them."""
     made = tmp_path_factory.mktemp("infra") / "secrets"
-    subprocess.run(["bash", str(INFRA / "keys.sh"), str(made)], check=True, capture_output=True,
-                   env={"PATH": "/usr/bin:/bin", "R3L_HOST": "lab"})
+    subprocess.run(
+        ["bash", str(INFRA / "keys.sh"), str(made)],
+        check=True,
+        capture_output=True,
+        env={"PATH": "/usr/bin:/bin", "R3L_HOST": "lab"},
+    )
     return made
 
 
 def variables(folder: Path) -> dict[str, dict[str, str]]:
-    return {path.name: dict(line.split("=", 1) for line in path.read_text().splitlines()) for path in folder.glob("*.env")}
+    return {
+        path.name: dict(line.split("=", 1) for line in path.read_text().splitlines()) for path in folder.glob("*.env")
+    }
 
 
 @pytest.fixture(scope="module")
@@ -68,15 +74,24 @@ def test_the_rules_hold(compose, keys):
     assert compose_findings(compose, keys) == []
 
 
-@pytest.mark.parametrize(("service", "change", "said"), [
-    ("worker", {"user": None}, "worker: runs as root"), ("engine", {"user": "0:0"}, "engine: runs as root"),
-    ("prefect", {"image": "prefecthq/prefect:3-latest"}, "prefect: image"), ("postgres", {"image": "postgres:17"}, "postgres: image"),
-    ("objects", {"image": None}, "objects: image"), ("audit", {"env_file": []}, "audit: listens without a key"),
-    ("engine", {"environment": {"R3L_ENGINE_KEY": "x"}}, "engine: plain secret R3L_ENGINE_KEY"),
-    ("prefect", {"environment": {"PREFECT_SERVER_DATABASE_PASSWORD": "x"}}, "prefect: plain secret"),
-    ("worker", {"deploy": {}}, "worker: no limits"), ("audit", {"ports": ["4300:4300"]}, "audit: is published past the gateway"),
-    ("objects", {"cap_drop": []}, "objects: keeps privileges"), ("gateway", {"read_only": False}, "gateway: writes into its image"),
-    ("engine", {"healthcheck": None}, "engine: no health check")])
+@pytest.mark.parametrize(
+    ("service", "change", "said"),
+    [
+        ("worker", {"user": None}, "worker: runs as root"),
+        ("engine", {"user": "0:0"}, "engine: runs as root"),
+        ("prefect", {"image": "prefecthq/prefect:3-latest"}, "prefect: image"),
+        ("postgres", {"image": "postgres:17"}, "postgres: image"),
+        ("objects", {"image": None}, "objects: image"),
+        ("audit", {"env_file": []}, "audit: listens without a key"),
+        ("engine", {"environment": {"R3L_ENGINE_KEY": "x"}}, "engine: plain secret R3L_ENGINE_KEY"),
+        ("prefect", {"environment": {"PREFECT_SERVER_DATABASE_PASSWORD": "x"}}, "prefect: plain secret"),
+        ("worker", {"deploy": {}}, "worker: no limits"),
+        ("audit", {"ports": ["4300:4300"]}, "audit: is published past the gateway"),
+        ("objects", {"cap_drop": []}, "objects: keeps privileges"),
+        ("gateway", {"read_only": False}, "gateway: writes into its image"),
+        ("engine", {"healthcheck": None}, "engine: no health check"),
+    ],
+)
 def test_the_rules_find_what_breaks_them(compose, keys, service, change, said):
     wrong = copy.deepcopy(compose)
     for name, value in change.items():
@@ -105,7 +120,10 @@ def test_every_key_file_is_made_and_nobody_is_given_a_key_that_is_not_its_busine
 
 def test_keys_are_long_their_owners_alone_and_the_same_on_both_sides(folder):
     made = variables(folder)
-    assert made["prefect-server.env"]["PREFECT_SERVER_API_AUTH_STRING"] == made["prefect-client.env"]["PREFECT_API_AUTH_STRING"]
+    assert (
+        made["prefect-server.env"]["PREFECT_SERVER_API_AUTH_STRING"]
+        == made["prefect-client.env"]["PREFECT_API_AUTH_STRING"]
+    )
     assert made["prefect-server.env"]["PREFECT_SERVER_DATABASE_PASSWORD"] == made["postgres.env"]["POSTGRES_PASSWORD"]
     assert list(made["objects-root.env"].values()) == list(made["objects.env"].values())
     values = [value for found in made.values() for value in found.values()]
@@ -126,7 +144,8 @@ def test_the_images_are_pinned_and_run_as_another_user_than_root():
     text = (INFRA / "Dockerfile").read_text()
     assert dockerfile_findings(text) == []
     assert dockerfile_findings(text.replace("python:3.11.14-slim-bookworm AS runtime", "python:3 AS runtime")) == [
-        "runtime: base image python:3 has no exact version"]
+        "runtime: base image python:3 has no exact version"
+    ]
     assert dockerfile_findings(text.replace("USER 10001:10001\nENTRYPOINT", "ENTRYPOINT")) == ["engine: runs as root"]
     assert dockerfile_findings(text + "ENV API_KEY=abc\n") == ["objects: ENV API_KEY looks like a secret"]
 

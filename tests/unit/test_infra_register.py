@@ -31,8 +31,15 @@ def register(tmp_path):
     calls = tmp_path / "calls"
 
     def run(**variables: str) -> tuple[list[str], list[dict]]:
-        environment = {"PATH": os.environ["PATH"], "VENV": str(tmp_path), "CALLS": str(calls), "PREFECT_API_URL": "http://prefect/api"}
-        subprocess.run(["bash", str(INFRA / "prefect.sh")], env=environment | variables, check=True, capture_output=True)
+        environment = {
+            "PATH": os.environ["PATH"],
+            "VENV": str(tmp_path),
+            "CALLS": str(calls),
+            "PREFECT_API_URL": "http://prefect/api",
+        }
+        subprocess.run(
+            ["bash", str(INFRA / "prefect.sh")], env=environment | variables, check=True, capture_output=True
+        )
         made = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("calls.*"))]
         return [line.removeprefix("--no-prompt ") for line in calls.read_text().splitlines()], made
 
@@ -42,21 +49,34 @@ def register(tmp_path):
 def test_one_machine_has_one_pool_of_processes(register):
     calls, templates = register()
     assert [call for call in calls if call.startswith(("work-pool", "deploy"))] == [
-        "work-pool create r3l --type process --overwrite", f"deploy {' '.join(f'--name {name}' for name in NAMES)}"]
+        "work-pool create r3l --type process --overwrite",
+        f"deploy {' '.join(f'--name {name}' for name in NAMES)}",
+    ]
     assert templates == []
 
 
 def test_a_cluster_has_three_pools_and_its_own_registry(register):
     calls, templates = register(
-        R3L_POOL_TEMPLATE="infra/k8s/base/templates/flow-run.json", R3L_UPDATE_POOL="r3l-update",
-        R3L_UPDATE_POOL_TEMPLATE="infra/k8s/base/templates/update.json", R3L_SHARD_POOL="r3l-shards",
-        R3L_REGISTRY="registry.example.org/", R3L_UPDATE_VARIABLES='{"nodes": 2}')
+        R3L_POOL_TEMPLATE="infra/k8s/base/templates/flow-run.json",
+        R3L_UPDATE_POOL="r3l-update",
+        R3L_UPDATE_POOL_TEMPLATE="infra/k8s/base/templates/update.json",
+        R3L_SHARD_POOL="r3l-shards",
+        R3L_REGISTRY="registry.example.org/",
+        R3L_UPDATE_VARIABLES='{"nodes": 2}',
+    )
     made = [call.partition(" --base-job-template")[0] for call in calls if call.startswith("work-pool")]
-    assert made == ["work-pool create r3l --type kubernetes", "work-pool create r3l-update --type kubernetes",
-                    "work-pool create r3l-shards --type process --overwrite"]
+    assert made == [
+        "work-pool create r3l --type kubernetes",
+        "work-pool create r3l-update --type kubernetes",
+        "work-pool create r3l-shards --type process --overwrite",
+    ]
     assert [call for call in calls if call.startswith("deploy")] == [
         f"deploy {' '.join(f'--name {name}' for name in NAMES if name not in {'update', 'shard'})}",
-        'deploy --name update --pool r3l-update --job-variable {"nodes": 2}', "deploy --name shard --pool r3l-shards"]
+        'deploy --name update --pool r3l-update --job-variable {"nodes": 2}',
+        "deploy --name shard --pool r3l-shards",
+    ]
     images = {one["variables"]["properties"]["image"]["default"] for one in templates}
     assert images == {"registry.example.org/r3l-flows:0.1.0", "registry.example.org/r3l-trainer:0.1.0"}
-    assert {one["job_configuration"]["name"] for one in templates} == {"r3l-flow-run", "r3l-update"}, "names are left as they are"
+    assert {one["job_configuration"]["name"] for one in templates} == {"r3l-flow-run", "r3l-update"}, (
+        "names are left as they are"
+    )

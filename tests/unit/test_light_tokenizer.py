@@ -12,9 +12,19 @@ from r3l.engines.light_tokenizer import LightTokenizer
 from r3l.errors import ChatFormatError
 from tests.unit.chat_tokenizers import FAMILIES, family_tokenizer
 
-CHAT = [{"role": "system", "content": "Be brief. <think>"}, {"role": "user", "content": "Größe 12\n\n  two  <|im_end|> blanks"}]
-OBJECT = {"__type": "AddedToken", "content": "<|endoftext|>", "lstrip": False, "normalized": False, "rstrip": False, "single_word": False,
-          "special": True}
+CHAT = [
+    {"role": "system", "content": "Be brief. <think>"},
+    {"role": "user", "content": "Größe 12\n\n  two  <|im_end|> blanks"},
+]
+OBJECT = {
+    "__type": "AddedToken",
+    "content": "<|endoftext|>",
+    "lstrip": False,
+    "normalized": False,
+    "rstrip": False,
+    "single_word": False,
+    "special": True,
+}
 NEXT = [{"role": "user", "content": "go <mug 1>"}]
 
 
@@ -26,7 +36,11 @@ def same(heavy: ChatFormat, light: ChatFormat) -> None:
     assert light.opening(CHAT) == heavy.opening(CHAT)
     for closed in (True, False):
         assert light.following(NEXT, closed) == heavy.following(NEXT, closed)
-    assert (light.stop_ids, light.control_texts, light.reply_opening) == (heavy.stop_ids, heavy.control_texts, heavy.reply_opening)
+    assert (light.stop_ids, light.control_texts, light.reply_opening) == (
+        heavy.stop_ids,
+        heavy.control_texts,
+        heavy.reply_opening,
+    )
     ids = [*heavy.opening(NEXT), *heavy.stop_ids]
     assert light.text(ids) == heavy.text(ids)
     assert set(light.tokenizer.all_special_ids) == set(heavy.tokenizer.all_special_ids)

@@ -15,8 +15,11 @@ LOGP = torch.tensor([-0.5, -1.0, -2.0, -0.1], dtype=torch.float64)
 OLD = torch.tensor([-0.9, -0.9, -1.2, -0.1], dtype=torch.float64)
 WEIGHTS = torch.tensor([0.25, 0.25, 0.0, 0.5], dtype=torch.float64)
 SETTINGS: dict[str, dict[str, float]] = {
-    "policy_gradient": {}, "cross_entropy": {}, "clipped_ratio": {"clip_low": 0.2, "clip_high": 0.28},
-    "sequence_ratio": {"clip_low": 0.3, "clip_high": 0.4}, "shaped_ratio": {"gamma": 0.1},
+    "policy_gradient": {},
+    "cross_entropy": {},
+    "clipped_ratio": {"clip_low": 0.2, "clip_high": 0.28},
+    "sequence_ratio": {"clip_low": 0.3, "clip_high": 0.4},
+    "shaped_ratio": {"gamma": 0.1},
 }
 
 
@@ -76,7 +79,20 @@ def test_kl_estimators_by_hand() -> None:
     assert kl_penalty(LOGP, reference, weights, "k1").item() == pytest.approx(0.25 * (-d[0]) + 0.25 * (-d[1]))
     assert kl_penalty(LOGP, reference, weights, "k2").item() == pytest.approx(0.25 * 0.08 + 0.25 * 0.005)
     assert kl_penalty(LOGP, reference, weights, "k3").item() == pytest.approx(
-        0.25 * (math.exp(-0.4) + 0.4 - 1) + 0.25 * (math.exp(0.1) - 0.1 - 1))
+        0.25 * (math.exp(-0.4) + 0.4 - 1) + 0.25 * (math.exp(0.1) - 0.1 - 1)
+    )
+
+
+def test_k3_explodes_on_a_token_that_only_the_guidance_made_likely_and_k2_does_not() -> None:
+    """log ref - log pi = 12: the slope in log pi is 1 - e^12 for k3 and -12 for k2."""
+    slopes = {}
+    for estimator in ("k2", "k3"):
+        logp = torch.tensor([-12.5], dtype=torch.float64, requires_grad=True)
+        penalty = kl_penalty(
+            logp, torch.tensor([-0.5], dtype=torch.float64), torch.ones(1, dtype=torch.float64), estimator
+        )
+        slopes[estimator] = float(torch.autograd.grad(penalty, logp)[0])
+    assert slopes == pytest.approx({"k2": -12.0, "k3": 1 - math.exp(12)})
 
 
 def test_k1_and_k3_are_unbiased_for_the_kl_of_two_distributions() -> None:
@@ -87,7 +103,9 @@ def test_k1_and_k3_are_unbiased_for_the_kl_of_two_distributions() -> None:
     assert kl_penalty(p.log(), q.log(), p, "k3").item() == pytest.approx(exact)
 
 
-@pytest.mark.parametrize("name", sorted(LOSSES.keys() - {"sequence_ratio"}))  # behind a stop-gradient: see the next test
+@pytest.mark.parametrize(
+    "name", sorted(LOSSES.keys() - {"sequence_ratio"})
+)  # behind a stop-gradient: see the next test
 @pytest.mark.parametrize("advantage", [1.7, -0.6])
 def test_gradients_by_finite_differences(name: str, advantage: float) -> None:
     def value(logp: Tensor) -> Tensor:
@@ -104,9 +122,14 @@ def test_sequence_ratio_gradient_is_that_of_the_sequence_objective() -> None:
         return -1.3 * (logp - OLD).mean().exp()
 
     logp = LOGP.clone().requires_grad_()
-    got = torch.autograd.grad(LOSSES["sequence_ratio"].loss(logp, OLD, 1.3, equal, clip_low=0.9, clip_high=9.0).value, logp)[0]
+    got = torch.autograd.grad(
+        LOSSES["sequence_ratio"].loss(logp, OLD, 1.3, equal, clip_low=0.9, clip_high=9.0).value, logp
+    )[0]
     step = 1e-6
-    expected = [(plain(LOGP + step * unit) - plain(LOGP - step * unit)).item() / (2 * step) for unit in torch.eye(4, dtype=torch.float64)]
+    expected = [
+        (plain(LOGP + step * unit) - plain(LOGP - step * unit)).item() / (2 * step)
+        for unit in torch.eye(4, dtype=torch.float64)
+    ]
     assert got.tolist() == pytest.approx(expected, rel=1e-6)
 
 

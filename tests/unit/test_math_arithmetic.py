@@ -6,7 +6,7 @@ import re
 
 from r3l.config import compose
 from r3l.config.environments import MathSettings
-from r3l.environments.mathematics_benchmarks import benchmark_problems
+from r3l.environments.mathematics.benchmarks import benchmark_problems
 
 
 def test_every_sum_is_right_and_in_one_split() -> None:

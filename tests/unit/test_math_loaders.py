@@ -9,33 +9,86 @@ import pyarrow.parquet as pq
 import pytest
 
 from r3l.config.environments import MathSettings
-from r3l.environments.mathematics import MathWorld
-from r3l.environments.mathematics_benchmarks import BENCHMARKS, distinct
-from r3l.environments.mathematics_problems import Problem, problem_of
+from r3l.environments.mathematics.benchmarks import BENCHMARKS, distinct
+from r3l.environments.mathematics.problems import Problem, problem_of
+from r3l.environments.mathematics.world import MathWorld
 from r3l.errors import WorldError
 
-DAPO_PROMPT = ("Solve the following math problem step by step. The last line of your response should be of the form Answer: $Answer "
-               "(without quotes) where $Answer is the answer to the problem.\n\nWhat is 2+3?\n\n"
-               'Remember to put your answer on its own line after "Answer:".')
+DAPO_PROMPT = (
+    "Solve the following math problem step by step. The last line of your response should be of the form Answer: $Answer "
+    "(without quotes) where $Answer is the answer to the problem.\n\nWhat is 2+3?\n\n"
+    'Remember to put your answer on its own line after "Answer:".'
+)
 LAYOUTS = {
-    "gsm8k": ({"question": "A hen lays 1,000 eggs and 234.", "answer": "1000 + 234 = <<1000+234=1234>>1234\n#### 1,234"},
-              ("A hen lays 1,000 eggs and 234.", "1234", "set")),
-    "math": ({"problem": "Solve $2x=1$.", "solution": "So $x=\\boxed{\\frac{1}{2}}$.", "answer": "\\frac{1}{2}", "subject": "Algebra"},
-             ("Solve $2x=1$.", "\\frac{1}{2}", "Algebra")),
-    "math with its own prompt": ({"prompt": "What is $p$?\nPlease reason step by step, and put your final answer within \\boxed{}.",
-                                  "answer": "p - q"}, ("What is $p$?", "p - q", "set")),
-    "minerva": ({"problem": "How wide?", "solution": "First \\boxed{no}, then \\[w=\\boxed{1.6}\\] cm", "type": "Optics", "idx": 0},
-                ("How wide?", "1.6", "Optics")),
+    "gsm8k": (
+        {"question": "A hen lays 1,000 eggs and 234.", "answer": "1000 + 234 = <<1000+234=1234>>1234\n#### 1,234"},
+        ("A hen lays 1,000 eggs and 234.", "1234", "set"),
+    ),
+    "math": (
+        {
+            "problem": "Solve $2x=1$.",
+            "solution": "So $x=\\boxed{\\frac{1}{2}}$.",
+            "answer": "\\frac{1}{2}",
+            "subject": "Algebra",
+        },
+        ("Solve $2x=1$.", "\\frac{1}{2}", "Algebra"),
+    ),
+    "math with its own prompt": (
+        {
+            "prompt": "What is $p$?\nPlease reason step by step, and put your final answer within \\boxed{}.",
+            "answer": "p - q",
+        },
+        ("What is $p$?", "p - q", "set"),
+    ),
+    "minerva": (
+        {
+            "problem": "How wide?",
+            "solution": "First \\boxed{no}, then \\[w=\\boxed{1.6}\\] cm",
+            "type": "Optics",
+            "idx": 0,
+        },
+        ("How wide?", "1.6", "Optics"),
+    ),
     "minerva on the hub": ({"question": "How wide?", "answer": "1.6"}, ("How wide?", "1.6", "set")),
-    "olympiad": ({"id": 7, "subfield": "Algebra", "context": None, "question": "Find $n$.", "solution": ["By induction."],
-                  "final_answer": ["$2$"], "is_multiple_answer": False}, ("Find $n$.", "2", "Algebra")),
-    "olympiad, several answers": ({"question": "Find all.", "context": "Let $a=1$.", "final_answer": ["1", "-1"], "subfield": "Algebra"},
-                                  ("Let $a=1$.\n\nFind all.", "1, -1", "Algebra")),
-    "amc23": ({"id": 0, "problem": "How far?", "answer": 27.0, "question": "How far?", "url": "u"}, ("How far?", "27", "set")),
-    "dapo as published": ({"data_source": "m", "prompt": [{"role": "user", "content": DAPO_PROMPT}], "ability": "MATH",
-                           "reward_model": {"ground_truth": "5", "style": "rule"}}, ("What is 2+3?", "5", "set")),
-    "dapo processed": ({"prompt": "What is 2+3?", "solution": "5", "data_source": "m", "ability": "MATH",
-                        "reward_model": {"ground_truth": "5", "style": "rule"}}, ("What is 2+3?", "5", "set")),
+    "olympiad": (
+        {
+            "id": 7,
+            "subfield": "Algebra",
+            "context": None,
+            "question": "Find $n$.",
+            "solution": ["By induction."],
+            "final_answer": ["$2$"],
+            "is_multiple_answer": False,
+        },
+        ("Find $n$.", "2", "Algebra"),
+    ),
+    "olympiad, several answers": (
+        {"question": "Find all.", "context": "Let $a=1$.", "final_answer": ["1", "-1"], "subfield": "Algebra"},
+        ("Let $a=1$.\n\nFind all.", "1, -1", "Algebra"),
+    ),
+    "amc23": (
+        {"id": 0, "problem": "How far?", "answer": 27.0, "question": "How far?", "url": "u"},
+        ("How far?", "27", "set"),
+    ),
+    "dapo as published": (
+        {
+            "data_source": "m",
+            "prompt": [{"role": "user", "content": DAPO_PROMPT}],
+            "ability": "MATH",
+            "reward_model": {"ground_truth": "5", "style": "rule"},
+        },
+        ("What is 2+3?", "5", "set"),
+    ),
+    "dapo processed": (
+        {
+            "prompt": "What is 2+3?",
+            "solution": "5",
+            "data_source": "m",
+            "ability": "MATH",
+            "reward_model": {"ground_truth": "5", "style": "rule"},
+        },
+        ("What is 2+3?", "5", "set"),
+    ),
 }
 
 
@@ -47,8 +100,15 @@ def test_question_gold_answer_and_type_of_each_layout(layout):
     assert Problem.from_json(problem.to_json()) == problem
 
 
-@pytest.mark.parametrize(("row", "what"), [({"answer": "5"}, "question"), ({"question": "x"}, "gold answer"), ({}, "question"),
-                                           ({"problem": "x", "solution": "no box"}, "gold answer")])
+@pytest.mark.parametrize(
+    ("row", "what"),
+    [
+        ({"answer": "5"}, "question"),
+        ({"question": "x"}, "gold answer"),
+        ({}, "question"),
+        ({"problem": "x", "solution": "no box"}, "gold answer"),
+    ],
+)
 def test_a_row_without_question_or_gold_answer_says_so(row, what):
     with pytest.raises(WorldError, match=f"row 00003: no {what} in its columns"):
         problem_of(row, "00003", "set")
@@ -63,7 +123,9 @@ def test_a_file_of_ones_own_is_parted_and_all_of_it_can_be_had(tmp_path, suffix)
     else:
         path.write_text("\n".join(json.dumps(row) for row in [*rows, rows[0]]) + "\n\n")
     world = MathWorld(MathSettings(dataset=str(path), heldout_tasks=10))
-    train, heldout, everything = ([task.payload for task in world.tasks(split)] for split in ("train", "heldout", "all"))
+    train, heldout, everything = (
+        [task.payload for task in world.tasks(split)] for split in ("train", "heldout", "all")
+    )
     assert (len(train), len(heldout), len(everything)) == (40, 10, 51)  # one row is there twice
     assert sorted(train + heldout) == sorted(everything[:50])
     assert world.tasks("test") == [*world.tasks("test")]
@@ -72,7 +134,9 @@ def test_a_file_of_ones_own_is_parted_and_all_of_it_can_be_had(tmp_path, suffix)
 
 def test_hub_sets_are_taken_from_a_file_of_their_name_first(tmp_path):
     (tmp_path / "math").mkdir()
-    rows = [{"prompt": f"What is {n}?", "solution": str(n), "reward_model": {"ground_truth": str(n)}} for n in range(400)]
+    rows = [
+        {"prompt": f"What is {n}?", "solution": str(n), "reward_model": {"ground_truth": str(n)}} for n in range(400)
+    ]
     (tmp_path / "math" / "dapo-train.jsonl").write_text("\n".join(json.dumps(row) for row in rows + rows[:50]))
     world = MathWorld(MathSettings(dataset="dapo", data_root=str(tmp_path)))
     train, test = ({json.loads(task.payload)["question"] for task in world.tasks(split)} for split in ("train", "test"))
@@ -82,14 +146,21 @@ def test_hub_sets_are_taken_from_a_file_of_their_name_first(tmp_path):
 def test_hub_sets_are_asked_for_by_name_configuration_and_split(monkeypatch):
     asked = []
     stand_in = types.ModuleType("datasets")
-    stand_in.load_dataset = lambda *place, split: asked.append((*place, split)) or [
-        {"question": f"What is {n}?", "answer": str(n), "subfield": "Algebra"} for n in range(400)]
+    stand_in.load_dataset = lambda *place, split: (
+        asked.append((*place, split))
+        or [{"question": f"What is {n}?", "answer": str(n), "subfield": "Algebra"} for n in range(400)]
+    )
     monkeypatch.setitem(sys.modules, "datasets", stand_in)
     for name in BENCHMARKS:
         assert MathWorld(MathSettings(dataset=name, data_root="nowhere")).tasks("heldout")
     assert asked == [
-        ("open-r1/DAPO-Math-17k-Processed", "all", "train"), ("openai/gsm8k", "main", "test"), ("HuggingFaceH4/MATH-500", None, "test"),
-        ("math-ai/minervamath", None, "test"), ("Hothan/OlympiadBench", "OE_TO_maths_en_COMP", "train"), ("math-ai/amc23", None, "test")]
+        ("open-r1/DAPO-Math-17k-Processed", "all", "train"),
+        ("openai/gsm8k", "main", "test"),
+        ("HuggingFaceH4/MATH-500", None, "test"),
+        ("math-ai/minervamath", None, "test"),
+        ("Hothan/OlympiadBench", "OE_TO_maths_en_COMP", "train"),
+        ("math-ai/amc23", None, "test"),
+    ]
 
 
 def test_offline_and_not_installed_name_the_way_out(monkeypatch):
@@ -100,25 +171,33 @@ def test_offline_and_not_installed_name_the_way_out(monkeypatch):
     stand_in.load_dataset = offline
     monkeypatch.setitem(sys.modules, "datasets", stand_in)
     world = MathWorld(MathSettings(dataset="amc23", data_root="nowhere"))
-    with pytest.raises(WorldError, match=r"amc23 .* could not be loaded: ConnectionError.* put its rows at nowhere/math/amc23-test.jsonl"):
+    with pytest.raises(
+        WorldError,
+        match=r"amc23 .* could not be loaded: ConnectionError.* put its rows at nowhere/math/amc23-test.jsonl",
+    ):
         world.tasks("test")
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(WorldError, match=r"not installed: `pip install 'r3l\[math\]'`, or put its rows"):
         world.tasks("test")
 
 
-@pytest.mark.parametrize(("dataset", "split", "message"), [
-    ("math500", "train", "no split 'train': expected one of test"),
-    ("no_such_set", "test", "no such file, and no set of that name; expected procedural, dapo"),
-])
+@pytest.mark.parametrize(
+    ("dataset", "split", "message"),
+    [
+        ("math500", "train", "no split 'train': expected one of test"),
+        ("no_such_set", "test", "no such file, and no set of that name; expected procedural, dapo"),
+    ],
+)
 def test_sets_and_splits_that_there_are_not(dataset, split, message):
     with pytest.raises(WorldError, match=message):
         MathWorld(MathSettings(dataset=dataset, data_root="nowhere")).tasks(split)
 
 
 def test_a_broken_file_says_what_was_expected(tmp_path):
-    for name, text, message in (("a.jsonl", "{not json}", "expected one JSON object a line"),
-                                ("a.csv", "a,b", "expected a .jsonl or .parquet")):
+    for name, text, message in (
+        ("a.jsonl", "{not json}", "expected one JSON object a line"),
+        ("a.csv", "a,b", "expected a .jsonl or .parquet"),
+    ):
         (tmp_path / name).write_text(text)
         with pytest.raises(WorldError, match=message):
             MathWorld(MathSettings(dataset=str(tmp_path / name))).tasks("all")
@@ -128,5 +207,9 @@ def test_a_broken_file_says_what_was_expected(tmp_path):
 
 
 def test_a_question_counts_once_whatever_its_spacing():
-    problems = [Problem("a", "What  is 1?", "1", "t"), Problem("b", "What is\n1?", "1", "t"), Problem("c", "What is 2?", "2", "t")]
+    problems = [
+        Problem("a", "What  is 1?", "1", "t"),
+        Problem("b", "What is\n1?", "1", "t"),
+        Problem("c", "What is 2?", "2", "t"),
+    ]
     assert [problem.name for problem in distinct(problems)] == ["a", "c"]

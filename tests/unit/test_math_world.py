@@ -4,15 +4,18 @@ import json
 import os
 import subprocess
 import sys
+import zlib
+from dataclasses import replace
 
 import psutil
 import pytest
 
 from r3l.config.environments import MathSettings
 from r3l.environments.base import Step
-from r3l.environments.mathematics import MathWorld
-from r3l.environments.mathematics_leaks import holds
-from r3l.environments.pool import WorldPool
+from r3l.environments.mathematics.grader import AT_ONCE
+from r3l.environments.mathematics.leaks import holds
+from r3l.environments.mathematics.world import MathWorld
+from r3l.environments.workers.pool import WorldPool
 from r3l.errors import WorldError
 from r3l.records import Task
 
@@ -34,19 +37,25 @@ def test_an_attempt_that_is_right_wins_and_wrong_ones_are_told_so():
     assert env.reset(problem()).text == "What is a half?"
     steps = played(env, ["2", "", "0.5"])
     assert [(step.done, step.reward, step.success, step.accepted) for step in steps] == [
-        (False, 0.0, False, True), (False, 0.0, False, False), (True, 1.0, True, True)]
+        (False, 0.0, False, True),
+        (False, 0.0, False, False),
+        (True, 1.0, True, True),
+    ]
     assert [step.observation.text for step in steps] == [
         "Your answer is not correct. Find the mistake in your reasoning and answer again.",
         "Your answer could not be read as mathematics, so it counts as not correct. "
         "Find the mistake in your reasoning and answer again.",
-        "Your answer is correct."]
+        "Your answer is correct.",
+    ]
 
 
 def test_three_wrong_attempts_lose():
     env = MathWorld(VERIFIED).make()
     env.reset(problem())
     steps = played(env, ["2", "3", "4"])
-    assert [(step.done, step.reward, step.success) for step in steps] == [(False, 0.0, False)] * 2 + [(True, 0.0, False)]
+    assert [(step.done, step.reward, step.success) for step in steps] == [(False, 0.0, False)] * 2 + [
+        (True, 0.0, False)
+    ]
     assert steps[-1].observation.text == "Your answer is not correct. No attempt is left."
 
 
@@ -77,7 +86,9 @@ def test_attempts_and_rollbacks_through_a_worker_process():
     with WorldPool(VERIFIED, workers=1) as pool:
         opening = pool.start("base", problem()).result(120).text
         texts = [opening] + [pool.step("base", answer).result(120).observation.text for answer in ("2", "3", "4")]
-        rolled = pool.rollback("retry", problem(), ["2", "", "3"], [opening, texts[1], "Invalid reply.", texts[2]]).result(120)
+        rolled = pool.rollback(
+            "retry", problem(), ["2", "", "3"], [opening, texts[1], "Invalid reply.", texts[2]]
+        ).result(120)
         assert (rolled.diverged_at, rolled.exact) == (None, True)
         last = pool.step("retry", "0.5").result(120)
         assert (last.done, last.reward, last.observation.text) == (True, 1.0, "Your answer is correct.")
@@ -87,12 +98,34 @@ def test_a_killed_worker_leaves_no_grader_behind_even_in_the_middle_of_a_hostile
     with WorldPool(VERIFIED, workers=1) as pool:
         pool.start("base", problem()).result(120)
         assert pool.step("base", "2").result(120).accepted
-        (grader,) = psutil.Process(pool.workers[0].process.pid).children()
+        graders = psutil.Process(pool.workers[0].process.pid).children()
         hostile = pool.step("base", "9999999999!")
         pool.workers[0].process.kill()
         with pytest.raises(WorldError):
             hostile.result(120)
-        assert grader.wait(30) is None or not grader.is_running()
+        assert len(graders) == AT_ONCE
+        for grader in graders:
+            assert grader.wait(30) is None or not grader.is_running()
+
+
+def test_an_ordinary_answer_does_not_wait_behind_a_hostile_one():
+    """In one worker, while the hostile answer has four seconds of processor time before it."""
+    settings = VERIFIED.model_copy(update={"grade_timeout_s": 4})
+    other = next(
+        one for one in (replace(problem(), task_id=f"math/other/{k}") for k in range(9)) if lane(one) != lane(problem())
+    )
+    with WorldPool(settings, workers=1) as pool:
+        for session, task in (("hostile", problem()), ("ordinary", other)):
+            pool.start(session, task).result(120)
+            pool.step(session, "2").result(120)  # starts a grader
+        hostile = pool.step("hostile", "9999999999!")
+        assert pool.step("ordinary", "0.5").result(120).success
+        assert not hostile.done()
+        assert hostile.result(120).accepted is False
+
+
+def lane(task) -> int:
+    return zlib.crc32(task.task_id.encode()) % MathWorld.tasks_at_once
 
 
 def test_the_gold_answer_of_a_procedural_task_solves_it_and_is_in_nothing_that_is_said():
@@ -119,27 +152,34 @@ def test_procedural_splits_share_no_question_and_follow_from_the_seed():
 
 
 def test_procedural_tasks_are_the_same_in_every_process():
-    code = ("from r3l.config.environments import MathSettings as S; from r3l.environments.mathematics import MathWorld as W;"
-            "print([task.payload for task in W(S(train_tasks=12)).tasks('train')])")
+    code = (
+        "from r3l.config.environments import MathSettings as S; from r3l.environments.mathematics.world import MathWorld as W;"
+        "print([task.payload for task in W(S(train_tasks=12)).tasks('train')])"
+    )
     environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONWARNINGS": "ignore"}
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert run.stdout.strip() == str([task.payload for task in MathWorld(SETTINGS).tasks("train")])
 
 
-@pytest.mark.parametrize(("settings", "split", "message"), [
-    ({"kinds": "no_such_kind"}, "train", "kind 'no_such_kind' is not offered; expected some of base_conversion"),
-    ({"kinds": "gcd,polynomial_multiplication"}, "train", "kind 'polynomial_multiplication' is not offered"),
-    ({"kinds": " , "}, "train", "no kinds"),
-    ({}, "valid", "no split 'valid'"),
-])
+@pytest.mark.parametrize(
+    ("settings", "split", "message"),
+    [
+        ({"kinds": "no_such_kind"}, "train", "kind 'no_such_kind' is not offered; expected some of base_conversion"),
+        ({"kinds": "gcd,polynomial_multiplication"}, "train", "kind 'polynomial_multiplication' is not offered"),
+        ({"kinds": " , "}, "train", "no kinds"),
+        ({}, "valid", "no split 'valid'"),
+    ],
+)
 def test_settings_that_give_no_tasks_say_why(settings, split, message):
     with pytest.raises(WorldError, match=message):
         MathWorld(MathSettings(**settings)).tasks(split)
 
 
 def test_a_kind_with_too_few_questions_says_how_many(monkeypatch):
-    monkeypatch.setattr("r3l.environments.mathematics_procedural.TRIES", 1)
-    with pytest.raises(WorldError, match=r"20 heldout questions asked of each kind, too few in gcd \(\d\): ask for fewer"):
+    monkeypatch.setattr("r3l.environments.mathematics.procedural.TRIES", 1)
+    with pytest.raises(
+        WorldError, match=r"20 heldout questions asked of each kind, too few in gcd \(\d\): ask for fewer"
+    ):
         MathWorld(MathSettings(kinds="gcd", heldout_tasks=20)).tasks("heldout")
 
 

@@ -1,4 +1,5 @@
-"""Every method from rollouts to an optimiser step, with what sets it apart seen in the tables and in the update's figures."""
+"""Every method from rollouts to an optimiser step, with what sets it apart seen in the tables and in the update's
+figures."""
 
 import json
 import math
@@ -9,23 +10,28 @@ import pytest
 from r3l.config import compose, preset_names
 from r3l.store.check import check_run
 from r3l.store.stage import Store
-from tests.rehearsal import GUIDE, rehearse, tiny_policy, update
-from tests.store_iteration import commit_iteration
+from tests.support.rehearsal import GUIDE, rehearse, tiny_policy, update
+from tests.support.store_iteration import commit_iteration
 
 PRESETS = preset_names("methods")
 PAGE = Path(__file__).parents[2] / "data" / "METHODS.md"
-# Passes at S > 1: the behaviour policy and the policy itself for a ratio, the reference and the policy itself for a KL term.
+# Passes at S > 1: the behaviour policy and the policy itself for a ratio, the reference and the policy itself for a KL
+# term.
 LATER = {"released": 2, "dapo": 2, **dict.fromkeys(("grpo", "grpo_pa", "gspo", "reflect_grpo", "critique_grpo"), 3)}
 
 
 def passes_on_the_page():
     """Preset to extra forward passes at S = 1, as the table of data/METHODS.md has them."""
-    cells = [line.replace(r"\|", "").strip("|").split("|") for line in PAGE.read_text().split("\n\n")[2].splitlines()[2:]]
+    cells = [
+        line.replace(r"\|", "").strip("|").split("|") for line in PAGE.read_text().split("\n\n")[2].splitlines()[2:]
+    ]
     return {row[0].split("`")[1]: int(row[-1].strip()[0]) for row in cells}
 
 
 def settings_of(preset, **more):
-    return compose(method=preset, assignments=[f"method.{name}={json.dumps(value)}" for name, value in more.items()]).method
+    return compose(
+        method=preset, assignments=[f"method.{name}={json.dumps(value)}" for name, value in more.items()]
+    ).method
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +51,8 @@ def test_the_tables_of_every_method_hold_the_invariants(preset, tmp_path):
 
 @pytest.mark.parametrize(("retries", "counts"), [(0, (8, 0)), (2, (4, 4)), (4, (4, 4))])
 def test_several_retries_in_a_chain_hold_the_invariants(retries, counts, tmp_path):
-    """The dawdling base 0 of task 1 is retried again and again, each time after a fresh reflection on the last attempt."""
+    """The dawdling base 0 of task 1 is retried again and again, each time after a fresh reflection on the last
+    attempt."""
     tables, _ = rehearse(settings_of("paper", retries_per_base=retries, retry_when="always"), group_size=8)
     store = Store.open(str(tmp_path))
     commit_iteration(store, tables=tables)
@@ -57,9 +64,19 @@ def test_several_retries_in_a_chain_hold_the_invariants(retries, counts, tmp_pat
     assert all(one.shared_turns <= one.pivot_turn for one in chained)
 
 
-@pytest.mark.parametrize(("setting", "value"), [
-    ("group_fill", "extra_base"), ("retry_when", "never"), ("retry_when", "reward_below"), ("retry_from", "start"), ("sft_rule", "none"),
-    ("pivot_mask", "retry_only"), ("sft_as_rl", True), ("loss_normalisation", "trajectory_unmasked")])
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("group_fill", "extra_base"),
+        ("retry_when", "never"),
+        ("retry_when", "reward_below"),
+        ("retry_from", "start"),
+        ("sft_rule", "none"),
+        ("pivot_mask", "retry_only"),
+        ("sft_as_rl", True),
+        ("loss_normalisation", "trajectory_unmasked"),
+    ],
+)
 def test_every_setting_holds_the_invariants(setting, value, tmp_path):
     tables, _ = rehearse(settings_of("paper", **{setting: value}))
     store = Store.open(str(tmp_path))
@@ -90,7 +107,9 @@ def test_reflect_grpo_trains_guided_retries_without_the_guidance():
     rows = [row for row in tables["training_rows"]["training_rows"] if "/distilled=" in row.source_id]
     assert len(rows) == 4
     assert not any(GUIDE in "".join(map(chr, row.token_ids)) for row in rows)
-    assert not any(0 in [w for w, logp in zip(row.weights, row.logprobs, strict=True) if logp] for row in rows)  # nothing masked
+    assert not any(
+        0 in [w for w, logp in zip(row.weights, row.logprobs, strict=True) if logp] for row in rows
+    )  # nothing masked
 
 
 def test_critique_grpo_refines_all_and_adds_one_a_group():
@@ -122,8 +141,10 @@ def test_every_method_takes_a_step_with_the_passes_that_its_page_names(preset, p
     assert first["kl_start"] > 0
     assert (first["kl_start_tokens"] > 0) == (first["reference_tokens"] == 0)
     # S > 1: the same rows, sampled by policy-0, now train the policy that the first update wrote
-    later = start | {"policy": {"path": str(tmp_path / "first" / "out" / "policy"), "digest": "policy-1"},
-                     "policies": {"policy-0": policies["policy-0"]}}
+    later = start | {
+        "policy": {"path": str(tmp_path / "first" / "out" / "policy"), "digest": "policy-1"},
+        "policies": {"policy-0": policies["policy-0"]},
+    }
     second = update(tmp_path / "second", rows, groups, **later)
     assert second["scoring_passes"] == LATER.get(preset, 0)
     has_ratio = any(row.objective in {"clipped_ratio", "sequence_ratio"} for row in rows)
@@ -131,13 +152,19 @@ def test_every_method_takes_a_step_with_the_passes_that_its_page_names(preset, p
 
 
 def test_gspos_ratio_is_of_sequences_and_differs_from_grpos(policies, tmp_path):
-    """Off policy, on the same rollouts: GRPO has a ratio a token, GSPO one a row, and its narrow range clips most of them."""
+    """Off policy, on the same rollouts: GRPO has a ratio a token, GSPO one a row, and its narrow range clips most of
+    them."""
     figures = {}
     for preset in ("grpo", "gspo"):
         tables, groups = rehearse(settings_of(preset, kl_coefficient=0.0))
         rows = tables["training_rows"]["training_rows"]
-        figures[preset] = update(tmp_path / preset, rows, groups, policy={"path": policies["reference"], "digest": "policy-1"},
-                                 policies={"policy-0": policies["policy-0"]})
+        figures[preset] = update(
+            tmp_path / preset,
+            rows,
+            groups,
+            policy={"path": policies["reference"], "digest": "policy-1"},
+            policies={"policy-0": policies["policy-0"]},
+        )
     grpo, gspo = figures["grpo"], figures["gspo"]
     assert grpo["tokens_rl"] == gspo["tokens_rl"]
     assert grpo["ratio_mean"] != pytest.approx(gspo["ratio_mean"], rel=1e-3)

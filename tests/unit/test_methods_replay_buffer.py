@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r3l.methods.replay_buffer import Candidate, choose, priority, replay_count, replayed
-from tests.store_iteration import iteration_tables
+from tests.support.store_iteration import iteration_tables
 
 SETTINGS = {"share": 0.5, "decay": 2.0, "limit": 3, "seed": 0}
 
@@ -25,14 +25,18 @@ def test_recent_groups_come_first_and_used_up_ones_not_at_all():
     assert [one.group_id for one in choose(buffer, 9, **SETTINGS)] == ["new", "middle", "old"]
     assert [one.group_id for one in choose(buffer, 9, **(SETTINGS | {"limit": 2}))] == ["middle", "old"]
     assert choose(buffer, 9, **(SETTINGS | {"limit": 1})) == []
-    assert [one.group_id for one in choose(buffer, 1, **(SETTINGS | {"decay": 0.5}))] == ["old"]  # below 1 the oldest lead
+    assert [one.group_id for one in choose(buffer, 1, **(SETTINGS | {"decay": 0.5}))] == [
+        "old"
+    ]  # below 1 the oldest lead
 
 
 def test_ties_are_broken_at_random_but_the_same_for_a_seed():
     buffer = [Candidate(f"g{n}", 1, 1) for n in range(20)]
     drawn = {seed: [one.group_id for one in choose(buffer, 5, **(SETTINGS | {"seed": seed}))] for seed in range(5)}
     assert len({tuple(ids) for ids in drawn.values()}) == 5
-    assert choose(buffer[::-1], 5, **SETTINGS) == choose(buffer, 5, **SETTINGS)  # the order of the candidates does not matter
+    assert choose(buffer[::-1], 5, **SETTINGS) == choose(
+        buffer, 5, **SETTINGS
+    )  # the order of the candidates does not matter
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 4)), max_size=12), st.integers(0, 10), st.integers(0, 3))

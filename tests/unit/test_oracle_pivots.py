@@ -8,15 +8,15 @@ import pytest
 
 from r3l.config.environments import AlfworldSettings, HouseholdSettings, WebShopSettings
 from r3l.environments.base import Verdict
-from r3l.environments.household import HouseholdWorld
-from r3l.environments.household_oracle import oracle_pivot
+from r3l.environments.household.oracle import oracle_pivot
+from r3l.environments.household.world import HouseholdWorld
 from r3l.environments.oracles import has_oracle, judge
-from r3l.environments.pool import WorldPool
+from r3l.environments.workers.pool import WorldPool
 from r3l.errors import WorldError
-from r3l.exploration.judge import oracle_stage
+from r3l.exploration.oracle import oracle_stage
 from r3l.exploration.stages import base_stage
 from r3l.records import OraclePivot, Plan, Task
-from tests.fakes import CorridorPool, explorer, failed, task
+from tests.support.fakes import CorridorPool, explorer, failed, task
 
 LOSING = {0: ["!right"] * 5, 1: ["!right", "!trap", *["!right"] * 6], 2: ["!left"] * 8}  # wins; lost in turn 1; slow
 
@@ -31,7 +31,10 @@ def test_the_failed_bases_are_judged_and_the_won_one_is_not():
     bases = base_stage(walker, [task(slot=3)], Plan(3))
     pivots, events = oracle_stage(walker, [task(slot=3)], bases)
     at = "iteration=0/task=3"
-    assert pivots == [OraclePivot(f"{at}/base=1", 0, 3, at, 1, "lost"), OraclePivot(f"{at}/base=2", 0, 3, at, 7, "slow")]
+    assert pivots == [
+        OraclePivot(f"{at}/base=1", 0, 3, at, 1, "lost"),
+        OraclePivot(f"{at}/base=2", 0, 3, at, 7, "slow"),
+    ]
     assert events == []
 
 
@@ -63,15 +66,20 @@ def alfworld(tmp_path, task_type: str, **params: object) -> tuple[AlfworldSettin
     folder.mkdir(parents=True)
     about = {"object_target": "Mug", "parent_target": "Shelf", **params}
     (folder / "traj_data.json").write_text(json.dumps({"task_type": task_type, "pddl_params": about}))
-    from r3l.environments.alfworld_store import games_root
+    from r3l.environments.alfworld.game_files import games_root
 
     payload = {"game": (folder / "game.tw-pddl").relative_to(games_root(settings)).as_posix()}
     return settings, Task(0, 0, "alfworld/train/g", "alfworld", "train", task_type, json.dumps(payload), 0)
 
 
-SAW = ["You are in a room. Your task is to: heat some mug.", "On the shelf 1, you see a cup 1.",
-       "On the desk 1, you see a mug 2, and a pen 1.", "You pick up the mug 2 from the desk 1.",
-       "You arrive at shelf 1.", "You move the mug 2 to the shelf 1."]
+SAW = [
+    "You are in a room. Your task is to: heat some mug.",
+    "On the shelf 1, you see a cup 1.",
+    "On the desk 1, you see a mug 2, and a pen 1.",
+    "You pick up the mug 2 from the desk 1.",
+    "You arrive at shelf 1.",
+    "You move the mug 2 to the shelf 1.",
+]
 DID = ["go to shelf 1", "go to desk 1", "take mug 2 from desk 1", "go to shelf 1", "move mug 2 to shelf 1"]
 
 
@@ -85,11 +93,20 @@ def test_alfworld_a_mug_that_was_taken_and_never_heated(tmp_path):
 def test_alfworld_a_mug_that_was_seen_and_not_taken(tmp_path):
     """It was in sight after turn 1: turn 2 should have taken it."""
     settings, about = alfworld(tmp_path, "pick_and_place_simple")
-    assert judge(settings, about, [*DID[:2], "look", ""], [*SAW[:3], "You see nothing.", "Answer with an action."]).pivot == 2
+    assert (
+        judge(settings, about, [*DID[:2], "look", ""], [*SAW[:3], "You see nothing.", "Answer with an action."]).pivot
+        == 2
+    )
 
 
-@pytest.mark.parametrize(("task_type", "params"), [
-    ("look_at_obj_in_light", {}), ("pick_two_obj_and_place", {}), ("pick_heat_then_place_in_recep", {"object_sliced": True})])
+@pytest.mark.parametrize(
+    ("task_type", "params"),
+    [
+        ("look_at_obj_in_light", {}),
+        ("pick_two_obj_and_place", {}),
+        ("pick_heat_then_place_in_recep", {"object_sliced": True}),
+    ],
+)
 def test_alfworld_an_errand_that_its_oracle_does_not_know(tmp_path, task_type, params):
     settings, about = alfworld(tmp_path, task_type, **params)
     assert judge(settings, about, DID, SAW) == Verdict(None, "unknown errand")
@@ -97,5 +114,7 @@ def test_alfworld_an_errand_that_its_oracle_does_not_know(tmp_path, task_type, p
 
 def test_a_world_without_an_oracle_says_so():
     assert not has_oracle(WebShopSettings())
-    with pytest.raises(WorldError, match="'webshop' has no oracle; those that have one: alfworld, household, scienceworld"):
+    with pytest.raises(
+        WorldError, match="'webshop' has no oracle; those that have one: alfworld, household, scienceworld"
+    ):
         judge(WebShopSettings(), task(), [], [""])

@@ -1,4 +1,5 @@
-"""The paper's table of pivot accuracy: the views against an independent count, and against figures worked out by hand."""
+"""The paper's table of pivot accuracy: the views against an independent count, and against figures worked out by
+hand."""
 
 from __future__ import annotations
 
@@ -12,9 +13,11 @@ from r3l.records import OraclePivot
 from r3l.store.catalog import connect
 from r3l.store.query import query
 from r3l.store.stage import Store
-from tests.store_iteration import commit_iteration, commit_stage, reflection, trajectory
+from tests.support.store_iteration import commit_iteration, commit_stage, reflection, trajectory
 
-Diagnosis = tuple[int, int, bool, bool | None]  # asked, oracle, called a success, whether its retry won (None: no retry)
+Diagnosis = tuple[
+    int, int, bool, bool | None
+]  # asked, oracle, called a success, whether its retry won (None: no retry)
 
 
 def counted(diagnoses: Sequence[Diagnosis]) -> dict[str, float | None]:
@@ -28,8 +31,13 @@ def counted(diagnoses: Sequence[Diagnosis]) -> dict[str, float | None]:
     tried = {name: [won for won in side if won is not None] for name, side in (("right", right), ("wrong", wrong))}
     shares = {name: part / len(diagnoses) for name, part in kinds.items()}
     wins = {f"won_if_{name}": sum(side) / len(side) if side else None for name, side in tried.items()}
-    return {"reflections": len(diagnoses), "agreement": len(right) / len(diagnoses), **shares, **wins,
-            **{f"retries_if_{name}": len(side) for name, side in tried.items()}}
+    return {
+        "reflections": len(diagnoses),
+        "agreement": len(right) / len(diagnoses),
+        **shares,
+        **wins,
+        **{f"retries_if_{name}": len(side) for name, side in tried.items()},
+    }
 
 
 def commit(store: Store, run: str, diagnoses: Sequence[Diagnosis]) -> None:
@@ -41,7 +49,13 @@ def commit(store: Store, run: str, diagnoses: Sequence[Diagnosis]) -> None:
         verdicts.append(OraclePivot(base, 0, k, f"iteration=0/task={k}", oracle, "lost"))
         reflections.append(reflection(base, 0, k, "parsed", "success" if blind else "failure", asked, "retry"))
         if won is not None:
-            links = {"base_id": base, "parent_id": base, "reflection_id": f"{base}/reflection=0", "pivot_asked": asked, "pivot_turn": asked}
+            links = {
+                "base_id": base,
+                "parent_id": base,
+                "reflection_id": f"{base}/reflection=0",
+                "pivot_asked": asked,
+                "pivot_turn": asked,
+            }
             retries.append(trajectory(f"{base}/retry=0", "retry", 0, k, 0, float(won), 6, **links))
     commit_stage(store, "base", {"trajectories": bases}, [], run, 0)
     commit_stage(store, "oracle_pivots", {"oracle_pivots": verdicts}, [], run, 0)
@@ -57,22 +71,44 @@ def accuracy(store: Store, run: str) -> dict[str, float | None]:
 def test_shares_by_hand(tmp_path):
     """Distances 0, 0, 1, 2, 3, 4, 9, 1 and a failure called a success at distance 0.
 
-    Agreement 4 of 9, accurate 2, partial 4 (1, 2, 3, 1), misdiagnosed 3; of the agreeing ones three were retried and two won, of the
-    others two were retried and none won.
+    Agreement 4 of 9, accurate 2, partial 4 (1, 2, 3, 1), misdiagnosed 3; of the agreeing ones three were retried and
+    two won, of the others two were retried and none won.
     """
     store = Store.open(str(tmp_path))
-    commit(store, "hand", [(5, 5, False, True), (0, 0, False, None), (3, 4, False, True), (6, 4, False, False), (1, 4, False, None),
-                           (8, 4, False, False), (0, 9, False, None), (5, 4, False, False), (2, 2, True, None)])
+    commit(
+        store,
+        "hand",
+        [
+            (5, 5, False, True),
+            (0, 0, False, None),
+            (3, 4, False, True),
+            (6, 4, False, False),
+            (1, 4, False, None),
+            (8, 4, False, False),
+            (0, 9, False, None),
+            (5, 4, False, False),
+            (2, 2, True, None),
+        ],
+    )
     assert accuracy(store, "hand") == {
-        "reflections": 9, "agreement": pytest.approx(4 / 9), "accurate": pytest.approx(2 / 9), "partial": pytest.approx(4 / 9),
-        "misdiagnosed": pytest.approx(3 / 9), "retries_if_right": 3, "won_if_right": pytest.approx(2 / 3), "retries_if_wrong": 2,
-        "won_if_wrong": 0.0}
+        "reflections": 9,
+        "agreement": pytest.approx(4 / 9),
+        "accurate": pytest.approx(2 / 9),
+        "partial": pytest.approx(4 / 9),
+        "misdiagnosed": pytest.approx(3 / 9),
+        "retries_if_right": 3,
+        "won_if_right": pytest.approx(2 / 3),
+        "retries_if_wrong": 2,
+        "won_if_wrong": 0.0,
+    }
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_view_is_the_count(tmp_path, seed):
     rng = random.Random(seed)
-    diagnoses = [(rng.randrange(12), rng.randrange(12), rng.random() < 0.2, rng.choice((True, False, None))) for _ in range(80)]
+    diagnoses = [
+        (rng.randrange(12), rng.randrange(12), rng.random() < 0.2, rng.choice((True, False, None))) for _ in range(80)
+    ]
     store = Store.open(str(tmp_path))
     commit(store, "drawn", diagnoses)
     found = accuracy(store, "drawn")
@@ -82,11 +118,18 @@ def test_the_view_is_the_count(tmp_path, seed):
 
 
 def test_what_was_not_judged_or_not_read_counts_for_nothing(tmp_path):
-    """Of the hand-made iteration: pivot 1 where the oracle says 1, won; pivot 2 where it says 0, lost; one reply that can't be read."""
+    """Of the hand-made iteration: pivot 1 where the oracle says 1, won; pivot 2 where it says 0, lost; one reply that
+    can't be read."""
     store = Store.open(str(tmp_path))
     commit_iteration(store)
     found = accuracy(store, "demo")
-    assert [found[name] for name in ("reflections", "accurate", "partial", "won_if_right", "won_if_wrong")] == [2, 0.5, 0.5, 1.0, 0.0]
+    assert [found[name] for name in ("reflections", "accurate", "partial", "won_if_right", "won_if_wrong")] == [
+        2,
+        0.5,
+        0.5,
+        1.0,
+        0.0,
+    ]
 
 
 def test_a_broken_retry_says_nothing_about_its_pivot(tmp_path):

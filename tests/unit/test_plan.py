@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from flows.cli_plan import register
+from flows.cli.plan import register
 from r3l.config import compose, preset_names
 from r3l.config.machines import load_machine
 from r3l.errors import ConfigError
@@ -19,13 +19,31 @@ from r3l.planning.shapes import PAPER, from_config, shape_of
 from r3l.planning.stored import Stored
 
 # Parameters as the published safetensors files count them.
-PUBLISHED = {"qwen2.5-1.5b": 1_543_714_304, "qwen2.5-7b": 7_615_616_512, "qwen3-4b": 4_022_468_096, "llama-3.2-3b": 3_212_749_824}
+PUBLISHED = {
+    "qwen2.5-1.5b": 1_543_714_304,
+    "qwen2.5-7b": 7_615_616_512,
+    "qwen3-4b": 4_022_468_096,
+    "llama-3.2-3b": 3_212_749_824,
+}
 RUNS = [(model, machine) for model in PUBLISHED for machine in ("eight_gpus", "two_nodes")]
 
 
-def planned(model="qwen2.5-1.5b", machine="two_nodes", environment="alfworld", method="paper", gpu=None, stored=None, **assignments):
-    config = compose(model=model, environment=environment, method=method, machine=machine,
-                     assignments=[f"{name.replace('__', '.')}={value}" for name, value in assignments.items()])
+def planned(
+    model="qwen2.5-1.5b",
+    machine="two_nodes",
+    environment="alfworld",
+    method="paper",
+    gpu=None,
+    stored=None,
+    **assignments,
+):
+    config = compose(
+        model=model,
+        environment=environment,
+        method=method,
+        machine=machine,
+        assignments=[f"{name.replace('__', '.')}={value}" for name, value in assignments.items()],
+    )
     return make_plan(config, load_machine(machine, gpu=gpu), stored)
 
 
@@ -78,7 +96,8 @@ def test_another_gpu_samples_by_its_bandwidth_and_trains_by_its_arithmetic():
 
 
 def test_a_model_without_a_row_takes_the_nearest_ones_by_its_size():
-    """7.6 and 3.2 thousand million are nearer to Qwen3-4B (4.0) than to 1.5 by ratio: 1.89 and 1.25 against 4.93 and 2.08."""
+    """7.6 and 3.2 thousand million are nearer to Qwen3-4B (4.0) than to 1.5 by ratio: 1.89 and 1.25 against 4.93 and
+    2.08."""
     assert planned("qwen2.5-7b").value("rollouts") == pytest.approx(670.4 * 7_615_616_512 / 4_022_468_096)
     assert planned("llama-3.2-3b").value("update") == pytest.approx(208.6 * 3_212_749_824 / 4_022_468_096)
 
@@ -94,15 +113,23 @@ def test_worlds_and_methods_without_a_row():
 
 def test_every_row_of_the_papers_table_is_there():
     assert {key: sorted(rows) for key, rows in COSTS.items()} == {
-        (model, world): ["critique_grpo", "grpo", "r3l", "reflect_grpo"] for model in ("qwen2.5-1.5b", "qwen3-4b")
-        for world in ("alfworld", "math")}
+        (model, world): ["critique_grpo", "grpo", "r3l", "reflect_grpo"]
+        for model in ("qwen2.5-1.5b", "qwen3-4b")
+        for world in ("alfworld", "math")
+    }
     config = compose(model="qwen3-4b", environment="math", method="grpo")
     row = row_for(config, PUBLISHED["qwen3-4b"], PUBLISHED)
-    assert (row.cost.turns, row.cost.training_tokens, row.cost.rollout_s, row.cost.training_s) == (8.72, 28_663, 1148.0, 121.3)
+    assert (row.cost.turns, row.cost.training_tokens, row.cost.rollout_s, row.cost.training_s) == (
+        8.72,
+        28_663,
+        1148.0,
+        121.3,
+    )
 
 
 def test_memory_of_a_training_gpu_by_hand():
-    """1,543,714,304 weights: 16 bytes each over eight processes, and gathered 2 (bfloat16) + 4 (gradients): 8 bytes each."""
+    """1,543,714,304 weights: 16 bytes each over eight processes, and gathered 2 (bfloat16) + 4 (gradients): 8 bytes
+    each."""
     config = compose(model="qwen2.5-1.5b", machine="two_nodes")
     shape = shape_of(config.policy)
     memory = training_memory(config, shape, 8)
@@ -112,7 +139,9 @@ def test_memory_of_a_training_gpu_by_hand():
     assert memory.logits == 3 * 4 * 1024 * 151_936
     assert memory.host == 8 * 4 * 1_543_714_304  # read in float32 by each; 2 + 8 + 4 bytes are saved by one
     assert training_memory(config, shape, 1).host == 14 * 1_543_714_304
-    alone = training_memory(compose(model="qwen2.5-1.5b", machine="two_nodes", assignments=["training.sharding=none"]), shape, 8)
+    alone = training_memory(
+        compose(model="qwen2.5-1.5b", machine="two_nodes", assignments=["training.sharding=none"]), shape, 8
+    )
     assert alone.weights == 18 * 1_543_714_304
 
 
@@ -142,7 +171,8 @@ def test_storage_by_hand():
 
 def test_what_does_not_fit_is_said():
     assert planned("qwen2.5-1.5b").troubles == []
-    # four processes: 4 + 6 bytes for each of 7.6 thousand million weights, and a path's inputs; an H100 has 80 GB, an H20 96
+    # four processes: 4 + 6 bytes for each of 7.6 thousand million weights, and a path's inputs; an H100 has 80 GB, an
+    # H20 96
     [trouble] = planned("qwen2.5-7b", machine="eight_gpus", gpu="h100").troubles
     assert "the update needs 86 GB a GPU and a h100 has 80" in trouble
     [trouble] = planned("qwen3-4b", training__checkpoint_segments="false").troubles
@@ -151,7 +181,9 @@ def test_what_does_not_fit_is_said():
 
 def test_a_stored_run_takes_the_place_of_the_paper():
     """32 tasks of 100 turns each in all, 16 kB of tables: 96 tasks take three times that."""
-    stored = Stored("before", tasks=32, turns=3200, sampled=6000, trained=8000, bytes=16_000, seconds={"base": 10.0, "updates": 5.0})
+    stored = Stored(
+        "before", tasks=32, turns=3200, sampled=6000, trained=8000, bytes=16_000, seconds={"base": 10.0, "updates": 5.0}
+    )
     plan = planned(stored=stored)
     assert (plan.value("turns"), plan.value("sampled tokens"), plan.value("response tokens")) == (9600, 18_000, 24_000)
     assert plan.value("tables") == pytest.approx(48_000 / 1e9)
@@ -159,8 +191,17 @@ def test_a_stored_run_takes_the_place_of_the_paper():
 
 
 def test_a_folder_says_its_own_shape():
-    config = {"model_type": "llama", "num_hidden_layers": 28, "hidden_size": 3072, "num_attention_heads": 24, "num_key_value_heads": 8,
-              "head_dim": 128, "intermediate_size": 8192, "vocab_size": 128_256, "tie_word_embeddings": True}
+    config = {
+        "model_type": "llama",
+        "num_hidden_layers": 28,
+        "hidden_size": 3072,
+        "num_attention_heads": 24,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "intermediate_size": 8192,
+        "vocab_size": 128_256,
+        "tie_word_embeddings": True,
+    }
     assert from_config(config, "x") == PAPER["llama-3.2-3b"]
     with pytest.raises(ConfigError, match="no 'hidden_size'"):
         from_config({"num_attention_heads": 4, "num_hidden_layers": 2}, "config.json")
@@ -179,4 +220,8 @@ def test_the_command(tmp_path):
     assert "does not fit" in printed.output
     found = json.loads(runner.invoke(app, ["plan", "--machine", "two_nodes", "--json"]).output)
     assert {one["section"] for one in found["figures"]} == {"memory", "tokens", "time", "storage"}
-    assert runner.invoke(app, ["plan", "--machine", "moon"]).exception.args[0].startswith("unknown preset 'moon' in machines")
+    assert (
+        runner.invoke(app, ["plan", "--machine", "moon"])
+        .exception.args[0]
+        .startswith("unknown preset 'moon' in machines")
+    )

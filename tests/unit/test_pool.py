@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +17,8 @@ import pytest
 
 from r3l.config.environments import AlfworldSettings, HouseholdSettings
 from r3l.environments import make_world
-from r3l.environments.pool import WorldPool
-from r3l.errors import WorldError
+from r3l.environments.workers.pool import WorldPool
+from r3l.errors import Interrupted, WorldError
 from r3l.records import Task
 
 ROOT = Path(__file__).parents[2]
@@ -57,6 +59,33 @@ def test_sessions_from_many_threads(pool: WorldPool, settings: AlfworldSettings,
     assert pool.counts() == {"steps": 72, "restores": 0, "replays": 0, "restarts": 0}
 
 
+def test_a_closing_pool_interrupts_its_calls_and_they_are_no_faults_of_the_world(
+    settings: AlfworldSettings, tasks: list[Task]
+) -> None:
+    pool = WorldPool(settings)
+    pool.start("a", tasks[0]).result(60)
+    os.kill(pool.workers[0].process.pid, signal.SIGSTOP)
+    step = pool.step("a", "look")
+    began = time.monotonic()
+    threading.Thread(target=pool.close, daemon=True).start()
+    with pytest.raises(Interrupted, match="step of a: the environment's workers were closed"):
+        step.result(5)
+    with pytest.raises(Interrupted):
+        pool.start("b", tasks[0]).result(5)
+    assert time.monotonic() - began < 2  # the worker itself may take longer
+    pool.close()
+
+
+def test_signals_for_a_whole_terminal_do_not_reach_a_worker(pool: WorldPool, tasks: list[Task]) -> None:
+    pool.start("a", tasks[0]).result(60)
+    worker = pool.workers[0].process.pid
+    assert os.getpgid(worker) != os.getpgid(0)
+    os.kill(worker, signal.SIGTERM)
+    os.kill(worker, signal.SIGINT)
+    assert pool.step("a", "look").result(60).observation.text
+    assert pool.counts()["restarts"] == 0
+
+
 def test_rollback_through_the_pool(pool: WorldPool, tasks: list[Task]) -> None:
     seen = pool.start("base", tasks[0]).result(60)
     actions, texts = [], [seen.text]
@@ -94,6 +123,8 @@ def test_a_hanging_worker_fails_its_sessions_and_is_replaced(settings: AlfworldS
 
 
 def test_a_killed_worker_fails_its_sessions_and_is_replaced(pool: WorldPool, tasks: list[Task]) -> None:
+    told: list[tuple[str, str]] = []
+    pool.on_restart = lambda worker, reason: told.append((worker, reason))
     pool.start("dies", tasks[0]).result(60)
     os.kill(pool.workers[0].process.pid, signal.SIGSTOP)
     step = pool.step("dies", "look")
@@ -102,6 +133,10 @@ def test_a_killed_worker_fails_its_sessions_and_is_replaced(pool: WorldPool, tas
         step.result(30)
     assert pool.start("again", tasks[0]).result(60).text.startswith("You are in the middle")
     assert pool.counts()["restarts"] == 1
+    [(worker, reason)] = told
+    assert worker == "worker=0"
+    assert "exit status -9" in reason
+    assert "step of dies" in reason
 
 
 def test_errors_of_an_environment_are_messages(pool: WorldPool, tasks: list[Task]) -> None:
@@ -115,9 +150,11 @@ def test_errors_of_an_environment_are_messages(pool: WorldPool, tasks: list[Task
 
 
 def test_workers_end_with_a_parent_that_was_killed(settings: AlfworldSettings) -> None:
-    script = ("import sys, time; from r3l.config.environments import AlfworldSettings; from r3l.environments.pool import WorldPool\n"
-              "pool = WorldPool(AlfworldSettings(workers=2))\n"
-              "print(*[worker.process.pid for worker in pool.workers], flush=True); time.sleep(60)")
+    script = (
+        "import sys, time; from r3l.config.environments import AlfworldSettings; from r3l.environments.workers.pool import WorldPool\n"
+        "pool = WorldPool(AlfworldSettings(workers=2))\n"
+        "print(*[worker.process.pid for worker in pool.workers], flush=True); time.sleep(60)"
+    )
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert parent.stdout is not None
     workers = [int(pid) for pid in parent.stdout.readline().split()]
@@ -142,7 +179,23 @@ def test_an_answer_that_can_not_be_read_fails_its_call_alone(monkeypatch: pytest
     world = HouseholdSettings(workers=1)
     task = make_world(world).tasks("train")[0]
     with WorldPool(world) as pool:
-        monkeypatch.setattr("r3l.environments.pool.Rollback", lambda: None)
+        monkeypatch.setattr("r3l.environments.workers.pool.Rollback", lambda: None)
         with pytest.raises(WorldError, match="an answer that can't be read"):
             pool.rollback("a", task, [], [""]).result(60)
         assert "Your task" in pool.start("b", task).result(60).text
+
+
+def test_a_closed_pool_leaves_no_pipe_open(settings: AlfworldSettings) -> None:
+    """Without waiting for the garbage to be collected: a process that plays many iterations would run out of files."""
+    gc.disable()
+    try:
+        open_before = len(os.listdir("/proc/self/fd"))
+        with WorldPool(settings) as pool:
+            pool.end("nobody").result(60)
+        for _ in range(200):  # the reader of a worker's answers ends a moment after the worker
+            if len(os.listdir("/proc/self/fd")) == open_before:
+                break
+            time.sleep(0.05)
+        assert len(os.listdir("/proc/self/fd")) == open_before
+    finally:
+        gc.enable()

@@ -1,14 +1,16 @@
-"""What the sessions of one worker remember: a rollback finds the states of every earlier session, not only of the last one."""
+"""What the sessions of one worker remember: a rollback finds the states of every earlier session, not only of the last
+one."""
 
 from r3l.config.environments import HouseholdSettings
-from r3l.environments.household import HouseholdWorld
-from r3l.environments.pool_sessions import Sessions
+from r3l.environments.household.world import HouseholdWorld
+from r3l.environments.workers.sessions import Sessions
 
 SETTINGS = HouseholdSettings(level="easy", train_tasks=1)
 
 
 def test_sessions_that_begin_alike_do_not_forget_each_other():
-    """Three episodes share their first two actions and then part; each is rolled back to each of its turns without one replayed step."""
+    """Three episodes share their first two actions and then part; each is rolled back to each of its turns without one
+    replayed step."""
     world = HouseholdWorld(SETTINGS)
     (task,) = world.tasks("train")
     sessions = Sessions(world)

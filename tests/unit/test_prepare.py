@@ -6,28 +6,49 @@ import json
 import shutil
 import threading
 import zipfile
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from r3l.environments import make_world, prepare_kinds
-from r3l.environments.prepare import prepare, read_tasks, settings_of
-from r3l.environments.prepare_files import fetch, fingerprint, unpack
-from r3l.environments.prepare_kinds import silent
+from r3l.environments import make_world
+from r3l.environments.mathematics.benchmarks import BENCHMARKS
+from r3l.environments.prepare import kinds
+from r3l.environments.prepare.files import fetch, fingerprint, unpack
+from r3l.environments.prepare.kinds import silent
+from r3l.environments.prepare.prepare import prepare, read_tasks, settings_of
 from r3l.errors import ConfigError, WorldError
 
-ITEM = {"asin": "B000000001", "name": "Alora Shampoo", "category": "beauty", "query": "shampoos", "product_category": "Beauty › Hair",
-        "full_description": "", "small_description": ["Mild."], "pricing": "$5.00", "images": [""],
-        "customization_options": {"size": [{"value": str(ounces), "image": None} for ounces in range(20)]}}
-FILES = {"items_shuffle_1000.json": [ITEM], "items_human_ins.json": {},
-         "items_ins_v2_1000.json": {"B000000001": {"attributes": ["mild"], "instruction": "Find me mild shampoos",
-                                                   "instruction_attributes": ["mild"]}}}
+ITEM = {
+    "asin": "B000000001",
+    "name": "Alora Shampoo",
+    "category": "beauty",
+    "query": "shampoos",
+    "product_category": "Beauty › Hair",
+    "full_description": "",
+    "small_description": ["Mild."],
+    "pricing": "$5.00",
+    "images": [""],
+    "customization_options": {"size": [{"value": str(ounces), "image": None} for ounces in range(20)]},
+}
+FILES = {
+    "items_shuffle_1000.json": [ITEM],
+    "items_human_ins.json": {},
+    "items_ins_v2_1000.json": {
+        "B000000001": {
+            "attributes": ["mild"],
+            "instruction": "Find me mild shampoos",
+            "instruction_attributes": ["mild"],
+        }
+    },
+}
 
 
 @pytest.fixture
 def server():
     """Files by name over http; `asked` collects the names."""
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             asked.append(self.path.strip("/"))
@@ -81,7 +102,9 @@ def test_the_tasks_of_a_manifest_are_the_worlds_wherever_it_was_moved(tmp_path):
 def test_generated_games_are_made_hashed_and_verified(tmp_path):
     pytest.importorskip("alfworld", reason="the extra [alfworld] is not installed")
     told = []
-    ready = prepare("alfworld", tmp_path, {"train_games": 3, "heldout_games": 2}, progress=lambda *what: told.append(what))
+    ready = prepare(
+        "alfworld", tmp_path, {"train_games": 3, "heldout_games": 2}, progress=lambda *what: told.append(what)
+    )
     assert ready.splits == {"train": 3, "heldout": 2}
     assert ("games of train", 3, 3) in told
     entry = json.loads(ready.manifest.read_text())["files"][0]
@@ -89,7 +112,9 @@ def test_generated_games_are_made_hashed_and_verified(tmp_path):
     prepare("alfworld", tmp_path, {"train_games": 3, "heldout_games": 2})
     game = next(tmp_path.rglob("game.tw-pddl"))
     game.write_text(game.read_text() + " ")
-    with pytest.raises(WorldError, match=r"changed since it was prepared: alfworld/kitchen-0 \(sha256 .*delete .*manifest.json"):
+    with pytest.raises(
+        WorldError, match=r"changed since it was prepared: alfworld/kitchen-0 \(sha256 .*delete .*manifest.json"
+    ):
         prepare("alfworld", tmp_path, {"train_games": 3, "heldout_games": 2})
     ready.manifest.unlink()
     assert prepare("alfworld", tmp_path, {"train_games": 3, "heldout_games": 2}).splits == {"train": 3, "heldout": 2}
@@ -97,7 +122,9 @@ def test_generated_games_are_made_hashed_and_verified(tmp_path):
 
 def test_missing_games_say_what_is_missing_and_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path / "nowhere"))
-    with pytest.raises(WorldError, match=r"games are missing at .*nowhere/json_2.1.1: run `alfworld-download` elsewhere and copy"):
+    with pytest.raises(
+        WorldError, match=r"games are missing at .*nowhere/json_2.1.1: run `alfworld-download` elsewhere and copy"
+    ):
         prepare("alfworld", tmp_path, {"games": "downloaded"}, download=False)
 
 
@@ -105,17 +132,28 @@ def test_incomplete_games_are_refused_by_their_number(tmp_path, monkeypatch, ser
     """The two archives are fetched and unpacked; one game a split is not 3,553, 140 and 134."""
     pytest.importorskip("alfworld", reason="the extra [alfworld] is not installed")
     address, files, asked = server
-    for name, member, text in (("a.zip", "traj_data.json", '{"task_type": "pick"}'), ("b.zip", "game.tw-pddl", '{"solvable": true}')):
+    for name, member, text in (
+        ("a.zip", "traj_data.json", '{"task_type": "pick"}'),
+        ("b.zip", "game.tw-pddl", '{"solvable": true}'),
+    ):
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w") as archive:
             for split in ("train", "valid_seen", "valid_unseen"):
                 archive.writestr(f"json_2.1.1/{split}/pick-0/trial/{member}", text)
         files[name] = packed.getvalue()
-    monkeypatch.setattr(prepare_kinds, "ALFWORLD_ARCHIVES", (f"{address}/a.zip", f"{address}/b.zip"))
+    monkeypatch.setattr(kinds, "ALFWORLD_ARCHIVES", (f"{address}/a.zip", f"{address}/b.zip"))
     monkeypatch.setenv("ALFWORLD_DATA", "")
-    with pytest.raises(WorldError, match="alfworld split train: got 1 tasks, expected 3553; run `alfworld-download` elsewhere"):
+    with pytest.raises(
+        WorldError, match="alfworld split train: got 1 games, expected 3553: run `alfworld-download` elsewhere"
+    ):
         prepare("alfworld", tmp_path, {"games": "downloaded"})
     assert asked == ["a.zip", "b.zip"]
+    ready = prepare("alfworld", tmp_path, {"games": "downloaded", "partial": True})
+    assert (ready.manifest.parent.name, ready.splits) == (
+        "prepared-downloaded-partial",
+        {"train": 1, "valid_seen": 1, "valid_unseen": 1},
+    )
+    assert ready.notes[0] == "train: json_2.1.1, 1 of 3,553 games"
     assert (tmp_path / "alfworld/json_2.1.1/valid_seen/pick-0/trial/game.tw-pddl").is_file()
 
 
@@ -123,7 +161,7 @@ def test_the_original_shop_is_fetched_once_and_verified_ever_after(tmp_path, mon
     pytest.importorskip("thefuzz", reason="the extra [webshop] is not installed")
     address, files, asked = server
     files.update({name: json.dumps(content).encode() for name, content in FILES.items()})
-    monkeypatch.setattr(prepare_kinds, "WEBSHOP_FILES", {name: f"{address}/{name}" for name in FILES})
+    monkeypatch.setattr(kinds, "WEBSHOP_FILES", {name: f"{address}/{name}" for name in FILES})
     settings = {"catalogue": "webshop/original", "split_rule": "scaled"}
     ready = prepare("webshop", tmp_path, settings)
     assert ready.splits == {"test": 2, "dev": 2, "train": 16}, "20 sizes, 20 goals, in tenths"
@@ -146,7 +184,7 @@ def test_missing_shop_files_are_named_with_their_addresses(tmp_path):
 def test_a_page_in_place_of_a_document_is_refused(tmp_path, monkeypatch, server):
     address, files, _ = server
     files["items.json"] = b"<html>too many requests</html>"
-    monkeypatch.setattr(prepare_kinds, "WEBSHOP_FILES", {"items.json": f"{address}/items.json"})
+    monkeypatch.setattr(kinds, "WEBSHOP_FILES", {"items.json": f"{address}/items.json"})
     with pytest.raises(WorldError, match=r"did not give items.json: get it by hand"):
         prepare("webshop", tmp_path, {"catalogue": "webshop/original"})
     assert not (tmp_path / "webshop/original/items.json").exists()
@@ -161,13 +199,32 @@ def test_a_benchmark_is_taken_from_its_file_and_counted(tmp_path):
         prepare("math", tmp_path, {"dataset": "gsm8k"}, download=False)
     for split in ("train", "test"):
         (tmp_path / f"math/gsm8k-{split}.jsonl").unlink()
-    with pytest.raises(WorldError, match=r"gsm8k is missing: put the rows of openai/gsm8k there: "
-                       r"split train at .*math/gsm8k-train.jsonl \(or .parquet\); split test at .*math/gsm8k-test.jsonl"):
+    with pytest.raises(
+        WorldError,
+        match=r"gsm8k is missing: put the rows of openai/gsm8k there: "
+        r"split train at .*math/gsm8k-train.jsonl \(or .parquet\); split test at .*math/gsm8k-test.jsonl",
+    ):
         prepare("math", tmp_path, {"dataset": "gsm8k"}, download=False)
 
 
+def test_only_the_file_of_the_split_that_is_wanted_is_asked_for(tmp_path, monkeypatch):
+    (tmp_path / "math").mkdir()
+    row = {"question": "1 + 1?", "answer": "#### 2"}
+    (tmp_path / "math/gsm8k-test.jsonl").write_text(json.dumps(row) + "\n")
+    monkeypatch.setitem(BENCHMARKS, "gsm8k", replace(BENCHMARKS["gsm8k"], count=1))
+    ready = prepare("math", tmp_path, {"dataset": "gsm8k"}, splits=["test"], download=False)
+    assert (ready.splits, ready.manifest.parent.name) == ({"test": 1}, "prepared-gsm8k-test")
+    with pytest.raises(WorldError, match=r"gsm8k is missing: .*: split train at .*gsm8k-train.jsonl \(or .parquet\)$"):
+        prepare("math", tmp_path, {"dataset": "gsm8k"}, splits=["train"], download=False)
+    with pytest.raises(ConfigError, match=r"household has no split 'test' to prepare: expected some of train, heldout"):
+        prepare("household", tmp_path, splits=["test"])
+
+
 def test_a_dataset_that_is_neither_a_benchmark_nor_a_file(tmp_path):
-    with pytest.raises(WorldError, match=r"dataset 'foo' is no file and no benchmark: expected procedural, .* or a jsonl or parquet file"):
+    with pytest.raises(
+        WorldError,
+        match=r"dataset 'foo' is no file and no benchmark: expected procedural, .* or a jsonl or parquet file",
+    ):
         prepare("math", tmp_path, {"dataset": "foo"}, download=False)
 
 
@@ -204,7 +261,10 @@ def test_a_download_is_whole_or_not_at_all(tmp_path, server):
     fetch(f"{address}/ok.json", tmp_path / "deep/ok.json", lambda *what: told.append(what))
     assert (tmp_path / "deep/ok.json").read_bytes() == files["ok.json"]
     assert told[-1] == ("download ok.json", 6000, 6000)
-    with pytest.raises(WorldError, match=r"deep/no.json is missing and could not be downloaded .*404.*: get .*/no.json and put it there"):
+    with pytest.raises(
+        WorldError,
+        match=r"deep/no.json is missing and could not be downloaded .*404.*: get .*/no.json and put it there",
+    ):
         fetch(f"{address}/no.json", tmp_path / "deep/no.json", silent)
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["ok.json"]
 
@@ -225,8 +285,15 @@ def test_the_fingerprint_of_a_folder(tmp_path):
     (tmp_path / "set/b").mkdir(parents=True)
     (tmp_path / "set/b/two").write_text("2")
     (tmp_path / "set/a").write_text("1")
-    lines = "".join(f"{name} {hashlib.sha256(text.encode()).hexdigest()}\n" for name, text in (("a", "1"), ("b/two", "2")))
+    lines = "".join(
+        f"{name} {hashlib.sha256(text.encode()).hexdigest()}\n" for name, text in (("a", "1"), ("b/two", "2"))
+    )
     found = fingerprint(tmp_path / "set", tmp_path, silent)
-    assert (found.path, found.files, found.bytes, found.sha256) == ("set", 2, 2, hashlib.sha256(lines.encode()).hexdigest())
+    assert (found.path, found.files, found.bytes, found.sha256) == (
+        "set",
+        2,
+        2,
+        hashlib.sha256(lines.encode()).hexdigest(),
+    )
     with pytest.raises(WorldError, match="is missing"):
         fingerprint(Path(tmp_path / "none"), tmp_path, silent)

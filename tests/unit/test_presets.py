@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from flows.cli_store import register
+from flows.cli.tables import register
 from r3l.config import compose, load_preset, preset_names
 from r3l.config.compose import merge, resolve_conditions, validated
 from r3l.config.methods import DAPOSettings, R3LSettings
@@ -17,7 +17,9 @@ from r3l.methods import METHODS, plan
 PRESETS = preset_names("methods")
 
 
-@pytest.mark.parametrize(("method", "environment", "model"), product(PRESETS, preset_names("environments"), ["embedded"]))
+@pytest.mark.parametrize(
+    ("method", "environment", "model"), product(PRESETS, preset_names("environments"), ["embedded"])
+)
 def test_every_method_preset_composes_with_every_environment(method, environment, model):
     config = compose(model=model, environment=environment, method=method)
     assert config.method.kind in METHODS
@@ -38,8 +40,17 @@ def test_every_preset_stays_within_the_budget():
         assert rollouts == (2 * size if name == "critique_grpo" else size), name
 
 
-@pytest.mark.parametrize(("retries", "size", "expected"), [
-    (0, 8, (8, 0, None)), (1, 8, (4, 1, 4)), (2, 8, (4, 2, 2)), (4, 8, (4, 4, 1)), (4, 4, (2, 2, 1)), (1, 2, (1, 1, 1))])
+@pytest.mark.parametrize(
+    ("retries", "size", "expected"),
+    [
+        (0, 8, (8, 0, None)),
+        (1, 8, (4, 1, 4)),
+        (2, 8, (4, 2, 2)),
+        (4, 8, (4, 4, 1)),
+        (4, 4, (2, 2, 1)),
+        (1, 2, (1, 1, 1)),
+    ],
+)
 def test_retries_per_base_share_half_of_the_budget(retries, size, expected):
     made = plan(R3LSettings(retries_per_base=retries), size)
     assert (made.bases, made.retries_per_base, made.retried_bases) == expected
@@ -76,22 +87,31 @@ def test_the_command_prints_the_differences():
     assert [cell.strip() for cell in line.strip("│").split("│")] == ["method.pivot_mask", "both", "off"]
 
 
-@pytest.mark.parametrize(("ablation", "difference"), [
-    ("r3l_without_positive", ("method.amplify", True, False)),
-    ("r3l_without_credit", ("method.pivot_mask", "both", "off")),
-    ("r3l_without_reflect", ("method.reflect", True, False)),
-])
+@pytest.mark.parametrize(
+    ("ablation", "difference"),
+    [
+        ("r3l_without_positive", ("method.amplify", True, False)),
+        ("r3l_without_credit", ("method.pivot_mask", "both", "off")),
+        ("r3l_without_reflect", ("method.reflect", True, False)),
+    ],
+)
 def test_an_ablation_is_one_setting(ablation, difference):
     assert diff_presets("paper", ablation) == [difference]
 
 
 @pytest.mark.parametrize("method", ["grpo", "opmd"])
 def test_amplification_is_a_setting_of_any_method(method):
-    assert diff_presets(method, f"{method}_pa") == [("method.top_rule", "none", "group_max"), ("method.amplify", False, True)]
+    assert diff_presets(method, f"{method}_pa") == [
+        ("method.top_rule", "none", "group_max"),
+        ("method.amplify", False, True),
+    ]
 
 
 def test_a_condition_counts_in_its_environment_only():
-    settings = {"environment": {"kind": "math"}, "when": {"math": {"method": {"alpha": 5}}, "webshop": {"method": {"alpha": 7}}}}
+    settings = {
+        "environment": {"kind": "math"},
+        "when": {"math": {"method": {"alpha": 5}}, "webshop": {"method": {"alpha": 7}}},
+    }
     assert resolve_conditions(settings) == {"environment": {"kind": "math"}, "method": {"alpha": 5}}
     released = merge({"environment": {"kind": "math"}}, load_preset("methods", "released"))
     assert plan(validated(resolve_conditions(released)).method, 8).retry_from == "start"
@@ -99,7 +119,9 @@ def test_a_condition_counts_in_its_environment_only():
 
 
 def test_a_diluted_top_is_refused_with_its_reason():
-    with pytest.raises(ConfigError, match=r"scale=std with top_value=1 is refused.*0\.40.*1\.21.*1\.14.*2\.47") as refusal:
+    with pytest.raises(
+        ConfigError, match=r"scale=std with top_value=1 is refused.*0\.40.*1\.21.*1\.14.*2\.47"
+    ) as refusal:
         compose(method="paper", assignments=["method.top_value=1"])
     assert "top_value=alpha" in str(refusal.value)
     assert compose(method="paper", assignments=["method.top_value=1", "method.scale=none"]).method.top_value == 1

@@ -5,18 +5,22 @@ from types import SimpleNamespace
 
 import pytest
 
-from flows import replay_buffer
 from r3l.config import compose
+from r3l.pipeline import replay_buffer
 from r3l.store.catalog import connect
 from r3l.store.check import check_run
 from r3l.store.stage import Store
-from tests.store_iteration import commit_iteration, commit_stage
+from tests.support.store_iteration import commit_iteration, commit_stage
 
 
 def bench(store, iteration, *assignments):
     config = compose(run="demo", assignments=["training.sync_interval=2", *assignments])
-    return SimpleNamespace(config=config, store=store, iteration=iteration,
-                           policies=SimpleNamespace(start=SimpleNamespace(digest="p0", path="start")))
+    return SimpleNamespace(
+        config=config,
+        store=store,
+        iteration=iteration,
+        policies=SimpleNamespace(start=SimpleNamespace(digest="p0", path="start")),
+    )
 
 
 @pytest.fixture
@@ -41,8 +45,10 @@ def test_the_first_iteration_has_nothing_to_replay(store):
 
 def test_groups_come_back_until_they_are_used_up(store):
     def drawn(iteration):
-        return [(one["source_iteration"], one["age"], one["uses"], one["priority"], one["rows"])
-                for one in replay(store, iteration, 1)[0]["replay"]]
+        return [
+            (one["source_iteration"], one["age"], one["uses"], one["priority"], one["rows"])
+            for one in replay(store, iteration, 1)[0]["replay"]
+        ]
 
     assert drawn(1) == [(0, 1, 2, 0.5, 5)]
     assert drawn(2) == [(1, 1, 2, 0.5, 5)]
@@ -50,7 +56,10 @@ def test_groups_come_back_until_they_are_used_up(store):
     assert [one[0] for one in drawn(3)] == [2]
     both = replay_buffer.replay_tables(bench(store, 4), 9)["replay"]
     assert [(one["source_iteration"], one["uses"]) for one in both] == [(3, 2), (2, 3), (1, 3), (0, 3)]
-    assert [one["source_iteration"] for one in replay_buffer.replay_tables(bench(store, 4, "training.replay_limit=2"), 9)["replay"]] == [3]
+    assert [
+        one["source_iteration"]
+        for one in replay_buffer.replay_tables(bench(store, 4, "training.replay_limit=2"), 9)["replay"]
+    ] == [3]
     assert replay_buffer.replay_tables(bench(store, 4, "training.replay_share=0"), 9)["replay"] == []
 
 
@@ -61,8 +70,9 @@ def test_replayed_rows_are_this_iterations_and_the_store_checks_out(store):
     assert len({row.row_id for row in rows}) == len(rows) == 10
     assert {row.group_id for row in rows} == {"iteration=0/task=0", "iteration=1/task=0"}
     connection = connect(store)
-    assert connection.execute("SELECT role, count(*) FROM training_rows WHERE iteration = 2 GROUP BY ALL ORDER BY ALL").fetchall() == [
-        ("explore", 3), ("reflect", 1), ("replay", 10), ("retry", 1)]
+    assert connection.execute(
+        "SELECT role, count(*) FROM training_rows WHERE iteration = 2 GROUP BY ALL ORDER BY ALL"
+    ).fetchall() == [("explore", 3), ("reflect", 1), ("replay", 10), ("retry", 1)]
     assert check_run(store, "demo") == []
     assert replay_buffer.behaviours(bench(store, 2), ref) == {"p0": "start"}
 

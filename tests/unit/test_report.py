@@ -3,14 +3,14 @@ from html.parser import HTMLParser
 
 import pytest
 
+from r3l.audit.charts.iterations import CHARTS
 from r3l.audit.lines import Line
-from r3l.audit.pages import CHARTS
 from r3l.audit.reader import Reader
 from r3l.audit.report import telling, write_report
 from r3l.errors import StoreError
 from r3l.store.stage import Store
-from tests.audit_world import commit_world
-from tests.store_iteration import commit_iteration
+from tests.support.audit_world import commit_world
+from tests.support.store_iteration import commit_iteration
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,8 @@ class Fetches(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in {"script", "img", "iframe", "link", "object"}:
             self.found.append(tag)
-        self.found += [name for name, _ in attrs if name in {"src", "href", "action"} or name.startswith("on")]
+        self.found += [name for name, _ in attrs if name in {"src", "action"} or name.startswith("on")]
+        self.found += [str(value) for name, value in attrs if name == "href" and not str(value).startswith("#")]
 
 
 def test_a_report_is_one_file_that_needs_nothing_else(store, tmp_path):
@@ -41,6 +42,10 @@ def test_a_report_is_one_file_that_needs_nothing_else(store, tmp_path):
     assert "url(" not in page
     assert "default-src 'none'" in page
     assert page.count('<table class="panes') == 10
+    anchors = re.findall('href="#([a-z0-9-]+)"', page)
+    assert {"charts", "account", "settings", "attempt-1", "attempt-10"} <= set(anchors)
+    assert [name for name in anchors if f'id="{name}"' not in page] == []
+    assert page.count('class="unfold"') >= 5
     assert page.count('<svg class="chart"') == len(CHARTS)
     assert len(page) < 2_000_000
 

@@ -1,22 +1,23 @@
 """What an experiment's page says, from a store made by hand; the questions of all shipped experiments can be asked."""
 
+import itertools
 import json
-import re
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from r3l.audit.charts import Series
-from r3l.config.experiment import Cell, Experiment, Question, load_experiment
 from r3l.errors import ConfigError
-from r3l.evaluation import results
-from r3l.evaluation.kept import kept_results
-from r3l.evaluation.plots import lines, plots, svg
-from r3l.evaluation.results import Spent, read_results, spent
-from r3l.evaluation.results_page import page, write_results
+from r3l.experiments import results
+from r3l.experiments.experiment import Cell, Experiment, Question, load_experiment
+from r3l.experiments.kept import kept_results
+from r3l.experiments.lines import Line, Picture, lines, pictures_of, shown
+from r3l.experiments.pictures import OURS, draw, heights
+from r3l.experiments.results import Spent, read_results, spent
+from r3l.experiments.results_page import page, write_results
 from r3l.store.stage import Store
-from tests.store_iteration import commit_iteration, commit_stage
+from tests.support.store_iteration import commit_iteration, commit_stage
 
 EXPERIMENTS = sorted(Path("data/experiments").glob("*.toml"))
 ITERATIONS = 2
@@ -39,9 +40,26 @@ def fill(store: Store, cell: Cell, wins: int) -> None:
 
 
 def evaluate(store: Store, run: str, iteration: int, wins: int) -> None:
-    rows = [{"trajectory_id": f"iteration={iteration}/task={k}/evaluation=0", "iteration": iteration, "benchmark": "household/heldout",
-             "format": "", "protocol": "single", "repeat": 0, "task_id": f"t{k}", "task_type": "look", "policy": "p",
-             "temperature": 0.4, "status": "completed", "reward": float(k < wins), "success": k < wins, "turns": 3} for k in range(4)]
+    rows = [
+        {
+            "trajectory_id": f"iteration={iteration}/task={k}/evaluation=0",
+            "iteration": iteration,
+            "benchmark": "household/heldout",
+            "format": "",
+            "protocol": "single",
+            **dict.fromkeys(("evaluation", "data", "split", "tasks", "of_tasks", "repeats", "seed")),
+            "repeat": 0,
+            "task_id": f"t{k}",
+            "task_type": "look",
+            "policy": "p",
+            "temperature": 0.4,
+            "status": "completed",
+            "reward": float(k < wins),
+            "success": k < wins,
+            "turns": 3,
+        }
+        for k in range(4)
+    ]
     commit_stage(store, "evaluations", {"evaluations": rows, "trajectories": [], "turns": []}, [], run, iteration)
 
 
@@ -84,7 +102,15 @@ def test_the_figures_of_a_run_by_hand(store):
     assert used[-1] == Spent(0, 0, 0, 0.0)
     assert (used[1].episodes, used[1].turns, used[1].tokens) == (12, 30, 2 * rows[0]["tokens"])
     best = found.summaries[0]
-    assert (best.arm, best.seeds, best.start, best.final, best.area, best.steps, best.turns) == ("R3L", 1, 0.0, 0.75, 0.375, 2, 30)
+    assert (best.arm, best.seeds, best.start, best.final, best.area, best.steps, best.turns) == (
+        "R3L",
+        1,
+        0.0,
+        0.75,
+        0.375,
+        2,
+        30,
+    )
     assert (best.episodes, best.tokens) == (6, rows[0]["tokens"])
 
 
@@ -103,39 +129,48 @@ def test_page_plots_and_figures_are_written(store, tmp_path):
     fill(store, experiment.cells("laptop")[0], 4)
     found = read_results(experiment, "laptop", store)
     told = write_results(tmp_path / "results", found).read_text()
-    assert "| R3L | 0.0003 | 1 | 0.000 | 1.000 | **0.500** | 1.000 |  | 2 | 30 | 6 |" in told
+    assert "| R3L | 0.0003 | 1 (1) | 0.000 | 1.000 | **0.500** | 1.000 |  | 2 | 30 | 6 |" in told
     kept = json.loads((tmp_path / "results" / "main_household-laptop.json").read_text())
     assert kept["summaries"][0]["final_error"] is None  # NaN is no JSON
-    drawn = dict(plots(found))
-    assert {"success-by-steps", "success-by-tokens", "grad_norm-by-tokens"} <= drawn.keys()
-    assert "clip fraction" in drawn["clip_fraction-by-steps"]
+    drawn = [one.name for one in pictures_of(found)]
+    assert drawn == ["success-by-steps", "success-by-turns", "mixed-by-steps"]
     assert all((tmp_path / "results" / "main_household-laptop" / f"{name}.svg").is_file() for name in drawn)
+    assert all(f"(main_household-laptop/{name}.svg)" in told for name in drawn)
 
 
-def test_lines_are_means_over_seeds_in_both_directions(store):
+def test_lines_are_means_over_policies_in_both_directions_with_their_spread(store):
     experiment = short(Path("data/experiments/main_household.toml"))
-    cell = experiment.cells("laptop")[0]
-    points = iter([[(0.0, 0.2), (10.0, 0.4)], [(0.0, 0.4), (20.0, None)]])
-    (line,) = lines([cell, cell], lambda _: next(points))
-    assert line.points == [(0.0, pytest.approx(0.3)), (15.0, 0.4)]
+    cells = [cell for cell in experiment.cells("laptop") if cell.arm.name == "R3L"][:1]
+    other = cells[0].config.model_copy(update={"policy": cells[0].config.policy.model_copy(update={"path": "another"})})
+    asked = [cells[0], cells[0], cells[0]._replace(config=other)]
+    points = iter([[(0.0, 0.2), (10.0, 0.4)], [(0.0, 0.4), (20.0, None)], [(0.0, 0.5), (25.0, 0.8)]])
+    (line,) = lines(asked, lambda _: next(points))
+    assert line.x == [0.0, 20.0]  # the first two runs are one policy's: 15, beside 25
+    assert line.y == [pytest.approx(0.4), pytest.approx(0.6)]  # (.3 + .5) / 2, (.4 + .8) / 2
+    assert line.error == [pytest.approx(0.1), pytest.approx(0.2)]  # s.e. of two: half their distance
 
 
-def test_long_names_stand_in_a_column_of_the_legend():
-    def lefts(*names):
-        drawn = svg("loss", "steps", [Series(name, [(0.0, 0.1), (1.0, 0.2)]) for name in names])
-        return re.findall(r'<rect class="dot c\d" x="([\d.]+)" y="(\d+)"', drawn)
+def test_a_picture_has_seven_lines_at_most_the_experiments_first_arm_among_them(store):
+    experiment = short(Path("data/experiments/main_household.toml"))
+    for wins, cell in enumerate(cell for cell in experiment.cells("laptop")[:9]):
+        fill(store, cell, min(wins, 4))
+    found = read_results(experiment, "laptop", store)
+    kept = {cell.arm.name for cell in shown(found, found.cells)}
+    assert len(kept) == 7
+    assert "R3L" in kept  # it won nothing
+    assert "GRPO" not in kept  # nor did this one win much
 
-    first, second, third = lefts("R3L", "GRPO", "RAFT")
-    assert first[0] != second[0]
-    assert first[1] == second[1] != third[1]
-    assert len({x for x, _ in lefts("R3L", "turn before with own guidance", "RAFT")}) == 1
 
-
-def test_more_arms_than_colours_can_all_be_seen_and_told_apart():
-    drawn = svg("loss", "steps", [Series(f"arm {k}", [(0.0, 0.1), (1.0, 0.2)]) for k in range(14)])
-    strokes = [re.search(rf"\.line\.c{k}{{([^}}]*)}}", drawn)[1] for k in range(14)]
-    assert len(set(strokes)) == 14
-    assert [stroke.endswith("dasharray:5 3") for stroke in strokes] == [False] * 12 + [True] * 2
+def test_the_arm_it_is_about_is_thick_and_coloured_and_names_do_not_touch():
+    made = [
+        Line(arm, [0.0, 1.0], [0.1, height], [math.nan] * 2) for arm, height in (("ours", 0.5), ("a", 0.5), ("b", 0.51))
+    ]
+    drawn = draw(Picture("p", "Title", "steps", "success", made, "ours"))
+    assert drawn.count(f"stroke: {OURS.lower()}; stroke-width: 2.6") == 1
+    assert all(f">{word}<" in drawn for word in ("Title", "steps", "success", "ours", "a", "b"))
+    ends = heights(made)
+    assert min(b - a for a, b in itertools.pairwise(ends)) > 0.02
+    assert draw(Picture("p", "Title", "steps", "success", made, "ours")) == drawn  # no date, no random ids
 
 
 def test_runs_that_left_the_store_stay_on_the_page_and_are_not_run_again(store, tmp_path):
@@ -150,12 +185,15 @@ def test_runs_that_left_the_store_stay_on_the_page_and_are_not_run_again(store, 
     found = read_results(experiment, "laptop", emptied, kept)
     assert found.kept == [r3l.config.run, grpo.config.run]
     assert {run: max(curve.values()) for run, curve in found.curves.items()} == {
-        r3l.config.run: 0.75, grpo.config.run: 0.25, rival.config.run: 0.5}
+        r3l.config.run: 0.75,
+        grpo.config.run: 0.25,
+        rival.config.run: 0.5,
+    }
     assert [one.arm for one in found.summaries] == ["R3L", "Reflect-GRPO", "GRPO"]
     assert found.answers == kept.answers
     assert not set(found.unfinished) & set(found.curves)
     assert "2 of the 3 runs are taken from kept results" in page(found)
-    assert "\n## Plots, at learning rate 0.0003\n" in page(found)
+    assert "\n## Pictures, at learning rate 0.0003\n" in page(found)
 
 
 def kept_with(experiment, store, folder, cells):
@@ -171,13 +209,17 @@ def test_kept_runs_of_other_settings_or_of_another_policy_do_not_count(store, tm
     kept = kept_with(experiment, store, tmp_path / "results", [(r3l, 3), (grpo, 1)])
     emptied = Store.open(str(tmp_path / "emptied"))
     of = experiment.sizes["laptop"]
-    changed = experiment.model_copy(update={"sizes": {"laptop": of.model_copy(update={"settings": ["evaluation.tasks=61"]})}})
+    changed = experiment.model_copy(
+        update={"sizes": {"laptop": of.model_copy(update={"settings": ["evaluation.tasks=61"]})}}
+    )
     assert read_results(changed, "laptop", emptied, kept).kept == []
     fill(emptied, grpo, 1)
     assert kept.policies == {r3l.config.run: "p", grpo.config.run: "p"}
     assert kept.still_hold([r3l], {(0, 3e-4): "p"}) == [r3l.config.run]
     assert kept.still_hold([r3l], {(0, 3e-4): "q"}) == []  # seed 0 begins from another policy now
-    assert kept.still_hold([r3l], {(1, 3e-4): "q", (0, 1e-3): "q"}) == [r3l.config.run]  # another seed's or rate's policy
+    assert kept.still_hold([r3l], {(1, 3e-4): "q", (0, 1e-3): "q"}) == [
+        r3l.config.run
+    ]  # another seed's or rate's policy
     assert replace(kept, policies={}).still_hold([r3l], {(0, 3e-4): "p"}) == []  # a file of before, which does not say
 
 
@@ -190,7 +232,9 @@ def test_each_learning_rate_is_asked_by_itself_and_keeps_its_own_answers(store, 
     fill(emptied, high, 1)
     found = read_results(experiment, "laptop", emptied, kept)
     titles = [one.title for one in experiment.questions]
-    assert [(one.rate, one.title) for one in found.answers] == [(rate, title) for rate in (3e-4, 1e-3) for title in titles]
+    assert [(one.rate, one.title) for one in found.answers] == [
+        (rate, title) for rate in (3e-4, 1e-3) for title in titles
+    ]
     retries = {one.rate: one.rows[0]["retries"] for one in found.answers if one.title.startswith("Retries")}
     assert retries == {3e-4: 4, 1e-3: 4}  # two in each of the two iterations: not the eight of both runs
     assert found.answers[: len(titles)] == kept.answers
@@ -206,7 +250,9 @@ def test_a_page_says_where_learning_rates_began_from_other_policies(store, tmp_p
     alike = read_results(experiment, "laptop", store, kept)
     emptied = Store.open(str(tmp_path / "emptied"))
     fill(emptied, high, 1)
-    apart = read_results(experiment, "laptop", emptied, replace(kept, policies={}))  # a file of before, which does not say
+    apart = read_results(
+        experiment, "laptop", emptied, replace(kept, policies={})
+    )  # a file of before, which does not say
     assert [len(found.cells) for found in (alike, apart)] == [2, 2]
     said = "Not all learning rates began from the same policies"
     assert said not in page(alike)
@@ -220,12 +266,16 @@ def test_a_file_that_is_no_result_is_said_to_be_none(tmp_path):
 
 
 def test_what_a_run_did_after_the_experiments_iterations_is_not_counted(store, monkeypatch):
-    asked = Question(title="Iterations", sql="SELECT count(DISTINCT iteration) AS n FROM iterations JOIN cells USING (run)")
+    asked = Question(
+        title="Iterations", sql="SELECT count(DISTINCT iteration) AS n FROM iterations JOIN cells USING (run)"
+    )
     experiment = short(Path("data/experiments/main_household.toml")).model_copy(update={"questions": [asked]})
     cell = experiment.cells("laptop")[0]
     fill(store, cell, 4)
     evaluate(store, cell.config.run, 0, 1)
-    monkeypatch.setattr(results, "METRICS", results.METRICS.replace("episodes::BIGINT", "(episodes * (iteration + 1))::BIGINT"))
+    monkeypatch.setattr(
+        results, "METRICS", results.METRICS.replace("episodes::BIGINT", "(episodes * (iteration + 1))::BIGINT")
+    )
     (both,) = read_results(experiment, "laptop", store).metrics.values()
     assert [row["episodes"] for row in both] == [6, 12]
     of = experiment.sizes["laptop"].model_copy(update={"iterations": 1, "evaluate_every": 1})

@@ -1,4 +1,5 @@
-"""ScienceWorld on its real engine: gold actions win, a wrong focus loses, rollbacks read the same, the Java machine ends."""
+"""ScienceWorld on its real engine: gold actions win, a wrong focus loses, rollbacks read the same, the Java machine
+ends."""
 
 import json
 import os
@@ -15,26 +16,52 @@ import pytest
 
 from r3l.config.environments import ScienceWorldSettings
 from r3l.environments.base import Step
-from r3l.environments.pool_sessions import Sessions
-from r3l.environments.scienceworld import SIMPLIFICATION, ScienceWorldWorld
-from r3l.environments.scienceworld_java import MACHINES, jar_path, java_path
-from r3l.environments.scienceworld_tasks import SPLITS, TEST_VARIATIONS, TRAIN_VARIATIONS
+from r3l.environments.scienceworld.java import MACHINES, jar_path, java_path
+from r3l.environments.scienceworld.tasks import SPLITS, TEST_VARIATIONS, TRAIN_VARIATIONS
+from r3l.environments.scienceworld.world import SIMPLIFICATION, ScienceWorldWorld
+from r3l.environments.workers.sessions import Sessions
 from r3l.errors import WorldError
 
-needs_java = pytest.mark.skipif(shutil.which("java") is None or find_spec("scienceworld") is None,
-                                reason="needs Java (apt-get install default-jre-headless) and the extra [scienceworld]")
+needs_java = pytest.mark.skipif(
+    shutil.which("java") is None or find_spec("scienceworld") is None,
+    reason="needs Java (apt-get install default-jre-headless) and the extra [scienceworld]",
+)
 
-# METHOD section 8, written out: tasks of each type.
+# The paper's split (section Experimental Setup), written out: tasks of each type.
 TRAIN = {
-    "boil": 15, "melt": 15, "change-the-state-of-matter-of": 15, "use-thermometer": 270, "measure-melting-point-known-substance": 218,
-    "power-component": 10, "test-conductivity": 450, "find-living-thing": 150, "find-plant": 150, "grow-plant": 63, "chemistry-mix": 16,
-    "chemistry-mix-paint-secondary-color": 18, "lifespan-shortest-lived": 62, "identify-life-stages-2": 5,
-    "inclined-plane-determine-angle": 84, "inclined-plane-friction-named-surfaces": 693, "mendelian-genetics-known-plant": 60}
+    "boil": 15,
+    "melt": 15,
+    "change-the-state-of-matter-of": 15,
+    "use-thermometer": 270,
+    "measure-melting-point-known-substance": 218,
+    "power-component": 10,
+    "test-conductivity": 450,
+    "find-living-thing": 150,
+    "find-plant": 150,
+    "grow-plant": 63,
+    "chemistry-mix": 16,
+    "chemistry-mix-paint-secondary-color": 18,
+    "lifespan-shortest-lived": 62,
+    "identify-life-stages-2": 5,
+    "inclined-plane-determine-angle": 84,
+    "inclined-plane-friction-named-surfaces": 693,
+    "mendelian-genetics-known-plant": 60,
+}
 TEST = {
-    "freeze": 15, "measure-melting-point-unknown-substance": 150, "power-component-renewable-vs-nonrenewable-energy": 10,
-    "test-conductivity-of-unknown-substances": 300, "find-non-living-thing": 150, "find-animal": 150, "grow-fruit": 63,
-    "chemistry-mix-paint-tertiary-color": 18, "lifespan-longest-lived": 62, "lifespan-longest-lived-then-shortest-lived": 62,
-    "identify-life-stages-1": 7, "inclined-plane-friction-unnamed-surfaces": 81, "mendelian-genetics-unknown-plant": 240}
+    "freeze": 15,
+    "measure-melting-point-unknown-substance": 150,
+    "power-component-renewable-vs-nonrenewable-energy": 10,
+    "test-conductivity-of-unknown-substances": 300,
+    "find-non-living-thing": 150,
+    "find-animal": 150,
+    "grow-fruit": 63,
+    "chemistry-mix-paint-tertiary-color": 18,
+    "lifespan-longest-lived": 62,
+    "lifespan-longest-lived-then-shortest-lived": 62,
+    "identify-life-stages-1": 7,
+    "inclined-plane-friction-unnamed-surfaces": 81,
+    "mendelian-genetics-unknown-plant": 240,
+}
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +72,9 @@ def world():
 
 def task_of(world, task_type, variation=0):
     split = "train" if task_type in TRAIN else "test"
-    return next(task for task in world.tasks(split) if json.loads(task.payload) == {"type": task_type, "variation": variation})
+    return next(
+        task for task in world.tasks(split) if json.loads(task.payload) == {"type": task_type, "variation": variation}
+    )
 
 
 def gold_actions(task_type, variation=0):
@@ -112,12 +141,14 @@ def test_gold_actions_win_every_task_type(world, task_type):
     seen = [opening, *(step.observation.text for step in steps)]
     for pivot in (1, min(len(steps), 8), min(len(steps), 20)):
         again, repeated = play(world, task, actions[:pivot])
-        assert [again, *(step.observation.text for step in repeated)] == seen[:pivot + 1]
+        assert [again, *(step.observation.text for step in repeated)] == seen[: pivot + 1]
 
 
 @needs_java
 def test_a_wrong_focus_loses(world):
-    opening, steps = play(world, task_of(world, "find-plant"), ["go to kitchen", "open cupboard", "focus on cupboard", "look around"])
+    opening, steps = play(
+        world, task_of(world, "find-plant"), ["go to kitchen", "open cupboard", "focus on cupboard", "look around"]
+    )
     assert opening.startswith("Your task is to find a(n) plant. First, focus on the thing. Then, move it to the")
     assert "This room is called the" in opening
     assert len(steps) == 3, "the episode ended with the focus"
@@ -126,9 +157,10 @@ def test_a_wrong_focus_loses(world):
 
 @needs_java
 def test_partial_score_stands_when_the_episode_is_cut_off(world):
-    """Boiling water: the sink's goal is worth 3 of 100, focusing on the water brings 70 (the simulator's own scores)."""
+    """Boiling water: the sink's goal is worth 3 of 100, focusing on the water brings 70 (the simulator's own
+    scores)."""
     actions = gold_actions("boil")
-    _, steps = play(world, task_of(world, "boil"), actions[:actions.index("focus on substance in metal pot") + 1])
+    _, steps = play(world, task_of(world, "boil"), actions[: actions.index("focus on substance in metal pot") + 1])
     assert [step.standing for step in steps[-4:]] == [0.03, 0.03, 0.03, 0.7]
     assert not any(step.done for step in steps)
 
@@ -149,8 +181,8 @@ def test_rollback_at_every_turn_sees_the_same_observations(world):
     seen = [opening, *(step.observation.text for step in steps)]
     sessions = Sessions(world)
     for pivot in range(len(steps)):
-        rollback = sessions.rollback("retry", task, actions[:pivot], seen[:pivot + 1])
-        assert (rollback.observations, rollback.diverged_at, rollback.exact) == (seen[:pivot + 1], None, True)
+        rollback = sessions.rollback("retry", task, actions[:pivot], seen[: pivot + 1])
+        assert (rollback.observations, rollback.diverged_at, rollback.exact) == (seen[: pivot + 1], None, True)
         after = sessions.step("retry", actions[pivot])
         assert after == steps[pivot], "and goes on as it did"
     sessions.close()
@@ -214,7 +246,7 @@ def test_a_machine_that_died_is_an_error_and_is_replaced(world):
 
 STARTS_AND_WAITS = """
 import sys, time
-from r3l.environments.scienceworld_java import MACHINES
+from r3l.environments.scienceworld.java import MACHINES
 print(MACHINES.get(256).process.pid, flush=True)
 time.sleep(600)
 """

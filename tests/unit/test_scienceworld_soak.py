@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("scienceworld", reason="the extra [scienceworld] is not installed")
 from r3l.config.environments import ScienceWorldSettings
 from r3l.environments import make_world
-from r3l.environments.pool import WorldPool
+from r3l.environments.workers.pool import WorldPool
 from r3l.errors import WorldError
 
 pytestmark = [

@@ -1,10 +1,291 @@
-"""Methods that want the same rollouts share them: a comparison compares methods and nothing else."""
+"""What belongs to a stage's identity: every setting that its field does not leave out, every prompt that is shown, the
+code's version."""
 
-from flows.identity import stage_settings
-from r3l.config import compose
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import Field, ValidationError
+
+from r3l import environments
+from r3l.config import Config, compose
+from r3l.config.engines import AnyEngine
+from r3l.config.environments import AnyEnvironment
+from r3l.config.methods import AnyMethod
+from r3l.config.section import Section, settings_of
+from r3l.environments.household import world
+from r3l.environments.household.world import HouseholdWorld
+from r3l.exploration import prompting
+from r3l.pipeline.stages import identity
+from r3l.pipeline.stages.identity import CODE_VERSIONS, stage_settings, work_identity
+from r3l.store.digests import fingerprint
+from r3l.store.tables.schemas import STAGES
+
+SAMPLED = "base reflections retries"
+# Which stages' fingerprints a changed setting changes, by section; the settings that differ from their section below.
+OF_SECTION = {
+    "seed": " ".join(STAGES),
+    "environment": f"tasks oracle_pivots evaluations {SAMPLED}",
+    "engine": f"evaluations {SAMPLED}",
+    "policy": f"updates evaluations {SAMPLED}",
+    "rollout": SAMPLED,
+    "method": "credit training_rows",
+    "training": "updates",
+    "evaluation": "evaluations",
+    "placement": "",
+    "tracking": "",
+    "store": "",
+    "run": "",
+    "branch": "",
+    "iteration": "",
+}
+PLANNED = "credit training_rows reflections retries"
+OF_SETTING = {
+    **dict.fromkeys(
+        ("environment.workers", "environment.step_timeout_s", "environment.data_root", "environment.memory_mb"), ""
+    ),
+    **dict.fromkeys(
+        (
+            f"engine.{name}"
+            for name in (
+                "canary_tolerance",
+                "max_batch",
+                "cache_tokens",
+                "threads",
+                "device",
+                "urls",
+                "health_s",
+                "puller_port",
+                "api_key_env",
+                "timeout_s",
+                "retries",
+                "adopt",
+                "connections",
+                "memory_share",
+            )
+        ),
+        "",
+    ),
+    "policy.name": "",
+    "policy.path": "",
+    **dict.fromkeys((f"policy.{name}" for name in ("adapter", "lora_rank", "lora_alpha", "lora_targets")), "updates"),
+    "rollout.tasks": "tasks",
+    "rollout.shards_in_flight": "",
+    "rollout.max_failed_share": "",
+    "rollout.temperature": "base retries",
+    **dict.fromkeys(
+        (f"rollout.{name}" for name in ("reflection_temperature", "reflection_tokens", "structured_reflections")),
+        "reflections",
+    ),
+    **dict.fromkeys(
+        (
+            f"method.{name}"
+            for name in (
+                "retry_when",
+                "retry_reward_below",
+                "retry_from",
+                "invalid_reflection",
+                "guidance_position",
+                "diverged",
+                "group_fill",
+                "pivot",
+                "guidance",
+            )
+        ),
+        PLANNED,
+    ),
+    "method.retries_per_base": PLANNED,
+    "method.reflect": f"{PLANNED} base",  # without reflections all of the budget are bases
+    **dict.fromkeys(
+        (
+            f"training.{name}"
+            for name in (
+                "micro_batch_tokens",
+                "logits_chunk",
+                "checkpoint_segments",
+                "device",
+                "processes",
+                "timeout_s",
+            )
+        ),
+        "",
+    ),
+    **dict.fromkeys((f"training.{name}" for name in ("replay_decay", "replay_limit", "replay_share")), "replay"),
+    "evaluation.every": "",
+}
 
 
-def test_methods_with_the_same_plan_share_the_sampled_stages():
+def members(union: Any) -> list[str]:
+    return [member.model_fields["kind"].default for member in get_args(get_args(union)[0])]
+
+
+KINDS = [
+    (section, kind)
+    for section, union in (("method", AnyMethod), ("environment", AnyEnvironment), ("engine", AnyEngine))
+    for kind in members(union)
+]
+
+
+def others(value: Any, annotation: Any) -> Iterator[Any]:
+    """Values that a setting might have instead, some of them out of bounds."""
+    yield from (one for one in get_args(annotation) if isinstance(one, str))
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int | float):
+        yield from (value + 2, value * 2, value / 2, value - 1, value + 0.5)
+    elif isinstance(value, str):
+        yield value + "x"
+    elif value is None:
+        yield from (True, 2)
+    else:
+        yield ["x"]
+        yield ["mlflow"]
+
+
+def changed(config: Config, section: str, name: str) -> Config:
+    """The same with one setting changed."""
+    whole = config.model_dump(mode="json")
+    part, owner = (whole[section], getattr(config, section)) if section else (whole, config)
+    before = part[name]
+    for other in others(before, type(owner).model_fields[name].annotation):
+        part[name] = other
+        try:
+            found = Config.model_validate(whole)
+        except ValidationError:
+            continue
+        if found.model_dump(mode="json") != config.model_dump(mode="json"):
+            return found
+    raise AssertionError(f"{section}.{name}: found no other value than {before!r}")
+
+
+def fingerprints(config: Config) -> dict[str, str]:
+    return {stage: fingerprint(stage, settings, []) for stage, settings in work_identity(config).items()}
+
+
+def differing(one: Config, other: Config) -> set[str]:
+    before, after = fingerprints(one), fingerprints(other)
+    return {stage for stage in STAGES if before[stage] != after[stage]}
+
+
+def wrong(config: Config, section: str) -> dict[str, set[str]]:
+    """The settings of a section that change other stages than they should, with those that they change."""
+    part = getattr(config, section)
+    names = (
+        [(section, name) for name in type(part).model_fields if name != "kind"]
+        if isinstance(part, Section)
+        else [("", section)]
+    )
+    assert names
+    found = {f"{owner}.{name}".strip("."): differing(config, changed(config, owner, name)) for owner, name in names}
+    return {
+        setting: stages
+        for setting, stages in found.items()
+        if stages != set(OF_SETTING.get(setting, OF_SECTION[section]).split())
+    }
+
+
+@pytest.mark.parametrize(("section", "kind"), KINDS + [(name, "") for name in OF_SECTION if name not in dict(KINDS)])
+def test_every_setting_changes_the_stages_that_it_belongs_to_and_no_other(section: str, kind: str) -> None:
+    room = {"overlong_limit": 8} if kind == "dapo" else {}  # below which its ramp can't be
+    assert wrong(Config.model_validate({section: {"kind": kind, **room}} if kind else {}), section) == {}
+
+
+def test_no_section_is_left_out() -> None:
+    assert set(OF_SECTION) == set(Config.model_fields)
+
+
+@pytest.mark.parametrize(("section", "kind"), KINDS)
+def test_so_does_a_kind(section: str, kind: str) -> None:
+    config, default = Config.model_validate({section: {"kind": kind}}), Config()
+    stages = set(OF_SECTION[section].split()) if kind != getattr(default, section).kind else set()
+    assert differing(default, config) >= stages
+
+
+def test_a_new_setting_is_in_the_identity_unless_its_field_says_otherwise() -> None:
+    class Grown(type(Config().training)):  # type: ignore[misc]
+        novelty: int = Field(0)
+
+    grown = Config().model_copy(update={"training": Grown()})
+    assert settings_of(grown, "updates")["training"]["novelty"] == 0
+    assert "novelty" not in settings_of(grown, "replay")["training"]
+
+
+def test_what_the_settings_name_are_stages() -> None:
+    sections = [type(part) for name in Config.model_fields if isinstance(part := getattr(Config(), name), Section)]
+    extras = [field.json_schema_extra for section in (*sections, Config) for field in section.model_fields.values()]
+    named = {stage for extra in extras if isinstance(extra, dict) for stage in extra["identity"]}  # type: ignore[union-attr]
+    assert named == {"tasks", "base", "reflections", "retries", "replay", "updates"}
+    assert {stage for section in sections for stage in section.IDENTITY_OF or ()} <= set(STAGES)
+
+
+def edited(folder: Path, into: Path, name: str) -> Path:
+    """A copy of a folder of prompts in which one is edited."""
+    into.mkdir()
+    for path in folder.glob("*.txt"):
+        (into / path.name).write_text(path.read_text() + ("Be brief." if path.name == name else ""))
+    return into
+
+
+def test_an_edited_prompt_of_an_environment_changes_what_shows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = compose(environment="household")
+    before = fingerprints(config)
+    monkeypatch.setattr(world, "PROMPTS", edited(world.PROMPTS, tmp_path / "prompts", "household.txt"))
+    after = fingerprints(config)
+    assert {stage for stage in STAGES if before[stage] != after[stage]} == {"base", "retries", "evaluations"}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "method", "stages"),
+    [
+        ("reflection.txt", "paper", {"reflections"}),
+        ("guidance.txt", "paper", {"retries"}),
+        ("critique.txt", "paper", set()),
+        ("critique.txt", "critique_grpo", {"reflections"}),
+    ],
+)
+def test_so_does_one_of_the_exploration(
+    prompt, method, stages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = compose(method=method)
+    before = fingerprints(config)
+    monkeypatch.setattr(prompting, "PROMPTS", edited(prompting.PROMPTS, tmp_path / "prompts", prompt))
+    prompting.prompt.cache_clear()
+    after = fingerprints(config)
+    prompting.prompt.cache_clear()
+    assert {stage for stage in STAGES if before[stage] != after[stage]} == stages
+
+
+def test_the_prompts_and_remarks_of_an_environment_from_outside_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Own(HouseholdWorld):
+        said = "You are a guest."
+
+        def system_prompt(self) -> str:
+            return self.said
+
+    monkeypatch.setitem(environments.ENVIRONMENTS, "household", Own)
+    seen = [fingerprints(config := compose(environment="household"))["base"]]
+    monkeypatch.setattr(Own, "said", "You are the cook.")
+    seen.append(fingerprints(config)["base"])
+    monkeypatch.setattr(Own, "remarks", ("Well done.",), raising=False)
+    seen.append(fingerprints(config)["base"])
+    assert len(set(seen)) == 3
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_another_version_of_the_code_is_another_stage(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fingerprints(Config())
+    monkeypatch.setitem(CODE_VERSIONS, stage, CODE_VERSIONS[stage] + 1)
+    after = fingerprints(Config())
+    assert {one for one in STAGES if before[one] != after[one]} == {stage}
+
+
+def test_methods_with_the_same_plan_share_the_sampled_stages() -> None:
+    """A comparison compares methods and nothing else."""
     grpo, raft, paper = (compose(method=name) for name in ("grpo", "raft", "paper"))
     assert stage_settings(grpo, "base") == stage_settings(raft, "base")
     assert stage_settings(paper, "base") != stage_settings(grpo, "base")  # half of the budget
@@ -14,6 +295,20 @@ def test_methods_with_the_same_plan_share_the_sampled_stages():
     assert stage_settings(paper, "credit") != stage_settings(without, "credit")
 
 
-def test_where_a_retry_begins_is_part_of_what_it_is():
-    pivot, start = (compose(assignments=[f"method.retry_from={value}"]) for value in ("pivot", "start"))
-    assert stage_settings(pivot, "retries") != stage_settings(start, "retries")
+def test_only_the_bases_of_a_plan_belong_to_the_base_stage() -> None:
+    """Else a change of the retries would sample the bases anew."""
+    sampled = identity.plan(Config().method, 8)
+    assert identity.plan_of_stage(sampled, "base") == {"bases": 4}
+
+
+def test_what_finds_nouns_and_which_games_are_there_belong_to_the_tasks(monkeypatch, tmp_path):
+    shop = compose(environment="webshop")
+    monkeypatch.setattr("r3l.environments.webshop.nouns.installed_model", lambda: "")
+    words = stage_settings(shop, "tasks")
+    monkeypatch.setattr("r3l.environments.webshop.nouns.installed_model", lambda: "en_core_web_sm 3.8.0")
+    assert words["data"] == "synthetic-0, nouns by words"
+    assert stage_settings(shop, "tasks")["data"] == "synthetic-0, nouns by en_core_web_sm 3.8.0"
+    part = compose(
+        assignments=["environment.games=downloaded", "environment.partial=true", f"environment.data_root={tmp_path}"]
+    )
+    assert stage_settings(part, "evaluations")["data"] == "json_2.1.1, 0 of 140 games"

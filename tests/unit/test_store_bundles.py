@@ -9,11 +9,11 @@ import pytest
 
 from r3l.store.catalog import TRAJECTORIES_OF, VIEWS, connect
 from r3l.store.check import check_run
-from r3l.store.compaction import compact
-from r3l.store.retention import prune_run
-from r3l.store.schemas import TABLES
+from r3l.store.space.compaction import compact
+from r3l.store.space.retention import prune_run
 from r3l.store.stage import Store
-from tests.store_iteration import commit_iteration, commit_stage, iteration_tables
+from r3l.store.tables.schemas import TABLES
+from tests.support.store_iteration import commit_iteration, commit_stage, iteration_tables
 
 FOLDERS = ["demo/.bundles/00000-00001", "demo/.bundles/00002-00003"]
 
@@ -24,7 +24,9 @@ def store(tmp_path) -> Store:
     store = Store.open(str(tmp_path))
     for iteration in range(5):
         commit_iteration(store, iteration=iteration)
-    commit_stage(store, "credit", iteration_tables(1)["credit"], store.stages("demo", iteration=1)[4:5], "demo", 1, branch="fork")
+    commit_stage(
+        store, "credit", iteration_tables(1)["credit"], store.stages("demo", iteration=1)[4:5], "demo", 1, branch="fork"
+    )
     commit_stage(store, "tasks", iteration_tables(5)["tasks"], [], "demo", 5)
     return store
 
@@ -37,7 +39,10 @@ def answers(store: Store) -> dict[str, list[str]]:
 
 
 def opened(store: Store) -> list[str]:
-    return [path.removeprefix(f"{store.root}/") for (path,) in connect(store).execute("SELECT path FROM files ORDER BY path").fetchall()]
+    return [
+        path.removeprefix(f"{store.root}/")
+        for (path,) in connect(store).execute("SELECT path FROM files ORDER BY path").fetchall()
+    ]
 
 
 def test_a_bundled_run_answers_as_before(store):

@@ -1,4 +1,4 @@
-"""Views over what manifests name, counted by hand from tests/store_iteration.py."""
+"""Views over what manifests name, counted by hand from tests/support/store_iteration.py."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 
 from r3l.store.catalog import connect
 from r3l.store.check import check_run
-from r3l.store.dictionary import dictionary
-from r3l.store.schemas import PLACE, TABLES
 from r3l.store.stage import Store
-from tests.store_iteration import commit_iteration, commit_stage, iteration_tables
+from r3l.store.tables.dictionary import dictionary
+from r3l.store.tables.schemas import PLACE, TABLES
+from tests.support.store_iteration import commit_iteration, commit_stage, iteration_tables
 
 
 @pytest.fixture
@@ -36,9 +36,15 @@ def test_an_empty_store_has_every_view_with_its_columns(tmp_path):
 
 
 def test_tables_have_their_rows_and_their_place(store):
-    assert ask(store, "SELECT run, branch, iteration, shard, count(*) FROM turns GROUP BY ALL") == [("demo", "", 0, 0, 12 + 3 + 6)]
+    assert ask(store, "SELECT run, branch, iteration, shard, count(*) FROM turns GROUP BY ALL") == [
+        ("demo", "", 0, 0, 12 + 3 + 6)
+    ]
     assert ask(store, "SELECT shard, count(*) FROM updates GROUP BY ALL") == [(None, 1)]
-    assert ask(store, "SELECT kind, count(*) FROM trajectories GROUP BY ALL ORDER BY ALL") == [("base", 4), ("distilled", 2), ("retry", 2)]
+    assert ask(store, "SELECT kind, count(*) FROM trajectories GROUP BY ALL ORDER BY ALL") == [
+        ("base", 4),
+        ("distilled", 2),
+        ("retry", 2),
+    ]
 
 
 def test_pivots_put_the_whole_story_in_one_row(store):
@@ -53,13 +59,35 @@ def test_pivots_put_the_whole_story_in_one_row(store):
 
 def test_an_iteration_is_one_row_of_figures(store):
     found = connect(store).sql("SELECT * FROM iterations").to_arrow_table().to_pylist()[0]
-    assert found | {
-        "tasks": 2, "bases": 4, "base_reward": 0.25, "reflections": 4, "parse_rate": 0.75, "retries": 2, "retry_improvement": 0.5,
-        "retry_improvement_failed": 0.5, "reward_gain": 0.5, "pivot_mean": 1.5, "pivot_fraction": 0.5, "groups": 2, "mixed_groups": 1,
-        # explore: 4 (masked base) + 6 + 4 (masked distilled); reflect 2; retry 4. Sequences: 15 + 15 + 15 + 5 + 17.
-        "training_rows": 5, "trained_tokens": 20, "sequence_tokens": 67, "loss": 0.5, "grad_norm": 1.5, "entropy": 2.0, "step": 1,
-        "policy": "p1", "stage_seconds": 9.0,
-    } == found  # fmt: skip
+    assert (
+        found
+        | {
+            "tasks": 2,
+            "bases": 4,
+            "base_reward": 0.25,
+            "reflections": 4,
+            "parse_rate": 0.75,
+            "retries": 2,
+            "retry_improvement": 0.5,
+            "retry_improvement_failed": 0.5,
+            "reward_gain": 0.5,
+            "pivot_mean": 1.5,
+            "pivot_fraction": 0.5,
+            "groups": 2,
+            "mixed_groups": 1,
+            # explore: 4 (masked base) + 6 + 4 (masked distilled); reflect 2; retry 4. Sequences: 15 + 15 + 15 + 5 + 17.
+            "training_rows": 5,
+            "trained_tokens": 20,
+            "sequence_tokens": 67,
+            "loss": 0.5,
+            "grad_norm": 1.5,
+            "entropy": 2.0,
+            "step": 1,
+            "policy": "p1",
+            "stage_seconds": 9.0,
+        }
+        == found
+    )
 
 
 def test_groups_weigh_what_credit_made_of_them(store):
@@ -70,18 +98,28 @@ def test_groups_weigh_what_credit_made_of_them(store):
 
 def test_the_account_balances(store):
     rows = ask(store, "SELECT stage, attempts, trained, led_on, dropped, unaccounted FROM account ORDER BY stage")
-    assert rows == [("base", 4, 2, 0, 2, 0), ("distilled", 2, 1, 0, 1, 0), ("reflections", 4, 1, 1, 2, 0), ("retries", 2, 1, 1, 0, 0)]
+    assert rows == [
+        ("base", 4, 2, 0, 2, 0),
+        ("distilled", 2, 1, 0, 1, 0),
+        ("reflections", 4, 1, 1, 2, 0),
+        ("retries", 2, 1, 1, 0, 0),
+    ]
 
 
 def test_a_branch_sees_what_it_took_over_beside_what_it_made(store):
     tables = iteration_tables(0)["credit"]
     commit_stage(store, "credit", tables, [], "demo", 0, branch="alpha", alpha=1.0)
     connection = connect(store)
-    assert connection.execute("SELECT branch, count(*) FROM trajectories GROUP BY ALL").fetchall() == [("", 8)]
-    assert connection.execute("SELECT branch, count(*) FROM credit GROUP BY ALL ORDER BY ALL").fetchall() == [("", 6), ("alpha", 6)]
-    assert connection.execute("SELECT branch, count(*) FROM pivots GROUP BY ALL ORDER BY ALL").fetchall() == [("", 2), ("alpha", 2)]
-    figures = connection.execute("SELECT branch, base_reward, mixed_groups, training_rows FROM iterations").fetchall()
-    assert figures == [("", 0.25, 1, 5), ("alpha", 0.25, 1, None)]
+    counted = "SELECT branch, count(*) FROM {} GROUP BY ALL ORDER BY ALL"
+    assert connection.execute(counted.format("stored.trajectories")).fetchall() == [("", 8)]
+    assert connection.execute(counted.format("stored.credit")).fetchall() == [("", 6), ("alpha", 6)]
+    assert connection.execute(counted.format("lines.pivots")).fetchall() == [("", 2), ("alpha", 2)]
+    figures = "SELECT branch, base_reward, mixed_groups, training_rows FROM {}iterations"
+    assert connection.execute(figures.format("lines.")).fetchall() == [("", 0.25, 1, 5), ("alpha", 0.25, 1, None)]
+    # a plain name counts nothing twice: it shows the run itself or, where it is asked for, the branch
+    assert connection.execute(counted.format("pivots")).fetchall() == [("", 2)]
+    assert connection.execute(figures.format("")).fetchall() == [("", 0.25, 1, 5)]
+    assert connect(store, branch="alpha").execute(figures.format("")).fetchall() == [("alpha", 0.25, 1, None)]
 
 
 def test_runs_are_kept_apart(store):
@@ -96,17 +134,20 @@ def test_a_sound_run_has_no_findings(store):
 
 def test_the_dictionary_is_what_the_code_makes(request):
     page = request.config.rootpath / "data" / "README.md"
-    assert page.read_text() == dictionary(), "run: python -m r3l.store.dictionary > data/README.md"
+    assert page.read_text() == dictionary(), "run: python -m r3l.store.tables.dictionary > data/README.md"
 
 
 def test_a_branch_of_a_branch_sees_through_to_the_run(store):
-    """`alpha` was forked from the run at credit, `deep` from alpha at training_rows: deep has alpha's credit and the run's bases."""
+    """`alpha` was forked from the run at credit, `deep` from alpha at training_rows: deep has alpha's credit and the
+    run's bases."""
     tables = iteration_tables(0)
     credit = [replace(row, advantage=9.0) for row in tables["credit"]["credit"]]
     forked = commit_stage(store, "credit", {"credit": credit}, store.stages("demo")[4:5], "demo", 0, branch="alpha")
     commit_stage(store, "training_rows", tables["training_rows"], [forked], "demo", 0, branch="deep")
     connection = connect(store)
-    assert connection.execute("SELECT DISTINCT advantage FROM lines.credit WHERE branch = 'deep'").fetchall() == [(9.0,)]
-    assert connection.execute("SELECT count(*) FROM base WHERE branch = 'deep'").fetchall() == [(4,)]
+    assert connection.execute("SELECT DISTINCT advantage FROM lines.credit WHERE branch = 'deep'").fetchall() == [
+        (9.0,)
+    ]
+    assert connection.execute("SELECT count(*) FROM lines.base WHERE branch = 'deep'").fetchall() == [(4,)]
     assert connection.execute("SELECT count(*) FROM lines.updates WHERE branch = 'deep'").fetchall() == [(0,)]
     assert store.branches("demo") == ["alpha", "deep"]

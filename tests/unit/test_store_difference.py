@@ -10,7 +10,7 @@ from r3l.errors import StoreError
 from r3l.store.difference import diff
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
-from tests.store_iteration import Tables, commit_iteration, commit_stage, iteration_tables
+from tests.support.store_iteration import Tables, commit_iteration, commit_stage, iteration_tables
 
 
 @pytest.fixture
@@ -50,11 +50,20 @@ def test_a_changed_replay_says_what_changed(store):
     assert not found.proven
     assert found.settings == [
         {"stage": stage, "setting": name, "a": None, "b": value}
-        for stage in ("credit", "training_rows") for name, value in (("alpha", 1), ("scale.by", "std"))
-    ]  # fmt: skip
+        for stage in ("credit", "training_rows")
+        for name, value in (("alpha", 1), ("scale.by", "std"))
+    ]
     assert found.advantages == {"changed": 2, "members": 6, "largest": 4.0, "mean": 1.0, "turned": 1}
-    assert found.rows == {"only_a": [dropped.row_id], "only_b": ["more"], "both": 4, "other_tokens": 0, "other_weights": 1,
-                          "other_advantage": 0, "trained_a": 20, "trained_b": 20 - 4 - 2 + 6}  # fmt: skip
+    assert found.rows == {
+        "only_a": [dropped.row_id],
+        "only_b": ["more"],
+        "both": 4,
+        "other_tokens": 0,
+        "other_weights": 1,
+        "other_advantage": 0,
+        "trained_a": 20,
+        "trained_b": 20 - 4 - 2 + 6,
+    }
     figures = {row["name"]: (row["a"], row["b"]) for row in found.figures}
     assert "trained_tokens" not in figures
     assert "loss" not in figures  # of a stage that the branch doesn't have

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from r3l.errors import StoreError
-from r3l.store.export import export_run
+from r3l.store.exports.run_file import export_run
 from r3l.store.stage import Store
-from tests.store_iteration import commit_iteration
+from tests.support.store_iteration import commit_iteration
 
 WON = "iteration=0/task=0/distilled=0"
 
@@ -26,7 +26,11 @@ def store(tmp_path) -> Store:
 def test_everything_about_a_trajectory_is_in_its_row(store, tmp_path, ending):
     path = tmp_path / f"demo.{ending}"
     assert export_run(store, "demo", path) == 8
-    rows = pq.read_table(path).to_pylist() if ending == "parquet" else [json.loads(line) for line in path.read_text().splitlines()]
+    rows = (
+        pq.read_table(path).to_pylist()
+        if ending == "parquet"
+        else [json.loads(line) for line in path.read_text().splitlines()]
+    )
     assert [row["trajectory_id"] for row in rows] == sorted(row["trajectory_id"] for row in rows)
     by_id = {row["trajectory_id"]: row for row in rows}
     won = by_id[WON]
@@ -45,7 +49,11 @@ def test_a_log_of_inspect_has_a_sample_per_trajectory(store, tmp_path):
     assert export_run(store, "demo", path) == 8
     log = json.loads(path.read_text())
     assert (log["version"], log["status"], log["eval"]["task"], log["eval"]["dataset"]) == (
-        2, "success", "demo", {"name": "household/train", "samples": 8})
+        2,
+        "success",
+        "demo",
+        {"name": "household/train", "samples": 8},
+    )
     won = next(sample for sample in log["samples"] if sample["id"] == WON)
     assert [message["role"] for message in won["messages"][:4]] == ["user", "assistant"] * 2
     turns = store.read(next(ref for ref in store.stages("demo") if ref.stage == "distilled"), "turns").to_pylist()
@@ -63,7 +71,9 @@ def test_inspect_opens_the_log(store, tmp_path):
     export_run(store, "demo", path)
     log = json.loads(path.read_text())
     read = inspect_log.read_eval_log(str(path))
-    assert [sample.scores["reward"].value for sample in read.samples] == [sample["scores"]["reward"]["value"] for sample in log["samples"]]
+    assert [sample.scores["reward"].value for sample in read.samples] == [
+        sample["scores"]["reward"]["value"] for sample in log["samples"]
+    ]
 
 
 def test_a_file_that_can_not_be_made_is_named(store, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from r3l.errors import StoreError
 from r3l.store.genealogy import plain, why
 from r3l.store.stage import Store
-from tests.store_iteration import commit_iteration
+from tests.support.store_iteration import commit_iteration
 
 BASE, WON = "iteration=0/task=0/base=0", "iteration=0/task=0/distilled=0"
 
@@ -22,20 +22,42 @@ def store(tmp_path_factory) -> Store:
 def test_a_distilled_trajectory_back_to_its_task_and_forward_to_the_step(store):
     line = why(store, "demo", WON).line
     expected = {
-        "task_id": "t0", "environment": "household", "base_id": BASE, "base_reward": 0.0, "reflection_id": f"{BASE}/reflection=0",
-        "outcome": "failure", "suggestion": "Clean the thing before you place it.", "pivot_turn": 1, "shared_turns": 1,
-        "retry_id": "iteration=0/task=0/retry=0", "rule": "top", "advantage": 3.0, "mask_turn": 1, "row_id": f"{WON}/row",
-        "role": "explore", "trained_tokens": 4, "weight": 1.0, "step": 1, "parent_policy": "p0", "written_policy": "p1", "events": None,
-    }  # fmt: skip
+        "task_id": "t0",
+        "environment": "household",
+        "base_id": BASE,
+        "base_reward": 0.0,
+        "reflection_id": f"{BASE}/reflection=0",
+        "outcome": "failure",
+        "suggestion": "Clean the thing before you place it.",
+        "pivot_turn": 1,
+        "shared_turns": 1,
+        "retry_id": "iteration=0/task=0/retry=0",
+        "rule": "top",
+        "advantage": 3.0,
+        "mask_turn": 1,
+        "row_id": f"{WON}/row",
+        "role": "explore",
+        "trained_tokens": 4,
+        "weight": 1.0,
+        "step": 1,
+        "parent_policy": "p0",
+        "written_policy": "p1",
+        "events": None,
+    }
     assert {name: line[name] for name in expected} == expected
 
 
 def test_the_weight_of_every_token(store):
     story = why(store, "demo", WON, turn=1)
-    assert [(turn["turn"], turn["weight"], turn["loss_weight"]) for turn in story.turns] == [(0, 0.0, 0.0), (1, 1.0, 3.0), (2, 1.0, 3.0)]
+    assert [(turn["turn"], turn["weight"], turn["loss_weight"]) for turn in story.turns] == [
+        (0, 0.0, 0.0),
+        (1, 1.0, 3.0),
+        (2, 1.0, 3.0),
+    ]
     assert story.tokens == [
-        {"token": 0, "id": 51001, "logprob": -0.5, "weight": 1.0}, {"token": 1, "id": 7, "logprob": -0.25, "weight": 1.0},
-    ]  # fmt: skip
+        {"token": 0, "id": 51001, "logprob": -0.5, "weight": 1.0},
+        {"token": 1, "id": 7, "logprob": -0.25, "weight": 1.0},
+    ]
 
 
 def test_a_retry_is_trained_on_its_own_turns_only(store):
@@ -58,7 +80,9 @@ def test_a_dropped_one_says_why(store):
 
 
 def test_the_story_reads(store):
-    assert str(why(store, "demo", WON, turn=2)) == """\
+    assert (
+        str(why(store, "demo", WON, turn=2))
+        == """\
 iteration=0/task=0/distilled=0  distilled of run demo
   task         household/train t0 (look)
   came to      completed, reward 1 after 3 turns, sampled by policy p0
@@ -75,6 +99,7 @@ iteration=0/task=0/distilled=0  distilled of run demo
     turn   2  go 2                                      weight 1 x 2 tokens
       token    0  id   51002  logprob  -0.5000  weight 1
       token    1  id       7  logprob  -0.2500  weight 1"""
+    )
 
 
 def test_what_is_not_there_is_named_with_what_is_near(store):

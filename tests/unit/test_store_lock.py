@@ -13,14 +13,16 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
 from r3l.errors import StoreError
-from r3l.store import process
+from r3l.store.files import process
 from r3l.store.layout import StageKey
 from r3l.store.stage import Store
-from tests.store_iteration import commit_iteration, iteration_tables
+from tests.support.store_iteration import commit_iteration, iteration_tables
 
+BOOT = "00000000-0000-0000-0000-000000000000"
 HOLDER = """
 import sys, time
 from r3l.store.stage import Store
@@ -44,6 +46,11 @@ def holder(store):
         child.kill()
 
 
+def dead_mark() -> str:
+    """The mark of a process of this host that has ended."""
+    return str(process.Mark(*process.here(), 999_999_999, 5.0))
+
+
 def lock_file(store: Store) -> Path:
     return Path(store.root, "demo/iteration=00003/writer.lock")
 
@@ -51,7 +58,9 @@ def lock_file(store: Store) -> Path:
 def test_a_living_holder_is_named(store, holder):
     with pytest.raises(StoreError) as refusal, store.writer_lock("demo", "", 3):
         pass
-    named = rf"demo/iteration=00003/writer.lock: held by host {socket.gethostname()}, process {holder.pid}, since 20\d\d-"
+    named = (
+        rf"demo/iteration=00003/writer.lock: held by host {socket.gethostname()}, process {holder.pid}, since 20\d\d-"
+    )
     assert re.search(named, str(refusal.value))
     with store.writer_lock("demo", "", 4), store.writer_lock("demo", "fork", 3):
         pass  # another iteration, another branch
@@ -72,20 +81,115 @@ def test_a_holder_waits_for_nobody_to_clean_up_after_an_error(store):
     assert not lock_file(store).exists()
 
 
-@pytest.mark.parametrize(("renewed", "free"), [(0.0, False), (-299.0, False), (-301.0, True)])
-def test_a_holder_on_another_host_counts_by_its_lease(store, renewed, free):
+def written(store: Store, **changed: object) -> None:
+    """A lock file as its holder writes it, but for what is changed."""
     lock_file(store).parent.mkdir(parents=True)
-    content = {"process": "elsewhere~17~99", "nonce": "n", "since": "2026-01-01T00:00:00+00:00", "renewed": time.time() + renewed}
-    lock_file(store).write_text(json.dumps(content))
+    content = {
+        "process": f"elsewhere~{BOOT}~4026531836~17~99.0",
+        "nonce": "n",
+        "since": "2026-01-01T00:00:00+00:00",
+        "renewed": time.time(),
+    }
+    lock_file(store).write_text(json.dumps(content | changed))
+
+
+@pytest.mark.parametrize(
+    ("renewed", "free"), [(0.0, False), (-299.0, False), (-301.0, True), (30.0, False), (90.0, True), (86_400.0, True)]
+)
+def test_a_holder_on_another_host_counts_by_its_lease(store, renewed, free):
+    written(store, renewed=time.time() + renewed)
     if free:
         with store.writer_lock("demo", "", 3):
             pass
     else:
-        with pytest.raises(StoreError, match="held by host elsewhere, process 17, since 2026"), store.writer_lock("demo", "", 3):
+        named = r"held by host elsewhere, process 17 \(which .* ends in \d+ s\), since 2026"
+        with pytest.raises(StoreError, match=named), store.writer_lock("demo", "", 3):
             pass
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{\"process\": 3}"])
+@pytest.mark.parametrize("part", [1, 2])
+def test_a_process_of_another_boot_or_pid_namespace_is_not_looked_for_here(store, part):
+    """The same host name and process number, and none that lives here: its lease alone tells."""
+    parts = process.mark(os.getpid()).split("~")
+    parts[part] = "another"
+    mark = "~".join(parts)
+    assert process.lives(mark) is None
+    written(store, process=mark)
+    with (
+        pytest.raises(StoreError, match=f"process {os.getpid()} \\(which can't be seen from here"),
+        store.writer_lock("demo", "", 3),
+    ):
+        pass
+    lock_file(store).unlink()
+    lock_file(store).parent.rmdir()
+    written(store, process=mark, renewed=time.time() - 301)
+    with store.writer_lock("demo", "", 3):
+        pass
+
+
+@pytest.mark.skipif(
+    subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", "true"], capture_output=True).returncode != 0,
+    reason="needs the right to make a pid namespace",
+)
+def test_a_lock_is_not_taken_from_another_pid_namespace(store):
+    """The holder's number is 1 in its namespace; here process 1 is another one, with the same host name."""
+    command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", HOLDER, store.root]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "held\n"
+        with (
+            pytest.raises(StoreError, match=r"process 1 \(which can't be seen from here"),
+            store.writer_lock("demo", "", 3),
+        ):
+            pass
+        for one in psutil.Process(child.pid).children():
+            one.kill()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"process": 3},
+        {"process": None},
+        {"process": ["a"]},
+        {"since": 3},
+        {"since": None},
+        {"renewed": "soon"},
+        {"renewed": None},
+        {"renewed": True},
+        {"renewed": [1]},
+        {"renewed": float("nan")},
+        {"renewed": float("inf")},
+        {"nonce": 5, "renewed": {}},
+    ],
+)
+def test_a_lock_with_wrong_types_is_torn(store, changed):
+    written(store, **changed)
+    with store.writer_lock("demo", "", 3):
+        pass
+
+
+@pytest.mark.parametrize(
+    "mark",
+    ["", "~", "~~", "host", "host~pid~start", "host~17~99", "a~b~c~d~e", "a~b~c~1~nan~", "~" * 99, "h~b~n~-1~2.0"],
+)
+def test_a_mark_of_another_form_counts_by_its_lease(store, mark):
+    assert process.lives(mark) is None
+    written(store, process=mark)
+    with pytest.raises(StoreError, match=r"held by .*since 2026"), store.writer_lock("demo", "", 3):
+        pass
+
+
+def test_a_folder_in_the_place_of_the_lock_is_named(store):
+    lock_file(store).mkdir(parents=True)
+    with (
+        pytest.raises(StoreError, match=r"writer.lock: is a folder, expected a file; move it away"),
+        store.writer_lock("demo", "", 3),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"process": 3}', b"\xff", b"[" * 100_000])
 def test_a_torn_lock_holds_nobody_up(store, content):
     lock_file(store).parent.mkdir(parents=True)
     lock_file(store).write_bytes(content)
@@ -94,9 +198,8 @@ def test_a_torn_lock_holds_nobody_up(store, content):
 
 
 def test_a_process_number_given_out_again_is_not_the_holder(store):
-    lock_file(store).parent.mkdir(parents=True)
-    other = f"{socket.gethostname()}~{os.getpid()}~1"
-    lock_file(store).write_text(json.dumps({"process": other, "nonce": "n", "since": "x", "renewed": time.time()}))
+    other = f"{process.mark().rpartition('~')[0]}~1.0"
+    written(store, process=other)
     assert process.lives(other) is False
     with store.writer_lock("demo", "", 3):
         pass
@@ -115,7 +218,7 @@ def test_of_eight_takers_one_wins(store):
 def test_sweeping_deletes_what_the_dead_left_and_nothing_else(store):
     refs = commit_iteration(store)
     root = Path(store.root)
-    dead, alive = f"{socket.gethostname()}~999999999~5~abc", f"{process.mark()}~abc"
+    dead, alive = f"{dead_mark()}~abc", f"{process.mark()}~abc"
     for name in (dead, alive):
         (root / ".staging" / name).write_bytes(b"half")
     orphan = root / refs["base"].key.folder / "part-turns-000000000000.parquet"
@@ -127,6 +230,33 @@ def test_sweeping_deletes_what_the_dead_left_and_nothing_else(store):
     assert sorted(store.sweep("demo")) == [f".staging/{dead}", orphan.relative_to(root).as_posix()]
     assert before - {path for path in root.rglob("*") if path.is_file()} == {orphan, root / ".staging" / dead}
     assert store.sweep("demo") == []
+
+
+@pytest.mark.parametrize("content", [b"", b"torn", b"{}"])
+def test_the_parts_of_a_stage_whose_manifest_can_not_be_read_stay(store, content):
+    """They are the evidence of what happened, and may be all that is left of the stage."""
+    ref = commit_iteration(store)["base"]
+    parts = [f"{ref.key.folder}/{part['file']}" for part in store.manifest(ref)["parts"]]
+    store.files.put(ref.key.manifest, content)
+    assert store.sweep("demo") == []
+    assert {*parts} <= {*store.files.paths("demo")}
+
+
+def test_a_process_that_ended_and_was_not_waited_for_lives_no_more():
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        mark = process.mark(child.pid)
+        assert process.lives(mark) is True
+        child.communicate()
+        # the child of a child that nobody waits for stays a zombie
+    parent = "import subprocess; child = subprocess.Popen(['true']); print(child.pid, flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as waiting:
+        zombie = psutil.Process(int(waiting.stdout.readline()))
+        for _ in range(200):
+            if zombie.status() == psutil.STATUS_ZOMBIE:
+                break
+            time.sleep(0.05)
+        assert process.started(zombie.pid) is None
+    assert process.lives(mark) is False
 
 
 def test_an_iteration_at_work_is_not_swept(store, holder):
@@ -155,7 +285,8 @@ def test_a_stage_committed_by_another_meanwhile_is_refused(store, monkeypatch):
 
 
 def test_readers_need_no_lock_and_never_see_half_a_stage(store):
-    """A writer replaces a stage 30 times while readers read it: each sees one of the two contents, whole, or is told."""
+    """A writer replaces a stage 30 times while readers read it: each sees one of the two contents, whole, or is
+    told."""
     key = StageKey("demo", "", 0, "base", 0)
     contents = [iteration_tables(i)["base"] for i in (0, 1)]
     digests = {store.commit(key, tables, fingerprint=str(i)).digest for i, tables in enumerate(contents)}
@@ -196,7 +327,7 @@ def test_a_full_disk_is_named_and_leaves_nothing_half_done(store, monkeypatch):
 
 
 def test_a_lease_is_renewed_while_it_is_held_and_the_loss_of_it_is_told(store, monkeypatch, caplog):
-    monkeypatch.setattr("r3l.store.lock.RENEW_SECONDS", 0.05)
+    monkeypatch.setattr("r3l.store.files.lock.RENEW_SECONDS", 0.05)
     with store.writer_lock("demo", "", 3):
         first = json.loads(lock_file(store).read_text())
         deadline = time.time() + 20

@@ -1,4 +1,5 @@
-"""The store in an S3-speaking server on loopback: the same commits, reads, views and checks; conditional writes have one winner."""
+"""The store in an S3-speaking server on loopback: the same commits, reads, views and checks; conditional writes have
+one winner."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ import pytest
 from r3l.errors import StoreError
 from r3l.store.check import check_run
 from r3l.store.layout import StageKey
-from r3l.store.policies import latest_policy
+from r3l.store.policies.snapshots import latest_policy
 from r3l.store.query import ask, connect_for_users
 from r3l.store.stage import Store
-from tests.object_server import endpoint, make_bucket
-from tests.store_iteration import commit_iteration, iteration_tables
+from tests.support.object_server import endpoint, make_bucket
+from tests.support.store_iteration import commit_iteration, iteration_tables
 
 __all__ = ["endpoint"]
 
@@ -32,7 +33,9 @@ def test_an_iteration_there_is_the_iteration_here(store, tmp_path):
     assert store.read(there["base"], "turns").num_rows == 12
     assert store.stages("demo") == list(there.values())
     assert (store.runs(), store.next_iteration("demo")) == (["demo"], 1)
-    assert latest_policy(store, "demo") == ("demo/policies/iteration=00000", "p1")
+    newest = latest_policy(store, "demo")
+    assert newest is not None
+    assert (newest.place, newest.policy) == ("demo/policies/iteration=00000", "p1")
 
 
 def test_duckdb_reads_it_there(store):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import httpx
 import pytest
 
 from r3l.errors import StoreError
-from r3l.store.policies import snapshot_digest
-from r3l.store.policy_places import fetch_policy, share_policy, stored_place
+from r3l.store.policies.places import fetch_policy, share_policy, stored_place
+from r3l.store.policies.snapshots import snapshot_digest
 from r3l.store.stage import Store
 
 moto = pytest.importorskip("moto.server")
@@ -28,7 +31,12 @@ def endpoint():
 @pytest.fixture
 def host(endpoint, monkeypatch, tmp_path, request):
     """The store as seen by a host: each has a cache of its own."""
-    keys = {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_REGION": "us-east-1"}
+    keys = {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "y",
+        "AWS_REGION": "us-east-1",
+    }
     for name, value in keys.items():
         monkeypatch.setenv(name, value)
     bucket = f"bucket{abs(hash(request.node.name))}"
@@ -90,3 +98,40 @@ def test_a_folder_as_store_is_checked_and_left_as_it_is(tmp_path):
     with pytest.raises(StoreError, match=f"holds {digest}"):
         fetch_policy(store, PLACE, "0" * 16)
     assert snapshot_digest(tmp_path / "runs" / PLACE) == digest
+
+
+STARTER = """
+import pathlib, sys
+from r3l.store.policies.places import share_policy
+from r3l.store.stage import Store
+root = pathlib.Path(sys.argv[1])
+for number, digest in enumerate(sys.argv[2:]):
+    print("ready", flush=True)
+    sys.stdin.readline()
+    assert share_policy(Store.open(str(root / "runs")), root / f"start-{number}", digest) == f".policies/{digest}"
+"""
+
+
+def test_four_starters_at_once_put_a_policy_there_once(tmp_path):
+    """Each process shares each of twelve policies at the same time as the three others."""
+    digests = [write(tmp_path / f"start-{number}", b"abc" * 10_000, b"%d" % number) for number in range(12)]
+    command = [sys.executable, "-c", STARTER, str(tmp_path), *digests]
+    starters = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    for _ in digests:
+        assert [starter.stdout.readline() for starter in starters] == ["ready\n"] * 4
+        for starter in starters:
+            starter.stdin.write("go\n")
+            starter.stdin.flush()
+    assert [starter.communicate(timeout=60) and starter.returncode for starter in starters] == [0] * 4
+    shared = tmp_path / "runs" / ".policies"
+    assert sorted(os.listdir(shared)) == sorted([*digests, *(f"{digest}.whole" for digest in digests)])
+    assert [snapshot_digest(shared / digest) for digest in digests] == digests
+    assert set(os.listdir(tmp_path / "runs" / ".staging")) <= {"guard"}
+
+
+def test_half_a_policy_at_the_place_gives_way(tmp_path):
+    store = Store.open(str(tmp_path / "runs"))
+    digest = write(tmp_path / "start", b"abc", b"de")
+    write(tmp_path / "runs" / ".policies" / digest, b"abc")
+    assert fetch_policy(store, share_policy(store, tmp_path / "start", digest), digest)
+    assert list((tmp_path / "runs" / ".staging").iterdir()) == []

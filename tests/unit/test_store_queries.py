@@ -1,4 +1,5 @@
-"""The worked questions of data/queries run, say what they ask, and answer; the credit macros are the Python's credit."""
+"""The worked questions of data/queries run, say what they ask, and answer; the credit macros are the Python's
+credit."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from r3l.methods import credit_stage
 from r3l.records import Trajectory
 from r3l.store.catalog import connect
 from r3l.store.stage import Store
-from tests.store_iteration import commit_iteration, commit_stage, iteration_tables, trajectory
+from tests.support.store_iteration import commit_iteration, commit_stage, iteration_tables, trajectory
 
 FOLDER = Path(__file__).parents[2] / "data" / "queries"
 QUERIES = sorted(path.name for path in FOLDER.glob("*.sql"))
@@ -53,10 +54,18 @@ def test_answers_counted_by_hand(connection):
     assert figures == [(1, 2, 1.0, 1.0), (2, 2, 0.0, 0.0)]
     worth = {(row["status"], row["outcome"]): row for row in answer(connection, "03_reflections_and_their_worth.sql")}
     failure = worth["parsed", "failure"]
-    assert (failure["reflections"], failure["base_won"], failure["retried"], failure["retry_improved"]) == (4, 0.0, 4, 0.5)
+    assert (failure["reflections"], failure["base_won"], failure["retried"], failure["retry_improved"]) == (
+        4,
+        0.0,
+        4,
+        0.5,
+    )
     mixed = [(row["groups"], row["mixed_by_bases"], row["mixed"]) for row in answer(connection, "05_mixed_groups.sql")]
     assert mixed == [(2, 1, 1), (2, 1, 1)]
-    tokens = {row["role"]: (row["rows"], row["tokens"], row["with_weight"]) for row in answer(connection, "11_tokens_with_weight.sql")}
+    tokens = {
+        row["role"]: (row["rows"], row["tokens"], row["with_weight"])
+        for row in answer(connection, "11_tokens_with_weight.sql")
+    }
     assert tokens == {"explore": (6, 90, 28), "reflect": (2, 10, 4), "retry": (2, 34, 8)}
 
 
@@ -78,14 +87,20 @@ def group(rng: np.random.Generator, task: int) -> list[Trajectory]:
         if rng.random() < 0.7:
             pivot = int(rng.integers(3))
             links = {"base_id": base, "parent_id": base, "pivot_turn": pivot, "shared_turns": pivot}
-            members.append(trajectory(f"{base}/distilled=0", "distilled", 0, task, attempt, float(rng.choice(rewards)), 6, **links))
+            members.append(
+                trajectory(f"{base}/distilled=0", "distilled", 0, task, attempt, float(rng.choice(rewards)), 6, **links)
+            )
     return members
 
 
 SETTINGS = [
     ("credit_paper(3.0)", "both", R3LSettings()),
     ("credit_paper(1.0)", "both", R3LSettings(alpha=1.0)),
-    ("credit_released()", "retry_only", R3LSettings(scale="none", top_rule="success", top_value=1.0, pivot_mask="retry_only")),
+    (
+        "credit_released()",
+        "retry_only",
+        R3LSettings(scale="none", top_rule="success", top_value=1.0, pivot_mask="retry_only"),
+    ),
     ("credit_as(alpha := 5.0, top_value := 2.0)", "off", R3LSettings(alpha=5.0, top_value=2.0, pivot_mask="off")),
     ("credit_as(scale := 'none', top_rule := 'none')", "both", R3LSettings(scale="none", top_rule="none")),
     ("credit_grpo()", "off", GRPOSettings()),
@@ -99,7 +114,14 @@ def test_the_macros_are_the_python(macro: str, mask: str, settings, tmp_path):
     store = Store.open(str(tmp_path))
     bases = [member for member in members if member.kind == "base"]
     commit_stage(store, "base", {"trajectories": bases}, [], "demo", 0)
-    commit_stage(store, "distilled", {"trajectories": [member for member in members if member.kind == "distilled"]}, [], "demo", 0)
+    commit_stage(
+        store,
+        "distilled",
+        {"trajectories": [member for member in members if member.kind == "distilled"]},
+        [],
+        "demo",
+        0,
+    )
     stored, _ = credit_stage(R3LSettings(), members)
     commit_stage(store, "credit", {"credit": stored}, [], "demo", 0)
     expected, _ = credit_stage(settings, members)

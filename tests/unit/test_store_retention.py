@@ -9,9 +9,9 @@ import pytest
 from r3l.errors import StoreError
 from r3l.store.catalog import connect
 from r3l.store.check import check_run
-from r3l.store.retention import prune_run
+from r3l.store.space.retention import prune_run
 from r3l.store.stage import Store
-from tests.store_iteration import commit_iteration, commit_stage, iteration_tables
+from tests.support.store_iteration import commit_iteration, commit_stage, iteration_tables
 
 
 @pytest.fixture

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import asdict
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from r3l.errors import StoreError
+from r3l.records import Event
+from r3l.store.check import check_run
 from r3l.store.digests import fingerprint, table_digest
+from r3l.store.files.parts import decode, encode, to_table
 from r3l.store.layout import StageKey, StageRef, key_of
-from r3l.store.parts import decode, encode, to_table
-from r3l.store.policies import latest_policy, snapshot_digest
+from r3l.store.policies.snapshots import latest_policy, snapshot_digest
 from r3l.store.stage import Store
-from tests.store_iteration import commit_iteration, iteration_tables
+from tests.support.store_iteration import commit_iteration, iteration_tables
 
 KEY = StageKey("demo", "", 7, "base", 3)
 
@@ -48,11 +52,19 @@ def test_what_is_written_is_read_back(store):
     turns = store.read(ref, "turns").to_pylist()
     assert [t["response_ids"] for t in turns[:2]] == [[1000, 7], [1001, 7]]
     assert turns[0] == {name: getattr(tables["turns"][0], name) for name in turns[0]}
-    assert store.read(ref, "trajectories", ["reward", "pivot_turn"]).to_pydict() == {"reward": [0, 1, 0, 0], "pivot_turn": [None] * 4}
+    assert store.read(ref, "trajectories", ["reward", "pivot_turn"]).to_pydict() == {
+        "reward": [0, 1, 0, 0],
+        "pivot_turn": [None] * 4,
+    }
     assert store.read(ref, "events").num_rows == 0
     manifest = store.manifest(ref)
     assert [(p["table"], p["rows"]) for p in manifest["parts"]] == [("trajectories", 4), ("turns", 12)]
-    assert (manifest["policy"], manifest["seed"], manifest["settings"], manifest["metrics"]) == ("p0", 3, {"n": 8}, {"turns": 12})
+    assert (manifest["policy"], manifest["seed"], manifest["settings"], manifest["metrics"]) == (
+        "p0",
+        3,
+        {"n": 8},
+        {"turns": 12},
+    )
 
 
 def test_found_only_by_its_own_fingerprint(store):
@@ -62,11 +74,33 @@ def test_found_only_by_its_own_fingerprint(store):
     assert store.find(StageKey("demo", "", 7, "base", 4), "f") is None
 
 
+@pytest.mark.parametrize("now", ["made again", "damaged", "gone"])
+def test_a_stage_is_not_found_once_what_it_was_made_from_is_another(store, now):
+    """The parent was made again with other rows under the same fingerprint, as by a policy that samples without a
+    seed."""
+    parent = store.commit(KEY, iteration_tables(7)["base"], fingerprint="f")
+    key = StageKey("demo", "", 7, "reflections", 3)
+    ref = store.commit(key, iteration_tables(7)["reflections"], fingerprint="g", parents=[parent])
+    assert store.find(key, "g") == ref
+    if now == "made again":
+        store.commit(KEY, iteration_tables(8)["base"], fingerprint="f")
+    elif now == "damaged":
+        store.files.put(KEY.manifest, b"torn")
+    else:
+        store.files.delete(KEY.manifest)
+    assert store.find(key, "g") is None
+    again = store.commit(KEY, iteration_tables(7)["base"], fingerprint="f")
+    assert (store.find(key, "g"), again) == (ref, parent)
+
+
 def test_a_second_commit_replaces_the_first_and_leaves_no_file_behind(store, tmp_path):
     first = store.commit(KEY, iteration_tables(7)["base"], fingerprint="f")
     second = store.commit(KEY, iteration_tables(8)["base"], fingerprint="g")
     assert store.find(KEY, "g") == second
-    assert sorted(p.name.split("-")[1] for p in (tmp_path / "runs" / KEY.folder).glob("part-*")) == ["trajectories", "turns"]
+    assert sorted(p.name.split("-")[1] for p in (tmp_path / "runs" / KEY.folder).glob("part-*")) == [
+        "trajectories",
+        "turns",
+    ]
     with pytest.raises(StoreError, match="made again since"):
         store.read(first, "turns")
 
@@ -77,7 +111,9 @@ def test_what_later_iterations_rest_on_is_not_rewritten_with_other_settings(stor
     rows = iteration_tables(0)["base"]
     store.commit(base.key, rows, fingerprint="other settings")
     commit_iteration(store, iteration=1)
-    with pytest.raises(StoreError, match=r"iteration 1 goes on from it.*r3l replay demo --iteration 0 --from base --set"):
+    with pytest.raises(
+        StoreError, match=r"iteration 1 goes on from it.*r3l replay demo --iteration 0 --from base --set"
+    ):
         store.commit(base.key, rows, fingerprint=base.fingerprint)
     store.commit(base.key, rows, fingerprint="other settings")
     store.files.put(base.key.manifest, b"torn")
@@ -88,6 +124,10 @@ def test_rows_that_do_not_fit_are_refused_before_anything_is_written(store, tmp_
     broken = asdict(iteration_tables(7)["base"]["turns"][0]) | {"observation": None}
     with pytest.raises(StoreError, match="table turns: column observation is null in 1 rows"):
         store.commit(KEY, {"turns": [broken]}, fingerprint="f")
+    with pytest.raises(StoreError, match="table turns: rows have no column 'turn'"):
+        store.commit(
+            KEY, {"turns": [{name: value for name, value in broken.items() if name != "turn"}]}, fingerprint="f"
+        )
     with pytest.raises(StoreError, match="stage base writes trajectories, turns, events, not credit"):
         store.commit(KEY, {"credit": []}, fingerprint="f")
     with pytest.raises(StoreError, match="whose fields are not its columns"):
@@ -107,7 +147,7 @@ def test_a_store_that_is_not_writable_is_named(tmp_path):
 
 
 def test_the_root_is_the_argument_then_the_environment_then_data_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("R3L_HOME", str(tmp_path))
     assert Store.open().root == str(tmp_path / "data" / "runs")
     monkeypatch.setenv("R3L_STORE", str(tmp_path / "else"))
     assert Store.open().root == str(tmp_path / "else")
@@ -126,7 +166,9 @@ def test_the_digest_is_of_the_rows_not_of_their_encoding():
 def test_the_digest_leaves_out_wall_time_and_tells_null_from_zero():
     rows = iteration_tables(0)["retries"]["trajectories"]
     table = to_table("trajectories", rows)
-    slower = table.set_column(table.schema.get_field_index("seconds"), table.schema.field("seconds"), pa.array([9.0, 9.0], pa.float32()))
+    slower = table.set_column(
+        table.schema.get_field_index("seconds"), table.schema.field("seconds"), pa.array([9.0, 9.0], pa.float32())
+    )
     assert table_digest(slower) == table_digest(table)
     index = table.schema.get_field_index("pivot_asked")
     zero = table.set_column(index, table.schema.field(index), pa.array([0, 2], pa.int32()))
@@ -135,15 +177,15 @@ def test_the_digest_leaves_out_wall_time_and_tells_null_from_zero():
 
 
 def test_the_fingerprint_is_decided_by_everything_that_decides_the_rows():
-    base = fingerprint("base", {"temperature": 1.0, "turns": 25}, ["a"], "p0", 1, {"template": "x"})
-    assert base == fingerprint("base", {"turns": 25, "temperature": 1.0}, ["a"], "p0", 1, {"template": "x"})
+    base = fingerprint("base", {"temperature": 1.0, "turns": 25}, ["a"], "p0", {"template": "x"})
+    assert base == fingerprint("base", {"turns": 25, "temperature": 1.0}, ["a"], "p0", {"template": "x"})
     others = [
-        fingerprint("retries", {"temperature": 1.0, "turns": 25}, ["a"], "p0", 1, {"template": "x"}),
-        fingerprint("base", {"temperature": 0.7, "turns": 25}, ["a"], "p0", 1, {"template": "x"}),
-        fingerprint("base", {"temperature": 1.0, "turns": 25}, ["b"], "p0", 1, {"template": "x"}),
-        fingerprint("base", {"temperature": 1.0, "turns": 25}, ["a"], "p1", 1, {"template": "x"}),
-        fingerprint("base", {"temperature": 1.0, "turns": 25}, ["a"], "p0", 2, {"template": "x"}),
-        fingerprint("base", {"temperature": 1.0, "turns": 25}, ["a"], "p0", 1, {"template": "y"}),
+        fingerprint("retries", {"temperature": 1.0, "turns": 25}, ["a"], "p0", {"template": "x"}),
+        fingerprint("base", {"temperature": 0.7, "turns": 25}, ["a"], "p0", {"template": "x"}),
+        fingerprint("base", {"temperature": 1.0, "turns": 25}, ["b"], "p0", {"template": "x"}),
+        fingerprint("base", {"temperature": 1.0, "turns": 25}, ["a"], "p1", {"template": "x"}),
+        fingerprint("base", {"temperature": 1.0, "turns": 25, "seed": 2}, ["a"], "p0", {"template": "x"}),
+        fingerprint("base", {"temperature": 1.0, "turns": 25}, ["a"], "p0", {"template": "y"}),
     ]
     assert len({base, *others}) == 7
 
@@ -186,10 +228,10 @@ def test_the_latest_policy_is_that_of_the_newest_update_before(store):
     assert latest_policy(store, "demo") is None
     commit_iteration(store, iteration=0)
     commit_iteration(store, iteration=1)
-    assert latest_policy(store, "demo") == ("demo/policies/iteration=00001", "p2")
-    assert latest_policy(store, "demo", before_iteration=1) == ("demo/policies/iteration=00000", "p1")
+    assert latest_policy(store, "demo") == ("demo/policies/iteration=00001", "p2", None)
+    assert latest_policy(store, "demo", before_iteration=1) == ("demo/policies/iteration=00000", "p1", None)
     assert latest_policy(store, "demo", before_iteration=0) is None
-    assert latest_policy(store, "demo", "fork", before_iteration=1) == ("demo/policies/iteration=00000", "p1")
+    assert latest_policy(store, "demo", "fork", before_iteration=1) == ("demo/policies/iteration=00000", "p1", None)
 
 
 def test_a_stage_is_intact_until_a_part_is_lost_or_cut_or_another_takes_its_place(tmp_path):
@@ -207,3 +249,51 @@ def test_a_stage_is_intact_until_a_part_is_lost_or_cut_or_another_takes_its_plac
     assert store.intact(ref)
     (tmp_path / ref.key.manifest).write_bytes(b"torn")
     assert not store.intact(ref)
+
+
+def test_events_of_the_machine_change_no_digest(tmp_path):
+    """A run made again has other restarts and canaries, and holds the same."""
+    digests = set()
+    for number, told in enumerate(((), ("engine_retry",), ("worker_restarted", "canary"))):
+        tables = iteration_tables(0)["base"] | {
+            "events": [Event(0, "base", "worker=0", event, "why") for event in told]
+        }
+        digests.add(Store.open(str(tmp_path / str(number))).commit(KEY, tables, fingerprint="f").digest)
+    dropped = iteration_tables(0)["base"] | {
+        "events": [Event(0, "base", "iteration=0/task=0/base=0", "dropped", "why")]
+    }
+    assert len(digests) == 1
+    assert Store.open(str(tmp_path / "dropped")).commit(KEY, dropped, fingerprint="f").digest not in digests
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"9" * 5_000, b"\xff", b"null", b"3"])
+def test_a_manifest_that_is_none_counts_as_absent_and_is_made_again(store, content):
+    ref = commit_iteration(store)["base"]
+    store.files.put(ref.key.manifest, content)
+    assert store.find(ref.key, ref.fingerprint) is None
+    assert store.commit(ref.key, iteration_tables(0)["base"], fingerprint=ref.fingerprint).digest == ref.digest
+
+
+def test_the_manifest_is_written_when_all_that_it_names_is_in_its_place(store, monkeypatch):
+    put_if, seen = store.files.put_if, []
+
+    def looking(path: str, content: bytes, token: str | None) -> bool:
+        folder = path.rpartition("/")[0]
+        named = {f"{folder}/{part['file']}" for part in json.loads(content)["parts"]}
+        seen.append(named and named <= {*store.files.paths(folder)})
+        return put_if(path, content, token)
+
+    monkeypatch.setattr(store.files, "put_if", looking)
+    commit_iteration(store)
+    assert seen == [True] * 9
+
+
+def test_a_folder_in_the_place_of_a_manifest_is_one_line(store):
+    ref = commit_iteration(store)["base"]
+    manifest = Path(store.root, ref.key.manifest)
+    manifest.unlink()
+    manifest.mkdir()
+    assert store.find(ref.key, ref.fingerprint) is None
+    with pytest.raises(StoreError, match=r"stage.json: is a folder, expected a file; move it away$"):
+        store.commit(ref.key, {}, fingerprint=ref.fingerprint)
+    assert check_run(store, "demo")

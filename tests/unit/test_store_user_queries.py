@@ -8,7 +8,7 @@ import pytest
 from r3l.errors import StoreError
 from r3l.store.query import ask, connect_for_users
 from r3l.store.stage import Store
-from tests.store_iteration import commit_iteration
+from tests.support.store_iteration import commit_iteration
 
 
 @pytest.fixture
@@ -19,9 +19,14 @@ def connection(tmp_path) -> duckdb.DuckDBPyConnection:
     return connect_for_users(store)
 
 
-@pytest.mark.parametrize("sql", [
-    "SELECT count(*) AS n FROM turns", "WITH x AS (SELECT 21 AS n) FROM x", "FROM (SELECT count(*) AS n FROM lines.turns)",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT count(*) AS n FROM turns",
+        "WITH x AS (SELECT 21 AS n) FROM x",
+        "FROM (SELECT count(*) AS n FROM lines.turns)",
+    ],
+)
 def test_questions_are_answered(connection, sql):
     assert ask(connection, sql).to_pylist() == [{"n": 21}]
 
@@ -32,22 +37,40 @@ def test_the_tables_can_be_looked_over(connection):
     assert ask(connection, "SUMMARIZE base").num_rows > 10
 
 
-@pytest.mark.parametrize(("sql", "named"), [
-    ("COPY turns TO 'x.parquet'", "got COPY"), ("SET threads = 1", "got SET"), ("ATTACH 'x.db'", "got ATTACH"),
-    ("INSTALL httpfs", "got LOAD"),
-    ("CREATE TABLE x AS SELECT 1", "got CREATE"), ("DROP VIEW turns", "got DROP"), ("SELECT 1; SELECT 2", "got SELECT, SELECT"),
-    ("", "got nothing"),
-    ("PRAGMA database_list", "got PRAGMA"), ("DELETE FROM stages", "got DELETE"), ("SELEC 1", "syntax error"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sql", "named"),
+    [
+        ("COPY turns TO 'x.parquet'", "got COPY"),
+        ("SET threads = 1", "got SET"),
+        ("ATTACH 'x.db'", "got ATTACH"),
+        ("INSTALL httpfs", "got LOAD"),
+        ("CREATE TABLE x AS SELECT 1", "got CREATE"),
+        ("DROP VIEW turns", "got DROP"),
+        ("SELECT 1; SELECT 2", "got SELECT, SELECT"),
+        ("", "got nothing"),
+        ("PRAGMA database_list", "got PRAGMA"),
+        ("DELETE FROM stages", "got DELETE"),
+        ("SELEC 1", "syntax error"),
+    ],
+)
 def test_what_is_no_single_select_is_refused(connection, sql, named):
     with pytest.raises(StoreError, match=named):
         ask(connection, sql)
 
 
-@pytest.mark.parametrize("sql", [
-    "FROM read_csv('{root}/secret.csv')", "FROM '{root}/secret.csv'", "FROM read_text('/etc/hostname')", "FROM glob('{root}/*')",
-    "FROM read_parquet('{root}/../*/x.parquet')", "SELECT getenv('HOME')", "FROM sniff_csv('{root}/secret.csv')", "FROM sql",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "FROM read_csv('{root}/secret.csv')",
+        "FROM '{root}/secret.csv'",
+        "FROM read_text('/etc/hostname')",
+        "FROM glob('{root}/*')",
+        "FROM read_parquet('{root}/../*/x.parquet')",
+        "SELECT getenv('HOME')",
+        "FROM sniff_csv('{root}/secret.csv')",
+        "FROM sql",
+    ],
+)
 def test_no_other_file_is_read(connection, sql, tmp_path):
     with pytest.raises(StoreError):
         ask(connection, sql.replace("{root}", str(tmp_path)))

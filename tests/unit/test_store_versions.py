@@ -13,31 +13,33 @@ from r3l.errors import StoreError
 from r3l.store.catalog import connect
 from r3l.store.check import check_run
 from r3l.store.manifest import seal
-from r3l.store.schemas import STAGES, TABLES, VERSIONS, arrow_schema
 from r3l.store.stage import Store
-from r3l.store.versions import ADDED
-from tests.store_iteration import commit_iteration
+from r3l.store.tables.schemas import STAGES, TABLES, VERSIONS, arrow_schema
+from r3l.store.tables.versions import ADDED
+from tests.support.store_iteration import commit_iteration
 
 STORED = Path(__file__).parents[1] / "golden" / "store_v1"
-# sha256 of each stage's columns, by its version. A change of columns without a new version makes stored runs unreadable.
+SAMPLE = Path(__file__).parents[2] / "data" / "sample_run"
+# sha256 of each stage's columns, by its version. A change of columns without a new version makes stored runs
+# unreadable.
 PINNED = {
     ("tasks", 1): "aad17db4a54936d3",
-    ("base", 2): "73017dbf37dce67f",
+    ("base", 3): "15a33e46d08e5502",
     ("oracle_pivots", 1): "92bc1bd6d4a72d77",
     ("reflections", 1): "b831c62d20aaf6bb",
-    ("retries", 2): "73017dbf37dce67f",
-    ("distilled", 2): "73017dbf37dce67f",
+    ("retries", 3): "15a33e46d08e5502",
+    ("distilled", 3): "15a33e46d08e5502",
     ("credit", 2): "d1ee4590fb958c9d",
     ("training_rows", 1): "4203a56ec417e13a",
     ("replay", 1): "49cadf086466c983",
-    ("updates", 2): "d7356970eabf1b15",
-    ("evaluations", 2): "ef206b92913e661a",
+    ("updates", 3): "1d3184e952699fb1",
+    ("evaluations", 4): "ebcdae0f831f6cc7",
 }
 
 
 @pytest.fixture
 def old(tmp_path) -> Store:
-    """An iteration of tests/store_iteration.py as version 1 stored it."""
+    """An iteration of tests/support/store_iteration.py as version 1 stored it."""
     shutil.copytree(STORED, tmp_path / "old")
     return Store.open(str(tmp_path / "old"))
 
@@ -47,11 +49,14 @@ def test_rows_of_version_1_are_read_as_they_are_now(old, tmp_path):
     store = Store.open(str(tmp_path / "new"))
     for ref in old.stages("demo"):
         for table in STAGES[ref.stage]:
-            assert old.read(ref, table).equals(store.read(new[ref.stage], table)), (ref.stage, table)
+            known = [column.name for column in TABLES[table] if column.name != "rollback_hashes"]  # not recorded then
+            assert old.read(ref, table, known).equals(store.read(new[ref.stage], table, known)), (ref.stage, table)
     retries = next(ref for ref in old.stages("demo") if ref.stage == "retries")
     assert old.manifest(retries)["schema_version"] == 1
     assert old.read(retries, "trajectories", ["parent_id", "shared_turns"]).to_pydict() == {
-        "parent_id": ["iteration=0/task=0/base=0", "iteration=0/task=1/base=1"], "shared_turns": [1, 2]}  # fmt: skip
+        "parent_id": ["iteration=0/task=0/base=0", "iteration=0/task=1/base=1"],
+        "shared_turns": [1, 2],
+    }
 
 
 def test_views_and_checks_take_old_and_new_together(old):
@@ -60,7 +65,10 @@ def test_views_and_checks_take_old_and_new_together(old):
     assert check_run(old, "demo") == []
     connection = connect(old)
     sql = "SELECT iteration, parent_id, shared_turns FROM retries WHERE task = 1 ORDER BY iteration"
-    assert connection.execute(sql).fetchall() == [(0, "iteration=0/task=1/base=1", 2), (1, "iteration=1/task=1/base=1", 2)]
+    assert connection.execute(sql).fetchall() == [
+        (0, "iteration=0/task=1/base=1", 2),
+        (1, "iteration=1/task=1/base=1", 2),
+    ]
     assert connection.execute("SELECT DISTINCT penalty FROM credit").fetchall() == [(0.0,)]
 
 
@@ -70,7 +78,10 @@ def test_a_newer_version_is_refused_and_not_made_again(old):
     content = json.loads(path.read_text())
     del content["checksum"]
     path.write_bytes(seal(content | {"schema_version": known + 1, "code_version": "9.9"}))
-    with pytest.raises(StoreError, match=rf"version {known + 1} of stage base; this code reads up to {known}: it was written by r3l 9\.9"):
+    with pytest.raises(
+        StoreError,
+        match=rf"version {known + 1} of stage base; this code reads up to {known}: it was written by r3l 9\.9",
+    ):
         old.find(ref.key, ref.fingerprint)
 
 
@@ -101,5 +112,18 @@ def test_a_change_of_columns_comes_with_a_version(stage):
     columns = "\n".join(f"{table}: {arrow_schema(table)}" for table in (*STAGES[stage], "events"))
     pinned = PINNED.get((stage, VERSIONS[stage]))
     assert pinned == sha256(columns.encode()).hexdigest()[:16], (
-        "raise the stage's version in r3l/store/schemas.py, say in r3l/store/versions.py what older rows have in it, and pin it here"
+        "raise the stage's version in r3l/store/tables/schemas.py, say in r3l/store/tables/versions.py "
+        "what older rows have in it, and pin it here"
     )
+
+
+def test_an_evaluation_of_version_3_says_nothing_of_its_settings():
+    """That of the run that ships."""
+    store = Store.open(str(SAMPLE))
+    (ref,) = (ref for ref in store.stages("sample", "") if ref.stage == "evaluations")
+    assert store.manifest(ref)["schema_version"] < VERSIONS["evaluations"]
+    found = store.read(ref, "evaluations").to_pylist()
+    assert len(found) == 12
+    for row in found:
+        assert {row[name] for name in ADDED["evaluations", 4]} == {None}
+        assert (row["benchmark"], round(row["temperature"], 3)) == ("alfworld/heldout", 0.4)

@@ -12,8 +12,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from r3l.errors import TrainingError
 from r3l.training.export import export_policy
+from tests.support.update_world import write_policy
 from tests.unit.test_training_resume import step
-from tests.update_world import write_policy
 
 IDS = torch.tensor([[5, 9, 33, 2, 17]])
 

@@ -14,18 +14,29 @@ from peft import LoraConfig, get_peft_model
 from transformers import Gemma2Config, Gemma2ForCausalLM, Qwen3NextConfig
 
 from r3l.errors import TrainingError
-from r3l.training import products
-from r3l.training.decoder import Decoder
-from r3l.training.dense_layouts import choose_layout
-from r3l.training.exactness import check
 from r3l.training.gradients import Denominators, Measures
 from r3l.training.job import Job
-from r3l.training.parallel import Ranks
+from r3l.training.parallel.ranks import Ranks
 from r3l.training.policy import Policy
 from r3l.training.scoring import OtherScores
 from r3l.training.shards import survey
+from r3l.training.trie import products
+from r3l.training.trie.decoder import Decoder
+from r3l.training.trie.dense_layouts import choose_layout
+from r3l.training.trie.exactness import check
 from r3l.training.update import Update
-from tests.update_world import SETTINGS, SIZE, VOCABULARY, gradient_vector, group, record, relative_error, rows_of, tiny_model, write_rows
+from tests.support.update_world import (
+    SETTINGS,
+    SIZE,
+    VOCABULARY,
+    gradient_vector,
+    group,
+    record,
+    relative_error,
+    rows_of,
+    tiny_model,
+    write_rows,
+)
 
 
 def row_logp(model: Any, one: dict[str, Any]) -> torch.Tensor:
@@ -36,7 +47,9 @@ def row_logp(model: Any, one: dict[str, Any]) -> torch.Tensor:
 
 def naive_loss(model: Any, records: list[dict[str, Any]], groups: int, other: Any, reference: Any) -> torch.Tensor:
     """The total loss, row by row, each objective as its paper writes it."""
-    tokens = {term: sum(w != 0 for one in records if one["term"] == term for w in one["weights"]) for term in ("rl", "sft")}
+    tokens = {
+        term: sum(w != 0 for one in records if one["term"] == term for w in one["weights"]) for term in ("rl", "sft")
+    }
     total = torch.zeros((), dtype=torch.float64)
     for one in records:
         if not any(one["weights"]):
@@ -45,7 +58,10 @@ def naive_loss(model: Any, records: list[dict[str, Any]], groups: int, other: An
         old = logp.detach() if one["behaviour_policy"] == "start" else row_logp(other, one).detach()
         a, mask = one["advantage"], w != 0
         ratio = torch.exp(logp - old)
-        low, high = (1 - SETTINGS.get(one["objective"], {}).get("clip_low", 0), 1 + SETTINGS.get(one["objective"], {}).get("clip_high", 0))
+        low, high = (
+            1 - SETTINGS.get(one["objective"], {}).get("clip_low", 0),
+            1 + SETTINGS.get(one["objective"], {}).get("clip_high", 0),
+        )
         if one["objective"] == "policy_gradient":
             token_loss = -a * logp
         elif one["objective"] == "cross_entropy":
@@ -66,12 +82,20 @@ def naive_loss(model: Any, records: list[dict[str, Any]], groups: int, other: An
     return total
 
 
-def trie_gradient(model: Any, records: list[dict[str, Any]], groups: int, other: Any, reference: Any, tmp: Any, **training: Any
-                  ) -> tuple[torch.Tensor, Measures]:
+def trie_gradient(
+    model: Any, records: list[dict[str, Any]], groups: int, other: Any, reference: Any, tmp: Any, **training: Any
+) -> tuple[torch.Tensor, Measures]:
     """The job's own path from rows to the parameters' gradients."""
     file = write_rows(tmp / "rows.parquet", records)
-    job = Job.model_validate({"rows": [file], "groups": groups, "policy": {"path": "-", "digest": "start"}, "out": "-",
-                              "training": {"device": "cpu", **training}})
+    job = Job.model_validate(
+        {
+            "rows": [file],
+            "groups": groups,
+            "policy": {"path": "-", "digest": "start"},
+            "out": "-",
+            "training": {"device": "cpu", **training},
+        }
+    )
     others = OtherScores()
     for row, one in zip(rows_of(records), records, strict=True):
         if row.needs_old("start"):
@@ -96,8 +120,14 @@ def with_adapter(model: Any, targets: list[str] | str) -> Any:
     return model.eval()
 
 
-def compare(records: list[dict[str, Any]], tmp: Any, family: str = "llama", dtype: torch.dtype = torch.float32, lora: list[str] | str = "",
-            **training: Any) -> float:
+def compare(
+    records: list[dict[str, Any]],
+    tmp: Any,
+    family: str = "llama",
+    dtype: torch.dtype = torch.float32,
+    lora: list[str] | str = "",
+    **training: Any,
+) -> float:
     model = tiny_model(family, dtype)
     if lora:
         model = with_adapter(model, lora)
@@ -105,7 +135,9 @@ def compare(records: list[dict[str, Any]], tmp: Any, family: str = "llama", dtyp
     with torch.no_grad():
         for shifted, scale in ((other, 0.02), (reference, 0.03)):
             for parameter in shifted.parameters():
-                parameter.add_(scale * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(7)).to(dtype))
+                parameter.add_(
+                    scale * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(7)).to(dtype)
+                )
     loss = naive_loss(model, records, 2, other, reference)
     loss.backward()
     expected = gradient_vector(model).clone()
@@ -123,7 +155,11 @@ CASES = {
     "clipped_ratio, KL k3": {"objective": "clipped_ratio", "kl_coefficient": 0.1, "kl_estimator": "k3"},
     "sequence_ratio, on policy": {"objective": "sequence_ratio"},
     "sequence_ratio, old rows, KL k2": {
-        "objective": "sequence_ratio", "behaviour_policy": "older", "kl_coefficient": 0.1, "kl_estimator": "k2"},
+        "objective": "sequence_ratio",
+        "behaviour_policy": "older",
+        "kl_coefficient": 0.1,
+        "kl_estimator": "k2",
+    },
     "shaped_ratio, KL k1": {"objective": "shaped_ratio", "kl_coefficient": 0.1, "kl_estimator": "k1"},
 }
 
@@ -144,10 +180,11 @@ def test_every_family_on_the_trie(family: str, tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("limits", [{}, {"checkpoint_segments": True}])
-def test_attention_with_masks_where_the_fused_one_does_not_fit(limits: dict[str, Any], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-                                                               ) -> None:
+def test_attention_with_masks_where_the_fused_one_does_not_fit(
+    limits: dict[str, Any], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a GPU or another family runs: the path's keys and values joined to the segment's, behind a mask."""
-    monkeypatch.setattr("r3l.training.decoder.FAMILIES", set())
+    monkeypatch.setattr("r3l.training.trie.decoder.FAMILIES", set())
     records = [*group(3, "g0"), *group(4, "g1", objective="clipped_ratio", behaviour_policy="older")]
     assert compare(records, tmp_path, dtype=torch.float64, **limits) <= 1e-11
 
@@ -158,16 +195,27 @@ def test_lora_on_the_trie(targets: list[str] | str, tmp_path: Any) -> None:
     assert compare([*group(3, "g0"), *group(4, "g1")], tmp_path, lora=targets) <= 1e-6
 
 
-@pytest.mark.parametrize("training", [{"micro_batch_tokens": 64}, {"logits_chunk": 16}, {"checkpoint_segments": True},
-                                      {"layout": "padded"}, {"layout": "packed"}, {"layout": "padded", "micro_batch_tokens": 64},
-                                      {"layout": "packed", "micro_batch_tokens": 64}])
+@pytest.mark.parametrize(
+    "training",
+    [
+        {"micro_batch_tokens": 64},
+        {"logits_chunk": 16},
+        {"checkpoint_segments": True},
+        {"layout": "padded"},
+        {"layout": "packed"},
+        {"layout": "padded", "micro_batch_tokens": 64},
+        {"layout": "packed", "micro_batch_tokens": 64},
+    ],
+)
 def test_limits_and_layouts_change_nothing(training: dict[str, Any], tmp_path: Any) -> None:
     records = [one for seed in range(4) for one in group(seed, f"g{seed}")]
     assert compare(records, tmp_path, **training) <= 1e-6
 
 
 @pytest.mark.parametrize("lora", ["", "all-linear"])
-def test_products_by_onednn_leave_the_gradient_as_it_is(lora: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_by_onednn_leave_the_gradient_as_it_is(
+    lora: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     taken = []
     plain = products.linear
 
@@ -203,22 +251,38 @@ def test_a_soft_cap_on_the_logits_is_refused() -> None:
 
 def test_shared_tokens_with_opposite_weights_and_a_row_inside_another(tmp_path: Any) -> None:
     ids = [5, 9, 14, 33, 8, 21, 40]
-    records = [record("a", ids, [0, 0, .5, .2, .1, 0, .3], advantage=1.0), record("b", ids, [0, 0, .5, .1, 0, 0, .3], advantage=-1.0),
-               record("c", ids[:4], [0, .1, 0, .4], advantage=0.5), record("d", [*ids[:4], 50, 51], [0, .1, .1, 0, .2, .2], advantage=-2.0),
-               record("e", [50, 6], [0, 1.0], advantage=1.5)]
+    records = [
+        record("a", ids, [0, 0, 0.5, 0.2, 0.1, 0, 0.3], advantage=1.0),
+        record("b", ids, [0, 0, 0.5, 0.1, 0, 0, 0.3], advantage=-1.0),
+        record("c", ids[:4], [0, 0.1, 0, 0.4], advantage=0.5),
+        record("d", [*ids[:4], 50, 51], [0, 0.1, 0.1, 0, 0.2, 0.2], advantage=-2.0),
+        record("e", [50, 6], [0, 1.0], advantage=1.5),
+    ]
     assert compare(records, tmp_path) <= 1e-6
 
 
 @st.composite
 def tries(draw: Any) -> list[dict[str, Any]]:
-    """Rows over three tokens, so that prefixes are shared at random depths, with random masks, weights and objectives."""
+    """Rows over three tokens, so that prefixes are shared at random depths, with random masks, weights and
+    objectives."""
     rows = []
     for i in range(draw(st.integers(1, 6))):
         ids = draw(st.lists(st.integers(2, 4), min_size=2, max_size=10))
-        weights = [0.0, *draw(st.lists(st.sampled_from([0.0, 0.25, 1.0]), min_size=len(ids) - 1, max_size=len(ids) - 1))]
-        rows.append(record(f"r{i}", ids, weights, group_id=draw(st.sampled_from(["g0", "g1"])),
-                           advantage=draw(st.sampled_from([-1.0, 0.0, 2.0])),
-                           behaviour_policy=draw(st.sampled_from(["start", "older"])), objective=draw(st.sampled_from(sorted(SETTINGS)))))
+        weights = [
+            0.0,
+            *draw(st.lists(st.sampled_from([0.0, 0.25, 1.0]), min_size=len(ids) - 1, max_size=len(ids) - 1)),
+        ]
+        rows.append(
+            record(
+                f"r{i}",
+                ids,
+                weights,
+                group_id=draw(st.sampled_from(["g0", "g1"])),
+                advantage=draw(st.sampled_from([-1.0, 0.0, 2.0])),
+                behaviour_policy=draw(st.sampled_from(["start", "older"])),
+                objective=draw(st.sampled_from(sorted(SETTINGS))),
+            )
+        )
     return rows
 
 
@@ -227,7 +291,9 @@ def tries(draw: Any) -> list[dict[str, Any]]:
 def test_random_tries(tmp_path_factory: Any, records: list[dict[str, Any]], micro_batch: int) -> None:
     if not any(row.has_gradient for row in rows_of(records)):
         return
-    error = compare(records, tmp_path_factory.mktemp("rows"), dtype=torch.float64, micro_batch_tokens=micro_batch or 16384)
+    error = compare(
+        records, tmp_path_factory.mktemp("rows"), dtype=torch.float64, micro_batch_tokens=micro_batch or 16384
+    )
     assert error <= 1e-9 or np.isnan(error)
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from r3l.training.chunked_logprobs import token_logprobs, weighted_logprobs
+from r3l.training.trie.chunked_logprobs import token_logprobs, weighted_logprobs
+from tests.support.update_world import relative_error, write_policy
 from tests.unit.test_training_resume import step, weights
-from tests.update_world import relative_error, write_policy
 
 
 def moments(out: Path) -> torch.Tensor:
@@ -32,7 +32,10 @@ def test_bfloat16_products_keep_the_gradient_and_the_float32_weights(tmp_path: P
 def test_a_frozen_base_is_held_in_bfloat16_under_a_float32_adapter(tmp_path: Path) -> None:
     start = write_policy(tmp_path / "start")
     lora = {"policy_settings": {"adapter": "lora", "lora_rank": 4}}
-    wide, narrow = step(tmp_path, start, 1, name="wide", **lora), step(tmp_path, start, 1, name="narrow", dtype="bfloat16", **lora)
+    wide, narrow = (
+        step(tmp_path, start, 1, name="wide", **lora),
+        step(tmp_path, start, 1, name="narrow", dtype="bfloat16", **lora),
+    )
     assert 1e-5 < relative_error(moments(narrow), moments(wide)) < 0.03
     assert {tensor.dtype for tensor in weights(narrow).values()} == {torch.float32}
 

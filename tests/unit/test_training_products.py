@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from r3l.training.products import FastProducts, linear, product
+from r3l.training.trie.products import FastProducts, linear, product
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -19,7 +19,7 @@ def test_values_and_gradients_are_those_of_a_plain_linear(bias: bool) -> None:
     found.backward(slope)
     wanted.backward(slope.double())
     torch.testing.assert_close(found.double(), wanted, atol=1e-5, rtol=1e-5)
-    for mine, theirs in zip(narrow[:3 if bias else 2], wide, strict=False):
+    for mine, theirs in zip(narrow[: 3 if bias else 2], wide, strict=False):
         assert mine.grad is not None
         torch.testing.assert_close(mine.grad.double(), theirs.grad, atol=1e-4, rtol=1e-5)
 
@@ -30,7 +30,9 @@ def test_a_product_is_a_times_b_transposed_for_any_dtype() -> None:
         torch.testing.assert_close(product(a, b), a @ b.T, atol=2e-2 if dtype == torch.bfloat16 else 1e-5, rtol=1e-2)
 
 
-@pytest.mark.parametrize(("dtype", "tokens", "taken"), [(torch.float32, 40, True), (torch.float32, 3, False), (torch.float64, 40, False)])
+@pytest.mark.parametrize(
+    ("dtype", "tokens", "taken"), [(torch.float32, 40, True), (torch.float32, 3, False), (torch.float64, 40, False)]
+)
 def test_only_wide_enough_float32_products_are_taken(dtype: torch.dtype, tokens: int, taken: bool) -> None:
     layer = torch.nn.Linear(8, 4, dtype=dtype)
     with FastProducts():

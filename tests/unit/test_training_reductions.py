@@ -7,11 +7,19 @@ import pytest
 from r3l.errors import TrainingError
 from r3l.training.gradients import Denominators
 from r3l.training.rows import Row
-from tests.update_world import record
+from tests.support.update_world import record
 
 
-@pytest.mark.parametrize(("reduction", "term", "expected"), [
-    ("groups", "rl", 4.0), ("tokens", "rl", 50.0), ("tokens", "sft", 9.0), ("sum", "sft", 1.0), ("groups", "sft", 4.0)])
+@pytest.mark.parametrize(
+    ("reduction", "term", "expected"),
+    [
+        ("groups", "rl", 4.0),
+        ("tokens", "rl", 50.0),
+        ("tokens", "sft", 9.0),
+        ("sum", "sft", 1.0),
+        ("groups", "sft", 4.0),
+    ],
+)
 def test_denominators(reduction, term, expected):
     row = Row.read(record("g0/base=0", range(2, 6), [0.0, 0.0, 1.0, 1.0], reduction=reduction, term=term))
     assert Denominators(4, Counter(rl=50, sft=9)).of(row) == expected

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r3l.training.trie import build_trie
+from r3l.training.trie.tree import build_trie
 
 SEQUENCES = st.lists(st.lists(st.integers(0, 2), max_size=9), max_size=8)
 
@@ -16,7 +16,12 @@ def test_a_group_by_hand() -> None:
     trie = build_trie([np.array(ids) for ids in ([1, 2, 3, 4, 5], [1, 2, 3, 9], [1, 2, 7])])
     assert trie.ids.tolist() == [1, 2, 3, 4, 5, 9, 7]
     assert [(s.parent, s.start, s.stop, s.depth) for s in trie.segments] == [
-        (-1, 0, 2, 0), (0, 2, 3, 2), (1, 3, 5, 3), (1, 5, 6, 3), (0, 6, 7, 2)]
+        (-1, 0, 2, 0),
+        (0, 2, 3, 2),
+        (1, 3, 5, 3),
+        (1, 5, 6, 3),
+        (0, 6, 7, 2),
+    ]
     assert trie.path(1).tolist() == [0, 1, 2, 5]
     assert trie.tokens_computed == 2 + 1 + 1 + 0 + 0  # the last token of a leaf predicts nothing
 
@@ -38,7 +43,7 @@ def test_ids_above_a_byte_sort_by_value() -> None:
 @given(SEQUENCES, st.integers(0, 4))
 def test_every_prefix_is_held_once(sequences: list[list[int]], longest: int) -> None:
     trie = build_trie([np.array(ids, np.int32) for ids in sequences], longest)
-    assert len(trie.ids) == len({tuple(ids[:i + 1]) for ids in sequences for i in range(len(ids))})
+    assert len(trie.ids) == len({tuple(ids[: i + 1]) for ids in sequences for i in range(len(ids))})
     for i, ids in enumerate(sequences):
         assert trie.ids[trie.path(i)].tolist() == ids
     for index, segment in enumerate(trie.segments):

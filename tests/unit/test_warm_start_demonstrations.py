@@ -8,18 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from r3l.environments.alfworld_demonstrations import Demonstration, DemoTurn, Habits, demonstrate_game, reply_text
-from r3l.environments.alfworld_oracle import Record, reflect, report, with_mistakes
-from r3l.environments.alfworld_renaming import object_kinds, renamed
-from r3l.environments.alfworld_searcher import Errand
+from r3l.environments.alfworld.oracle import Record, reflect, report, with_mistakes
+from r3l.environments.alfworld.searcher import Errand
 from r3l.environments.replies import parse_tagged_reply
 from r3l.exploration.report import parse_report
+from r3l.warm_start.alfworld.demonstrations import Demonstration, DemoTurn, Habits, demonstrate_game, reply_text
+from r3l.warm_start.alfworld.renaming import object_kinds, renamed
 
-ROOM = ("You are in the middle of a room. Looking quickly around you, you see a fridge 1, a shelf 1.\n\n"
-        "Your task is to: put a cool mug in shelf.")
+ROOM = (
+    "You are in the middle of a room. Looking quickly around you, you see a fridge 1, a shelf 1.\n\n"
+    "Your task is to: put a cool mug in shelf."
+)
 COOL = Errand("pick_cool_then_place_in_recep", "mug", "shelf")
-TEXTS = [ROOM, "You arrive at shelf 1. On the shelf 1, you see a mug 2.", "You pick up the mug 2 from the shelf 1.",
-         "You move the mug 2 to the shelf 1.", "You are not carrying anything."]
+TEXTS = [
+    ROOM,
+    "You arrive at shelf 1. On the shelf 1, you see a mug 2.",
+    "You pick up the mug 2 from the shelf 1.",
+    "You move the mug 2 to the shelf 1.",
+    "You are not carrying anything.",
+]
 ACTIONS = ["go to shelf 1", "take mug 2 from shelf 1", "move mug 2 to shelf 1", "inventory"]
 
 
@@ -82,17 +89,30 @@ def test_mistakes_are_as_often_as_asked_and_leave_a_valid_report() -> None:
 
 
 def test_renaming_is_the_same_everywhere() -> None:
-    shown = Demonstration(COOL, [DemoTurn(text, reply_text("cool mug to shelf: no.", action), action, False)
-                                 for text, action in zip(TEXTS, ACTIONS, strict=False)], TEXTS[-1], False,
-                          reflect(Record(COOL, TEXTS, ACTIONS, won=False)))
+    shown = Demonstration(
+        COOL,
+        [
+            DemoTurn(text, reply_text("cool mug to shelf: no.", action), action, False)
+            for text, action in zip(TEXTS, ACTIONS, strict=False)
+        ],
+        TEXTS[-1],
+        False,
+        reflect(Record(COOL, TEXTS, ACTIONS, won=False)),
+    )
     other = renamed(shown, random.Random(1))
     name = other.errand.target
     assert name in object_kinds()
     assert name != "mug"
     assert other.turns[2].observation == f"You pick up the {name} 2 from the shelf 1."
     assert other.turns[2].reply == f"<think>cool {name} to shelf: no.</think><action>move {name} 2 to shelf 1</action>"
-    assert other.report == reflect(Record(Errand(COOL.task_type, name, "shelf"), [turn.observation for turn in other.turns] + [other.final],
-                                          [turn.action for turn in other.turns], won=False))
+    assert other.report == reflect(
+        Record(
+            Errand(COOL.task_type, name, "shelf"),
+            [turn.observation for turn in other.turns] + [other.final],
+            [turn.action for turn in other.turns],
+            won=False,
+        )
+    )
 
 
 def test_demonstrations_are_the_same_from_the_same_seed(tmp_path: Path) -> None:

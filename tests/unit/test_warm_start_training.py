@@ -1,31 +1,33 @@
-"""Rows as rollouts are encoded, the shared-beginning loss against a plain forward pass, and a run of the whole command."""
+"""Rows as rollouts are encoded, the shared-beginning loss against a plain forward pass, and a run of the whole
+command."""
 
 from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch.nn import functional as F
 
-from flows.policies import HOUSEHOLD
 from r3l.config import compose
 from r3l.config.environments import HouseholdSettings
 from r3l.engines.chat_format import ChatFormat
-from r3l.environments.alfworld import alfworld_prompt
-from r3l.environments.alfworld_demonstrations import Demonstration, DemoTurn, reply_text
-from r3l.environments.alfworld_oracle import report
-from r3l.environments.alfworld_searcher import Errand
+from r3l.environments.alfworld.oracle import report
+from r3l.environments.alfworld.searcher import Errand
+from r3l.environments.alfworld.world import alfworld_prompt
 from r3l.errors import TrainingError
 from r3l.exploration.prompting import guidance, prompt, reflection_messages
-from r3l.training.household_start import RECIPES, household_start
-from r3l.training.warm_start import warm_start
-from r3l.training.warm_start_loss import shared_length, weighted_loss
-from r3l.training.warm_start_rows import PIVOT, READ, Row, RowEncoder, without_tail
-from r3l.training.warm_start_tokenizer import SPECIAL, train_tokenizer
-from r3l.training.warm_start_train import Schedule, batches, new_model, new_optimizers, train
+from r3l.pipeline.policies import HOUSEHOLD
+from r3l.warm_start.alfworld.demonstrations import Demonstration, DemoTurn, reply_text
+from r3l.warm_start.household.start import RECIPES, household_start, recipe_of
+from r3l.warm_start.loss import shared_length, weighted_loss
+from r3l.warm_start.rows import PIVOT, READ, Row, RowEncoder, without_tail
+from r3l.warm_start.start import warm_start
+from r3l.warm_start.tokenizer import SPECIAL, train_tokenizer
+from r3l.warm_start.train import Schedule, batches, new_model, new_optimizers, train
 
 SYSTEM = "Play.\n\nUse the tags <think> and <action>."
 
@@ -37,15 +39,33 @@ def chat() -> ChatFormat:
 
 
 def demonstration(pivot: int) -> Demonstration:
-    turns = [DemoTurn(f"On the shelf {k}, you see a pan {k}.", reply_text("put mug to shelf: no.", f"go to shelf {k}"), f"go to shelf {k}",
-                      stray=k == 1) for k in range(3)]
-    retry = [DemoTurn(f"On the shelf {pivot}, you see a pan {pivot}.", reply_text("yes.", "look"), "look", False),
-             DemoTurn("End is near.", reply_text("yes.", "inventory"), "inventory", False)]
-    return Demonstration(Errand("pick_and_place_simple", "mug", "shelf"), turns, "The end.", False,
-                         report("Seen. Turn 2 did not do it.", "c", "failure", "s", pivot), retry, True)
+    turns = [
+        DemoTurn(
+            f"On the shelf {k}, you see a pan {k}.",
+            reply_text("put mug to shelf: no.", f"go to shelf {k}"),
+            f"go to shelf {k}",
+            stray=k == 1,
+        )
+        for k in range(3)
+    ]
+    retry = [
+        DemoTurn(f"On the shelf {pivot}, you see a pan {pivot}.", reply_text("yes.", "look"), "look", False),
+        DemoTurn("End is near.", reply_text("yes.", "inventory"), "inventory", False),
+    ]
+    return Demonstration(
+        Errand("pick_and_place_simple", "mug", "shelf"),
+        turns,
+        "The end.",
+        False,
+        report("Seen. Turn 2 did not do it.", "c", "failure", "s", pivot),
+        retry,
+        True,
+    )
 
 
-@pytest.mark.parametrize("text", ["ä€ \n\t 0", "You arrive at cabinet 12. The cabinet 12 is closed.", alfworld_prompt(), '{"a": "b\\n"}'])
+@pytest.mark.parametrize(
+    "text", ["ä€ \n\t 0", "You arrive at cabinet 12. The cabinet 12 is closed.", alfworld_prompt(), '{"a": "b\\n"}']
+)
 def test_any_text_round_trips(chat: ChatFormat, text: str) -> None:
     assert chat.tokenizer.decode(chat.tokenizer.encode(text), skip_special_tokens=False) == text
 
@@ -62,14 +82,16 @@ def test_rows_once_train_on_no_turn_twice(chat: ChatFormat) -> None:
     whole = next(rows[1] for rows in drawn if rows[1].kind == "retry")
     kept, alone = encoder.attempt(shown.turns[:1]), encoder.retry(shown)
     assert whole.ids == alone.ids
-    assert whole.weights == kept.weights + alone.weights[len(kept.ids):]
-    assert sum(alone.weights[:len(kept.ids)]) == 0 < sum(kept.weights)
+    assert whole.weights == kept.weights + alone.weights[len(kept.ids) :]
+    assert sum(alone.weights[: len(kept.ids)]) == 0 < sum(kept.weights)
 
 
 def test_an_attempt_is_encoded_as_a_rollout_builds_it(chat: ChatFormat) -> None:
     shown = demonstration(1)
     row = RowEncoder(chat, SYSTEM).attempt(shown.turns)
-    ids = chat.opening([{"role": "system", "content": SYSTEM}, {"role": "user", "content": "On the shelf 0, you see a pan 0."}])
+    ids = chat.opening(
+        [{"role": "system", "content": SYSTEM}, {"role": "user", "content": "On the shelf 0, you see a pan 0."}]
+    )
     for turn, after in zip(shown.turns, [*shown.turns[1:], None], strict=True):
         ids += [*chat.tokenizer.encode(turn.reply), chat.stop_ids[0]]
         if after:
@@ -89,10 +111,11 @@ def test_a_retry_has_its_guidance_where_exploration_puts_it(chat: ChatFormat, pi
     if pivot == 0:
         expected = chat.opening([{"role": "system", "content": f"{SYSTEM}\n\n{text}"}, *opening])
     else:
-        expected = RowEncoder(chat, SYSTEM).attempt(shown.turns[:2]).ids + chat.following([
-            {"role": "system", "content": text}, {"role": "user", "content": "On the shelf 2, you see a pan 2."}])
-        assert set(row.weights[:len(expected)]) == {0.0}
-    assert row.ids[:len(expected)] == expected
+        expected = RowEncoder(chat, SYSTEM).attempt(shown.turns[:2]).ids + chat.following(
+            [{"role": "system", "content": text}, {"role": "user", "content": "On the shelf 2, you see a pan 2."}]
+        )
+        assert set(row.weights[: len(expected)]) == {0.0}
+    assert row.ids[: len(expected)] == expected
     trained = chat.tokenizer.decode([token for token, weight in zip(row.ids, row.weights, strict=True) if weight >= 1])
     assert trained == "".join(f"{turn.reply}<|end|>" for turn in shown.retry)
 
@@ -103,14 +126,23 @@ def test_turn_numbers_of_a_report_weigh_more(chat: ChatFormat) -> None:
     turns = [(turn.observation, turn.reply) for turn in shown.turns]
     opening = chat.opening(reflection_messages(turns, "The end.", 0.0))
     assert row.ids == [*opening, *chat.tokenizer.encode(json.dumps(shown.report)), chat.stop_ids[0]]
-    assert chat.tokenizer.decode([token for token, weight in zip(row.ids, row.weights, strict=True) if weight == PIVOT]) == " 2 2"
-    assert set(row.weights[:len(opening)]) == {0.0, READ}
+    assert (
+        chat.tokenizer.decode([token for token, weight in zip(row.ids, row.weights, strict=True) if weight == PIVOT])
+        == " 2 2"
+    )
+    assert set(row.weights[: len(opening)]) == {0.0, READ}
 
 
 def random_rows(rng: random.Random, lengths: list[int]) -> list[Row]:
     start = [rng.randrange(9, 290) for _ in range(7)]
-    return [Row("attempt", start + [rng.randrange(9, 290) for _ in range(length)],
-                [0.0] * 7 + [0.15] + [rng.choice([0, 0.15, 1.0])] * (length - 1)) for length in lengths]
+    return [
+        Row(
+            "attempt",
+            start + [rng.randrange(9, 290) for _ in range(length)],
+            [0.0] * 7 + [0.15] + [rng.choice([0, 0.15, 1.0])] * (length - 1),
+        )
+        for length in lengths
+    ]
 
 
 def test_the_loss_and_its_gradient_are_those_of_separate_sequences(chat: ChatFormat) -> None:
@@ -191,9 +223,13 @@ def test_the_command_makes_a_policy_that_opens(tmp_path: Path) -> None:
     assert done["heldout"]["tasks"] == 2
 
 
-def test_every_parameter_has_one_optimizer_and_matrices_begin_at_one_over_the_root_of_the_width(chat: ChatFormat) -> None:
+def test_every_parameter_has_one_optimizer_and_matrices_begin_at_one_over_the_root_of_the_width(
+    chat: ChatFormat,
+) -> None:
     model = new_model(chat.tokenizer, hidden=64, layers=2, heads=2)
-    muon, adamw = (group["params"] for optimizer in new_optimizers(model, Schedule()) for group in optimizer.param_groups)
+    muon, adamw = (
+        group["params"] for optimizer in new_optimizers(model, Schedule()) for group in optimizer.param_groups
+    )
     assert len(muon) == 2 * 7  # q, k, v, o, gate, up, down of each layer
     assert sorted(map(id, [*muon, *adamw])) == sorted(map(id, model.parameters()))
     assert float(muon[0].detach().std()) == pytest.approx(0.125, rel=0.1)
@@ -208,6 +244,31 @@ def test_a_preset_plays_what_its_policy_was_taught(model: str, recipe: str) -> N
 
 
 def test_a_recipe_that_is_none_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match="household recipe 'hard': expected one of easy, in_hand, standard, long"):
+    with pytest.raises(
+        TrainingError, match="household recipe 'hard': expected one of easy, in_hand, thought, standard, long, latent"
+    ):
         household_start(tmp_path / "out", "hard")
     assert all(HOUSEHOLD.match(f"household-{name}-3") for name in RECIPES)
+
+
+def test_the_dial_is_in_a_policys_name_and_only_the_latent_recipe_has_one(tmp_path: Path) -> None:
+    asked = HOUSEHOLD.match("household-latent-0.98-3")
+    assert asked is not None
+    assert (asked["recipe"], asked["forgets"], asked["seed"]) == ("latent", "0.98", "3")
+    assert recipe_of("latent", 0.98).habits.forgets == 0.98
+    assert recipe_of("latent", None).habits.forgets == 1.0
+    with pytest.raises(TrainingError, match="household recipe 'easy' has no dial"):
+        household_start(tmp_path / "out", "easy", forgets=0.5)
+
+
+def test_the_latent_recipe_goes_on_from_the_easy_policy_of_its_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = replace(RECIPES["easy"], demonstrations=12, steps=6, hidden=32, layers=1)
+    monkeypatch.setitem(RECIPES, "easy", small)
+    monkeypatch.setitem(RECIPES, "latent", replace(RECIPES["latent"], demonstrations=6, steps=2))
+    made = household_start(tmp_path / "household-latent-1-4", "latent", 4, measured_tasks=0, progress=lambda line: None)
+    easy = json.loads((tmp_path / "household-easy-4" / "warm_start.json").read_text())
+    assert (easy["recipe"], easy["training"]["warm-start"]["steps"]) == ("easy", 6)
+    assert (made["recipe"], made["habits"]["forgets"], made["training"]["warm-start"]["steps"]) == ("latent", 1.0, 2)
+    assert made["parameters"] == easy["parameters"]

@@ -1,4 +1,5 @@
-"""WebShop episodes on the project's own shop: both text modes, winning, losing, going back, the actions of every page."""
+"""WebShop episodes on the project's own shop: both text modes, winning, losing, going back, the actions of every
+page."""
 
 import json
 from pathlib import Path
@@ -8,28 +9,65 @@ import pytest
 pytest.importorskip("thefuzz", reason="the extra [webshop] is not installed")
 from r3l.config.environments import WebShopSettings
 from r3l.environments import make_world
-from r3l.environments.pool import WorldPool
-from r3l.environments.pool_sessions import Sessions
-from r3l.environments.webshop import WebShopEnvironment, WebShopWorld, products_and_goals
-from r3l.environments.webshop_catalogue import Goal, Product, Review
-from r3l.environments.webshop_reward import title_words
-from r3l.environments.webshop_session import Shop, parse_action
+from r3l.environments.webshop.catalogue import Goal, Product, Review
+from r3l.environments.webshop.nouns import title_words
+from r3l.environments.webshop.session import Shop, parse_action
+from r3l.environments.webshop.world import WebShopEnvironment, WebShopWorld, products_and_goals
+from r3l.environments.workers.pool import WorldPool
+from r3l.environments.workers.sessions import Sessions
 from r3l.errors import WorldError
 from r3l.records import Task
 
 GOLDEN = Path(__file__).parents[1] / "golden/webshop"
 MUG = Product(
-    asin="B00000MUG1", title="Alora Leak Proof Mug, Gift Idea", category="garden", query="mugs", product_category="Home › Kitchen › Mugs",
-    description="The mug by Alora <3 & more.", bullets=("Dishwasher safe.", "Holds 12\" of tea."), price=14.5, price_text="$14.5",
-    attributes=("leak proof", "dishwasher safe"), options={"color": ("black", "wine red"), "size": ('12"', "small")}, rating="4.5",
-    reviews=(Review("Fine", "4", "It's a mug."), Review("", "2", "")))
+    asin="B00000MUG1",
+    title="Alora Leak Proof Mug, Gift Idea",
+    category="garden",
+    query="mugs",
+    product_category="Home › Kitchen › Mugs",
+    description="The mug by Alora <3 & more.",
+    bullets=("Dishwasher safe.", 'Holds 12" of tea.'),
+    price=14.5,
+    price_text="$14.5",
+    attributes=("leak proof", "dishwasher safe"),
+    options={"color": ("black", "wine red"), "size": ('12"', "small")},
+    rating="4.5",
+    reviews=(Review("Fine", "4", "It's a mug."), Review("", "2", "")),
+)
 CUP = Product(
-    asin="B00000CUP2", title="Beren Cup", category="garden", query="cups", product_category="Home › Kitchen › Cups", description="",
-    bullets=("A mug for less.",), price=30.0, price_text="$25.0 to $35.0", attributes=("DUMMY_ATTR",))
-MANY = [Product(asin=f"B0000LAMP{n}", title=f"Lamp {n}", category="garden", query="lamps", product_category="Home › Lamps", description="",
-                bullets=("Light.",), price=5.0, price_text="$5.0", attributes=("DUMMY_ATTR",)) for n in "ABCDEFGHIJK"]
-GOAL = Goal(MUG, "Find me leak proof mugs with color: wine red, and price lower than 20.00 dollars", ("leak proof",), 20.0,
-            (("color", "wine red"),))
+    asin="B00000CUP2",
+    title="Beren Cup",
+    category="garden",
+    query="cups",
+    product_category="Home › Kitchen › Cups",
+    description="",
+    bullets=("A mug for less.",),
+    price=30.0,
+    price_text="$25.0 to $35.0",
+    attributes=("DUMMY_ATTR",),
+)
+MANY = [
+    Product(
+        asin=f"B0000LAMP{n}",
+        title=f"Lamp {n}",
+        category="garden",
+        query="lamps",
+        product_category="Home › Lamps",
+        description="",
+        bullets=("Light.",),
+        price=5.0,
+        price_text="$5.0",
+        attributes=("DUMMY_ATTR",),
+    )
+    for n in "ABCDEFGHIJK"
+]
+GOAL = Goal(
+    MUG,
+    "Find me leak proof mugs with color: wine red, and price lower than 20.00 dollars",
+    ("leak proof",),
+    20.0,
+    (("color", "wine red"),),
+)
 SEARCH, OPEN = "search[mug]", "click[B00000MUG1]"
 
 
@@ -49,11 +87,28 @@ def play(shop):
         texts = [environment.reset(task()).text]
         steps = [environment.step(action) for action in actions]
         return environment, [*texts, *(step.observation.text for step in steps)], steps
+
     return run
 
 
-PURCHASE = (SEARCH, OPEN, "click[wine red]", "click[Features]", "click[< Prev]", 'click[12"]', "click[description]", "click[< prev]",
-            "click[Reviews]", "click[< Prev]", "click[Buy Now]")
+def test_a_product_without_reviews_has_a_page_with_nothing_on_it(play):
+    _, texts, _ = play(SEARCH, "click[B00000CUP2]", "click[Reviews]", text_mode="plain")
+    assert texts[-1] == f"Instruction: [SEP] {GOAL.instruction} [SEP] Back to Search [SEP] < Prev"
+
+
+PURCHASE = (
+    SEARCH,
+    OPEN,
+    "click[wine red]",
+    "click[Features]",
+    "click[< Prev]",
+    'click[12"]',
+    "click[description]",
+    "click[< prev]",
+    "click[Reviews]",
+    "click[< Prev]",
+    "click[Buy Now]",
+)
 
 
 @pytest.mark.parametrize("mode", ["rich", "plain"])
@@ -73,7 +128,8 @@ def test_a_winning_episode(play):
 
 
 def test_a_losing_episode(play):
-    """The cup: its only title word but the maker, cup, is not among alora, leak, proof, mug, gift, idea: the factor is 0."""
+    """The cup: its only title word but the maker, cup, is not among alora, leak, proof, mug, gift, idea: the factor is
+    0."""
     _, texts, steps = play("search[cup]", "click[b00000cup2]", "click[buy now]")
     assert (steps[-1].done, steps[-1].reward, steps[-1].success) == (True, 0.0, False)
     assert "Your score (min 0.0, max 1.0)\n0.0\n" in texts[-1]
@@ -118,8 +174,21 @@ def test_the_page_of_results_is_kept_while_an_item_is_open(play):
     assert "Page 2 (Total results: 11)" in texts[-1]
 
 
-@pytest.mark.parametrize("action", ["", "mug", "search[]", "look around", "click[B00000MUG1]", "click[Search]", "click[]", "Click[Next >]",
-                                    "buy[mug]", "click[next]"])
+@pytest.mark.parametrize(
+    "action",
+    [
+        "",
+        "mug",
+        "search[]",
+        "look around",
+        "click[B00000MUG1]",
+        "click[Search]",
+        "click[]",
+        "Click[Next >]",
+        "buy[mug]",
+        "click[next]",
+    ],
+)
 def test_what_can_not_be_done_shows_the_same_page_again(play, action):
     environment, texts, steps = play(action)
     assert not steps[0].accepted
@@ -133,13 +202,22 @@ def test_the_released_rule_says_why_and_lists_the_buttons(play):
     assert [step.accepted for step in steps] == [False, True, False, True, False]
     assert texts[1] == "This can't be done on this page. Buttons to click: none, use search[...]."
     assert texts[3] == "There is no search bar on this page: click Back to Search first."
-    assert texts[5] == ("This can't be done on this page. Buttons to click: [back to search], [< prev], [description], [features], "
-                        "[reviews], [buy now], [black], [wine red], [12\"], [small].")
+    assert texts[5] == (
+        "This can't be done on this page. Buttons to click: [back to search], [< prev], [description], [features], "
+        '[reviews], [buy now], [black], [wine red], [12"], [small].'
+    )
 
 
-@pytest.mark.parametrize(("action", "expected"), [
-    ("search[Red Shoe]", ("search", "red shoe")), ("click[Buy Now] please", ("click", "buy now")),
-    ("click[a] click[b]", ("click[a] click", "b")), ("search[]", ("", "")), ("search", ("", ""))])
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        ("search[Red Shoe]", ("search", "red shoe")),
+        ("click[Buy Now] please", ("click", "buy now")),
+        ("click[a] click[b]", ("click[a] click", "b")),
+        ("search[]", ("", "")),
+        ("search", ("", "")),
+    ],
+)
 def test_actions_are_read_by_the_originals_pattern(action, expected):
     assert parse_action(action) == expected
 
@@ -159,8 +237,8 @@ def test_going_back_to_every_turn_sees_the_same_and_goes_on_the_same(shop, play)
             for action in PURCHASE:
                 sessions.step("base", action)
         for pivot in range(len(PURCHASE)):
-            rollback = sessions.rollback("retry", task(), list(PURCHASE[:pivot]), seen[:pivot + 1])
-            assert (rollback.observations, rollback.diverged_at, rollback.exact) == (seen[:pivot + 1], None, True)
+            rollback = sessions.rollback("retry", task(), list(PURCHASE[:pivot]), seen[: pivot + 1])
+            assert (rollback.observations, rollback.diverged_at, rollback.exact) == (seen[: pivot + 1], None, True)
             assert sessions.step("retry", PURCHASE[pivot]) == steps[pivot]
 
 
@@ -183,9 +261,16 @@ def test_the_world_lists_its_tasks():
     world = make_world(WebShopSettings())
     train, test = world.tasks("train"), world.tasks("test")
     assert (len(train), len(test)) == (4096, 100)
-    assert (test[0].task_id, test[0].payload, test[-1].payload) == ("webshop/test/04096", '{"goal": 4096}', '{"goal": 4195}')
+    assert (test[0].task_id, test[0].payload, test[-1].payload) == (
+        "webshop/test/04096",
+        '{"goal": 4096}',
+        '{"goal": 4195}',
+    )
     assert train[0].task_type in {"beauty", "grocery", "garden", "electronics", "fashion"}
-    assert [len(make_world(WebShopSettings(split_rule="webshop")).tasks(split)) for split in ("test", "dev")] == [500, 1000]
+    assert [len(make_world(WebShopSettings(split_rule="webshop")).tasks(split)) for split in ("test", "dev")] == [
+        500,
+        1000,
+    ]
     assert "search[your_query_here]" in world.system_prompt()
 
 
@@ -196,7 +281,11 @@ def test_an_oracle_wins_the_synthetic_shop_by_its_pages():
     for listed in world.tasks("test")[:25]:
         environment.reset(listed)
         goal = environment.shop.goals[json.loads(listed.payload)["goal"]]
-        actions = [f"search[{goal.instruction}]", f"click[{goal.product.asin}]", *(f"click[{value}]" for _, value in goal.options)]
+        actions = [
+            f"search[{goal.instruction}]",
+            f"click[{goal.product.asin}]",
+            *(f"click[{value}]" for _, value in goal.options),
+        ]
         if not all(environment.step(action).accepted for action in actions):
             continue  # it is on a later page of results
         step = environment.step("click[Buy Now]")
@@ -206,20 +295,27 @@ def test_an_oracle_wins_the_synthetic_shop_by_its_pages():
 
 
 def test_sessions_in_worker_processes_go_back_by_snapshots():
-    """Of the real world in its pool: every pivot of an episode is restored, never played again, and goes on the same."""
+    """Of the real world in its pool: every pivot of an episode is restored, never played again, and goes on the
+    same."""
     world, settings = make_world(WebShopSettings()), WebShopSettings()
     listed = world.tasks("heldout")[0]
     wanted = products_and_goals(settings)[1][json.loads(listed.payload)["goal"]]
-    actions = [f"search[{wanted.product.query}]", "click[Next >]", f"search[{wanted.instruction}]", f"click[{wanted.product.asin}]",
-               *(f"click[{value}]" for _, value in wanted.options), "click[Buy Now]"]
+    actions = [
+        f"search[{wanted.product.query}]",
+        "click[Next >]",
+        f"search[{wanted.instruction}]",
+        f"click[{wanted.product.asin}]",
+        *(f"click[{value}]" for _, value in wanted.options),
+        "click[Buy Now]",
+    ]
     pool = WorldPool(settings, workers=1)
     seen = [pool.start("base", listed).result().text]
     steps = [pool.step("base", action).result() for action in actions]
     seen += [step.observation.text for step in steps]
     assert (steps[-1].reward, steps[-1].success) == (1.0, True)
     for pivot in range(len(actions)):
-        rollback = pool.rollback(f"retry/{pivot}", listed, actions[:pivot], seen[:pivot + 1]).result()
-        assert (rollback.observations, rollback.diverged_at) == (seen[:pivot + 1], None)
+        rollback = pool.rollback(f"retry/{pivot}", listed, actions[:pivot], seen[: pivot + 1]).result()
+        assert (rollback.observations, rollback.diverged_at) == (seen[: pivot + 1], None)
         assert pool.step(f"retry/{pivot}", actions[pivot]).result() == steps[pivot]
     assert pool.counts()["replays"] == 0
     assert pool.counts()["restores"] == len(actions) - 1

@@ -8,32 +8,91 @@ import pytest
 
 pytest.importorskip("thefuzz", reason="the extra [webshop] is not installed")
 from r3l.config.environments import WebShopSettings
-from r3l.environments.webshop_catalogue import NO_CAP, draw_cap, make_shop, prices_of
-from r3l.environments.webshop_files import load_shop
-from r3l.environments.webshop_reward import score, title_words
-from r3l.environments.webshop_splits import split_goals
-from r3l.environments.webshop_synthetic import synthetic_rows
-from r3l.environments.webshop_vocabulary import SORTS
+from r3l.environments.webshop.catalogue import NO_CAP, draw_cap, make_shop, prices_of
+from r3l.environments.webshop.files import load_shop
+from r3l.environments.webshop.nouns import title_words
+from r3l.environments.webshop.reward import score
+from r3l.environments.webshop.splits import split_goals
+from r3l.environments.webshop.synthetic import synthetic_rows
+from r3l.environments.webshop.vocabulary import SORTS
 from r3l.errors import WorldError
 
 ITEMS = [
-    {"asin": "B000000001", "name": "Alora Shampoo", "category": "beauty", "query": " Shampoos ", "product_category": "Beauty › Hair",
-     "full_description": "Good.", "small_description": ["With tea tree.", "Big bottle."], "pricing": "$12.99",
-     "customization_options": {"Scent": [{"value": " Mint/Rose ", "image": None}, {"value": "Citrus", "image": None}], "Size": None},
-     "images": ["x"]},
-    {"asin": "B000000002", "name": "Oak Table", "category": "garden", "query": "tables", "product_category": "Home › Tables",
-     "full_description": None, "small_description": "Solid.", "pricing": "$1,150.00 - $1,200.50", "customization_options": "",
-     "images": ["x"]},
-    {"asin": "B000000001", "name": "Again", "category": "beauty", "query": "q", "product_category": "c", "full_description": "",
-     "small_description": [], "pricing": "", "customization_options": {}, "images": ["x"]},
-    {"asin": "B00000000003", "name": "Id too long", "category": "beauty", "query": "q", "product_category": "c", "full_description": "",
-     "small_description": [], "pricing": "", "customization_options": {}, "images": ["x"]}]
-ATTRIBUTES = {"B000000001": {"attributes": ["tea tree"], "instruction": "Find me tea tree shampoos",
-                             "instruction_attributes": ["tea tree"]}}
-HUMAN = {"B000000002": [
-    {"asin": "B000000002", "instruction": "i want an oak table.", "instruction_attributes": ["solid wood"],
-     "instruction_options": ["natural"]},
-    {"asin": "B000000002", "instruction": "nothing asked for", "instruction_attributes": [], "instruction_options": []}]}
+    {
+        "asin": "B000000001",
+        "name": "Alora Shampoo",
+        "category": "beauty",
+        "query": " Shampoos ",
+        "product_category": "Beauty › Hair",
+        "full_description": "Good.",
+        "small_description": ["With tea tree.", "Big bottle."],
+        "pricing": "$12.99",
+        "customization_options": {
+            "Scent": [{"value": " Mint/Rose ", "image": None}, {"value": "Citrus", "image": None}],
+            "Size": None,
+        },
+        "images": ["x"],
+    },
+    {
+        "asin": "B000000002",
+        "name": "Oak Table",
+        "category": "garden",
+        "query": "tables",
+        "product_category": "Home › Tables",
+        "full_description": None,
+        "small_description": "Solid.",
+        "pricing": "$1,150.00 - $1,200.50",
+        "customization_options": "",
+        "images": ["x"],
+    },
+    {
+        "asin": "B000000001",
+        "name": "Again",
+        "category": "beauty",
+        "query": "q",
+        "product_category": "c",
+        "full_description": "",
+        "small_description": [],
+        "pricing": "",
+        "customization_options": {},
+        "images": ["x"],
+    },
+    {
+        "asin": "B00000000003",
+        "name": "Id too long",
+        "category": "beauty",
+        "query": "q",
+        "product_category": "c",
+        "full_description": "",
+        "small_description": [],
+        "pricing": "",
+        "customization_options": {},
+        "images": ["x"],
+    },
+]
+ATTRIBUTES = {
+    "B000000001": {
+        "attributes": ["tea tree"],
+        "instruction": "Find me tea tree shampoos",
+        "instruction_attributes": ["tea tree"],
+    }
+}
+HUMAN = {
+    "B000000002": [
+        {
+            "asin": "B000000002",
+            "instruction": "i want an oak table.",
+            "instruction_attributes": ["solid wood"],
+            "instruction_options": ["natural"],
+        },
+        {
+            "asin": "B000000002",
+            "instruction": "nothing asked for",
+            "instruction_attributes": [],
+            "instruction_options": [],
+        },
+    ]
+}
 
 
 @pytest.fixture
@@ -50,7 +109,12 @@ def settings(folder, **more):
 def test_products_of_the_original_files(folder):
     products, _ = load_shop(settings(folder))
     shampoo, table = products
-    assert (shampoo.title, shampoo.query, shampoo.price, shampoo.price_text) == ("Alora Shampoo", "shampoos", 12.99, "$12.99")
+    assert (shampoo.title, shampoo.query, shampoo.price, shampoo.price_text) == (
+        "Alora Shampoo",
+        "shampoos",
+        12.99,
+        "$12.99",
+    )
     assert shampoo.options == {"scent": ("mint | rose", "citrus")}
     assert shampoo.bullets == ("With tea tree.", "Big bottle.")
     assert (shampoo.rating, shampoo.reviews) == ("N.A.", ())
@@ -66,7 +130,9 @@ def test_goals_made_from_products(folder):
     cap = goals[0].price_upper
     assert cap in {30.0, 40.0, 50.0}
     assert {goal.instruction for goal in goals} == {
-        f"Find me tea tree shampoos with scent: {scent}, and price lower than {cap:.2f} dollars" for scent in ("mint | rose", "citrus")}
+        f"Find me tea tree shampoos with scent: {scent}, and price lower than {cap:.2f} dollars"
+        for scent in ("mint | rose", "citrus")
+    }
 
 
 def test_goals_that_people_wrote(folder):
@@ -74,18 +140,32 @@ def test_goals_that_people_wrote(folder):
     (folder / "items_human_ins.json").write_text(json.dumps(HUMAN))
     _, goals = load_shop(settings(folder))
     assert [(goal.instruction, goal.price_upper, goal.options) for goal in goals] == [
-        ("i want an oak table", NO_CAP, (("", "natural"),))]
+        ("i want an oak table", NO_CAP, (("", "natural"),))
+    ]
     assert len(load_shop(settings(folder, goals="attributes"))[1]) == 2
     with pytest.raises(WorldError, match="no goal of kind 'human' for its 1 products"):
         load_shop(settings(folder, products=1))
 
 
 def test_reviews_and_ratings(folder):
-    (folder / "reviews.json").write_text(json.dumps([{"asin": "B000000001", "average_rating": "4.5", "reviews": [
-        {"title": "Fine", "stars": 4, "review": "It is fine."}]}]))
+    (folder / "reviews.json").write_text(
+        json.dumps(
+            [
+                {
+                    "asin": "B000000001",
+                    "average_rating": "4.5",
+                    "reviews": [{"title": "Fine", "stars": 4, "review": "It is fine."}],
+                }
+            ]
+        )
+    )
     shampoo = load_shop(settings(folder))[0][0]
     assert (shampoo.rating, shampoo.reviews[0].title, shampoo.reviews[0].score, shampoo.reviews[0].body) == (
-        "4.5", "Fine", "4", "It is fine.")
+        "4.5",
+        "Fine",
+        "4",
+        "It is fine.",
+    )
 
 
 def test_files_that_are_missing_or_wrong(folder):
@@ -96,7 +176,9 @@ def test_files_that_are_missing_or_wrong(folder):
     with pytest.raises(WorldError, match="is not JSON"):
         load_shop(settings(folder))
     (folder / "items_ins_v2_1000.json").unlink()
-    with pytest.raises(WorldError, match=r"no items_ins_v2.json or items_ins_v2_1000.json .* run `r3l prepare webshop`"):
+    with pytest.raises(
+        WorldError, match=r"no items_ins_v2.json or items_ins_v2_1000.json .* run `r3l prepare webshop`"
+    ):
         load_shop(settings(folder))
     (folder / "items_shuffle_1000.json").write_text('[{"asin": "B1"}]')
     (folder / "items_ins_v2_1000.json").write_text("{}")
@@ -104,15 +186,25 @@ def test_files_that_are_missing_or_wrong(folder):
         load_shop(settings(folder))
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("$12.99", [12.99]), ("$1,299.00", [1299.0]), ("$9.50 - $20.00", [9.5, 20.0]), ("$1 $2 $3", [1.0, 2.0]), ("", [100.0]),
-    (None, [100.0])])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("$12.99", [12.99]),
+        ("$1,299.00", [1299.0]),
+        ("$9.50 - $20.00", [9.5, 20.0]),
+        ("$1 $2 $3", [1.0, 2.0]),
+        ("", [100.0]),
+        (None, [100.0]),
+    ],
+)
 def test_prices(text, expected):
     assert prices_of(text) == expected
 
 
 def test_caps():
-    assert {draw_cap(9.99, random.Random(k)) for k in range(60)} == {20.0, 30.0, 40.0}, "of 10, 20, 30, 40 the higher of two"
+    assert {draw_cap(9.99, random.Random(k)) for k in range(60)} == {20.0, 30.0, 40.0}, (
+        "of 10, 20, 30, 40 the higher of two"
+    )
     assert {draw_cap(10.0, random.Random(k)) for k in range(60)} == {30.0, 40.0, 50.0}, "the cap is above the price"
     assert draw_cap(975, random.Random(0)) == 990.0
     assert draw_cap(985, random.Random(0)) == NO_CAP
@@ -122,7 +214,9 @@ def test_the_order_of_goals_is_the_originals():
     """Python's shuffle with the original's seed, over goals in the order of products and sorted options."""
     rows = synthetic_rows(60, 0)
     _, goals = make_shop(rows, "attributes")
-    plain = sorted(goals, key=lambda goal: ([item["asin"] for item in rows.items].index(goal.product.asin), goals.index(goal)))
+    plain = sorted(
+        goals, key=lambda goal: ([item["asin"] for item in rows.items].index(goal.product.asin), goals.index(goal))
+    )
     places = list(range(len(goals)))
     random.seed(233)
     random.shuffle(places)
@@ -134,7 +228,13 @@ def test_the_synthetic_catalogue():
     products, goals = load_shop(WebShopSettings())
     assert len(products) == 1100
     assert len(SORTS) >= 50
-    assert set(Counter(product.category for product in products)) == {"beauty", "grocery", "garden", "electronics", "fashion"}
+    assert set(Counter(product.category for product in products)) == {
+        "beauty",
+        "grocery",
+        "garden",
+        "electronics",
+        "fashion",
+    }
     assert len(goals) >= 4196, "enough for the paper's split"
     for product in products:
         shown = " ".join([product.title, *product.bullets, product.description]).lower()
@@ -145,15 +245,26 @@ def test_the_synthetic_catalogue():
 
 def test_every_synthetic_goal_can_be_met_in_full():
     _, goals = load_shop(WebShopSettings())
-    assert {score(goal.product, goal, [value for _, value in goal.options], title_words).reward for goal in goals} == {1.0}
+    assert {score(goal.product, goal, [value for _, value in goal.options], title_words).reward for goal in goals} == {
+        1.0
+    }
 
 
 def test_splits():
     assert (split_goals("paper", "train", 5000), split_goals("paper", "test", 5000)) == (range(4096), range(4096, 4196))
     assert [split_goals("webshop", split, 12087) for split in ("test", "dev", "train")] == [
-        range(500), range(500, 1500), range(1500, 12087)]
-    assert [split_goals("scaled", split, 300) for split in ("test", "dev", "train")] == [range(30), range(30, 60), range(60, 300)]
-    with pytest.raises(WorldError, match=r"'paper' needs 4196 goals, this catalogue has 4195: set environment.split_rule=scaled"):
+        range(500),
+        range(500, 1500),
+        range(1500, 12087),
+    ]
+    assert [split_goals("scaled", split, 300) for split in ("test", "dev", "train")] == [
+        range(30),
+        range(30, 60),
+        range(60, 300),
+    ]
+    with pytest.raises(
+        WorldError, match=r"'paper' needs 4196 goals, this catalogue has 4195: set environment.split_rule=scaled"
+    ):
         split_goals("paper", "train", 4195)
     with pytest.raises(WorldError, match="'webshop' needs 1501 goals"):
         split_goals("webshop", "test", 1500)

@@ -1,23 +1,42 @@
-"""A running server as an environment: its pages read as the project's own shop writes them, and sessions behave alike."""
+"""A running server as an environment: its pages read as the project's own shop writes them, and sessions behave
+alike."""
 
 import pytest
 
 pytest.importorskip("thefuzz", reason="the extra [webshop] is not installed")
 from r3l.config.environments import WebShopSettings
 from r3l.environments import make_world
-from r3l.environments.webshop import WebShopEnvironment
-from r3l.environments.webshop_html import read_page
-from r3l.environments.webshop_reward import title_words
-from r3l.environments.webshop_session import Shop
-from r3l.errors import WorldError
+from r3l.environments.webshop.html import read_page
+from r3l.environments.webshop.nouns import title_words
+from r3l.environments.webshop.session import Shop
+from r3l.environments.webshop.world import WebShopEnvironment
+from r3l.errors import ServerAway, WorldError
+from tests.support.webshop_site import serving
 from tests.unit.test_webshop import CUP, GOAL, MANY, MUG, OPEN, PURCHASE, SEARCH, task
-from tests.webshop_site import serving
 
 WALKS = {
     "purchase": PURCHASE,
     "losing": ("search[cup]", "click[b00000cup2]", "click[Features]", "click[< Prev]", "click[buy now]"),
-    "pages": ("search[lamp]", "click[Next >]", "click[B0000LAMPK]", "click[< Prev]", "click[< prev]", "click[next >]", "click[Next >]"),
-    "forgetting": (SEARCH, OPEN, "click[black]", "click[< Prev]", OPEN, "click[Back to Search]", SEARCH, OPEN, "search[cup]"),
+    "pages": (
+        "search[lamp]",
+        "click[Next >]",
+        "click[B0000LAMPK]",
+        "click[< Prev]",
+        "click[< prev]",
+        "click[next >]",
+        "click[Next >]",
+    ),
+    "forgetting": (
+        SEARCH,
+        OPEN,
+        "click[black]",
+        "click[< Prev]",
+        OPEN,
+        "click[Back to Search]",
+        SEARCH,
+        OPEN,
+        "search[cup]",
+    ),
     "refused": ("click[Buy Now]", "click[Search]", "dance", "search[]", SEARCH, "click[B0000LAMPA]", "click[Reviews]"),
 }
 
@@ -74,7 +93,9 @@ def test_the_tasks_of_a_server():
     world = make_world(WebShopSettings(catalogue="http://127.0.0.1:1", server_goals=4500))
     assert (len(world.tasks("train")), len(world.tasks("heldout"))) == (4096, 100)
     assert world.tasks("train")[0].task_type == "shopping"
-    with pytest.raises(WorldError, match=r"WebShop server http://127.0.0.1:1: .*; is `python -m web_agent_site.app` running there\?"):
+    with pytest.raises(
+        ServerAway, match=r"WebShop server http://127.0.0.1:1: .*; is `python -m web_agent_site.app` running there\?"
+    ):
         world.make().reset(task())
 
 
@@ -92,9 +113,16 @@ def test_links_to_other_sites_are_not_followed(address):
 
 def test_reading_html():
     """A comment and a break part strings; blank lines vanish, other blanks are one space; misnested tags do no harm."""
-    page = ('<html><head><title>no</title></head><body>\n<h4>a &amp; b<br>c</h5>\n<p>  </p><!-- x -->d<style>.e{}</style>'
-            '<form action="/go" method="post"><div><button class="btn"><i></i>Go</button></div></form></body></html>')
+    page = (
+        "<html><head><title>no</title></head><body>\n<h4>a &amp; b<br>c</h5>\n<p>  </p><!-- x -->d<style>.e{}</style>"
+        '<form action="/go" method="post"><div><button class="btn"><i></i>Go</button></div></form></body></html>'
+    )
     found = read_page(page)
     assert [(element.piece.text, element.piece.kind) for element in found] == [
-        ("a & b", "text"), ("c", "text"), (" ", "text"), ("d", "text"), ("Go", "button")]
+        ("a & b", "text"),
+        ("c", "text"),
+        (" ", "text"),
+        ("d", "text"),
+        ("Go", "button"),
+    ]
     assert (found[-1].address, found[-1].method) == ("/go", "POST")

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("snowballstemmer", reason="the extra [webshop] is not installed")
-from r3l.environments.webshop_search import SearchIndex, document_text, kept_length, stem, terms
+from r3l.environments.webshop.search import SearchIndex, document_text, kept_length
+from r3l.environments.webshop.terms import stem, terms, tokens
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden/webshop/lucene.json").read_text())
+CHARACTERS = json.loads((Path(__file__).parents[1] / "golden/webshop/lucene_terms.json").read_text())["cases"]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +31,8 @@ def test_the_first_page_is_lucenes(index, answer):
 def test_scores_by_hand():
     """Three documents of 2, 1 and 3 terms, mean length 2; "tea" is in two of them, twice in the last.
 
-    idf(tea) = ln(1 + (3 - 2 + 0.5) / 2.5) = ln 1.6; norm(1) = 0.9 (0.6 + 0.4 * 1/2) = 0.72; norm(3) = 0.9 (0.6 + 0.4 * 3/2) = 1.08.
+    idf(tea) = ln(1 + (3 - 2 + 0.5) / 2.5) = ln 1.6; norm(1) = 0.9 (0.6 + 0.4 * 1/2) = 0.72; norm(3) = 0.9 (0.6 + 0.4 *
+    3/2) = 1.08.
     """
     index = SearchIndex([("a", "green mint"), ("b", "tea"), ("c", "tea tea pot")])
     idf = math.log(1.6)
@@ -44,15 +47,46 @@ def test_equal_scores_go_by_id():
 
 def test_lengths_as_one_byte_keeps_them():
     """Below 40 exact; from 40 on in steps of 2 (40, 42, ... 54), of 4 (56, ... 84), of 8, doubling."""
-    assert [kept_length(n) for n in (0, 7, 39, 40, 41, 55, 56, 59, 87, 88, 95, 1000)] == [0, 7, 39, 40, 40, 54, 56, 56, 84, 88, 88, 984]
+    assert [kept_length(n) for n in (0, 7, 39, 40, 41, 55, 56, 59, 87, 88, 95, 1000)] == [
+        0,
+        7,
+        39,
+        40,
+        40,
+        54,
+        56,
+        56,
+        84,
+        88,
+        88,
+        984,
+    ]
 
 
-@pytest.mark.parametrize(("word", "expected"), [
-    ("caresses", "caress"), ("ponies", "poni"), ("relational", "relat"), ("hopping", "hop"), ("technologies", "technolog"),
-    ("biology", "biologi"), ("possibly", "possibl"), ("doubly", "doubli"), ("trekking", "trek"), ("as", "as")])
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("caresses", "caress"),
+        ("ponies", "poni"),
+        ("relational", "relat"),
+        ("hopping", "hop"),
+        ("technologies", "technolog"),
+        ("biology", "biologi"),
+        ("possibly", "possibl"),
+        ("doubly", "doubli"),
+        ("trekking", "trek"),
+        ("as", "as"),
+    ],
+)
 def test_stems(word, expected):
     """The stems of Porter's own program, which differ from the published algorithm in the second half of the list."""
     assert stem(word) == expected
+
+
+@pytest.mark.parametrize("case", CHARACTERS, ids=lambda case: f"{case['class']} {case['text']!a}")
+def test_words_and_terms_are_lucenes_for_every_class_of_characters(case):
+    assert tokens(case["text"]) == case["tokens"]
+    assert terms(case["text"].lower()) == case["terms"]
 
 
 def test_words():
@@ -62,4 +96,5 @@ def test_words():
 
 def test_what_is_indexed():
     assert document_text("A Cup", "For Tea.", "Big", {"color": ("red", "blue"), "size": ("1l",)}) == (
-        "a cup for tea. big color: red, blue, and size: 1l")
+        "a cup for tea. big color: red, blue, and size: 1l"
+    )

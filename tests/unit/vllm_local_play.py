@@ -1,4 +1,5 @@
-"""Run by vLLM's own Python: what `vllm_local` says with each of some policies, one loaded after the other, as JSON on the last line."""
+"""Run by vLLM's own Python: what `vllm_local` says with each of some policies, one loaded after the other, as JSON on
+the last line."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from r3l.config.engines import VllmLocalSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.base import PolicySnapshot, Sampling
 from r3l.engines.canary import check_canary
-from r3l.engines.vllm_local import VllmLocal
+from r3l.engines.vllm.local import VllmLocal
 from r3l.errors import EngineError
 
 
@@ -20,8 +21,13 @@ def said(engine: VllmLocal, prompt: list[int]) -> dict[str, Any]:
         one.result()  # together more than a step takes: a prompt that were cut in pieces would end the engine
     greedy = engine.complete("greedy", prompt, Sampling(0.0, 12, 0, ())).result()
     again = [engine.complete("seeded", prompt, Sampling(1.0, 12, 7, ())).result().token_ids for _ in range(2)]
-    return {"ids": greedy.token_ids, "logprobs": greedy.logprobs, "finish": greedy.finish_reason, "scores": engine.score(prompt),
-            "again": again}
+    return {
+        "ids": greedy.token_ids,
+        "logprobs": greedy.logprobs,
+        "finish": greedy.finish_reason,
+        "scores": engine.score(prompt),
+        "again": again,
+    }
 
 
 def refusal(engine: VllmLocal, canary: str) -> str:

@@ -34,6 +34,8 @@ for (const row of document.querySelectorAll("table.rows tbody tr, table.attempts
 
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+  const keys = document.getElementById("keys");
+  if (event.key === "?" && keys) keys.open = !keys.open;
   const link = { j: "a[rel=next]", k: "a[rel=prev]" }[event.key];
   if (link) document.querySelector(link)?.click();
 });

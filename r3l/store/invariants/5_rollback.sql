@@ -1,12 +1,27 @@
--- 5. Where a retry began, the environment said what it had said to the parent: rolled back, or recorded as diverged.
-SELECT r.run, r.branch, r.iteration, r.retry_id AS id, 'turn ' || t.turn || ': not the observation that its parent had' AS what
-FROM retries r
-JOIN lines.turns t ON (t.run, t.branch, t.trajectory_id, t.turn) = (r.run, r.branch, r.retry_id, r.pivot_turn)
-JOIN lines.turns b ON (b.run, b.branch, b.trajectory_id, b.turn) = (r.run, r.branch, r.parent_id, r.pivot_turn)
-WHERE r.status <> 'diverged' AND t.observation_hash <> b.observation_hash
+-- 5. What was recorded is what was seen: a turn's hash is that of its observation, and a rollback returned, turn for turn, what its parent
+--    had been told, or is recorded as diverged.
+WITH returned AS (
+    SELECT run, branch, iteration, retry_id, parent_id, status, len(rollback_hashes) AS turns,
+           unnest(range(len(rollback_hashes))) AS turn, unnest(rollback_hashes) AS hash
+    FROM lines.retries WHERE rollback_hashes IS NOT NULL
+),
+hashes AS (SELECT observation, observation_hash AS stored, observation_hash(observation) AS made
+           FROM (SELECT DISTINCT observation, observation_hash FROM lines.turns))
+SELECT t.run, t.branch, t.iteration, t.trajectory_id AS id, 'turn ' || t.turn || ': its observation is not that of its hash' AS what
+FROM lines.turns t JOIN hashes h ON (h.observation, h.stored) = (t.observation, t.observation_hash) WHERE h.stored <> h.made
 UNION ALL
-SELECT d.run, d.branch, d.iteration, d.distilled_id, 'turn ' || t.turn || ': not the observation that its parent had'
-FROM distilled d
-JOIN lines.turns t ON (t.run, t.branch, t.trajectory_id) = (d.run, d.branch, d.distilled_id) AND t.turn < d.pivot_turn
-JOIN lines.turns b ON (b.run, b.branch, b.trajectory_id, b.turn) = (d.run, d.branch, d.parent_id, t.turn)
-WHERE t.observation_hash <> b.observation_hash;
+SELECT r.run, r.branch, r.iteration, r.retry_id, 'turn ' || r.turn || ': the rollback returned another observation than its parent had'
+FROM returned r JOIN lines.turns b ON (b.run, b.branch, b.trajectory_id, b.turn) = (r.run, r.branch, r.parent_id, r.turn)
+WHERE r.hash <> b.observation_hash AND NOT (r.status = 'diverged' AND r.turn = r.turns - 1)
+UNION ALL
+SELECT r.run, r.branch, r.iteration, r.retry_id,
+       'the rollback returned ' || coalesce(len(r.rollback_hashes), 0) || ' observations, expected ' || r.pivot_turn + 1
+FROM lines.retries r
+JOIN lines.stages s ON (s.run, s.branch, s.iteration, s.stage) = (r.run, r.branch, r.iteration, 'retries') AND s.shard IS NOT DISTINCT FROM r.shard
+WHERE s.schema_version >= 3 AND r.status NOT IN ('diverged', 'environment_error') AND len(r.rollback_hashes) IS DISTINCT FROM r.pivot_turn + 1
+UNION ALL
+SELECT c.run, c.branch, c.iteration, c.trajectory_id, 'turn ' || t.turn || ': not the observation that its parent had'
+FROM lines.trajectories c
+JOIN lines.turns t ON (t.run, t.branch, t.trajectory_id) = (c.run, c.branch, c.trajectory_id) AND t.turn <= c.pivot_turn
+JOIN lines.turns b ON (b.run, b.branch, b.trajectory_id, b.turn) = (c.run, c.branch, c.parent_id, t.turn)
+WHERE c.parent_id IS NOT NULL AND c.status <> 'diverged' AND t.observation_hash <> b.observation_hash;

@@ -4,10 +4,10 @@ WITH pieces AS (
     SELECT run, branch, trajectory_id AS source_id, true AS prefixed, turn, context_ids, response_ids FROM lines.turns
     UNION ALL
     SELECT r.run, r.branch, r.retry_id, false, t.turn, t.context_ids, t.response_ids
-    FROM retries r JOIN lines.turns t ON (t.run, t.branch, t.trajectory_id) = (r.run, r.branch, r.retry_id)
+    FROM lines.retries r JOIN lines.turns t ON (t.run, t.branch, t.trajectory_id) = (r.run, r.branch, r.retry_id)
     UNION ALL -- two joins by keys: one with OR compares every retry with every turn
     SELECT r.run, r.branch, r.retry_id, false, t.turn, t.context_ids, t.response_ids
-    FROM retries r JOIN lines.turns t ON (t.run, t.branch, t.trajectory_id) = (r.run, r.branch, r.parent_id) AND t.turn < r.pivot_turn
+    FROM lines.retries r JOIN lines.turns t ON (t.run, t.branch, t.trajectory_id) = (r.run, r.branch, r.parent_id) AND t.turn < r.pivot_turn
     UNION ALL
     SELECT run, branch, reflection_id, true, 0, context_ids, response_ids FROM lines.reflections
 ),
@@ -24,11 +24,6 @@ placed AS (
     LEFT JOIN sources s USING (run, branch, source_id)
     LEFT JOIN lines.credit c ON (c.run, c.branch, c.trajectory_id) = (w.run, w.branch, w.source_id) AND w.role = 'explore'
     WHERE w.role <> 'replay' OR s.ids IS NOT NULL
-),
-expected AS (
-    SELECT run, branch, distilled_id AS trajectory_id, coalesce(shared_turns, pivot_turn) AS shared FROM distilled
-    UNION ALL
-    SELECT run, branch, base_id, min(coalesce(shared_turns, pivot_turn)) FROM distilled GROUP BY run, branch, base_id
 )
 SELECT run, branch, iteration, id, CASE WHEN bool_or(known) THEN 'its tokens are not those of ' || source_id
                                         ELSE 'its source ' || source_id || ' is not stored' END AS what
@@ -41,8 +36,4 @@ SELECT run, branch, iteration, row_id, 'weights or logprobs are not aligned with
 WHERE len(weights) <> len(token_ids) OR len(logprobs) <> len(token_ids)
 UNION ALL
 SELECT run, branch, iteration, row_id, 'trained_tokens is ' || trained_tokens || ', weights say ' || len(list_filter(weights, lambda w: w <> 0))
-FROM lines.training_rows WHERE trained_tokens <> len(list_filter(weights, lambda w: w <> 0))
-UNION ALL
-SELECT c.run, c.branch, c.iteration, c.trajectory_id, 'masked before turn ' || c.mask_turn || ', shared with its pair before ' || coalesce(e.shared, 0)
-FROM lines.credit c LEFT JOIN expected e USING (run, branch, trajectory_id)
-WHERE c.mask_turn NOT IN (0, coalesce(e.shared, 0));
+FROM lines.training_rows WHERE trained_tokens <> len(list_filter(weights, lambda w: w <> 0));

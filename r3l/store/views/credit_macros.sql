@@ -5,7 +5,7 @@ WITH member AS (
     SELECT run, branch, iteration, group_id, task, trajectory_id, kind, reward::DOUBLE - penalty AS r,
            count(*) OVER w AS size, avg(r) OVER w AS mean, coalesce(stddev_samp(r) OVER w, 0) AS std,
            min(r) OVER w AS low, max(r) OVER w AS high
-    FROM lines.credit
+    FROM credit
     WINDOW w AS (PARTITION BY run, branch, iteration, group_id)
 ),
 scaled_member AS (
@@ -27,11 +27,11 @@ CREATE MACRO credit_grpo() AS TABLE FROM credit_as(amplify := false);
 CREATE MACRO mask_turns(pivot_mask := 'both') AS TABLE
 SELECT c.run, c.branch, c.iteration, c.trajectory_id,
        CASE WHEN pivot_mask = 'off' OR (pivot_mask = 'retry_only' AND c.kind = 'base') THEN 0 ELSE coalesce(d.shared, 0) END AS mask_turn
-FROM lines.credit c
+FROM credit c
 LEFT JOIN (
     SELECT run, branch, iteration, distilled_id AS trajectory_id, coalesce(shared_turns, pivot_turn) AS shared
-    FROM distilled SEMI JOIN lines.credit USING (run, branch, iteration, trajectory_id)
+    FROM distilled SEMI JOIN credit USING (run, branch, iteration, trajectory_id)
     UNION ALL
     SELECT run, branch, iteration, base_id, min(coalesce(shared_turns, pivot_turn))
-    FROM distilled SEMI JOIN lines.credit USING (run, branch, iteration, trajectory_id) GROUP BY ALL
+    FROM distilled SEMI JOIN credit USING (run, branch, iteration, trajectory_id) GROUP BY ALL
 ) d USING (run, branch, iteration, trajectory_id);

@@ -1,7 +1,7 @@
 -- Per iteration, whether successes outweigh failures (paper, Theorem 4.3). Before amplification: positive_share p, mean A+ and mean A-
 -- over the members whose advantage is not 0, alpha_min = (1-p)|mean A-| / (p mean A+). After it: positive_mass = sum of A+,
 -- negative_mass = sum of |A-|, dominance = their ratio. variance_ratio (Theorem 4.5): (T - T_pivot) / T over the rows of the group's members.
-CREATE VIEW dominance AS
+CREATE VIEW lines.dominance AS
 WITH mass AS (
     SELECT run, branch, iteration,
            count(*) FILTER (scaled > 0) / nullif(count(*) FILTER (scaled <> 0), 0)::DOUBLE AS positive_share,

@@ -1,5 +1,5 @@
 -- Where a trajectory comes from and where it went: task, base, reflection, retry, distilled, credit, training row, optimiser step, policy.
-CREATE VIEW genealogy AS
+CREATE VIEW lines.genealogy AS
 WITH reasons AS (
     SELECT run, branch, iteration, subject_id, string_agg(stage || ' ' || event || ': ' || reason, '; ' ORDER BY stage) AS events
     FROM lines.events GROUP BY run, branch, iteration, subject_id
@@ -16,8 +16,8 @@ SELECT t.run, t.branch, t.iteration, t.shard, t.trajectory_id, t.kind, t.status,
        list_max(w.weights) AS weight, e.events, t.policy AS sampled_by, u.step, u.parent_policy, u.policy AS written_policy, u.path AS written_path
 FROM lines.trajectories t
 LEFT JOIN lines.tasks k USING (run, branch, iteration, task)
-LEFT JOIN distilled d ON (d.run, d.branch, d.iteration, d.retry_id) = (t.run, t.branch, t.iteration, t.trajectory_id)
-LEFT JOIN base b ON (b.run, b.branch, b.iteration, b.base_id) = (t.run, t.branch, t.iteration, coalesce(t.base_id, t.trajectory_id))
+LEFT JOIN lines.distilled d ON (d.run, d.branch, d.iteration, d.retry_id) = (t.run, t.branch, t.iteration, t.trajectory_id)
+LEFT JOIN lines.base b ON (b.run, b.branch, b.iteration, b.base_id) = (t.run, t.branch, t.iteration, coalesce(t.base_id, t.trajectory_id))
 LEFT JOIN lines.reflections f ON (f.run, f.branch, f.iteration, f.reflection_id) = (t.run, t.branch, t.iteration, t.reflection_id)
 LEFT JOIN lines.credit c ON (c.run, c.branch, c.iteration, c.trajectory_id) = (t.run, t.branch, t.iteration, t.trajectory_id)
 LEFT JOIN lines.training_rows w ON (w.run, w.branch, w.iteration, w.source_id) = (t.run, t.branch, t.iteration, t.trajectory_id)

@@ -1,5 +1,5 @@
 -- One row per exploration group: its rewards and what credit made of them. Mixed: not all rewards are equal, so that it can teach.
-CREATE VIEW groups AS
+CREATE VIEW lines.groups AS
 SELECT run, branch, iteration, group_id, any_value(task) AS task, count(*) AS members,
        count(*) FILTER (kind = 'base') AS bases, count(*) FILTER (kind = 'distilled') AS distilled,
        min(reward) AS reward_min, avg(reward) AS reward_mean, max(reward) AS reward_max, any_value(group_std) AS reward_std,

@@ -1,0 +1,202 @@
+"""The `r3l` command: the top floor. Settings come from presets and ``--set``; errors are one clear message, exit code
+2."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+from typer.models import CommandInfo
+
+from flows import prefect_settings
+from flows.cli.console import say, screen
+from flows.cli.options import (
+    AsJson,
+    Engine,
+    EnvironmentName,
+    Machine,
+    Method,
+    Policy,
+    Preset,
+    Quiet,
+    Run,
+    Set,
+    settings,
+)
+from r3l.errors import Interrupted, R3LError
+from r3l.home import home
+from r3l.pasted import runnable
+
+app = typer.Typer(
+    help="R3L post-training of language-model agents, where every stage of every iteration is a table.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    epilog="--debug, with any command: the traceback of what goes wrong.",
+)
+
+ENDED = 130  # exit code where Ctrl-C, a cancel or SIGTERM ended the work: as shells have it
+
+HELP = {
+    "Run": "iterate train evaluate compare replay",
+    "Serve": "up down server register prefect",
+    "Look": "audit report show status runs why track results presets",
+    "Ask and keep": "sql check export compact prune",
+    "Prepare": "plan prepare warm-start export-policy",
+}
+
+
+@app.command()
+def iterate(
+    run: Run = "demo",
+    preset: Preset = "paper",
+    method: Method = "r3l",
+    policy: Policy = "embedded",
+    environment: EnvironmentName = "alfworld",
+    engine: Engine = "",
+    machine: Machine = "",
+    iteration: Annotated[int | None, typer.Option(help="empty: the run's next one")] = None,
+    branch: Annotated[str, typer.Option(help="a branch of the run")] = "",
+    set_: Set = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run one training iteration (the flow `r3l`)."""
+    config = settings(
+        run,
+        preset,
+        method,
+        policy,
+        environment,
+        engine,
+        set_,
+        iteration=iteration,
+        branch=branch or None,
+        machine=machine,
+    )
+    from flows.cli.terminal import run_iteration
+
+    summary = run_iteration(config, quiet=quiet or as_json)
+    if as_json:
+        say(json.dumps(summary, default=str))
+
+
+@app.command()
+def train(
+    run: Run = "demo",
+    preset: Preset = "paper",
+    method: Method = "r3l",
+    policy: Policy = "embedded",
+    environment: EnvironmentName = "alfworld",
+    engine: Engine = "",
+    machine: Machine = "",
+    iterations: Annotated[int, typer.Option(min=1, help="how many further iterations")] = 10,
+    evaluate_every: Annotated[int, typer.Option(min=0, help="evaluate after every K iterations; 0: never")] = 0,
+    set_: Set = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run further iterations of a run, one after another (the flow `r3l-train`)."""
+    given = [f"evaluation.every={evaluate_every}", *(set_ or [])]
+    config = settings(run, preset, method, policy, environment, engine, given, machine=machine)
+    from flows.cli.terminal import run_training
+
+    done = run_training(config, iterations, quiet=quiet or as_json)
+    if as_json:
+        say(json.dumps(done, default=str))
+
+
+@app.command("warm-start")
+def warm_start(
+    out: Annotated[
+        Path | None, typer.Option(help="empty: data/policies/embedded, or household-RECIPE-SEED there")
+    ] = None,
+    environment: Annotated[str, typer.Option(help="alfworld, or household")] = "alfworld",
+    recipe: Annotated[
+        str, typer.Option(help="of the household: easy, in_hand, thought, standard, long or latent")
+    ] = "easy",
+    forgets: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="recipe latent: the share of treatments that its demonstrations leave out"),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.5, help="in all; household: of training. Empty: 20, long 50")
+    ] = None,
+    init: Annotated[Path | None, typer.Option(help="go on from the policy of an earlier warm start")] = None,
+) -> None:
+    """Make a small starting policy: tokenizer, demonstrations in the world itself, supervised training, held-out
+    figures."""
+
+    def told(line: str) -> None:
+        screen(stderr=True).print(line)
+
+    if environment == "household":
+        from r3l.warm_start.household.start import household_start
+
+        named = "-".join(["household", recipe, *([] if forgets is None else [f"{forgets:g}"]), str(seed)])
+        figures = household_start(
+            out or home() / "data/policies" / named, recipe, seed, minutes, progress=told, init=init, forgets=forgets
+        )
+    else:
+        from r3l.warm_start.start import warm_start as make
+
+        figures = make(
+            out or home() / "data/policies/embedded", seed=seed, minutes=minutes or 20.0, init=init, progress=told
+        )
+    say(json.dumps(figures, indent=1))
+
+
+def group(of: typer.Typer) -> None:
+    """Sort the commands of `--help` into boxes; one that is in none stands in the first."""
+    boxes = {name: box for box, names in HELP.items() for name in names.split()}
+    for command in of.registered_commands:
+        command.rich_help_panel = boxes.get(named(command), "Commands")
+
+
+def named(command: CommandInfo) -> str:
+    """The word by which a command is called."""
+    return command.name or (command.callback.__name__.replace("_", "-") if command.callback else "")
+
+
+def main() -> None:
+    """Entry point. Whatever goes wrong is one line and an exit code (2: refused; 3: a fault of r3l, or of what it runs
+    on); ``--debug`` shows the traceback."""
+    debug = "--debug" in sys.argv[1:]
+    sys.argv = [word for word in sys.argv if word != "--debug"]
+    try:
+        command()
+    except Interrupted as ended:
+        screen(stderr=True).print(Text("ended:", style="yellow"), str(ended), soft_wrap=True)
+        sys.exit(ENDED)
+    except Exception as error:
+        if debug:
+            raise
+        refused = isinstance(error, R3LError)
+        first = next(iter(str(error).strip().splitlines()), "")
+        said = runnable(str(error)) if refused else f"{type(error).__name__}: {first} (--debug shows where)"
+        screen(stderr=True).print(Text("error:", style="red"), said, soft_wrap=True)
+        sys.exit(2 if refused else 3)
+
+
+def command() -> None:
+    """Find the command's module and run it. A question to the tables loads no other module, and is answered sooner."""
+    prefect_settings.apply(quiet=True)
+    from flows.cli import tables
+
+    tables.register(app)
+    if not set(sys.argv[1:2]) & {named(one) for one in app.registered_commands}:
+        from flows.cli import audit, compare, evaluate, plan, prepare, replay, server
+
+        for module in (audit, compare, evaluate, plan, prepare, replay, server):
+            module.register(app)
+    group(app)
+    app(standalone_mode=True)
+
+
+if __name__ == "__main__":
+    main()

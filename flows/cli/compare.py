@@ -1,0 +1,79 @@
+"""`r3l compare` and `r3l results`: experiments from a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.console import say, screen
+from r3l.home import located
+
+
+def compare(
+    experiment: Annotated[str, typer.Argument(help="a file, or the name of one in data/experiments")],
+    size: Annotated[str, typer.Option(help="laptop, paper, or another size of it")] = "laptop",
+    plan: Annotated[bool, typer.Option("--plan", help="only say what would be run, and what it would cost")] = False,
+    store: Annotated[str, typer.Option("--store", help="store; empty: R3L_STORE, else data/runs")] = "",
+    results: Annotated[str, typer.Option(help="folder for table, plots and figures")] = "data/results",
+    workers: Annotated[
+        int, typer.Option(min=0, help="cells side by side, each in a process; 0, with --direct: in this one")
+    ] = 0,
+    minutes: Annotated[float, typer.Option(min=0, help="begin no further iteration after so many; 0: no bound")] = 0,
+    arms: Annotated[str, typer.Option(help="only these, with commas")] = "",
+    seeds: Annotated[str, typer.Option(help="only these, with commas")] = "",
+    rates: Annotated[str, typer.Option(help="only these, with commas: 0.0003,0.001")] = "",
+    direct: Annotated[bool, typer.Option("--direct", help="without Prefect: no run in its UI, seconds sooner")] = False,
+) -> None:
+    """Run or resume the cells of an experiment, and make its table, plots and page (the flow `r3l-compare`)."""
+    from r3l.experiments.experiment import load_experiment, plan_lines
+
+    path = experiment if experiment.endswith(".toml") else str(Path("data/experiments", f"{experiment}.toml"))
+    if plan:
+        for line in plan_lines(load_experiment(located(path)), size):
+            say(line)
+        return
+    from flows.cli.terminal import on_prefect
+    from flows.compare import Only, run_experiment
+    from flows.compare import compare as flow
+
+    if direct:
+        console = screen(stderr=True)
+        say(
+            run_experiment(
+                path,
+                size,
+                store,
+                results,
+                workers,
+                minutes,
+                Only(arms, seeds, rates),
+                lambda ended: console.print(str(ended)),
+            )
+        )
+    else:
+        with on_prefect():
+            say(flow(path, size, store, results, workers, minutes, arms, seeds, rates))
+
+
+def results(
+    out: Annotated[Path, typer.Option(help="the page")] = Path("data/RESULTS.md"),
+    claims: Annotated[Path, typer.Option(help="the paper's claims")] = Path("data/claims.toml"),
+    folder: Annotated[Path, typer.Option(help="what `r3l compare` wrote")] = Path("data/results"),
+) -> None:
+    """Hold the paper's claims against the kept results of experiments."""
+    from r3l.experiments.claims import load_claims
+    from r3l.experiments.claims_page import results_page
+    from r3l.experiments.results_page import index
+    from r3l.store.files.local import replace_text
+
+    page, found = located(out), located(folder)
+    replace_text(page, results_page(load_claims(located(claims)), found))
+    replace_text(found / "README.md", index(found))
+    say(page)
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(compare)
+    app.command()(results)

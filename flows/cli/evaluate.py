@@ -1,0 +1,99 @@
+"""`r3l evaluate`: test episodes with a policy of a run as it was trained, or with a bare model."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from flows.cli.console import say
+from flows.cli.options import settings
+from r3l.config import Config, compose
+from r3l.config.compose import assigned, validated
+from r3l.evaluation.benchmarks import with_environment
+from r3l.pipeline.saved_config import load_config
+from r3l.store.stage import Store
+
+DEFAULTS = {"preset": "paper", "method": "r3l", "policy": "embedded", "environment": "alfworld"}
+Named = Annotated[str, typer.Option(help="as for `r3l iterate`; empty: what the run was trained with")]
+
+
+def evaluate(
+    run: Annotated[
+        str, typer.Argument(help="name of the run; one that doesn't exist: its starting policy, zero-shot")
+    ] = "",
+    iteration: Annotated[
+        int | None, typer.Option(help="whose new policy; -1: the starting policy; empty: the newest")
+    ] = None,
+    benchmark: Annotated[
+        str | None, typer.Option(help="e.g. alfworld-full, webshop, gsm8k; empty: the run's own world")
+    ] = None,
+    answer_format: Annotated[str | None, typer.Option("--format", help="answer or boxed, for mathematics")] = None,
+    attempts: Annotated[
+        int | None, typer.Option(min=1, help="attempts at a problem of mathematics, reported apart (1)")
+    ] = None,
+    tasks: Annotated[
+        int | None, typer.Option(min=1, help="tasks of the test split, a sample with each type in its share (60)")
+    ] = None,
+    whole: Annotated[bool, typer.Option("--whole", help="all tasks of the test split")] = False,
+    repeats: Annotated[int | None, typer.Option(min=1, help="episodes per task (1)")] = None,
+    preset: Named = "",
+    method: Named = "",
+    policy: Named = "",
+    environment: Named = "",
+    engine: Named = "",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="a setting, e.g. evaluation.temperature=0; environment.… is the benchmark's"),
+    ] = None,
+    run_: Annotated[str, typer.Option("--run", hidden=True)] = "",
+    quiet: Annotated[bool, typer.Option("--quiet", help="no display, only the result")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="the result as JSON")] = False,
+) -> None:
+    """Play test episodes with a policy of a run, or with a bare model, and score them (the flow `r3l-evaluate`)."""
+    asked = {
+        "benchmark": benchmark,
+        "answer_format": answer_format,
+        "attempts": attempts,
+        "tasks": 0 if whole else tasks,
+        "repeats": repeats,
+    }
+    given = [f"evaluation.{name}={value}" for name, value in asked.items() if value is not None] + (set_ or [])
+    named = {"preset": preset, "method": method, "policy": policy, "environment": environment}
+    config = config_of(run or run_ or "demo", named, engine, given, iteration)
+    from flows.cli.terminal import run_evaluation
+
+    found = run_evaluation(config, quiet=quiet or as_json)
+    if as_json:
+        say(json.dumps(found, default=str))
+
+
+def config_of(run: str, named: dict[str, str], engine: str, given: list[str], iteration: int | None) -> Config:
+    """The settings that the run was last trained with, `given` on top; where others are named, or there is no such run,
+    from presets. Where a benchmark is named, `given` settings of the environment are those of its environment."""
+    ours = [text for text in given if text.startswith("environment.")]
+    others = [text for text in given if text not in ours]
+    benchmark = str(assigned({}, others).get("evaluation", {}).get("benchmark") or "")
+    if ours and benchmark:
+        return with_environment(config_of(run, named, engine, others, iteration), ours)
+    recorded = None if any(named.values()) else recorded_settings(run, given)
+    if recorded is None:
+        chosen = {name: value or DEFAULTS[name] for name, value in named.items()}
+        return settings(run, **chosen, engine=engine, assignments=given, iteration=iteration)
+    asked = assigned(recorded, ([f"engine.kind={engine}"] if engine else []) + given)
+    return validated(asked | {"iteration": iteration})
+
+
+def recorded_settings(run: str, given: list[str]) -> dict[str, Any] | None:
+    """None where the run has no iteration."""
+    store = Store.open(compose(assignments=[text for text in given if text.startswith("store.")]).store.root)
+    newest = store.next_iteration(run) - 1
+    if newest < 0:
+        return None
+    recorded = load_config(store, run, "", newest).model_dump(mode="json")
+    return recorded | {"store": {"root": store.root}}
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(evaluate)

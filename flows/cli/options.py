@@ -1,0 +1,75 @@
+"""The options that several commands share, and the settings that they make."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from r3l.config import Config, compose, preset_names
+from r3l.errors import ConfigError
+from r3l.home import located
+
+Run = Annotated[str, typer.Option("--run", help="name of the run")]
+Preset = Annotated[
+    str, typer.Option("--preset", help="preset of the method r3l: paper, released, or any of `r3l presets`")
+]
+Method = Annotated[str, typer.Option("--method", help="method: r3l, grpo, raft, ...; its own preset is used")]
+Policy = Annotated[str, typer.Option("--policy", help="model preset, or a folder with a transformers model")]
+EnvironmentName = Annotated[str, typer.Option("--environment", help="environment preset")]
+Engine = Annotated[str, typer.Option("--engine", help="transformers_local, vllm_server or vllm_local")]
+Machine = Annotated[
+    str, typer.Option("--machine", help="preset of a machine: eight_gpus or two_nodes; empty: this one")
+]
+Set = Annotated[list[str] | None, typer.Option("--set", help="a setting, e.g. method.alpha=5; repeat for more")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="no display, only the result")]
+AsJson = Annotated[bool, typer.Option("--json", help="the result as JSON")]
+
+
+def settings(
+    run: str,
+    preset: str,
+    method: str,
+    policy: str,
+    environment: str,
+    engine: str,
+    assignments: list[str] | None,
+    **top: Any,
+) -> Config:
+    """A `Config` from the options that all running commands share.
+
+    Raises:
+        ConfigError: an unknown preset or setting, a value out of bounds, or a folder that is not there.
+    """
+    chosen = preset if method == "r3l" or preset != "paper" else method
+    folder = Path(policy)
+    refuse_missing(policy)
+    given = []
+    if folder.is_dir():  # found from the working folder, whatever `located` would find
+        here = folder if located(folder) == folder else folder.absolute()
+        given = [f"policy.path={json.dumps(str(here))}", f"policy.name={json.dumps(folder.absolute().name)}"]
+    if engine:
+        given.append(f"engine.kind={engine}")
+    return compose(
+        model="embedded" if folder.is_dir() else policy,
+        environment=environment,
+        method=chosen,
+        assignments=[*given, *(assignments or [])],
+        run=run,
+        **top,
+    )
+
+
+def refuse_missing(policy: str) -> None:
+    """Raise `ConfigError` for a `--policy` that is neither a folder nor a preset."""
+    presets = preset_names("models")
+    if policy in presets or Path(policy).is_dir():
+        return
+    if "/" in policy or policy.startswith((".", "~")):
+        raise ConfigError(
+            f"--policy {policy}: there is no such folder; expected one with a transformers model, or a preset: "
+            f"{', '.join(presets)}"
+        )
+    raise ConfigError(f"--policy {policy}: neither a preset nor a folder; the presets are {', '.join(presets)}")

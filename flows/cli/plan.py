@@ -1,0 +1,75 @@
+"""`r3l plan`: what an iteration will need, before any of it is paid for. No Prefect, no torch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from flows.cli.console import say, screen
+from r3l.config import Config, compose
+from r3l.config.machines import Machine, load_machine
+from r3l.planning.plan import Plan, make_plan
+from r3l.planning.stored import stored_figures
+from r3l.store.stage import Store
+
+
+def plan(
+    policy: Annotated[str, typer.Option(help="model preset, e.g. qwen2.5-7b")] = "qwen2.5-1.5b",
+    environment: Annotated[str, typer.Option(help="environment preset")] = "alfworld",
+    preset: Annotated[str, typer.Option(help="method preset")] = "paper",
+    machine: Annotated[str, typer.Option(help="preset of a machine: eight_gpus or two_nodes")] = "eight_gpus",
+    gpu: Annotated[str, typer.Option(help="a100, h20, h100 or h200; empty: the machine's own")] = "",
+    like: Annotated[str, typer.Option(help="a run of the store: its figures take the place of the paper's")] = "",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="a setting, e.g. rollout.tasks=32; repeat for more")
+    ] = None,
+    store: Annotated[str, typer.Option(help="store; empty: R3L_STORE, else data/runs")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="the figures as JSON")] = False,
+) -> None:
+    """Say what one iteration needs: memory, tokens, time and storage, each figure with what it comes from. Runs
+    nothing."""
+    config = compose(model=policy, environment=environment, method=preset, machine=machine, assignments=set_ or [])
+    there = load_machine(machine, gpu=gpu or None)
+    made = make_plan(config, there, stored_figures(Store.open(store, reading=True), like) if like else None)
+    if as_json:
+        say(json.dumps(asdict(made), indent=1))
+    else:
+        show(screen(), config, there, made)
+
+
+def show(console: Console, config: Config, machine: Machine, made: Plan) -> None:
+    """The plan as a table, what it takes for granted below it, and what will not fit in red."""
+    console.print(
+        f"{config.policy.name} on {config.environment.kind}, {config.method.kind}, {config.rollout.tasks} tasks x N = "
+        f"{config.rollout.group_size}, {machine.engine_gpus} {machine.gpu} sample, {machine.training_gpus} train: one "
+        "iteration",
+    )
+    table = Table("", "figure", "value", "from", header_style="bold")
+    before = ""
+    for figure in made.figures:
+        table.add_row(
+            "" if figure.section == before else figure.section,
+            figure.name,
+            shown(figure.value, figure.unit),
+            figure.source,
+        )
+        before = figure.section
+    console.print(table)
+    for line in made.assumptions:
+        console.print(f"- {line}", style="dim")
+    for line in made.troubles:
+        console.print(f"does not fit: {line}", style="red")
+
+
+def shown(value: float, unit: str) -> str:
+    number = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.3f}"
+    return f"{number} {unit}".rstrip()
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(plan)

@@ -1,0 +1,60 @@
+"""`r3l replay`: what is computed again, whether it came out the same, and what differs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from flows.cli.console import say, screen
+from r3l.pipeline.replay import replay_config
+from r3l.pipeline.workbench import Replay
+from r3l.store.difference import diff, told
+from r3l.store.stage import Store
+
+
+def replay(
+    run: str,
+    iteration: Annotated[int, typer.Option(help="which iteration")],
+    from_: Annotated[str, typer.Option("--from", help="first stage that is computed again")] = "credit",
+    to: Annotated[str, typer.Option("--to", help="last stage that is computed")] = "updates",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="a setting to change; none: prove that nothing changes")
+    ] = None,
+    branch: Annotated[str, typer.Option(help="name of the new branch; empty: replay-1, replay-2, ...")] = "",
+    source: Annotated[str, typer.Option(help="the branch that is replayed; empty: the run itself")] = "",
+    store: Annotated[str, typer.Option("--store", help="store; empty: R3L_STORE, else data/runs")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="the result as JSON")] = False,
+) -> None:
+    """Recompute stages of a stored iteration into a branch (the flow `r3l-replay`); the original never changes."""
+    opened, asked = Store.open(store), Replay(source, from_, to)
+    replay_config(opened, run, iteration, asked, set_ or [], branch)  # what is wrong is said before Prefect starts
+    console = screen(stderr=True)
+    with console.status("replaying") if console.is_terminal and not as_json else contextlib.nullcontext():
+        from flows.cli.terminal import on_prefect
+        from flows.replay import replay as flow
+
+        with on_prefect():
+            result = flow(run, iteration, from_, to, set_ or [], branch, source, store)
+    if as_json:
+        say(json.dumps(result))
+    else:
+        show(screen(), result)
+
+
+def show(console: Console, result: dict[str, Any]) -> None:
+    """What differs between the branch and what it was replayed from, stage by stage."""
+    console.print(Text.assemble("replayed into branch ", (result["branch"], "bold")))
+    found = diff(
+        Store.open(result["store"]), result["run"], result["iteration"], result["source_branch"], result["branch"]
+    )
+    for line in told(found):
+        console.print(line, soft_wrap=True)
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(replay)

@@ -1,0 +1,101 @@
+"""`r3l up`, `down`, `server`, `register`, `prefect`: a Prefect server of one's own, which asks for a key."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows import prefect_settings
+from flows.cli.console import say, screen
+from flows.serving import background
+from flows.serving.own import KEY, Own, forget, key_of, own_server, remember
+from r3l import pasted
+from r3l.errors import ConfigError
+from r3l.store.files.process import mark
+
+Port = Annotated[int, typer.Option(min=1, max=65535, help="port on this machine")]
+PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+def up(port: Port = 4200) -> None:
+    """Start Prefect's server and a worker in the background, and register the flows: everything for a run from the
+    UI."""
+    console, folder = screen(stderr=True), prefect_settings.prefect_home()
+    console.print("server, flows and worker start (half a minute)")
+    own = background.up(folder, port)
+    console.print(
+        f"Prefect's UI   {own.ui}\nits password   {own.key}\nlog files      {folder}\nend it with    {pasted.r3l('down')}",
+        soft_wrap=True,
+    )
+
+
+def down() -> None:
+    """Stop what `r3l up` started. Runs that are under way end; the next one goes on from the last committed shard."""
+    stopped = background.down(prefect_settings.prefect_home())
+    say(f"stopped: {', '.join(stopped)}" if stopped else "nothing runs")
+
+
+def server(
+    port: Port = 4200,
+    host: Annotated[str, typer.Option(help="address to listen on")] = "127.0.0.1",
+    name: Annotated[
+        list[str] | None, typer.Option(help="a name that it is asked for by, beside localhost; repeat for more")
+    ] = None,
+) -> None:
+    """Serve Prefect's API and UI here until Ctrl + C: to this machine's names, by a key, to no page of another site."""
+    folder = prefect_settings.prefect_home()
+    if own := own_server(folder):
+        raise ConfigError(f"a server runs already at {own.ui}; end it with `{pasted.r3l('down')}`")
+    own = Own(f"http://127.0.0.1:{port}/api", key_of(folder), {"server": mark()})
+    names = name or []
+    origins = [
+        f"{scheme}://{one}"
+        for scheme in ("http", "https")
+        for known in ("127.0.0.1", "localhost", *names)
+        for one in (known, f"{known}:{port}")
+    ]
+    os.environ |= {
+        prefect_settings.URL: own.api,
+        prefect_settings.CLIENT_KEY: own.key,
+        prefect_settings.SERVER_KEY: own.key,
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": ",".join(origins),
+        "PREFECT_SERVER_API_PORT": str(port),
+    }
+    for quiet in prefect_settings.LOGGING:
+        os.environ.pop(quiet, None)
+    from flows.serving.guarded import serve
+
+    remember(folder, own)
+    console = screen(stderr=True)
+    password = own.key if console.is_terminal else f"that stands in {folder / KEY}"  # no key in a log file
+    console.print(f"{own.ui} asks for the password {password}; Ctrl + C ends it", soft_wrap=True)
+    try:
+        serve(host, port, origins, names)
+    finally:
+        forget(folder)
+
+
+def register_flows() -> None:
+    """Give the server the work pool, the deployments, limits and automations; again, to the same effect."""
+    background.register()
+
+
+def prefect(context: typer.Context) -> None:
+    """Run a command of Prefect against the project's server, e.g. `r3l prefect deployment run r3l/iterate`."""
+    raise typer.Exit(
+        subprocess.run(
+            [str(Path(sys.executable).with_name("prefect")), *context.args], env=prefect_settings.loud(), check=False
+        ).returncode
+    )
+
+
+def register(app: typer.Typer) -> None:
+    for one in (up, down, server):
+        app.command()(one)
+    app.command("register")(register_flows)
+    app.command(context_settings=PASSED_ON)(prefect)

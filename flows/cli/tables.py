@@ -1,0 +1,197 @@
+"""Commands that read the store: no Prefect, no torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import duckdb
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from flows.cli.console import say, screen
+from r3l.config import preset_names
+from r3l.config.preset_diff import diff_presets
+from r3l.errors import StoreError
+from r3l.store.check import check_run
+from r3l.store.exports.run_file import export_run
+from r3l.store.figures import LINES, known, remembered
+from r3l.store.genealogy import why as genealogy
+from r3l.store.query import ask, connect_for_users
+from r3l.store.space.compaction import compact as compact_run
+from r3l.store.space.retention import Drop, prune_run
+from r3l.store.stage import Store
+
+Root = Annotated[str, typer.Option("--store", help="store; empty: R3L_STORE, else data/runs")]
+AsJson = Annotated[bool, typer.Option("--json", help="rows as JSON lines")]
+CELL = 60
+QUERY_SECONDS = 600.0
+NEWEST = """
+SELECT run, branch, arg_max(base_success, iteration) AS base_success, coalesce(arg_max(no_step, iteration), '') AS note
+FROM lines.iterations GROUP BY run, branch
+"""
+
+
+def sql(
+    question: str,
+    store: Root = "",
+    run: Annotated[list[str] | None, typer.Option(help="only these runs")] = None,
+    branch: Annotated[str, typer.Option(help="show this branch of each run instead of the run itself")] = "",
+    verify: Annotated[
+        bool, typer.Option("--verify", help="hash every file again, also those that this machine has hashed before")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the tables in SQL (DuckDB). Views: tasks, base, reflections, pivots, retries, distilled, credit, iterations,
+    ..."""
+    opened = Store.open(store, reading=True)
+    known(opened, run or ())
+    with connect_for_users(opened, run, branch=branch, verify=verify, question=question) as connection:
+        name_left_out(dict(connection.execute("FROM left_out").fetchall()))
+        if branch:
+            refuse_unknown_branch(connection, branch)
+        pooled = [name for (name,) in connection.execute("SELECT DISTINCT run FROM stages ORDER BY run").fetchall()]
+        found = ask(connection, question, seconds=QUERY_SECONDS)
+    if as_json:
+        for row in found.to_pylist():
+            say(json.dumps(row, default=str))
+        return
+    table = Table(*found.column_names, header_style="bold")
+    for row in found.to_pylist():
+        table.add_row(*(cell(value) for value in row.values()))
+    screen().print(table)
+    over = (
+        f" of {len(pooled)} runs together; --run names one"
+        if len(pooled) > 1 and "run" not in found.column_names
+        else ""
+    )
+    screen(stderr=True).print(f"{found.num_rows} rows{over}", style="dim")
+
+
+def name_left_out(left_out: Mapping[str, str]) -> None:
+    """A warning for each damaged run."""
+    for run, why in left_out.items():
+        said = f"warning: run {run} is left out: {why}; `r3l check {run}` names what is damaged"
+        screen(stderr=True).print(Text(said, style="yellow"), soft_wrap=True)
+
+
+def refuse_unknown_branch(connection: duckdb.DuckDBPyConnection, branch: str) -> None:
+    """Raise StoreError where none of the runs has the branch."""
+    there = [
+        name
+        for (name,) in connection.execute(
+            "SELECT DISTINCT branch FROM stages WHERE branch <> '' ORDER BY ALL"
+        ).fetchall()
+    ]
+    if branch not in there:
+        raise StoreError(f"branch {branch!r}: no run has it; there are {', '.join(there) or 'no branches'}")
+
+
+def cell(value: object) -> str:
+    """A value as one line of text, shortened."""
+    text = "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    text = text.replace("\n", " ")
+    return text if len(text) <= CELL else text[: CELL - 1] + "…"
+
+
+def check(run: str, store: Root = "") -> None:
+    """Verify a run: manifests, hashes, the seven invariants, the account, no gold answer shown. Exit code 1 where one
+    is broken."""
+    opened = Store.open(store, reading=True)
+    from r3l.evaluation.leaks import check_leaks  # loads the environments, which no other command here needs
+
+    findings = check_run(opened, run) or check_leaks(opened, run)
+    for finding in findings:
+        say(str(finding))
+    say(f"{run}: {'ok' if not findings else f'{len(findings)} findings'}")
+    raise typer.Exit(1 if findings else 0)
+
+
+def runs(store: Root = "") -> None:
+    """List the runs of the store."""
+    found = remembered(Store.open(store, reading=True), "runs", {"lines": LINES, "newest": NEWEST})
+    name_left_out(found.left_out)
+    table = Table("run", "branch", header_style="bold")
+    for name in ("iterations", "last commit (UTC)", "base success, newest"):
+        table.add_column(name, justify="right")
+    table.add_column("newest iteration")
+    rows = [(row, answers["newest"]) for answers in found.runs.values() for row in answers["lines"]]
+    for row, newest in sorted(rows, key=lambda pair: pair[0]["last_commit"], reverse=True):
+        its = next((one for one in newest if one["branch"] == row["branch"]), {"base_success": None, "note": ""})
+        rate = "" if its["base_success"] is None else f"{100 * its['base_success']:.1f} %"
+        last = row["last_commit"][:16].replace("T", " ")
+        table.add_row(cell(row["run"]), cell(row["branch"]), str(row["iterations"]), last, rate, cell(its["note"]))
+    screen().print(table)
+
+
+def why(
+    trajectory: str,
+    run: Annotated[str, typer.Option(help="name of the run")] = "demo",
+    branch: Annotated[str, typer.Option(help="a branch of the run")] = "",
+    turn: Annotated[int | None, typer.Option(help="this turn token by token too")] = None,
+    store: Root = "",
+) -> None:
+    """Why a trajectory was trained with its weights: row, credit, retry, reflection, base, task, and the step it went
+    into."""
+    say(str(genealogy(Store.open(store, reading=True), run, trajectory, branch, turn)))
+
+
+def export(
+    run: str,
+    store: Root = "",
+    out: Annotated[
+        Path | None, typer.Option(help=".parquet, .jsonl, or .json: a log of Inspect; empty: RUN.parquet here")
+    ] = None,
+) -> None:
+    """Write a run as one nested file to share: a row per trajectory, with its turns, reflections, credit and training
+    rows."""
+    path = out or Path(f"{run}.parquet")
+    say(f"{path}: {export_run(Store.open(store, reading=True), run, path)} trajectories")
+
+
+def prune(
+    run: str,
+    keep_last: Annotated[int, typer.Option(min=1, help="iterations that stay whole, 1 or more")],
+    drop: Annotated[
+        Drop, typer.Option(help="what goes: log-probabilities, token ids too, texts too; or policies")
+    ] = "logprobs",
+    store: Root = "",
+) -> None:
+    """Give back the space of old iterations; rows, manifests and figures stay. Says what can no longer be replayed."""
+    say(str(prune_run(Store.open(store), run, keep_last, drop)))
+
+
+def compact(
+    run: str,
+    iterations: Annotated[int, typer.Option(min=2, help="finished iterations per bundle, 2 or more")] = 16,
+    store: Root = "",
+) -> None:
+    """Copy finished iterations into few large files, so that a long run is asked as fast as a short one."""
+    made = compact_run(Store.open(store), run, iterations)
+    say("\n".join(made) or f"{run}: no {iterations} finished iterations that are not bundled yet")
+
+
+def presets(
+    diff: Annotated[tuple[str, str] | None, typer.Option(help="two method presets: what they set differently")] = None,
+) -> None:
+    """List the presets of models, environments, methods and machines, or compare two methods."""
+    if diff:
+        _show_differences(*diff)
+        return
+    for folder in ("models", "environments", "methods", "machines"):
+        say(f"{folder}: {', '.join(preset_names(folder))}")
+
+
+def _show_differences(a: str, b: str) -> None:
+    table = Table("setting", a, b, header_style="bold")
+    for name, left, right in diff_presets(a, b):
+        table.add_row(name, *("—" if value is None else str(value) for value in (left, right)))
+    screen().print(table)
+
+
+def register(app: typer.Typer) -> None:
+    for command in (sql, check, runs, why, export, prune, compact, presets):
+        app.command()(command)

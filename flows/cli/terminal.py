@@ -1,0 +1,118 @@
+"""Running the flows from a terminal, with a display that starts before Prefect does."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from flows.cli.console import screen
+from flows.cli.display import Display, evaluated, result, watching
+from flows.cli.eta import TESTING, expected
+from r3l.config import Config
+from r3l.errors import Interrupted
+from r3l.evaluation.benchmarks import pose
+from r3l.exploration.progress import Tally
+
+
+def run_iteration(config: Config, *, quiet: bool = False) -> dict[str, Any]:
+    """One iteration in this process, on the Prefect server that is configured or else an ephemeral one.
+
+    Raises:
+        R3LError: whatever is wrong, before work starts where it can be known.
+    """
+    with displayed(config, quiet) as display:
+        from flows import iterate
+
+        summary: dict[str, Any] = iterate.watched(next_iteration(display, config))(config)
+    if not quiet:
+        result(display.console, summary)
+    return summary
+
+
+def run_training(config: Config, iterations: int, *, quiet: bool = False) -> list[dict[str, Any]]:
+    """Further iterations of a run, one after another; each one's figures are printed above the display."""
+    with displayed(config, quiet) as display:
+        from flows import train
+
+        return list(train.watched(OnTerminal(display, config, quiet))(config, iterations))
+
+
+def run_evaluation(config: Config, *, quiet: bool = False) -> dict[str, Any]:
+    """Test episodes with a policy of the run."""
+    with displayed(pose(config).config, quiet, training=False) as display:
+        from flows import evaluate
+
+        display.phase = "evaluating"
+        if config.evaluation.tasks:  # else the whole split: the flow counts it
+            display.planned = {TESTING: config.evaluation.tasks * config.evaluation.repeats}
+        figures: dict[str, Any] = evaluate.watched(display.tally)(config)
+    if not quiet:
+        evaluated(display.console, figures)
+    return figures
+
+
+class OnTerminal:
+    """Shows each iteration of a training run, and prints its figures when it has ended."""
+
+    def __init__(self, display: Display, config: Config, quiet: bool) -> None:
+        self.display, self.config, self.quiet = display, config, quiet
+
+    def begins(self) -> Tally:
+        return next_iteration(self.display, self.config)
+
+    def ended(self, summary: dict[str, Any]) -> None:
+        if not self.quiet:
+            result(self.display.console, summary, ask=False)
+
+
+def next_iteration(display: Display, config: Config) -> Tally:
+    """Show the next iteration of the run from its beginning; what is returned counts its progress."""
+    display.tally = Tally()
+    display.planned = expected(config)
+    display.phase = (
+        "starting Prefect's server" if "PREFECT_API_URL" not in os.environ else "asking Prefect's server for a run"
+    )
+    display.tally.on_first("tasks", lambda: setattr(display, "phase", "running"))
+    return display.tally
+
+
+@contextlib.contextmanager
+def displayed(config: Config, quiet: bool, training: bool = True) -> Iterator[Display]:
+    """A display, after the settings were checked: that comes before Prefect, whose start takes seconds.
+
+    Raises:
+        Interrupted: the block's flow run was ended from outside.
+    """
+    from r3l.pipeline import preflight
+
+    display = Display(
+        screen(stderr=True), f"r3l · run {config.run} · {config.method.kind} on {config.environment.kind}", Tally()
+    )
+    with contextlib.nullcontext() if quiet else watching(display, plain=not display.console.is_terminal):
+        display.phase = "checking the settings, the policy and the tasks"
+        preflight.check(config, training)
+        display.phase = "starting Prefect"
+        with on_prefect():
+            yield display
+
+
+@contextlib.contextmanager
+def on_prefect() -> Iterator[None]:
+    """A block that runs a flow. An ephemeral server that is started for it ends with this process.
+
+    Raises:
+        Interrupted: the flow run ended as Cancelled: to the terminal that is one line, and no error.
+    """
+    from prefect.exceptions import CancelledRun
+    from prefect.settings import PREFECT_API_URL
+
+    if not PREFECT_API_URL.value():
+        from flows.serving.tied import tie
+
+        tie()
+    try:
+        yield
+    except CancelledRun as ended:
+        raise Interrupted(str(ended)) from ended

@@ -1,0 +1,78 @@
+"""How work ends that is ended from outside, by a cancel, Ctrl-C or SIGTERM: soon, with nothing half done in the store,
+in one line."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from copy import copy
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from prefect import Flow
+from prefect.exceptions import CancelledRun, TerminationSignal
+from prefect.states import Cancelled, Failed
+
+from flows.mending import sign_and_mend
+from r3l.errors import Interrupted, ServerAway
+from r3l.pipeline.runner import STAYS, Runner
+
+P = ParamSpec("P")
+R = TypeVar("R")
+ENDED = (Interrupted, KeyboardInterrupt, TerminationSignal, CancelledRun)
+
+
+def ending(error: BaseException) -> str:
+    """Say in one line how Prefect ended the work; empty where it did not."""
+    if isinstance(error, TerminationSignal):
+        return f"ended by SIGTERM; {STAYS}"
+    return str(error) if isinstance(error, CancelledRun) else Runner().ending(error)
+
+
+def unless_ended(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """What `fn` returns; where its work was ended, a state that ends the flow run or task run as Cancelled, with one
+    line as its message, instead of as a crash; where a server is away, as Failed."""
+    try:
+        return fn(*args, **kwargs)
+    except ENDED as ended:
+        _say_less()
+        return Cancelled(message=ending(ended))  # type: ignore[return-value]
+    except ServerAway as away:  # one line of each shard, where Prefect would print the trace of each
+        return Failed(message=str(away), data=away)  # type: ignore[return-value]
+
+
+def attended(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """`unless_ended`, in a flow run that says which process it is, and ends those whose process is gone."""
+    sign_and_mend()
+    return unless_ended(fn, *args, **kwargs)
+
+
+def cancellable(fn: Callable[P, R]) -> Callable[P, R]:
+    """Decorator: `unless_ended` around every call."""
+
+    @wraps(fn)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        return unless_ended(fn, *args, **kwargs)
+
+    return run
+
+
+def watched_flow(flow: Flow[..., R], fn: Callable[..., R]) -> Flow[..., R]:
+    """The same flow with another function, for whoever calls it from the process that draws its progress."""
+    watched = copy(flow)
+    watched.fn = wraps(flow.fn)(fn)
+    return watched
+
+
+class _Quiet(logging.Filter):
+    """Leaves out that each of many task runs ended because the flow run did: the flow run says so once."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith(("Finished in state Cancelled(", "Finished in state NotReady("))
+
+
+_QUIET = _Quiet()
+
+
+def _say_less() -> None:
+    logging.getLogger("prefect.task_runs").addFilter(_QUIET)

@@ -1,0 +1,125 @@
+"""The sign of life of a job elsewhere. It is kept in the store: the one place that both hosts reach."""
+
+from __future__ import annotations
+
+import _thread
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from r3l.errors import R3LError, StoreError
+from r3l.exploration.progress import Tally
+from r3l.pipeline.logs import log
+from r3l.store.files.local import Files, read_object
+
+Counts = dict[str, dict[str, float]]  # stage -> name -> sum so far
+
+
+class Superseded(R3LError):
+    """This job's host had been silent for so long that the job was given to another one."""
+
+
+class Beat:
+    """What a job elsewhere says of itself: which try it is, how often it has said so, and its counts so far."""
+
+    def __init__(self, files: Files, path: str, attempt: int, counts: Callable[[], Counts]) -> None:
+        self.files, self.path, self.attempt, self.counts = files, path, attempt, counts
+        self.number = 0
+        self.superseded = threading.Event()
+
+    def write(self) -> None:
+        """Say it once. A later try's beat is left standing, and is the sign that this one is not wanted any more."""
+        if read_object(self.files, self.path).get("attempt", -1) > self.attempt:
+            self.superseded.set()
+            return
+        self.number += 1
+        said = {"attempt": self.attempt, "number": self.number, "counts": self.counts()}
+        self.files.put(self.path, json.dumps(said).encode())
+
+    def check(self) -> None:
+        """Raises `Superseded` where another host has the job now: asked before anything is put in its place."""
+        self.write()
+        if self.superseded.is_set():
+            raise Superseded(
+                f"{self.path}: a later try of this job runs on another host; what this one made is not used"
+            )
+
+
+def hear_interrupts() -> None:
+    """A process that a shell began in the background ignores SIGINT, and so could not end itself."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
+def beating(files: Files, path: str, attempt: int, every_s: float, counts: Callable[[], Counts]) -> Iterator[Beat]:
+    """Beat every `every_s` seconds for as long as the block runs, with what `counts` says. A store that can't be
+    reached is tried again."""
+    beat, done = Beat(files, path, attempt, counts), threading.Event()
+    beat.check()
+    hear_interrupts()
+
+    def run() -> None:
+        while not done.wait(every_s) and not beat.superseded.is_set():
+            try:
+                beat.write()
+            except (StoreError, OSError) as error:
+                log().warning("%s: no heartbeat written (%s)", path, error)
+        if beat.superseded.is_set() and not done.is_set():
+            _thread.interrupt_main()  # nobody waits for this try any more
+
+    thread = threading.Thread(target=run, name="r3l-heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield beat
+    finally:
+        done.set()
+        thread.join()
+
+
+class Listener:
+    """Hears the beats of one try. Only changes count, by this host's own clock: clocks of other hosts may be off."""
+
+    def __init__(self, files: Files, path: str, attempt: int) -> None:
+        self.files, self.path, self.attempt = files, path, attempt
+        self._last: dict[str, Any] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        """Count the silence from now on: the job has not begun yet."""
+        self._changed = time.monotonic()
+
+    def listen(self) -> Counts:
+        """What was counted since the last time. A store that can't be reached has nothing new."""
+        try:
+            said = read_object(self.files, self.path)
+        except (StoreError, OSError):
+            said = self._last
+        if said == self._last or said.get("attempt") != self.attempt:
+            return {}
+        before, self._last, self._changed = self._last.get("counts", {}), said, time.monotonic()
+        return {
+            stage: {name: value - before.get(stage, {}).get(name, 0.0) for name, value in counts.items()}
+            for stage, counts in said["counts"].items()
+        }
+
+    def silent(self) -> float:
+        """Seconds since the last change."""
+        return time.monotonic() - self._changed
+
+
+def counts_of(tally: Tally) -> Callable[[], Counts]:
+    """The tally's sums, without its times and what this host counts for itself alone."""
+
+    def counts() -> Counts:
+        return {
+            stage: {name: value for name, value in amounts.items() if name not in {"began", "ended"}}
+            for stage, amounts in tally.snapshot().items()
+            if stage not in {"engine", "shards"}
+        }
+
+    return counts

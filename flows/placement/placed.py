@@ -1,0 +1,97 @@
+"""Where an iteration's shards are played when it is not here: by workers of a Prefect pool, or by the hosts of a Ray
+cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from flows.placement import remote_shard, remote_update
+from flows.placement.policies import introduced
+from flows.tasks import is_task
+from r3l.config import Config
+from r3l.errors import ConfigError
+from r3l.exploration.progress import Tally
+from r3l.pipeline.runner import Runner
+from r3l.pipeline.workbench import Workbench
+from r3l.store.layout import StageRef
+from r3l.store.stage import Store
+
+
+class PrefectPlacement:
+    """The settings of `placement` decide, for each piece of work, whether it goes to another host."""
+
+    def shards(self, bench: Workbench, batch: StageRef, shards: range) -> list[StageRef] | None:
+        """A replay is small, and takes from the store what it does not compute: it stays here."""
+        return None if bench.config.placement.shards == "here" else placed(bench, batch, shards)
+
+    def update(self, bench: Workbench, job: dict[str, Any], rows: list[str]) -> dict[str, Any] | None:
+        """Whether it goes to the deployment that is set."""
+        return remote_update.ask(bench, job, rows) if bench.config.placement.update_deployment else None
+
+
+def placed(bench: Workbench, batch: StageRef, shards: range) -> list[StageRef]:
+    """Every shard played on another host, and its stages, which are in the store."""
+    with _submitting(bench, batch) as submit:
+        futures: list[Any] = []
+        try:
+            for shard in shards:
+                if shard >= bench.config.rollout.shards_in_flight:
+                    futures[shard - bench.config.rollout.shards_in_flight].wait()
+                futures.append(submit(shard))
+            return [ref for future in futures for ref in future.result()]
+        except BaseException:
+            bench.close("another shard failed")
+            bench.runner.settle(futures)
+            raise
+
+
+@contextmanager
+def _submitting(bench: Workbench, batch: StageRef) -> Iterator[Callable[[int], Any]]:
+    known = introduced(bench.config, bench.store, bench.policies)
+    if bench.config.placement.shards == "workers":
+        yield lambda shard: bench.runner.submit(wait_for_shard, bench, batch, shard, known)
+        return
+    config = bench.config.kept_at(bench.store.root)
+    bench.equip()
+    told, slots = config.model_dump(mode="json"), config.environment.workers
+    with _ray(config) as (runner, options):
+        with options(num_cpus=slots):
+            yield lambda shard: runner.submit(
+                ray_shard_task, {"config": told, "iteration": bench.iteration, "shard": shard, "policies": known}
+            )
+
+
+def wait_for_shard(bench: Workbench, batch: StageRef, shard: int, policies: dict[str, Any]) -> list[StageRef]:
+    """Wait for a shard that another host plays."""
+    return remote_shard.ask(bench, batch, shard, policies)
+
+
+is_task(wait_for_shard, "shard", "shard={shard}")
+
+
+@contextmanager
+def _ray(config: Config) -> Iterator[Any]:
+    """Prefect's runner on a Ray cluster, and how a task's share of a host is said. Ray itself runs a lost host's task
+    elsewhere."""
+    try:
+        from prefect_ray import RayTaskRunner
+        from prefect_ray.context import remote_options
+    except ImportError as error:
+        raise ConfigError(
+            "placement.shards=ray needs prefect-ray: pip install 'r3l[ray]', on every host of the cluster"
+        ) from error
+    address = config.placement.ray_address or None
+    with RayTaskRunner(address, {"ignore_reinit_error": True}) as runner:
+        yield runner, remote_options
+
+
+@task(name="shard", task_run_name="shard={shard}", cache_policy=NO_CACHE)
+def ray_shard_task(config: dict[str, Any], iteration: int, shard: int, policies: dict[str, Any]) -> list[StageRef]:
+    """Play a shard in a process of a Ray host; its stages are plain calls there, not tasks of the server."""
+    asked = Config.model_validate(config)
+    return remote_shard.play(asked, Store.open(asked.store.root), iteration, shard, policies, Tally(), Runner())

@@ -1,0 +1,67 @@
+"""What a host that plays a shard for another one is told of the policies: their places in the store, and no folder that
+it has to have.
+
+Where servers sample, the host gets tokenizer and template and no weights. No host gets the optimiser's state, which is
+the update's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from r3l.config import Config
+from r3l.engines.base import PolicySnapshot
+from r3l.pipeline.policies import Policies, pullable
+from r3l.pipeline.workbench import CANARY
+from r3l.store.files.local import replace_text
+from r3l.store.policies.places import fetch_policy, fetch_tokenizer, share_tokenizer, stored_place
+from r3l.store.stage import Store
+
+
+def visiting(config: Config) -> Config:
+    """Servers that the flow has given the policy are taken as they are: hosts that come later don't load it again."""
+    if config.engine.kind != "vllm_server":
+        return config
+    return config.model_copy(update={"engine": config.engine.model_copy(update={"adopt": True})})
+
+
+def introduced(config: Config, store: Store, policies: Policies) -> dict[str, Any]:
+    """The policies, for hosts that see the store alone. A starting policy is put there first."""
+    start, behaviour = policies.start, policies.behaviour
+    if config.engine.kind == "vllm_server":
+        sampled = pullable(store, behaviour) if config.engine.puller_port else behaviour
+        return {
+            "start": start.digest,
+            "tokenizer": share_tokenizer(store, start.path, start.digest),
+            "behaviour": asdict(sampled),
+        }
+    place, sampling = (
+        stored_place(store, start.path, start.digest),
+        stored_place(store, behaviour.path, behaviour.digest),
+    )
+    return {
+        "start": start.digest,
+        "place": place,
+        "behaviour": {"digest": behaviour.digest, "place": sampling, "adapter": behaviour.base_path is not None},
+    }
+
+
+def met(config: Config, store: Store, told: dict[str, Any]) -> Policies:
+    """The policies as a visiting host has them; it trains none. Raises `StoreError` where the store's are not those
+    that were told."""
+    if config.engine.kind == "vllm_server":  # its path is the servers' own, and its canary was checked by the flow
+        behaviour = PolicySnapshot(**told["behaviour"])
+        return Policies(
+            PolicySnapshot(str(fetch_tokenizer(store, told["start"])), told["start"]), behaviour, behaviour, None, None
+        )
+    start = PolicySnapshot(str(fetch_policy(store, told["place"], told["start"])), told["start"])
+    asked = told["behaviour"]
+    path = fetch_policy(store, asked["place"], asked["digest"])
+    behaviour = PolicySnapshot(str(path), asked["digest"], start.path if asked["adapter"] else None, asked["place"])
+    folder = path.parent
+    if not (folder / CANARY).is_file() and (
+        canary := store.files.read(f"{asked['place'].rpartition('/')[0]}/{CANARY}")
+    ):
+        replace_text(folder / CANARY, canary.decode())
+    return Policies(start, behaviour, behaviour, None, folder)

@@ -1,0 +1,107 @@
+"""Shards on other hosts: the flow `r3l-shard` plays one from its base trajectories to its training rows, and commits
+every stage.
+
+The shard is the unit: a lost host's shard is played elsewhere, from the last stage that was committed.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from flows import prefect_settings
+
+prefect_settings.apply()
+
+from prefect import flow  # noqa: E402
+
+from flows.placement.heartbeat import beating, counts_of  # noqa: E402
+from flows.placement.jobs import Errand, run_elsewhere  # noqa: E402
+from flows.placement.policies import met, visiting  # noqa: E402
+from flows.tasks import RUNNER, runner  # noqa: E402
+from r3l.config import Config  # noqa: E402
+from r3l.exploration.progress import Tally  # noqa: E402
+from r3l.pipeline.iteration import working  # noqa: E402
+from r3l.pipeline.runner import Runner  # noqa: E402
+from r3l.pipeline.stages import stage_io  # noqa: E402
+from r3l.pipeline.stages.chain import shard_stages  # noqa: E402
+from r3l.pipeline.stages.identity import work_identity  # noqa: E402
+from r3l.pipeline.workbench import Workbench  # noqa: E402
+from r3l.store.digests import fingerprint_of  # noqa: E402
+from r3l.store.layout import StageKey, StageRef, iteration_folder  # noqa: E402
+from r3l.store.stage import Store  # noqa: E402
+
+
+def ask(bench: Workbench, batch: StageRef, shard: int, policies: dict[str, Any]) -> list[StageRef]:
+    """Have the shard played by the deployment that is set, and give back its committed stages."""
+    config, store = bench.config, bench.store
+    told = config.kept_at(store.root).model_dump(mode="json")
+    key = fingerprint_of(
+        [
+            config.run,
+            config.branch,
+            work_identity(config),
+            bench.iteration,
+            shard,
+            batch.fingerprint,
+            bench.policies.behaviour.digest,
+        ]
+    )
+    place = result_place(config, bench.iteration, shard)
+
+    def finished() -> list[StageRef] | None:
+        left = json.loads(store.files.read(place) or b"{}")
+        refs = [StageRef.model_validate(ref) for ref in left["refs"]] if left.get("key") == key else []
+        return refs if refs and all(store.intact(ref) for ref in refs) else None
+
+    if finished() is None:
+        bench.equip()
+    asked = {"config": told, "iteration": bench.iteration, "shard": shard, "key": key, "policies": policies}
+    errand = Errand(
+        config.placement.shard_deployment, f"r3l-shard-{key}", asked, beat_place(config, bench.iteration, shard)
+    )
+    refs = run_elsewhere(errand, store.files, config.placement, finished, bench.stopped, bench.count)
+    bench.tally.add("shards", done=1)
+    return refs
+
+
+@flow(name="r3l-shard", flow_run_name="{config.run} iteration={iteration} shard={shard}", task_runner=RUNNER)
+def shard(config: Config, iteration: int, shard: int, key: str, policies: dict[str, Any], attempt: int = 0) -> int:
+    """Play one shard on this host, for a flow `r3l` that waits for it. Returns how many stages it has.
+
+    Args:
+        config: as for the iteration; the store must be one that all hosts see.
+        iteration: which iteration.
+        shard: number of the shard, 0-based.
+        key: names this work: the result is marked with it.
+        policies: digests of the policies, and their places in the store.
+        attempt: which try of the shard this is, 0-based.
+    """
+    store = Store.open(config.store.root)
+    tally = Tally()
+    with beating(
+        store.files, beat_place(config, iteration, shard), attempt, config.placement.heartbeat_s, counts_of(tally)
+    ) as beat:
+        refs = play(config, store, iteration, shard, policies, tally, runner())
+        beat.check()
+        left = {"key": key, "refs": [ref.model_dump() for ref in refs]}
+        store.files.put(result_place(config, iteration, shard), json.dumps(left).encode())
+    return len(refs)
+
+
+def play(
+    config: Config, store: Store, iteration: int, shard: int, policies: dict[str, Any], tally: Tally, runner: Runner
+) -> list[StageRef]:
+    """The shard's stages, each found in the store or made here."""
+    batch = stage_io.reference(store, StageKey(config.run, config.branch, iteration, "tasks"))
+    bench = Workbench(visiting(config), store, iteration, met(config, store, policies), tally, runner=runner)
+    with working(bench):
+        return shard_stages(bench, batch, [shard])
+
+
+def result_place(config: Config, iteration: int, shard: int) -> str:
+    return f"{iteration_folder(config.run, config.branch, iteration)}/elsewhere/shard={shard:05d}.json"
+
+
+def beat_place(config: Config, iteration: int, shard: int) -> str:
+    return f"{iteration_folder(config.run, config.branch, iteration)}/elsewhere/shard={shard:05d}-beat.json"

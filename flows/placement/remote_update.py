@@ -1,0 +1,137 @@
+"""The update on another work pool: what is told to it, and the flow `r3l-update` that does it there.
+
+What it needs lies in the store: rows, the policy by its digest, the optimiser's state. A job that died begins again
+from the last durable step, the one that the iteration before wrote; one that had put its policy in place is found, not
+done again.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from flows import prefect_settings
+
+prefect_settings.apply()
+
+from prefect import flow  # noqa: E402
+
+from flows.placement.heartbeat import beating, counts_of  # noqa: E402
+from flows.placement.jobs import Errand, run_elsewhere  # noqa: E402
+from r3l.errors import StoreError  # noqa: E402
+from r3l.exploration.progress import Tally  # noqa: E402
+from r3l.pipeline.logs import log  # noqa: E402
+from r3l.pipeline.stages.identity import CODE_VERSIONS  # noqa: E402
+from r3l.pipeline.update.local import counted, policy_place, take_step  # noqa: E402
+from r3l.pipeline.workbench import Workbench  # noqa: E402
+from r3l.store.digests import fingerprint_of  # noqa: E402
+from r3l.store.files import staging  # noqa: E402
+from r3l.store.layout import iteration_folder, line_folder  # noqa: E402
+from r3l.store.policies.places import fetch_optimiser, fetch_policy, stored_place  # noqa: E402
+from r3l.store.stage import Store  # noqa: E402
+
+RESULT = "result.json"
+STAGED = ".elsewhere"
+
+
+def ask(bench: Workbench, job: dict[str, Any], rows: list[str]) -> dict[str, Any]:
+    """Have the job done by the deployment that is set, and give back what `take_step` gives.
+
+    Args:
+        job: the job's spec with this host's paths of policies.
+        rows: files of training rows, relative to the store's root.
+    """
+    config, store = bench.config, bench.store
+    line = line_folder(config.run, config.branch)
+    folder = f"{iteration_folder(config.run, config.branch, bench.iteration)}/elsewhere"
+    beat = f"{folder}/update-beat.json"
+    told = {
+        "job": portable(store, job, rows),
+        "start": bench.policies.start.digest,
+        "line": line,
+        "heartbeat": beat,
+        "heartbeat_s": config.placement.heartbeat_s,
+    }
+    key = fingerprint_of([told["job"], CODE_VERSIONS["updates"]])
+    store.files.put(f"{folder}/update.json", json.dumps(told | {"key": key}, indent=1).encode())
+    place = policy_place(line, bench.iteration)
+
+    def finished() -> dict[str, Any] | None:
+        left = json.loads(store.files.read(f"{place}/{RESULT}") or b"{}")
+        return left["result"] if left.get("key") == key else None
+
+    errand = Errand(
+        config.placement.update_deployment,
+        f"r3l-update-{key}",
+        {"store": store.root, "job": f"{folder}/update.json"},
+        beat,
+    )
+    return run_elsewhere(errand, store.files, config.placement, finished, bench.stopped, bench.count)
+
+
+def portable(store: Store, job: dict[str, Any], rows: list[str]) -> dict[str, Any]:
+    """The spec with places in the store instead of this host's paths. A starting policy is put into the store first."""
+    policy = job["policy"]
+    places = {digest: stored_place(store, path, digest) for digest, path in job["policies"].items()}
+    base = (
+        stored_place(store, policy["base_path"]) if policy["base_path"] else None
+    )  # the starting policy, as the reference is
+    return job | {
+        "rows": rows,
+        "policies": places,
+        "reference": stored_place(store, job["reference"]),
+        "policy": {
+            "digest": policy["digest"],
+            "path": stored_place(store, policy["path"], policy["digest"]),
+            "base_path": base,
+        },
+        "optimiser": stored_place(store, job["optimiser"], "") if job["optimiser"] else None,
+    }
+
+
+def at_home(store: Store, job: dict[str, Any], start: str) -> dict[str, Any]:
+    """The spec with paths of this host: everything fetched from the store, every policy checked by its digest."""
+    policy = job["policy"]
+    folders = sorted({row.rpartition("/")[0] for row in job["rows"]})
+    here = {folder: store.local(folder) for folder in folders}
+    base = str(fetch_policy(store, policy["base_path"], start)) if policy["base_path"] else None
+    return job | {
+        "rows": [str(here[row.rpartition("/")[0]] / row.rpartition("/")[2]) for row in job["rows"]],
+        "policies": {digest: str(fetch_policy(store, place, digest)) for digest, place in job["policies"].items()},
+        "reference": str(fetch_policy(store, job["reference"], start)),
+        "policy": {
+            "digest": policy["digest"],
+            "path": str(fetch_policy(store, policy["path"], policy["digest"])),
+            "base_path": base,
+        },
+        "optimiser": job["optimiser"] and str(fetch_optimiser(store, job["optimiser"], job["optimiser_digest"])),
+    }
+
+
+@flow(name="r3l-update", flow_run_name="{job}")
+def update(store: str, job: str, attempt: int = 0) -> dict[str, Any]:
+    """Take one optimiser step on this host, for a flow `r3l` that waits for it.
+
+    Args:
+        store: folder or s3:// address of the store.
+        job: the job's file in the store.
+        attempt: which try of the job this is, 0-based.
+    """
+    opened = Store.open(store)
+    told = json.loads(opened.files.read(job) or b"null")
+    if told is None:
+        raise StoreError(f"{job}: no such job in {opened.root}; the flow r3l-update is started by the flow r3l")
+    spec = told["job"]
+    staging.sweep(
+        opened.files.cache / told["line"] / STAGED, spec["iteration"]
+    )  # of tries that died, or that this one replaces
+    tally = Tally()
+    with beating(opened.files, told["heartbeat"], attempt, told["heartbeat_s"], counts_of(tally)) as beat:
+        log().info(
+            "iteration %d: %d files of rows, policy %s", spec["iteration"], len(spec["rows"]), spec["policy"]["digest"]
+        )
+        job_here = at_home(opened, spec, told["start"])
+        result = take_step(opened, told["line"], spec["iteration"], job_here, counted(tally), beat.check, STAGED)
+        place = policy_place(told["line"], spec["iteration"])
+        opened.files.put(f"{place}/{RESULT}", json.dumps({"key": told["key"], "result": result}).encode())
+    return {"policy": result["policy"], "loss": result.get("loss")}

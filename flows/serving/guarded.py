@@ -1,0 +1,28 @@
+"""Prefect's API and UI as `r3l server` serves them: to this machine's names, by a key, and to no page of another
+site."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import uvicorn
+from fastapi import FastAPI
+from prefect.server.api.server import create_app
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from r3l.audit.web.access import HOSTS, RefuseOtherSites
+
+
+def guarded(origins: Sequence[str], names: Sequence[str] = ()) -> FastAPI:
+    """Prefect's app, which asks for its key, answering only to the names of this machine and `names`, and to pages of
+    `origins`."""
+    app = create_app(final=True)
+    app.add_middleware(RefuseOtherSites, origins=origins)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*HOSTS, *names], www_redirect=False)
+    return app
+
+
+def serve(host: str, port: int, origins: Sequence[str], names: Sequence[str] = ()) -> None:
+    """Serve until interrupted. The settings of `flows/prefect_settings.py` are in the environment before this module is
+    imported."""
+    uvicorn.run(guarded(origins, names), host=host, port=port, timeout_keep_alive=5, log_level="warning")

@@ -1,0 +1,168 @@
+"""The charts of a line's iterations, alone or several lines over one another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from r3l.audit.charts import charts
+from r3l.audit.held_out import Curve
+from r3l.audit.lines import Line
+from r3l.audit.pages import line_url
+from r3l.audit.reader import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """What a chart of iterations shows: the unit of y, columns of the view and what each line is called; `share`: on an
+    axis of 0 to 100 %."""
+
+    title: str
+    meaning: str
+    unit: str
+    lines: dict[str, str]
+    share: bool = False
+
+    @property
+    def axes(self) -> charts.Axes:
+        return charts.Axes(self.unit, share=self.share)
+
+
+CHARTS = (
+    Chart(
+        "Reward",
+        "mean reward of an attempt",
+        "reward",
+        {"base_reward": "base", "retry_reward": "retry", "evaluation_reward": "evaluation"},
+    ),
+    Chart(
+        "Success",
+        "share of attempts that solve their task",
+        "share of attempts",
+        {"base_success": "base", "retry_success": "retry", "evaluation_success": "evaluation"},
+        share=True,
+    ),
+    Chart(
+        "Improvement rate",
+        "share of retries with more reward than their base",
+        "share of retries",
+        {"retry_improvement": "all", "retry_improvement_failed": "of failed bases"},
+        share=True,
+    ),
+    Chart("Gain", "reward of the retry − reward of its base, mean", "reward", {"reward_gain": ""}),
+    Chart(
+        "Pivot",
+        "turns kept by a retry, mean; turns of a base",
+        "turns",
+        {"pivot_mean": "pivot", "base_turns": "turns of a base"},
+    ),
+    Chart(
+        "Mixed groups",
+        "share of groups whose rewards differ: the ones that teach",
+        "share of groups",
+        {"mixed_share": ""},
+        share=True,
+    ),
+    Chart(
+        "Reflections that parse", "share with a valid report", "share of reflections", {"parse_rate": ""}, share=True
+    ),
+    Chart("Entropy", "of the policy at trained tokens", "nats per token", {"entropy": ""}),
+    Chart("KL to the starting policy", "k3 estimate on trained tokens", "nats per token", {"kl_start": ""}),
+    Chart("Gradient norm", "before clipping", "norm", {"grad_norm": ""}),
+    Chart("Loss", "total and its terms", "loss", {"loss": "total", "loss_rl": "RL", "loss_sft": "SFT"}),
+    Chart("Trained tokens", "tokens with weight", "tokens", {"trained_tokens": ""}),
+    Chart(
+        "Seconds",
+        "wall time of the update; of all stages, shards added up",
+        "seconds",
+        {"update_seconds": "update", "stage_seconds": "stages"},
+    ),
+)
+
+
+def iteration_charts(rows: Sequence[Row], curves: Sequence[Curve], line: Line | None = None) -> list[dict[str, Any]]:
+    """The charts of one line, held-out success first. `line`: points lead to its iterations; none in a report."""
+    link = partial(iteration_url, line) if line else None
+    named = [(curve.benchmark, [curve]) for curve in curves]
+    return [
+        *(held_out_chart(benchmark, [("", curve) for curve in found], link) for benchmark, found in named),
+        *(alone(chart, rows, link=link) for chart in CHARTS),
+    ]
+
+
+def iteration_url(line: Line, iteration: float) -> str:
+    return line_url(line, at=f"{iteration:g}") + "#step"
+
+
+def compared_charts(
+    rows_by_line: Sequence[tuple[str, Sequence[Row]]], curves_by_line: Sequence[tuple[str, Sequence[Curve]]]
+) -> list[dict[str, Any]]:
+    """Several lines over one another: held-out success on each benchmark, and each figure that one of them has. A
+    colour is the same line in every chart, whether it has values there or not."""
+    benchmarks = dict.fromkeys(curve.benchmark for _, curves in curves_by_line for curve in curves)
+    found = [
+        held_out_chart(
+            benchmark,
+            [
+                (name, next((curve for curve in curves if curve.benchmark == benchmark), Curve(benchmark, [])))
+                for name, curves in curves_by_line
+            ],
+        )
+        for benchmark in benchmarks
+    ]
+    for chart in CHARTS:
+        for column, name in chart.lines.items():
+            if not column.startswith("evaluation") and any(
+                row[column] is not None for _, rows in rows_by_line for row in rows
+            ):
+                found.append(compared(chart, column, name, rows_by_line))
+    return found
+
+
+def held_out_chart(
+    benchmark: str, curves: Sequence[tuple[str, Curve]], link: Callable[[float], str] | None = None
+) -> dict[str, Any]:
+    """Success on held-out tasks with 95 % intervals; -1 is the starting policy."""
+    series = [
+        charts.Series(
+            name,
+            [(score.iteration, score.rate) for score in curve.scores],
+            [(score.iteration, *score.interval) for score in curve.scores],
+        )
+        for name, curve in curves
+    ]
+    chart = Chart(
+        "Held-out success", f"{benchmark}, 95 % intervals; −1: the starting policy", "share of tasks", {}, True
+    )
+    return drawn(chart, chart.meaning, series, True, link)
+
+
+def alone(
+    chart: Chart, rows: Sequence[Row], hover: bool = True, link: Callable[[float], str] | None = None
+) -> dict[str, Any]:
+    """All columns of the chart that have a value."""
+    series = [
+        charts.Series(name, [(row["iteration"], row[column]) for row in rows]) for column, name in chart.lines.items()
+    ]
+    return drawn(
+        chart, chart.meaning, [one for one in series if any(y is not None for _, y in one.points)], hover, link
+    )
+
+
+def compared(chart: Chart, column: str, name: str, rows_by_line: Sequence[tuple[str, Sequence[Row]]]) -> dict[str, Any]:
+    """One column of the chart for each line."""
+    series = [charts.Series(line, [(row["iteration"], row[column]) for row in rows]) for line, rows in rows_by_line]
+    return drawn(chart, chart.meaning, series) | {"title": f"{chart.title}: {name}" if name else chart.title}
+
+
+def drawn(
+    chart: Chart,
+    meaning: str,
+    series: Sequence[charts.Series],
+    hover: bool = True,
+    link: Callable[[float], str] | None = None,
+) -> dict[str, Any]:
+    svg = charts.line_chart(series, chart.axes, chart.title, hover, link)
+    return {"title": chart.title, "meaning": meaning, "svg": svg, "legend": [one.name for one in series if one.name]}

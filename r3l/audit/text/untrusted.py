@@ -1,0 +1,35 @@
+"""Text of models and environments, made safe to look at: what can't be seen, or would act, is shown as a visible mark.
+
+Escaping for HTML is the templates' work; this is what escaping leaves: terminal codes, direction marks, invisible
+characters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from r3l.visible import visible
+
+HEAD, TAIL = 6_000, 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """The beginning and the end of a text, and how many characters between them are not shown."""
+
+    head: str
+    hidden: int
+    tail: str
+
+
+def excerpt(text: str, head: int = HEAD, tail: int = TAIL) -> Excerpt:
+    """A text for a page: whole where it is short. A hidden middle of a few characters is not worth hiding."""
+    if len(text) <= head + 2 * tail:
+        return Excerpt(visible(text), 0, "")
+    return Excerpt(visible(text[:head]), len(text) - head - tail, visible(text[-tail:]))
+
+
+def shortened(text: str, limit: int) -> str:
+    """One line of at most `limit` characters."""
+    line = " ".join(text[: limit + 1].split()) if len(text) <= limit else text[:limit].replace("\n", " ") + "…"
+    return visible(line)

@@ -1,0 +1,83 @@
+"""What every route works with: the reader, the templates, the worked questions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from fastapi import Depends, Query, Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment
+
+from r3l.audit.lines import Line, known_line, listed
+from r3l.audit.reader import Reader
+from r3l.audit.web.overview import Overview
+from r3l.audit.web.sandbox import Question, SqlBox
+
+BOXES = 3  # runs and branches that have a box of their own, each with a process
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """One per app."""
+
+    reader: Reader
+    overview: Overview
+    templates: Environment
+    questions: list[Question]
+    box: SqlBox
+    boxes: dict[str, SqlBox] = field(default_factory=dict)  # of one run or branch each, the one asked last at the end
+
+    def page(self, template: str, status: int = 200, **seen: Any) -> HTMLResponse:
+        """A rendered page. `line` in `seen` gives it the tabs of that run."""
+        content = self.templates.get_template(template).render(
+            line=seen.pop("line", None), store=self.reader.store.root, **seen
+        )
+        return HTMLResponse(content, status_code=status)
+
+    def line_page(self, template: str, line: Line, tab: str, **seen: Any) -> HTMLResponse:
+        """A page of one run or branch, with the others to change to."""
+        return self.page(template, line=line, tab=tab, others=listed(self.reader.store), **seen)
+
+    def close(self) -> None:
+        """Let go of the files, and of the processes that answer SQL."""
+        self.reader.close()
+        for box in (self.box, *self.boxes.values()):
+            box.close()
+
+    def box_of(self, line: str) -> SqlBox:
+        """The SQL box whose views show this run or branch; each run's own line where none is named. Raises
+        StoreError."""
+        if not line:
+            return self.box
+        one = known_line(self.reader, Line.parse(line))
+        found = self.boxes.pop(line, None) or SqlBox(self.reader.store, [one.run], branch=one.branch)
+        self.boxes[line] = found
+        for oldest in list(self.boxes)[:-BOXES]:
+            self.boxes.pop(oldest).close()
+        return found
+
+    def of(self, line: Line) -> Reader:
+        """The reader for questions about one run."""
+        return self.reader.of(line.run)
+
+
+def desk_of(request: Request) -> Desk:
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+AtDesk = Annotated[Desk, Depends(desk_of)]
+
+
+def line_of(desk: AtDesk, run: str, branch: Annotated[str, Query(max_length=100)] = "") -> Line:
+    return known_line(desk.reader, Line(run, branch))
+
+
+OfLine = Annotated[Line, Depends(line_of)]
+
+
+def whole_number(text: str) -> int | None:
+    """A field of a form: empty, or no number, is none."""
+    stripped = text.strip()
+    return int(stripped) if stripped.lstrip("-").isdecimal() and len(stripped) < 10 else None

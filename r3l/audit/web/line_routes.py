@@ -1,0 +1,188 @@
+"""Pages of one run or branch: iterations, groups, the four panes, reflections, the account, tokens."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse
+
+from r3l.audit import findings
+from r3l.audit.attempts import find, group, neighbours, panes
+from r3l.audit.charts.iterations import iteration_charts
+from r3l.audit.groups import SORTS, Filter, choices, group_page
+from r3l.audit.lines import Line, iterations, writer
+from r3l.audit.pages import line_url
+from r3l.audit.reader import Reader
+from r3l.audit.standing import standings
+from r3l.audit.tokens import token_page
+from r3l.audit.web.app_state import AtDesk, OfLine, whole_number
+from r3l.errors import StoreError
+
+router = APIRouter(prefix="/run/{run}")
+EVENTS = 100
+Short = Annotated[str, Query(max_length=400)]
+PageNumber = Annotated[int, Query(ge=0, le=10**7)]
+
+
+@router.get("")
+def overview(desk: AtDesk, line: OfLine, at: Short = "") -> HTMLResponse:
+    """Where the line stands, its iterations over time, and the optimiser step and stages of one of them, the newest if
+    none is named."""
+    reader = desk.of(line)
+    past = iterations(reader, line)
+    chosen = whole_number(at)
+    shown = chosen if chosen is not None else past[-1]["iteration"] if past else 0
+    standing = standings(reader)[line]
+    return desk.line_page(
+        "iterations.html",
+        line,
+        "",
+        past=past,
+        standing=standing,
+        charts=iteration_charts(past, standing.curves, line),
+        at=shown,
+        writer=writer(reader, line, past[-1]["iteration"] if past else 0),
+        steps=findings.optimiser_steps(reader, line, shown),
+        trained=findings.trained_rows(reader, line, shown),
+        stages=findings.stages(reader, line, shown),
+    )
+
+
+@router.get("/groups")
+def groups(
+    desk: AtDesk,
+    line: OfLine,
+    iteration: Short = "",
+    task_type: Short = "",
+    status: Short = "",
+    mixed: Literal["", "yes", "no"] = "",
+    gain: Literal["", "better", "worse", "none"] = "",
+    text: Short = "",
+    sort: Short = "iteration",
+    down: Literal["0", "1"] = "1",
+    page: PageNumber = 0,
+) -> HTMLResponse:
+    """The table of groups."""
+    asked = Filter(
+        whole_number(iteration),
+        task_type,
+        status,
+        mixed,
+        gain,
+        text,
+        sort if sort in SORTS else "iteration",
+        down == "1",
+        page,
+    )
+    found = group_page(desk.of(line), line, asked)
+    return desk.line_page("groups.html", line, "groups", asked=asked, found=found, choices=choices(desk.of(line), line))
+
+
+@router.get("/group")
+def viewer(desk: AtDesk, line: OfLine, id: Short, iteration: int, attempt: Short = "") -> HTMLResponse:
+    """The four panes."""
+    found = group(desk.of(line), line, iteration, id)
+    chosen = found.attempt(attempt)
+    seen = {"panes": panes(desk.of(line), found, chosen), "beside": neighbours(desk.of(line), found)}
+    return desk.line_page("group.html", line, "groups", group=found, attempt=chosen, **seen)
+
+
+@router.get("/open")
+def open_id(desk: AtDesk, line: OfLine, id: Short) -> RedirectResponse:
+    """Go to the panes of a trajectory or reflection."""
+    found = find(desk.of(line), line, id)
+    if found is None:
+        raise StoreError(f"{id}: no trajectory or reflection of {line} has this id")
+    return RedirectResponse(line_url(line, "group", id=found.group_id, iteration=found.iteration, attempt=id))
+
+
+@router.get("/reflections")
+def reflections(desk: AtDesk, line: OfLine, iteration: Short = "", fault: Short = "") -> HTMLResponse:
+    """Outcome x reward, gain by pivot, and the reflections that misled."""
+    at = whole_number(iteration)
+    return desk.line_page(
+        "reflections.html",
+        line,
+        "reflections",
+        at=at,
+        fault=fault,
+        faults=findings.FAULTS,
+        confusion=findings.confusion(desk.of(line), line, at),
+        pivots=findings.by_pivot(desk.of(line), line, at),
+        accuracy=findings.accuracy(desk.of(line), line, at),
+        worst=findings.worst_reflections(desk.of(line), line, at, fault),
+    )
+
+
+@router.get("/account")
+def account(
+    desk: AtDesk,
+    line: OfLine,
+    iteration: Short = "",
+    stage: Short = "",
+    event: Short = "",
+    reason: Short = "",
+    page: PageNumber = 0,
+) -> HTMLResponse:
+    """Where attempts went, and every event by its reason."""
+    at, chosen = whole_number(iteration), {"stage": stage, "event": event, "reason": reason}
+    rows = findings.events(desk.of(line), line, at, chosen, page, EVENTS)
+    return desk.line_page(
+        "account.html",
+        line,
+        "account",
+        at=at,
+        chosen=chosen,
+        page=page,
+        more=len(rows) > EVENTS,
+        events=rows[:EVENTS],
+        account=findings.account(desk.of(line), line, at),
+        reasons=findings.reasons(desk.of(line), line, at),
+    )
+
+
+@router.get("/tokens")
+def tokens(
+    desk: AtDesk, line: OfLine, source: Short, iteration: int, page: PageNumber = 0, every: bool = False
+) -> HTMLResponse:
+    """A training row token by token: why was this token trained with this weight?"""
+    return desk.line_page(
+        "tokens.html",
+        line,
+        "groups",
+        source=source,
+        found=token_page(desk.of(line), line, iteration, source, page, every),
+    )
+
+
+@router.get("/text")
+def text(
+    desk: AtDesk,
+    line: OfLine,
+    id: Short,
+    part: Literal["observation", "response", "final", "reflection"],
+    turn: int = 0,
+) -> PlainTextResponse:
+    """A text whole, as it was stored: plain text, in a sandbox of its own, so that a browser does nothing with it."""
+    headers = {
+        "Content-Security-Policy": "default-src 'none'; sandbox",
+        "Content-Disposition": 'inline; filename="text.txt"',
+    }
+    return PlainTextResponse(stored_text(desk.of(line), line, id, part, turn), headers=headers)
+
+
+TEXTS = {
+    "observation": "SELECT observation FROM lines.turns WHERE run = ? AND branch = ? AND trajectory_id = ? AND turn = ?",
+    "response": "SELECT response FROM lines.turns WHERE run = ? AND branch = ? AND trajectory_id = ? AND turn = ?",
+    "final": "SELECT final_observation FROM lines.trajectories WHERE run = ? AND branch = ? AND trajectory_id = ? AND ? IS NOT NULL",
+    "reflection": "SELECT text FROM lines.reflections WHERE run = ? AND branch = ? AND reflection_id = ? AND ? IS NOT NULL",
+}
+
+
+def stored_text(reader: Reader, line: Line, id_: str, part: str, turn: int) -> str:
+    """Raises StoreError where there is no such text."""
+    rows = reader.rows(TEXTS[part], [*line.place, id_, turn])
+    if not rows:
+        raise StoreError(f"{id_}: no {part} of turn {turn} in {line}")
+    return str(next(iter(rows[0].values())))

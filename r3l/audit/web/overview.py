@@ -1,0 +1,48 @@
+"""The front page: what every run came to, asked again only of the runs that changed since."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from r3l.audit.held_out import COUNTS
+from r3l.audit.lines import Line
+from r3l.audit.standing import ABOUT, standings_of
+from r3l.store.figures import LINES, remembered
+from r3l.store.stage import Store
+
+PAST = """
+SELECT run, branch, iteration, bases, base_reward, base_success, parse_rate, retries, retry_improvement, mixed_groups, groups,
+       trained_tokens, step, kl_start
+FROM lines.iterations ORDER BY run, branch, iteration
+"""
+QUESTIONS = {"lines": LINES, "past": PAST, "about": ABOUT, "counts": COUNTS}
+Row = dict[str, Any]
+
+
+class Overview:
+    """Rows of the front page. Safe to use from several threads."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._guard = threading.Lock()
+
+    def rows(self) -> tuple[list[Row], dict[str, str]]:
+        """Every run and branch, the newest run first: size and times, `line`, and `past`, a row of figures per
+        iteration, and its `standing`; and the damaged runs, which are left out, with the reason."""
+        with self._guard:  # the first to ask does the work, the others have it then
+            found = remembered(self.store, "overview", QUESTIONS)
+        runs = [rows_of(answers) for answers in found.runs.values() if answers["lines"]]
+        runs.sort(key=lambda rows: max(row["last_commit"] for row in rows), reverse=True)
+        return [row for rows in runs for row in rows], found.left_out
+
+
+def rows_of(answers: dict[str, list[Row]]) -> list[Row]:
+    """A run's lines with what belongs to each."""
+    standing = standings_of(answers["about"], answers["counts"])
+    rows = []
+    for row in answers["lines"]:
+        line = Line(row["run"], row["branch"])
+        past = [one for one in answers["past"] if one["branch"] == line.branch]
+        rows.append(row | {"line": line, "past": past, "standing": standing[line]})
+    return rows

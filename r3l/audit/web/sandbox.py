@@ -1,0 +1,158 @@
+"""The SQL box: one SELECT, read-only, in a process of its own that is killed past its time and can't take more than its
+memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from r3l.errors import StoreError
+from r3l.store.query import one_select
+from r3l.store.stage import Store
+
+ROWS, SECONDS, AT_ONCE = 1_000, 20.0, 2
+MEMORY = (
+    3 << 30
+)  # bytes that a question may take: DuckDB's own limit of 2 GB, and as much again for what it does not count
+NARROW = "narrow it (WHERE iteration = ...)"
+CONNECT_SECONDS = 120.0
+PACKAGE_ROOT = str(Path(__file__).parents[3])
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The first rows of an answer; `more`: there were others."""
+
+    columns: list[str]
+    rows: list[tuple[Any, ...]]
+    more: bool
+    seconds: float
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Of each column, whether its first value is a number: then its head stands to the right, too."""
+        firsts = [next((row[k] for row in self.rows if row[k] is not None), None) for k in range(len(self.columns))]
+        return [isinstance(value, int | float | Decimal) and not isinstance(value, bool) for value in firsts]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A worked question: its name, what it asks (the comment at its top), and its SQL."""
+
+    name: str
+    asks: str
+    sql: str
+
+
+class SqlBox:
+    """Answers the questions of users about a store, `AT_ONCE` side by side. Processes start when they are needed, and
+    stay."""
+
+    def __init__(self, store: Store, runs: Sequence[str] | None = None, memory: int = MEMORY, branch: str = "") -> None:
+        self.store, self.runs, self.memory, self.branch = store, runs, memory, branch
+        self._slots = threading.BoundedSemaphore(AT_ONCE)
+        self._idle: list[Asked] = []
+
+    def ask(self, query: str, rows: int = ROWS, seconds: float = SECONDS) -> Answer:
+        """Run one SELECT. Raises StoreError for anything else, for what DuckDB says is wrong, and past the limits."""
+        one_select(query)
+        if not self._slots.acquire(blocking=False):
+            raise StoreError("two queries are running already; wait for one to end")
+        asked: Asked | None = None
+        try:
+            asked = self._idle.pop() if self._idle else Asked(self.store.root, self.runs, self.memory, self.branch)
+            return asked.ask(query, rows, seconds)
+        finally:
+            if asked is not None and asked.waits:
+                self._idle.append(asked)
+            elif asked is not None:  # it is at work yet, or has ended
+                asked.kill()
+            self._slots.release()
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().kill()
+
+
+class Asked:
+    """One process, ``python -m r3l.audit.web.sandbox_process``: JSON lines in and out."""
+
+    def __init__(self, root: str, runs: Sequence[str] | None, memory: int, branch: str = "") -> None:
+        paths = os.pathsep.join([PACKAGE_ROOT, *filter(None, [os.environ.get("PYTHONPATH", "")])])
+        self.folder = TemporaryDirectory(
+            prefix="r3l-sql-"
+        )  # where DuckDB puts what does not fit into memory: not the working folder
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "r3l.audit.web.sandbox_process", root, json.dumps([runs, branch]), str(memory)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            cwd=self.folder.name,
+            env={**os.environ, "PYTHONPATH": paths, "MALLOC_ARENA_MAX": "2"},
+        )
+        self.unread = b""
+        self.waits = True  # for a question
+
+    def ask(self, query: str, rows: int, seconds: float) -> Answer:
+        """The time that it takes to connect to the store is not the question's. Raises StoreError."""
+        assert self.process.stdin is not None
+        self.waits = False
+        with suppress(BrokenPipeError):  # reading says that it ended
+            self.process.stdin.write(json.dumps({"sql": query, "rows": rows, "seconds": seconds}).encode() + b"\n")
+        said = self._line(CONNECT_SECONDS, f"the store could not be connected to within {CONNECT_SECONDS:g} s")
+        begun = time.monotonic()
+        if "error" not in said:
+            said = self._line(seconds, f"stopped after {seconds:g} s; {NARROW}, or use `r3l sql`, which waits longer")
+        self.waits = True
+        if "error" in said:
+            raise StoreError(said["error"])
+        found = [
+            tuple(Decimal(value[0]) if isinstance(value, list) else value for value in row) for row in said["rows"]
+        ]
+        return Answer(said["columns"], found[:rows], len(found) > rows, time.monotonic() - begun)
+
+    def _line(self, seconds: float, late: str) -> dict[str, Any]:
+        """The next line. Raises StoreError with `late` where none comes in time, and where the process has ended."""
+        assert self.process.stdout is not None
+        end = time.monotonic() + seconds
+        parts = [self.unread]
+        while b"\n" not in parts[-1]:
+            if not select.select([self.process.stdout], [], [], max(0.0, end - time.monotonic()))[0]:
+                raise StoreError(late)
+            parts.append(os.read(self.process.stdout.fileno(), 1 << 20))
+            if not parts[-1]:
+                raise StoreError(f"this query ended its process, most likely by the memory it took; {NARROW}")
+        line, _, self.unread = b"".join(parts).partition(b"\n")
+        said: dict[str, Any] = json.loads(line)
+        return said
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self.folder.cleanup()
+
+
+def worked_questions(folder: Path) -> list[Question]:
+    """The questions that ship with the repository: ``NN_name.sql``, the question as its first comment."""
+    found = []
+    for path in sorted(folder.glob("*.sql")) if folder.is_dir() else []:
+        lines = path.read_text(encoding="utf-8").strip().splitlines()
+        comment = [line for line in lines if line.startswith("--")]
+        asks = " ".join(line.removeprefix("--").strip() for line in comment[:1]) or path.stem
+        found.append(Question(path.stem, asks, "\n".join(line for line in lines if not line.startswith("--")).strip()))
+    return found

@@ -1,0 +1,104 @@
+"""A process that answers users' SQL: ``python -m r3l.audit.web.sandbox_process <store> <runs and branch> <bytes>``.
+JSON lines in and out.
+
+For each question a line says that the store is connected to, and another one has the answer. The kernel ends the
+process past its time, whether its parent lives or not, and refuses memory beyond its own at the start plus <bytes>.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from r3l.audit.pages import CELL, cell
+from r3l.audit.reader import Reader
+from r3l.errors import R3LError, StoreError
+from r3l.store.query import one_select
+from r3l.store.stage import Store
+
+GRACE_SECONDS = 1.0  # the parent's clock comes first
+
+
+def fetch(cursor: duckdb.DuckDBPyConnection, query: str, rows: int) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Column names and the first rows. In a read-only transaction: a SELECT may hold a DELETE in its WITH."""
+    try:
+        cursor.execute("BEGIN TRANSACTION READ ONLY")
+        relation = cursor.sql(one_select(query))
+        return list(relation.columns), relation.limit(rows).fetchall()
+    except (
+        duckdb.Error,
+        RuntimeError,
+        MemoryError,
+        UnicodeDecodeError,
+    ) as error:  # DuckDB may cut its message within a character
+        raise StoreError(f"this query can't be run: {error or 'it takes too much memory'}") from error
+    finally:
+        cursor.close()
+
+
+def told(value: Any) -> Any:
+    """A value as JSON: numbers as numbers (a Decimal as a list of its text), everything else as the text of a cell."""
+    if value is None or isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= CELL):
+        return value
+    return [str(value)] if isinstance(value, Decimal) else cell(value)
+
+
+@contextmanager
+def writing_nothing() -> Iterator[None]:
+    """No file can be written to: neither by a way out of DuckDB, nor by what it would put on the disk for want of
+    memory."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def limit_memory(extra: int) -> None:
+    """Cap the address space at what is in use and `extra` bytes. A system without /proc, or without such a limit, is
+    left alone."""
+    with suppress(OSError, ValueError):
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + extra, hard))
+
+
+def main() -> None:
+    root, (runs, branch), memory = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3])
+    answers, reader = sys.stdout.buffer, None
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl + C ends the parent, and that ends this one's input
+    for line in sys.stdin.buffer:
+        asked = json.loads(line)
+        try:
+            if reader is None:
+                reader = Reader(Store.open(root, reading=True), runs, branch=branch)
+                reader.cursor().close()
+                limit_memory(memory)
+            cursor = reader.cursor()
+            answers.write(b"{}\n")
+            answers.flush()
+            signal.setitimer(
+                signal.ITIMER_REAL, asked["seconds"] + GRACE_SECONDS
+            )  # SIGALRM ends a process that does not handle it
+            with writing_nothing():
+                columns, rows = fetch(cursor, asked["sql"], asked["rows"] + 1)
+            said = json.dumps({"columns": columns, "rows": [[told(value) for value in row] for row in rows]})
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except (R3LError, duckdb.Error) as error:
+            said = json.dumps({"error": str(error)})
+        answers.write(said.encode() + b"\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

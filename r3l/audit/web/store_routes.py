@@ -1,0 +1,134 @@
+"""Pages of the whole store: its runs, runs side by side, the SQL box."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi.responses import HTMLResponse
+
+from r3l.audit.charts.answers import answer_chart
+from r3l.audit.charts.iterations import compared_charts
+from r3l.audit.lines import Line, branch_difference, differing_settings, iterations, known_line, listed, writer
+from r3l.audit.reader import Reader, Row
+from r3l.audit.standing import standings
+from r3l.audit.web.access import from_elsewhere
+from r3l.audit.web.app_state import AtDesk
+from r3l.audit.web.downloads import as_csv, as_parquet
+from r3l.audit.web.sandbox import ROWS, SECONDS
+from r3l.errors import StoreError
+from r3l.store.tables.schemas import TABLES
+
+router = APIRouter()
+SIDE_BY_SIDE = 6
+LOOKED_AT = 20  # lines whose lock is looked at: the newest, as each is a file to read
+LINKED = (
+    "trajectory_id",
+    "base_id",
+    "retry_id",
+    "distilled_id",
+    "reflection_id",
+    "parent_id",
+    "source_id",
+    "subject_id",
+)
+
+
+@router.get("/")
+def runs(desk: AtDesk) -> HTMLResponse:
+    """The runs of the store, newest first, each with its branches below it."""
+    rows, left_out = desk.overview.rows()
+    last = {row["line"]: row["last_iteration"] or 0 for row in rows[:LOOKED_AT]}
+    running = {line for line, iteration in last.items() if writer(desk.reader, line, iteration)}
+    return desk.page("runs.html", rows=rows, running=running, left_out=left_out)
+
+
+@router.get("/compare")
+def compare(desk: AtDesk, line: Annotated[list[str] | None, Query()] = None) -> HTMLResponse:
+    """Runs and branches over one another: charts, last figures, and the settings in which they differ."""
+    there = listed(desk.reader.store)
+    chosen = [known_line(desk.reader, Line.parse(text)) for text in dict.fromkeys(line or [])][:SIDE_BY_SIDE]
+    past = [(str(one), iterations(desk.of(one), one)) for one in chosen]
+    standing = {one: standings(desk.of(one))[one] for one in chosen}
+    return desk.page(
+        "compare.html",
+        there=there,
+        chosen=chosen,
+        past=past,
+        standing=standing,
+        charts=compared_charts(past, [(str(one), standing[one].curves) for one in chosen]) if len(past) > 1 else [],
+        settings=differing_settings(desk.reader, chosen) if len(chosen) > 1 else [],
+        most=SIDE_BY_SIDE,
+        change=branch_difference(desk.reader, chosen),
+    )
+
+
+Chosen = Annotated[str, Query(max_length=200)]
+
+
+@router.get("/sql")
+def sql(
+    desk: AtDesk,
+    request: Request,
+    q: Annotated[str, Query()] = "",
+    run: Chosen = "",
+    x: Chosen = "",
+    y: Chosen = "",
+    by: Chosen = "",
+) -> HTMLResponse:
+    """The SQL box, and the answer where a question was asked. A link of another site fills the box in and asks
+    nothing."""
+    answer, wrong, status = None, "", 200
+    if q.strip() and from_elsewhere(request.headers, following=False):
+        wrong, status = "This question came from a page of another site. Read it, then run it.", 403
+    elif q.strip():
+        try:
+            answer = desk.box_of(run).ask(q)
+        except StoreError as error:
+            wrong, status = str(error), 400
+    seen = {
+        "query": q,
+        "run": run,
+        "runs": [str(one) for one in listed(desk.reader.store)],
+        "answer": answer,
+        "chart": answer_chart(answer.columns, answer.rows, answer.numeric, x, y, by) if answer else None,
+        "wrong": wrong,
+        "questions": desk.questions,
+        "schema": schema(desk.reader),
+        "rows": ROWS,
+        "seconds": SECONDS,
+        "linked": LINKED,
+    }
+    return desk.page("sql.html", status=status, **seen)
+
+
+@router.get("/sql/answer.{kind}")
+def download(
+    desk: AtDesk, request: Request, kind: Literal["csv", "parquet"], q: Annotated[str, Query()], run: Chosen = ""
+) -> Response:
+    """The answer as a file."""
+    if from_elsewhere(request.headers, following=False):
+        raise HTTPException(403, "This question came from a page of another site.")
+    answer = desk.box_of(run).ask(q)
+    content, media = (
+        (as_csv(answer), "text/csv") if kind == "csv" else (as_parquet(answer), "application/vnd.apache.parquet")
+    )
+    return Response(content, media_type=media, headers={"Content-Disposition": f'attachment; filename="answer.{kind}"'})
+
+
+COLUMNS = """
+SELECT table_name, list(column_name ORDER BY column_index) AS columns, list(data_type ORDER BY column_index) AS types
+FROM duckdb_columns() WHERE schema_name = 'main' AND NOT internal GROUP BY table_name ORDER BY table_name
+"""
+
+
+def schema(reader: Reader) -> list[Row]:
+    """The views with their columns, types and, where the dictionary has it, meaning."""
+    found = []
+    for row in reader.remembered(COLUMNS):
+        meanings = {column.name: column.meaning for column in TABLES.get(row["table_name"], ())}
+        columns = zip(row["columns"], row["types"], strict=True)
+        found.append(
+            {"name": row["table_name"], "columns": [(name, kind, meanings.get(name, "")) for name, kind in columns]}
+        )
+    return found

@@ -1,0 +1,37 @@
+"""The environment of the processes that play environments, grade answers and take the update: variables by name, so
+that no credential of whoever started the run is in a process that works with what a model wrote.
+
+None of them opens the store itself: rows and policies lie on this host when they start.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+PASS = "R3L_PASS"  # further names, with commas: for an environment of one's own that needs them
+# fmt: off
+NAMES = frozenset((
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP", "VIRTUAL_ENV", "CC",
+    "PYTHONPATH", "PYTHONHOME", "PYTHONHASHSEED", "LD_LIBRARY_PATH", "LD_PRELOAD", "SSL_CERT_FILE", "SSL_CERT_DIR",
+    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+    "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "NLTK_DATA", "ALFWORLD_DATA", "JAVA_HOME",
+    "R3L_HOME", "R3L_CACHE", "R3L_STORE", "R3L_JOB_POINTER",
+    "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TOKENIZERS_PARALLELISM",
+))
+BEGINNINGS = (
+    "LC_", "CUDA_", "NVIDIA_", "NCCL_", "GLOO_", "TORCH_", "PYTORCH_", "TRITON_", "PET_", "OMP_", "MKL_", "GOMP_",
+    "OPENBLAS_", "MALLOC_", "PYTHONWARN", "COVERAGE_",
+)
+# fmt: on
+
+
+def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return what a child process gets of this process's environment, and `extra`."""
+    asked = {name.strip() for name in os.environ.get(PASS, "").split(",")}
+    known = {
+        name: value
+        for name, value in os.environ.items()
+        if name in NAMES or name in asked or name.startswith(BEGINNINGS)
+    }
+    return known | dict(extra or {})

@@ -1,0 +1,70 @@
+"""What is wrong with settings, one line each: by the names that were typed, with the nearest name that there is
+first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from r3l.config.model import Config
+
+UNIONS = ("method", "environment", "engine")  # sections of several kinds
+
+
+def nearest_first(name: str, known: Iterable[str]) -> list[str]:
+    """Return `known` names, those most like `name` first, equally like ones by the alphabet."""
+    return sorted(sorted(known), key=lambda one: -SequenceMatcher(None, name.lower(), one.lower()).ratio())
+
+
+def complaints(error: ValidationError) -> str:
+    """Return a line for each thing that is wrong."""
+    return "\n  ".join(["these settings can't be used:", *map(complaint, error.errors())])  # type: ignore[arg-type]
+
+
+def complaint(item: dict[str, Any]) -> str:
+    """Return one thing that is wrong: the setting as it is typed, what was got and what is expected."""
+    place, given = typed(item["loc"]), item.get("input")
+    name = ".".join(place)
+    if item["type"] == "extra_forbidden":
+        return unknown(place, fields(place[:-1]))
+    if item["type"] in {"union_tag_invalid", "literal_error"}:
+        got = str(given.get("kind", "")) if isinstance(given, dict) else str(given)
+        choices = re.findall(r"'([^']*)'", item["ctx"].get("expected_tags") or item["ctx"]["expected"])
+        if choices:
+            setting = f"{name}.kind" if item["type"] == "union_tag_invalid" else name
+            return f"{setting}: got {got!r:.200}, expected one of {', '.join(nearest_first(got, choices))}"
+    return f"{name}: {item['msg']} (got {given!r:.200})"
+
+
+def unknown(place: list[str], known: Iterable[str]) -> str:
+    """Return the complaint about a setting that is none."""
+    *section, key = place
+    there = ", ".join(nearest_first(key, known))
+    where = f"{'.'.join(section)} has" if section else "expected one of"
+    return f"{'.'.join(place)}: unknown setting; {where} {there}"
+
+
+def typed(loc: tuple[int | str, ...]) -> list[str]:
+    """Return pydantic's place of a setting as a person types it: without the kind that it puts behind a section of
+    several."""
+    place = [str(part) for part in loc]
+    return [place[0], *place[2:]] if len(place) > 1 and place[0] in UNIONS and place[1] in kinds(place[0]) else place
+
+
+def kinds(section: str) -> set[str]:
+    """Return the kinds that a section can be of."""
+    union = Config.model_fields[section].annotation
+    return {member.model_fields["kind"].default for member in get_args(union)}
+
+
+def fields(section: list[str]) -> Iterable[str]:
+    """Return the settings of a section; of the whole, without any."""
+    model: Any = Config
+    for name in section:
+        found = model.model_fields.get(name) if isinstance(model, type) and issubclass(model, BaseModel) else None
+        model = found.annotation if found else None
+    return model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else ()

@@ -1,0 +1,165 @@
+"""The requests in flight, and one step of all of them: what is fed, what is drawn, who is done.
+
+Shapes: R places of the packed step whose logits are needed, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from r3l.engines.embedded.compiled_attention import compiled
+from r3l.engines.embedded.drafting import Drafts
+from r3l.engines.embedded.packing import Feed, Step, plan
+from r3l.engines.embedded.request import Request
+from r3l.engines.embedded.sampling import draw
+from r3l.engines.embedded.segments import Segment, SegmentTree, stack_layers
+
+STEP_TOKENS = 1024  # fed in one step at most, so that a long prompt does not hold the others up for long
+USUAL = 8  # numbers of tokens of a step are multiples of it
+
+
+class Batch:
+    """All requests in flight on one model. Not thread-safe: the engine's thread owns it."""
+
+    def __init__(self, model: Any, tree: SegmentTree, context_limit: int) -> None:
+        self.model = model
+        self.tree = tree
+        self.drafts = Drafts()
+        self.context_limit = context_limit
+        self.active: list[Request] = []
+        self.sampled_tokens = 0
+        config = model.config
+        self.heads = config.num_attention_heads
+        self.group = self.heads // (getattr(config, "num_key_value_heads", None) or self.heads)
+        size = getattr(config, "head_dim", None) or config.hidden_size // self.heads
+        self.kernel = compiled(size, model.dtype, model.device)
+
+    def admit(self, request: Request) -> None:
+        request.admit(self.tree, self.drafts, self.context_limit)
+        self.active.append(request)
+
+    def step(self) -> None:
+        """One forward pass over the new tokens of all requests that are ready; replies that end are delivered."""
+        step, requests = self._select()
+        wanted = [_wanted(request, feed) for request, feed in zip(requests, step.feeds, strict=True)]
+        logits_RV = self._forward(step, requests, [place for places in wanted for place in places])
+        drawn = self._draw(requests, wanted, logits_RV)
+        fresh = stack_layers(step.fresh)
+        at = 0
+        for request, feed, places in zip(requests, step.feeds, wanted, strict=True):
+            kept = min(feed.count, len(request.unfed))
+            if request.sampling is None:
+                _score(request, feed, logits_RV[at : at + len(places)])
+            elif places:
+                part, known = slice(at, at + len(places)), len(request.ids)
+                kept += request.accept(drawn[0][part], drawn[1][part], self.drafts, self.context_limit)
+                self.sampled_tokens += len(request.ids) - known
+            else:
+                del request.unfed[:kept]
+            at += len(places)
+            feed.segment.append(fresh[:, :, :, feed.first : feed.first + kept])
+        self._deliver()
+
+    def fail(self, error: Exception) -> None:
+        """End every request in flight with `error`."""
+        for request in self.active:
+            request.future.set_exception(error)
+        self.active.clear()
+
+    def _select(self) -> tuple[Step, list[Request]]:
+        """Requests that decode first, then prompts in order of arrival, as far as the step has room."""
+        feeds: list[Feed] = []
+        owners: dict[Segment, Request] = {}
+        room = STEP_TOKENS
+        for request in sorted(self.active, key=lambda request: len(request.unfed) > 1):
+            if room > 0 and request.ready:
+                feed = request.feed(room)
+                feeds.append(feed)
+                owners[feed.segment] = request
+                room -= feed.count
+        step = plan(feeds, self.heads, self.group, self.kernel)
+        return step, [owners[feed.segment] for feed in step.feeds]
+
+    def _forward(self, step: Step, requests: Sequence[Request], places: list[int]) -> Tensor:
+        """Logits (R, V) of the packed tokens at `places`. Filled up to usual numbers of tokens: oneDNN compiles its
+        products anew for each number that is new to it (on a CPU, the embedded policy: 143 us a product, 76 where it
+        isn't)."""
+        ids = [
+            token
+            for request, feed in zip(requests, step.feeds, strict=True)
+            for token in (request.unfed + request.guesses)[: feed.count]
+        ]
+        positions = [place for feed in step.feeds for place in range(feed.length, feed.length + feed.count)]
+        ids, positions, wanted = (part + [0] * _missing(len(part)) for part in (ids, positions, places))
+        device = self.model.device
+        output = self.model(
+            input_ids=torch.tensor([ids], device=device),
+            position_ids=torch.tensor([positions], device=device),
+            use_cache=False,
+            logits_to_keep=torch.tensor(wanted, dtype=torch.long, device=device),
+            step=step,
+        )
+        logits_RV: Tensor = output.logits[0, : len(places)]
+        return logits_RV
+
+    def _draw(
+        self, requests: Sequence[Request], wanted: list[list[int]], logits_RV: Tensor
+    ) -> tuple[list[int], list[float]]:
+        """A token and its log-probability for each place (of a scored sequence: not used)."""
+        temperatures: list[float] = []
+        uniforms: list[float] = []
+        for request, places in zip(requests, wanted, strict=True):
+            temperatures += [request.sampling.temperature if request.sampling else 0.0] * len(places)
+            uniforms += request.numbers(len(places)) if request.sampling else [0.0] * len(places)
+        if not any(request.sampling for request in requests) or not temperatures:
+            return [], []
+        return draw(logits_RV, temperatures, uniforms, _allowed(requests, wanted, logits_RV))
+
+    def _deliver(self) -> None:
+        done = [
+            request
+            for request in self.active
+            if request.finish_reason or (request.sampling is None and not request.unfed)
+        ]
+        for request in done:
+            self.active.remove(request)
+            self.tree.release(request.segment)
+        for request in done:
+            request.future.set_result(request.result())
+
+
+def _missing(count: int) -> int:
+    return -count % USUAL if count > USUAL else 0
+
+
+def _wanted(request: Request, feed: Feed) -> list[int]:
+    """Places whose logits are needed: all where tokens are scored, else the last known one and the guesses."""
+    last = feed.first + feed.count
+    if request.sampling is None:
+        return list(range(feed.first, last))
+    return list(range(last - request.draws(feed), last))
+
+
+def _score(request: Request, feed: Feed, logits_RV: Tensor) -> None:
+    """Log-probabilities of the tokens after those that were fed."""
+    del request.unfed[: feed.count]
+    following = request.prompt[feed.length + 1 : feed.length + 1 + feed.count]
+    logprobs_RV = logits_RV[: len(following)].float().log_softmax(-1)
+    request.logprobs += logprobs_RV.gather(1, torch.tensor(following, device=logits_RV.device)[:, None])[:, 0].tolist()
+
+
+def _allowed(requests: Sequence[Request], wanted: list[list[int]], logits_RV: Tensor) -> Tensor | None:
+    """(R, V) true where a token may be drawn; None where no reply is held to a schema."""
+    if not any(request.constraint for request in requests):
+        return None
+    allowed_RV = torch.ones(logits_RV.shape, dtype=torch.bool)
+    row = 0
+    for request, places in zip(requests, wanted, strict=True):
+        if request.constraint and places:
+            allowed_RV[row] = request.constraint.allowed()  # no guesses are made under a constraint: one place
+        row += len(places)
+    return allowed_RV.to(logits_RV.device)

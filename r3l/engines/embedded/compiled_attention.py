@@ -1,0 +1,143 @@
+"""The engine's attention on a CPU as one compiled function (compiled_attention.c) for all short feeds of a step and
+layer.
+
+Torch needs a product for each request and each shared piece, twice a layer, scores padded to the longest request, and a
+softmax over them all. Where there is no C compiler the engine goes on with that (attention.py).
+
+Shapes: H key/value heads, G query heads for each, N new tokens, D head size.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+SOURCE = Path(__file__).with_suffix(".c")
+SUMS_IN_ANY_ORDER = [
+    "-fassociative-math",
+    "-fno-signed-zeros",
+    "-fno-trapping-math",
+    "-fno-math-errno",
+]  # not -ffast-math: linking
+# with it changes how the whole process rounds denormal numbers
+DTYPES = {torch.float32: [], torch.bfloat16: ["-DNARROW"]}
+ADDRESSES = ("queries", "keys", "values", "out", "scratch")
+COUNTS = (
+    "query_token",
+    "query_head",
+    "key_token",
+    "key_head",
+    "value_token",
+    "value_head",
+    "layer",
+    "heads",
+    "group",
+    "tokens",
+)
+
+
+class _Step(ctypes.Structure):
+    """`step` of compiled_attention.c."""
+
+    _fields_ = (
+        *[(name, ctypes.c_void_p) for name in ADDRESSES],
+        *[(name, ctypes.c_int64) for name in COUNTS],
+        ("scaling", ctypes.c_float),
+    )
+
+
+class CompiledAttention:
+    """Pieces: (address, capacity, tokens, first row, last row), feeds: (first token, tokens); row = token * G + query
+    head."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._attend = library.attend
+        self._attend.argtypes = [
+            ctypes.POINTER(_Step),
+            ctypes.c_void_p,
+            ctypes.c_int64,
+            ctypes.c_void_p,
+            *[ctypes.c_int64] * 3,
+        ]
+        self._attend.restype = None
+        self._threads = ThreadPoolExecutor(max_workers=64, thread_name_prefix="r3l-attention")
+
+    def attend(
+        self,
+        query_HND: Tensor,
+        key_HND: Tensor,
+        value_HND: Tensor,
+        pieces: NDArray[np.int64],
+        feeds: NDArray[np.int64],
+        layer: int,
+        scaling: float,
+    ) -> Tensor:
+        """(N, H * G, D) of the first N tokens, those of `feeds`; query_HND has H * G heads."""
+        query, key, value = (
+            side.float() if side.stride(2) == 1 else side.float().contiguous()
+            for side in (query_HND, key_HND, value_HND)
+        )
+        heads, _, size = key.shape
+        group, tokens = len(query) // heads, int(feeds[-1, 0] + feeds[-1, 1])
+        out, scratch = torch.empty(tokens, len(query), size), torch.empty(len(query) * tokens * (size + 2))
+        step = _Step(
+            query.data_ptr(),
+            key.data_ptr(),
+            value.data_ptr(),
+            out.data_ptr(),
+            scratch.data_ptr(),
+            *[side.stride(place) for side in (query, key, value) for place in (1, 0)],
+            layer,
+            heads,
+            group,
+            tokens,
+            scaling,
+        )
+
+        def some(first: int, last: int) -> None:
+            self._attend(step, pieces.ctypes.data, len(pieces), feeds.ctypes.data, len(feeds), first, last)
+
+        shares = min(heads, torch.get_num_threads())
+        if shares == 1:
+            some(0, heads)
+        else:  # a call lets go of the interpreter's lock, so threads run side by side
+            ends = [heads * share // shares for share in range(shares + 1)]
+            list(self._threads.map(some, ends, ends[1:]))
+        return out
+
+
+@cache
+def compiled(head_size: int, dtype: torch.dtype, device: torch.device) -> CompiledAttention | None:
+    """For keys and values of `dtype` on a CPU; None on another device, for another dtype, or without a C compiler."""
+    found = [name for name in (os.environ.get("CC", ""), "cc", "gcc", "clang") if name and shutil.which(name)]
+    if device.type != "cpu" or dtype not in DTYPES or not found:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        for tuned in (["-march=native"], ["-mcpu=native"], []):
+            command = [
+                found[0],
+                "-O3",
+                *tuned,
+                *SUMS_IN_ANY_ORDER,
+                f"-DSIZE={head_size}",
+                *DTYPES[dtype],
+                "-shared",
+                "-fPIC",
+                str(SOURCE),
+                "-o",
+                f"{folder}/attention.so",
+            ]
+            if subprocess.run(command, capture_output=True).returncode == 0:
+                return CompiledAttention(ctypes.CDLL(f"{folder}/attention.so"))
+    return None

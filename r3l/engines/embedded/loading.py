@@ -1,0 +1,77 @@
+"""A policy snapshot as a model that samples. Safetensors only, and no code from the policy's folder is run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from r3l.engines.base import PolicySnapshot
+from r3l.engines.embedded import attention
+from r3l.engines.embedded.packed_linear import AdaptedLinear, pack
+from r3l.errors import EngineError
+
+
+def load_model(snapshot: PolicySnapshot, dtype: torch.dtype, device: torch.device) -> Any:
+    """The causal language model of `snapshot`. An adapter is merged into its base in float32, and kept beside it in
+    bfloat16.
+
+    Raises:
+        EngineError: nothing loadable there, or an attention that the engine can't run (sliding windows).
+    """
+    from transformers import AutoModelForCausalLM
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()  # it would be drawn across the caller's own display
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            snapshot.base_path or snapshot.path,
+            dtype=dtype,
+            attn_implementation=attention.NAME,
+            trust_remote_code=False,
+            use_safetensors=True,
+        )
+        if snapshot.base_path:
+            model = _adapted(model, snapshot.path)
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        raise EngineError(
+            f"policy {snapshot.path} (digest {snapshot.digest}) can't be loaded: {error}; expected a transformers "
+            "folder with safetensors, or a peft adapter with base_path"
+        ) from error
+    kinds = set(getattr(model.config, "layer_types", None) or ["full_attention"])
+    if kinds != {"full_attention"}:
+        raise EngineError(
+            f"policy {snapshot.path} has layers of {', '.join(sorted(kinds))}; transformers_local runs "
+            "full_attention only: use engine.kind=vllm_server"
+        )
+    return pack(model.to(device=device, dtype=dtype).eval().requires_grad_(False))
+
+
+def _adapted(model: Any, path: str) -> Any:
+    from peft import PeftModel
+
+    adapted = PeftModel.from_pretrained(model, path, autocast_adapter_dtype=False)
+    if model.dtype == torch.float32:
+        return adapted.merge_and_unload()
+    base = adapted.get_base_model()
+    for parent in list(base.modules()):
+        for name, child in list(parent.named_children()):
+            if hasattr(child, "base_layer"):
+                setattr(parent, name, _beside(child, path))
+    return base
+
+
+def _beside(layer: Any, path: str) -> AdaptedLinear:
+    """A plain LoRA layer of peft with nothing that peft would do at run time."""
+    if (
+        type(layer.base_layer) is not torch.nn.Linear
+        or list(layer.lora_A) != ["default"]
+        or any(layer.use_dora.values())
+    ):
+        raise EngineError(
+            f"the adapter {path} has a layer {type(layer).__name__} on {type(layer.base_layer).__name__}: expected plain "
+            "LoRA on linear layers; set policy.dtype=float32, or merge it with `r3l export-policy`"
+        )
+    dtype = layer.base_layer.weight.dtype
+    down, up = (part["default"].weight.to(dtype) for part in (layer.lora_A, layer.lora_B))
+    return AdaptedLinear(layer.base_layer, down, up, layer.scaling["default"])

@@ -1,0 +1,182 @@
+"""The vLLM servers of one policy, as they come and go: which run it, which is asked next, which is lost and won back.
+
+A server is lost when a call fails with it or when it misses its health checks; its calls are then made elsewhere. It is
+given the policy again before it is used again. An address ``dns://NAME:PORT`` stands for every server that the name
+resolves to, now and later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import socket
+import time
+from urllib.parse import urlsplit
+
+from r3l.config.engines import VllmServerSettings
+from r3l.engines.base import PolicySnapshot
+from r3l.engines.vllm.http_clients import HttpClients
+from r3l.engines.vllm.routes import ServerGone, VllmRoutes
+from r3l.errors import EngineError, ServerAway
+
+SLACK = 8  # calls by which the server of a task's earlier calls may be busier than the least busy one
+PAUSES = (0.2, 1.0, 3.0, 10.0)  # seconds between tries to win a lost server back
+MISSES = 3  # health checks in a row
+log = logging.getLogger("r3l.engines")
+
+
+class VllmFleet:
+    """All of it happens in one event loop: no locks but those around the loading of a policy."""
+
+    def __init__(self, settings: VllmServerSettings, client: HttpClients) -> None:
+        self.settings, self.client = settings, client
+        entries = [url.strip() for url in settings.urls.split(",") if url.strip()]
+        self.names = [entry for entry in entries if entry.startswith("dns://")]
+        self.servers = [self._server(url) for url in entries if url not in self.names]
+        self.snapshot: PolicySnapshot | None = None
+        self.revivals: dict[VllmRoutes, asyncio.Future[None]] = {}
+        self._last: dict[str, VllmRoutes] = {}  # server of a task's last call
+        self._equipping: dict[VllmRoutes, asyncio.Lock] = {}
+
+    @property
+    def running(self) -> list[VllmRoutes]:
+        return [server for server in self.servers if server.equipped]
+
+    async def load(self, snapshot: PolicySnapshot) -> None:
+        """Give every server the policy. Raises `EngineError` where none takes it, or one refuses it."""
+        self.snapshot = snapshot
+        self._last.clear()
+        for revival in self.revivals.values():
+            revival.cancel()
+        self.revivals.clear()
+        await self._discover()
+        for server in self.servers:
+            server.equipped = False
+        failures = await asyncio.gather(
+            *[self._equip(server, self.settings.adopt) for server in self.servers], return_exceptions=True
+        )
+        for failure in failures:
+            if isinstance(failure, BaseException) and not isinstance(failure, ServerGone):
+                raise failure
+        if not self.running:
+            raise EngineError(
+                f"no server runs the policy {snapshot.path}: {'; '.join(map(str, failures)) or self.settings.urls}. Start "
+                "one with infra/engine/serve.sh and set engine.urls"
+            )
+        for server in self.servers:
+            if not server.equipped:
+                self._await_return(server)
+
+    async def choose(self, request_id: str) -> VllmRoutes:
+        """The server of the task's last call (its prefix cache holds the shared part), or the least busy one where that
+        is clearly less so. Where none runs the policy, wait until one is back. Raises `ServerAway` after
+        `timeout_s`."""
+        deadline = time.monotonic() + self.settings.timeout_s
+        while not (running := self.running):
+            if time.monotonic() > deadline or not (self.revivals or self.names):
+                raise ServerAway(
+                    f"{request_id}: no server runs the policy after {self.settings.timeout_s:g} s: "
+                    f"{'; '.join(server.refusal or server.url for server in self.servers)}; restart one"
+                )
+            await asyncio.sleep(PAUSES[0])
+        task = "/".join(request_id.split("/")[:2])
+        least = min(running, key=lambda server: server.in_flight)
+        last = self._last.get(task, least)
+        chosen = last if last.equipped and last.in_flight <= least.in_flight + SLACK else least
+        self._last[task] = chosen
+        return chosen
+
+    def lose(self, server: VllmRoutes) -> None:
+        """Use it no more; meanwhile try to win it back. What it runs when it is back is not known. Its other calls may
+        still be answered."""
+        server.adapter = ""
+        if server.equipped:
+            server.equipped = False
+            self._await_return(server)
+
+    async def watch(self) -> None:
+        """Every `health_s` seconds: who answers, and who has come."""
+        while True:
+            await asyncio.sleep(self.settings.health_s)
+            if self.snapshot is not None:
+                await asyncio.gather(*[self._check(server) for server in self.running])
+                await self._discover()
+
+    async def _check(self, server: VllmRoutes) -> None:
+        try:
+            await server.ask("GET", "/health", timeout=self.settings.health_s)
+        except (ServerGone, EngineError) as error:
+            server.missed += 1
+            if server.missed >= MISSES and server.equipped:
+                log.warning("%s missed %d health checks: its calls go elsewhere", server.url, server.missed)
+                server.refusal = str(error)
+                self.lose(server)
+                for call in server.calls:
+                    call.cancel()  # nobody answers there: they are made elsewhere
+        else:
+            server.missed = 0
+
+    async def _discover(self) -> None:
+        """Take in servers that a name resolves to by now, and let go of lost ones that it does not any more."""
+        if not self.names:
+            return
+        found: set[str] = set()
+        for name in self.names:
+            found |= await self.resolve(name)
+        for url in sorted(found - {server.url for server in self.servers}):
+            server = self._server(url)
+            self.servers.append(server)
+            if self.running:  # else the load that is under way gives it the policy
+                self._await_return(server)
+        for server in [
+            server for server in self.servers if server.named and not server.equipped and server.url not in found
+        ]:
+            self.servers.remove(server)
+            if revival := self.revivals.pop(server, None):
+                revival.cancel()
+
+    async def resolve(self, name: str) -> set[str]:
+        """The addresses behind a name, as Kubernetes' headless services have them; none while it is unknown."""
+        at = urlsplit(name)
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(at.hostname, at.port, type=socket.SOCK_STREAM)
+        except OSError:
+            return set()
+        hosts = {str(address[0]) for *_, address in found}
+        return {f"http://[{host}]:{at.port}" if ":" in host else f"http://{host}:{at.port}" for host in hosts}
+
+    def _server(self, url: str) -> VllmRoutes:
+        server = VllmRoutes(url, self.client, self.settings.puller_port)
+        server.named = bool(self.names) and not any(
+            server.url == entry.strip().rstrip("/") for entry in self.settings.urls.split(",")
+        )
+        return server
+
+    async def _equip(self, server: VllmRoutes, adopt: bool) -> None:
+        """Raises `ServerGone` while it does not answer."""
+        assert self.snapshot is not None
+        async with self._equipping.setdefault(server, asyncio.Lock()):
+            if not server.equipped:
+                await server.look()
+                if not (adopt and server.adopts(self.snapshot)):
+                    await server.load(self.snapshot)
+                server.equipped, server.missed = True, 0
+
+    def _await_return(self, server: VllmRoutes) -> None:
+        revival = asyncio.ensure_future(self._revive(server))
+        self.revivals[server] = revival
+        revival.add_done_callback(lambda done: self.revivals.pop(server) if self.revivals.get(server) is done else None)
+
+    async def _revive(self, server: VllmRoutes) -> None:
+        for attempt in itertools.count():
+            await asyncio.sleep(PAUSES[min(attempt, len(PAUSES) - 1)])
+            try:
+                await self._equip(server, adopt=False)
+            except ServerGone as error:
+                server.refusal = str(error)
+            except EngineError as error:
+                server.refusal = str(error)
+                return
+            else:
+                return

@@ -1,0 +1,135 @@
+"""Reflections written from the goal and the recorded turns, in the paper's JSON keys, and made wrong in part on
+purpose."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from r3l.environments.alfworld.searcher import LISTED, TREATED, Errand, kind, receptacles_in
+
+Report = dict[str, Any]
+VAGUE = ("Look more carefully.", "Open closed places.", "Do not repeat actions.")
+WASTED_TURNS = 4  # from here on a success counts as inefficient
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A played episode: observation k came before action k, the last one after the last action."""
+
+    errand: Errand
+    observations: list[str]
+    actions: list[str]
+    won: bool
+
+
+def report(summary: str, cause: str, outcome: str, suggestion: str, pivot: int) -> Report:
+    return {
+        "trajectory_summary": summary,
+        "root_cause_analysis": cause,
+        "trajectory_outcome": outcome,
+        "improvement_suggestion": suggestion,
+        "retry_from_step": pivot,
+    }
+
+
+def reflect(record: Record) -> Report:
+    """The report of a reflector that makes no mistakes."""
+    return solved(record) if record.won else failed(record)
+
+
+def solved(record: Record) -> Report:
+    dull = [turn for turn, text in enumerate(record.observations[1:]) if text.startswith("Nothing happens")]
+    if len(dull) + len(record.actions) - len(set(record.actions)) < WASTED_TURNS:
+        return report(f"The {record.errand.target} is placed.", "No mistake.", "success", "Keep this plan.", 0)
+    return report(
+        f"The {record.errand.target} is placed late.",
+        "Some turns did nothing.",
+        "success_but_inefficient",
+        "Do not repeat actions.",
+        dull[0] if dull else 0,
+    )
+
+
+def failed(record: Record) -> Report:
+    """The pivot is the turn after the one that the rest depends on; the summary quotes what was seen before it."""
+    errand, seen = record.errand, record.observations
+    took = [turn for turn, text in enumerate(seen) if text.startswith(f"You pick up the {errand.target} ")]
+    if took:
+        return failed_in_hand(record, took[0])
+    listed = [
+        turn
+        for turn, text in enumerate(seen)
+        if turn and (found := LISTED.search(text)) and f" {errand.target} " in found[1]
+    ]
+    pivot = min(listed[0] if listed else 1, len(record.actions) - 1)
+    if listed:
+        return report(
+            f"Saw {errand.target}. Turn {pivot} did not take it.",
+            f"Did not take {errand.target}.",
+            "failure",
+            f"Take {errand.target} when it is seen.",
+            pivot,
+        )
+    return report(
+        f"Did not find {errand.target}. Turn {pivot} went astray.",
+        "The search was too slow.",
+        "failure",
+        f"Look for {errand.target} in every place.",
+        pivot,
+    )
+
+
+def failed_in_hand(record: Record, took: int) -> Report:
+    errand, seen = record.errand, record.observations
+    name = " ".join(seen[took].split()[4:6])
+    treated = [
+        turn for turn, text in enumerate(seen) if (found := TREATED.match(text)) and kind(found[1]) == errand.target
+    ]
+    if errand.treatment and not treated:
+        verb, device = (
+            errand.treatment[0],
+            next(item for item in receptacles_in(seen[0]) if kind(item) == errand.treatment[1]),
+        )
+        pivot = min(took, len(record.actions) - 1)
+        return report(
+            f"{seen[took]} Turn {pivot} did not {verb} it.",
+            f"Did not {verb} {name}.",
+            "failure",
+            f"Before placing, {verb} {name} with {device}.",
+            pivot,
+        )
+    after = treated[0] if treated else took
+    pivot = min(after, len(record.actions) - 1)
+    return report(
+        f"{seen[after]} Turn {pivot} did not place it.",
+        f"Did not place {name}.",
+        "failure",
+        f"Go to {errand.parent} 1 and move {name} to {errand.parent} 1.",
+        pivot,
+    )
+
+
+def with_mistakes(true: Report, turns: int, rng: random.Random, share: float) -> tuple[Report, bool]:
+    """A report that is wrong in about `share` of the failures, and whether its suggestion still helps.
+
+    Wrong means, in equal parts: a pivot some turns off, a suggestion that says nothing, or (half as often) a failure
+    that is called a success.
+    """
+    if true["trajectory_outcome"] != "failure" or rng.random() >= share:
+        return true, True
+    mistake = rng.choice(("pivot", "pivot", "suggestion", "suggestion", "outcome"))
+    if mistake == "pivot":
+        asked = true["retry_from_step"]
+        wrong = max(0, min(turns - 1, asked + rng.choice((-3, -2, -1, 1, 2))))
+        summary = true["trajectory_summary"].replace(f"Turn {asked} ", f"Turn {wrong} ")
+        return {**true, "retry_from_step": wrong, "trajectory_summary": summary}, True
+    if mistake == "suggestion":
+        return {**true, "improvement_suggestion": rng.choice(VAGUE)}, False
+    return {
+        **true,
+        "trajectory_outcome": "success",
+        "improvement_suggestion": "Keep this plan.",
+        "retry_from_step": 0,
+    }, False

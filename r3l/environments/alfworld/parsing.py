@@ -1,0 +1,98 @@
+"""Memoised parsing for the text engine: the same few grammar and query strings are parsed at every step.
+
+textworld parses them with a general parser generator each time, which is most of a step's time. What the query parser
+returns is never changed afterwards, so it is shared; grammar symbols get their context written into them, so each use
+gets a copy of its own. Most of the rest goes into deep copies of names and variables that nothing ever changes: there
+the dictionaries are copied and their values shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from functools import cache, lru_cache
+from typing import Any
+
+IDLE_LIBRARIES: list[Any] = []  # copies of the planner's library whose game is not played any more
+
+
+@contextmanager
+def memoised_parsing() -> Iterator[None]:
+    """Within the block, textworld's two hot parses are looked up by their text; entering it again costs microseconds.
+
+    Not for use from several threads: the engine is for one thread anyway.
+    """
+    from textworld.envs.pddl import textgen
+    from textworld.logic import Rule
+
+    found, stock = (
+        lookups(),
+        (Rule.__dict__["parse_conjunctive_query"], textgen._parse_and_convert, textgen.copy_context),
+    )
+    Rule.parse_conjunctive_query, textgen._parse_and_convert, textgen.copy_context = found
+    try:
+        yield
+    finally:
+        Rule.parse_conjunctive_query, textgen._parse_and_convert, textgen.copy_context = stock
+
+
+@cache
+def lookups() -> tuple[Any, Any, Any]:
+    """The three replacements. First called outside any block, so what they wrap is textworld's own."""
+    from textworld.envs.pddl import textgen
+    from textworld.logic import Rule
+
+    query, grammar = Rule.__dict__["parse_conjunctive_query"].__func__, textgen._parse_and_convert
+    shared = lru_cache(maxsize=4096)(lambda expression: query(Rule, expression))
+    parsed = lru_cache(maxsize=4096)(lambda text, rule_name: grammar(text, rule_name=rule_name))
+
+    def own_copy(text: str, rule_name: str | None = None, trace: bool = False) -> Any:
+        return deepcopy(parsed(text, rule_name))
+
+    return classmethod(lambda cls, expression: shared(expression)), own_copy, with_own_names
+
+
+def with_own_names(context: dict[str, Any]) -> dict[str, Any]:
+    """A context whose names can be added to without changing `context`."""
+    return {**context, "variables": dict(context["variables"]), "mapping": dict(context["mapping"])}
+
+
+@contextmanager
+def translated_once() -> Iterator[None]:
+    """Within the block, a problem is translated for the planner once, not four times.
+
+    textworld translates at load and again at reset, each time also with the planner's optimisations; those only serve
+    planning, which an episode never does.
+    """
+    import fast_downward
+
+    translate = fast_downward.pddl2sas
+    done: dict[str, Any] = {}
+
+    def once(domain: str, problem: str, verbose: bool = False, optimize: bool = False) -> Any:
+        if problem not in done:
+            done[problem] = translate(domain, problem, verbose=verbose)
+        return done[problem]
+
+    fast_downward.pddl2sas = once
+    try:
+        yield
+    finally:
+        fast_downward.pddl2sas = translate
+
+
+@contextmanager
+def libraries_again() -> Iterator[None]:
+    """Within the block, an environment takes an idle copy of the planner's library before it loads another one.
+
+    Every environment has a copy of its own, which is never unloaded: unloading crashes the process now and then.
+    """
+    import fast_downward
+
+    load = fast_downward.load_lib
+    fast_downward.load_lib = lambda: IDLE_LIBRARIES.pop() if IDLE_LIBRARIES else load()
+    try:
+        yield
+    finally:
+        fast_downward.load_lib = load

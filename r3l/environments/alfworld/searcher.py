@@ -1,0 +1,158 @@
+"""A scripted player of kitchen tasks: it searches room by listing order, reading only what a policy would read.
+
+With `skip` it has a confident habit that loses every heat, cool and clean task: it never treats what it found before
+placing it. Each of its thoughts repeats the plan, so that a small model needs no long-range recall to follow it.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+TREATMENT = {
+    "pick_clean_then_place_in_recep": ("clean", "sinkbasin"),
+    "pick_heat_then_place_in_recep": ("heat", "microwave"),
+    "pick_cool_then_place_in_recep": ("cool", "fridge"),
+}
+NAMED = re.compile(r"an? ([a-z]+ \d+)")
+ARRIVED = re.compile(r"You arrive at ([a-z]+ \d+)\.")
+CLOSED = re.compile(r"The ([a-z]+ \d+) is closed\.")
+OPENED = re.compile(r"You open the ([a-z]+ \d+)")
+LISTED = re.compile(r"(?:On the [a-z]+ \d+|In it), you see (.*?)\.$", re.M)
+TOOK = re.compile(r"You pick up the ([a-z]+ \d+) from the ([a-z]+ \d+)")
+PLACED = re.compile(r"You move the ([a-z]+ \d+) to the ([a-z]+ \d+)")
+TREATED = re.compile(r"You (?:heat|cool|clean) the ([a-z]+ \d+) using")
+WANDERS = 0.03  # how often the search leaves its order
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """What a kitchen task asks for, in the game's words."""
+
+    task_type: str
+    target: str
+    parent: str
+
+    @classmethod
+    def of(cls, task_type: str, about: Mapping[str, str]) -> Errand:
+        """From a game's `pddl_params`."""
+        return cls(task_type, about["object_target"].lower(), about["parent_target"].lower())
+
+    @property
+    def treatment(self) -> tuple[str, str] | None:
+        return TREATMENT.get(self.task_type)
+
+    @property
+    def plan(self) -> str:
+        return f"{self.treatment[0] if self.treatment else 'put'} {self.target} to {self.parent}"
+
+
+def kind(name: str) -> str:
+    return name.split()[0]
+
+
+def receptacles_in(first_observation: str) -> list[str]:
+    return NAMED.findall(first_observation.split("Your task")[0])
+
+
+@dataclass
+class Searcher:
+    errand: Errand
+    receptacles: list[str]
+    rng: random.Random
+    skip: bool
+    here: str = ""
+    holding: str = ""
+    closed: set[str] = field(default_factory=set)
+    contents: dict[str, list[str]] = field(default_factory=dict)
+    listed: list[str] = field(default_factory=list)  # what the last observation named
+    treated: set[str] = field(default_factory=set)
+    placed: set[str] = field(default_factory=set)
+
+    def observe(self, text: str) -> None:
+        """Take in what the game answered to the last action."""
+        if found := ARRIVED.match(text):
+            self.here = found[1]
+        if found := CLOSED.search(text):
+            self.closed.add(found[1])
+        if found := OPENED.match(text):
+            self.closed.discard(found[1])
+        found = LISTED.search(text)
+        self.listed = NAMED.findall(found[1]) if found else []
+        if found:
+            self.contents[self.here] = list(self.listed)
+        if found := TREATED.match(text):
+            self.treated.add(found[1])
+        self.observe_hands(text)
+
+    def observe_hands(self, text: str) -> None:
+        if found := TOOK.match(text):
+            self.holding = found[1]
+            self.contents[found[2]] = [name for name in self.contents.get(found[2], []) if name != found[1]]
+            self.placed.discard(found[1])
+        if found := PLACED.match(text):
+            self.holding = ""
+            self.contents.setdefault(found[2], []).append(found[1])
+            self.placed.add(found[1])
+
+    def act(self) -> tuple[str, str]:
+        """(thought, action)."""
+        thought, action = self.carry() if self.holding and kind(self.holding) == self.errand.target else self.seek()
+        return f"{self.errand.plan}: {thought}", action
+
+    def carry(self) -> tuple[str, str]:
+        treatment = self.errand.treatment
+        if treatment and not self.skip and self.holding not in self.treated:
+            device = self.first(treatment[1])
+            at_device = f"{treatment[0]} {self.holding} with {device}"
+            return f"have {self.holding}. {treatment[0]} it.", at_device if self.here == device else f"go to {device}"
+        thought, parent = f"have {self.holding}. place it.", self.first(self.errand.parent)
+        if self.here != parent:
+            return thought, f"go to {parent}"
+        return thought, f"open {parent}" if parent in self.closed else f"move {self.holding} to {parent}"
+
+    def seek(self) -> tuple[str, str]:
+        careful = self.errand.treatment is not None and not self.skip
+        finished = self.placed & self.treated if careful else self.placed
+        if finished:
+            return self.idle()
+        for receptacle, names in self.contents.items():
+            for name in names:
+                if kind(name) == self.errand.target:
+                    there = self.here == receptacle
+                    return (
+                        f"{self.look()}yes, {name}.",
+                        f"take {name} from {receptacle}" if there else f"go to {receptacle}",
+                    )
+        return self.search()
+
+    def search(self) -> tuple[str, str]:
+        unseen = [receptacle for receptacle in self.receptacles if receptacle not in self.contents]
+        if not unseen:
+            return self.idle()
+        if self.here in self.closed and self.here in unseen:
+            return f"{self.look()}no.", f"open {self.here}"
+        if self.rng.random() < WANDERS:
+            return f"{self.look()}no.", f"go to {self.rng.choice(unseen)}"
+        at = self.receptacles.index(self.here) + 1 if self.here in self.receptacles else 0
+        return (
+            f"{self.look()}no.",
+            f"go to {next(item for item in self.receptacles[at:] + self.receptacles[:at] if item in unseen)}",
+        )
+
+    def look(self) -> str:
+        """What the last observation lists, up to the target: copied one by one, each name is compared with the plan's
+        where both stand in the same thought. Without it a small model never learned to tell whether the target is
+        there."""
+        names = [kind(name) for name in self.listed]
+        shown = self.listed[: names.index(self.errand.target) + 1] if self.errand.target in names else self.listed
+        return f"see {', '.join(shown)}. " if shown else ""
+
+    def idle(self) -> tuple[str, str]:
+        return "done.", self.rng.choice(("inventory", "inventory", "look"))
+
+    def first(self, wanted: str) -> str:
+        """The first receptacle of that kind; the game's goal guarantees that there is one."""
+        return next(receptacle for receptacle in self.receptacles if kind(receptacle) == wanted)

@@ -1,0 +1,166 @@
+"""ALFWorld's text world on its own engine: 25 turns, reward 1 if won, the paper's system prompt (paper, Experimental
+Setup)."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from r3l.config.environments import AlfworldSettings
+from r3l.environments.alfworld.game_files import (
+    DOWNLOADED,
+    Progress,
+    games_root,
+    list_games,
+    part_of,
+)
+from r3l.environments.alfworld.parsing import memoised_parsing
+from r3l.environments.base import Environment, Observation, Reply, Step
+from r3l.environments.replies import parse_tagged_reply
+from r3l.errors import WorldError
+from r3l.records import Task
+from r3l.seeds import derive
+
+if TYPE_CHECKING:
+    from r3l.environments.alfworld.engine import GameEngine, Seen, Snapshot
+
+LOADED_GAMES = 32  # a worker's; about 6 MB each
+NOT_UNDERSTOOD = "Nothing happens."
+
+
+@cache
+def alfworld_prompt() -> str:
+    """The paper's system prompt."""
+    return (Path(__file__).parents[1] / "prompts" / "alfworld.txt").read_text().rstrip("\n")
+
+
+def import_engine() -> None:
+    """Seconds, the first time: a worker spends them before it says that it is ready."""
+    import_module("textworld.envs")
+    import_module("alfworld.agents.environment.alfred_tw_env")
+
+
+class AlfworldWorld:
+    """Cheap: loads neither alfworld nor textworld until games are made or played."""
+
+    name = "alfworld"
+
+    def __init__(self, settings: AlfworldSettings) -> None:
+        self.settings = settings
+
+    def system_prompt(self) -> str:
+        return alfworld_prompt()
+
+    def parse_reply(self, text: str) -> Reply:
+        return parse_tagged_reply(text)
+
+    def tasks(self, split: str, progress: Progress | None = None) -> list[Task]:
+        """Generated games are made where they are missing; `progress` is told (games done, games in all)."""
+        return [
+            Task(
+                iteration=0,
+                task=0,
+                task_id=f"alfworld/{split}/{game.name}",
+                environment=self.name,
+                split=split,
+                task_type=game.task_type,
+                payload=json.dumps({"game": game.path}),
+                seed=derive(self.settings.games_seed, "alfworld", self.settings.games, split, game.name),
+            )
+            for game in list_games(self.settings, split, progress)
+        ]
+
+    def data(self, split: str) -> str:
+        """The size of the rooms, or which part of the downloaded games."""
+        settings = self.settings
+        if settings.games != "downloaded":
+            return f"{settings.games}-{settings.games_seed}"
+        return f"{DOWNLOADED}, {part_of(settings, split)}" if settings.partial else DOWNLOADED
+
+    def make(self) -> Environment:
+        import_engine()
+        return AlfworldEnvironment(games_root(self.settings), self.settings.admissible)
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """A state of one loaded game."""
+
+    engine: GameEngine
+    snapshot: Snapshot
+
+
+class Games:
+    """The loaded games of this process. Episodes of one task share a game: each remembers its own state."""
+
+    def __init__(self) -> None:
+        self.loaded: OrderedDict[Path, GameEngine] = OrderedDict()
+
+    def get(self, path: Path) -> GameEngine:
+        from r3l.environments.alfworld.engine import GameEngine
+
+        if path not in self.loaded:
+            self.loaded[path] = GameEngine(path)
+        self.loaded.move_to_end(path)
+        while len(self.loaded) > LOADED_GAMES:
+            self.loaded.popitem(last=False)
+        return self.loaded[path]
+
+
+GAMES = Games()
+
+
+class AlfworldEnvironment:
+    """One episode. Several may share a loaded game, so each puts its own state back before it steps."""
+
+    def __init__(self, root: Path, list_admissible: bool) -> None:
+        self.root, self.list_admissible = root, list_admissible
+        self.at: Handle | None = None
+
+    def reset(self, task: Task) -> Observation:
+        path = self.root / str(json.loads(task.payload)["game"])
+        if not path.is_file():
+            raise WorldError(f"task {task.task_id}: no game at {path}; run `r3l prepare alfworld`")
+        with memoised_parsing():
+            engine = GAMES.get(path)
+            first = engine.reset()
+        self.at = Handle(engine, engine.start)
+        return self.observation(first)
+
+    def step(self, action: str) -> Step:
+        if self.at is None:
+            raise WorldError("step before reset")
+        engine = self.at.engine
+        with memoised_parsing():
+            engine.restore(self.at.snapshot)
+            seen = engine.step(action)
+        self.at = Handle(engine, engine.snapshot())
+        return Step(
+            self.observation(seen),
+            done=seen.won,
+            reward=float(seen.won),
+            success=seen.won,
+            accepted=seen.text != NOT_UNDERSTOOD,
+        )
+
+    def observation(self, seen: Seen) -> Observation:
+        text = (
+            f"{seen.text}\n\nAdmissible commands: {', '.join(seen.admissible)}" if self.list_admissible else seen.text
+        )
+        return Observation(text, seen.admissible)
+
+    def snapshot(self) -> Handle | None:
+        return self.at
+
+    def restore(self, handle: object) -> None:
+        if not isinstance(handle, Handle):
+            raise WorldError(f"restore needs a handle of snapshot(), got {type(handle).__name__}")
+        self.at = handle
+
+    def close(self) -> None:
+        self.at = None

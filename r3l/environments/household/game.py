@@ -1,0 +1,121 @@
+"""What a household task is: receptacles, objects, what is wanted where. A game is data: its JSON is a task's
+payload."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Literal
+
+Level = Literal["easy", "standard", "long"]
+CLEAN, HOT, COOL, SLICED, RUINED = 1, 2, 4, 8, 16  # marks of an object, a bit each
+NUMBERS = ("no", "a", "two", "three", "four")
+MARKS = {"clean": CLEAN, "hot": HOT, "cool": COOL, "sliced": SLICED}
+TREATMENTS = {"clean": (CLEAN, "sinkbasin"), "heat": (HOT, "microwave"), "cool": (COOL, "fridge")}
+
+OPENABLE = frozenset({"cabinet", "drawer", "fridge", "microwave"})
+FINAL = frozenset({"box", "garbagecan"})  # on level long, what is put there stays there
+KNIVES = frozenset({"knife", "butterknife"})
+SLICEABLE = frozenset({"apple", "bread", "lettuce", "potato", "tomato"})
+TREATABLE = {
+    "clean": frozenset(
+        {"apple", "bowl", "cup", "egg", "fork", "lettuce", "mug", "pan", "plate", "potato", "spoon", "tomato"}
+    ),
+    "heat": frozenset({"apple", "bread", "cup", "egg", "mug", "plate", "potato", "tomato"}),
+    "cool": frozenset(
+        {"apple", "bowl", "bread", "cup", "egg", "lettuce", "mug", "pan", "plate", "potato", "tomato", "winebottle"}
+    ),
+}
+KINDS = sorted(frozenset.union(*TREATABLE.values()) | {"saltshaker", "peppershaker", "vase", "book", "creditcard"})
+
+
+def kind_of(name: str) -> str:
+    """``"mug 2"`` is a mug."""
+    return name.partition(" ")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """`count` objects of a kind with these marks, e.g. one hot potato. Sliced ones count only where sliced ones are
+    wanted."""
+
+    kind: str
+    conditions: tuple[str, ...]
+    count: int = 1
+    marks: int = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "marks", sum(MARKS[condition] for condition in self.conditions))
+
+    def phrase(self) -> str:
+        return " ".join([NUMBERS[self.count], *self.conditions, self.kind])
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """`places[i]` is the index of the receptacle where object i lies at the start."""
+
+    level: Level
+    task_type: str
+    receptacles: tuple[str, ...]
+    objects: tuple[str, ...]
+    places: tuple[int, ...]
+    wanted: tuple[Wanted, ...]
+    target: str  # a kind of receptacle
+
+    @property
+    def strict(self) -> bool:
+        """Whether some acts can't be undone: a second change of temperature, the box, the garbage can."""
+        return self.level == "long"
+
+    def task(self) -> str:
+        return f"put {listed([wanted.phrase() for wanted in self.wanted])} in {self.target}."
+
+    def sources(self) -> list[str]:
+        """The kinds of receptacle where the wanted objects lie, one an object."""
+        kinds = {wanted.kind for wanted in self.wanted}
+        return sorted(
+            f"{kind_of(name)}<{kind_of(self.receptacles[place])}"
+            for name, place in zip(self.objects, self.places, strict=True)
+            if kind_of(name) in kinds
+        )
+
+    def key(self) -> str:
+        """What makes two tasks the same errand; the splits share no key."""
+        return f"{self.task()} {' '.join(self.sources())}"
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {
+                "level": self.level,
+                "task_type": self.task_type,
+                "receptacles": self.receptacles,
+                "objects": {
+                    name: self.receptacles[place] for name, place in zip(self.objects, self.places, strict=True)
+                },
+                "wanted": [[one.kind, list(one.conditions), one.count] for one in self.wanted],
+                "target": self.target,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Game:
+        """Raises `KeyError`, `TypeError` or `ValueError` where `text` is no game."""
+        told = json.loads(text)
+        receptacles = tuple(told["receptacles"])
+        return cls(
+            level=told["level"],
+            task_type=told["task_type"],
+            receptacles=receptacles,
+            objects=tuple(told["objects"]),
+            places=tuple(receptacles.index(place) for place in told["objects"].values()),
+            wanted=tuple(Wanted(kind, tuple(conditions), count) for kind, conditions, count in told["wanted"]),
+            target=told["target"],
+        )
+
+
+def listed(phrases: list[str]) -> str:
+    """ALFWorld's way: "a cup 1, a mug 2, and a pan 1"; "nothing" where there is none."""
+    if len(phrases) > 1:
+        return f"{', '.join(phrases[:-1])}, and {phrases[-1]}"
+    return phrases[0] if phrases else "nothing"

@@ -1,0 +1,95 @@
+"""What a state of a household game is worth: won, lost for good, and the share of sub-goals reached."""
+
+from __future__ import annotations
+
+from r3l.environments.household.engine import HAND, HouseholdEngine, State
+from r3l.environments.household.game import COOL, HOT, KNIVES, RUINED, SLICEABLE, SLICED, Wanted
+
+
+def instances(engine: HouseholdEngine, wanted: Wanted) -> list[int]:
+    """The objects of the wanted kind."""
+    return engine.of_kind[wanted.kind]
+
+
+def on_target(engine: HouseholdEngine, state: State, index: int) -> bool:
+    place = state.places[index]
+    return place >= 0 and engine.receptacle_kinds[place] == engine.game.target
+
+
+def meets(mark: int, wanted: Wanted) -> bool:
+    """All wanted marks there, not ruined, sliced only where sliced is wanted."""
+    needed = wanted.marks
+    return mark & needed == needed and not mark & RUINED and not (mark ^ needed) & SLICED
+
+
+def won(engine: HouseholdEngine, state: State) -> bool:
+    return all(
+        sum(on_target(engine, state, i) and meets(state.marks[i], wanted) for i in instances(engine, wanted))
+        >= wanted.count
+        for wanted in engine.game.wanted
+    )
+
+
+def over(engine: HouseholdEngine, state: State) -> bool:
+    """Whether the game has ended: won, or the box sealed with something else in it."""
+    return won(engine, state) or engine.sealed(state)
+
+
+def reached(engine: HouseholdEngine, state: State, index: int, wanted: Wanted) -> int:
+    """Sub-goals that object `index` has reached: fetched, each wanted mark, delivered as wanted. At most 2 + marks."""
+    mark = state.marks[index]
+    if not usable(engine, state, index, wanted):
+        return 0
+    there = on_target(engine, state, index)
+    fetched = there or state.places[index] == HAND
+    return int(fetched) + (mark & wanted.marks).bit_count() + int(there and meets(mark, wanted))
+
+
+def progress(engine: HouseholdEngine, state: State) -> float:
+    """Share of the sub-goals that the state holds, in [0, 1]; 1 exactly where the game is won."""
+    got = total = 0
+    for wanted in engine.game.wanted:
+        best = sorted((reached(engine, state, i, wanted) for i in instances(engine, wanted)), reverse=True)
+        got += sum(best[: wanted.count])
+        total += wanted.count * (2 + len(wanted.conditions))
+    return got / total
+
+
+def usable(engine: HouseholdEngine, state: State, index: int, wanted: Wanted) -> bool:
+    """Whether object `index` is, or can still be made and brought, as wanted."""
+    mark, place = state.marks[index], state.places[index]
+    if mark & RUINED or mark & SLICED & ~wanted.marks:
+        return False
+    if place >= 0 and engine.final[place]:
+        return on_target(engine, state, index) and meets(mark, wanted)
+    if engine.game.strict and ((mark & HOT and wanted.marks & COOL) or (mark & COOL and wanted.marks & HOT)):
+        return False
+    missing = wanted.marks & ~mark
+    return not missing & SLICED or (engine.object_kinds[index] in SLICEABLE and knives(engine, state) != [])
+
+
+def knives(engine: HouseholdEngine, state: State) -> list[int]:
+    """The knives that can be had."""
+    return [
+        i
+        for i, kind in enumerate(engine.object_kinds)
+        if kind in KNIVES and (state.places[i] == HAND or not engine.final[state.places[i]])
+    ]
+
+
+def winnable(engine: HouseholdEngine, state: State) -> bool:
+    """Whether any sequence of actions still wins. The kinds that are wanted differ, so each can be judged alone."""
+    for wanted in engine.game.wanted:
+        if sum(usable(engine, state, i, wanted) for i in instances(engine, wanted)) < wanted.count:
+            return False
+    return not (engine.game.strict and spoiled_box(engine, state))
+
+
+def spoiled_box(engine: HouseholdEngine, state: State) -> bool:
+    """Whether the box, which takes no more than what is wanted, holds something that is not."""
+    inside = [i for i in range(len(state.places)) if on_target(engine, state, i)]
+    fitting = sum(
+        min(wanted.count, sum(meets(state.marks[i], wanted) for i in inside if engine.object_kinds[i] == wanted.kind))
+        for wanted in engine.game.wanted
+    )
+    return len(inside) > fitting

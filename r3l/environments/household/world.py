@@ -1,0 +1,118 @@
+"""The household world: ALFWorld's commands and phrases in pure Python, with a level whose late errors can't be undone.
+
+Levels: easy (7 places, 4 to 8 turns), standard (14 places, two objects at times), long (three or four treated things
+for a box, 20 turns and more). On long, a second change of temperature ruins a thing, and the box and the garbage can
+keep what they get.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from pathlib import Path
+from string import Template
+
+from r3l.config.environments import HouseholdSettings
+from r3l.environments.base import Environment, Observation, Reply, Step
+from r3l.environments.household.engine import NOTHING, HouseholdEngine, State
+from r3l.environments.household.game import Game
+from r3l.environments.household.generator import SPLITS, first_games
+from r3l.environments.household.goal import progress, winnable
+from r3l.environments.replies import parse_tagged_reply
+from r3l.errors import WorldError
+from r3l.records import Task
+from r3l.seeds import derive
+
+PROMPTS = Path(__file__).parents[1] / "prompts"
+
+
+class HouseholdWorld:
+    name = "household"
+
+    def __init__(self, settings: HouseholdSettings) -> None:
+        self.settings = settings
+
+    def system_prompt(self) -> str:
+        text = (PROMPTS / "household.txt").read_text()
+        if self.settings.level == "long":
+            text += (PROMPTS / "household_long.txt").read_text()
+        return Template(text).substitute(max_turns=self.settings.max_turns).rstrip("\n")
+
+    def parse_reply(self, text: str) -> Reply:
+        return parse_tagged_reply(text)
+
+    def tasks(self, split: str) -> list[Task]:
+        settings = self.settings
+        number = {"train": settings.train_tasks, "heldout": settings.heldout_tasks}.get(split)
+        if number is None:
+            raise WorldError(f"household split {split!r}: expected one of {', '.join(SPLITS)}")
+        games = first_games(settings.level, split, settings.tasks_seed, number)
+        prefix = f"household/{settings.level}-{settings.tasks_seed}/{split}"
+        return [
+            Task(
+                iteration=0,
+                task=0,
+                task_id=f"{prefix}/{index:05d}",
+                environment=self.name,
+                split=split,
+                task_type=game.task_type,
+                payload=game.to_json(),
+                seed=derive(settings.tasks_seed, prefix, index),
+            )
+            for index, game in enumerate(games)
+        ]
+
+    def data(self, split: str) -> str:
+        return f"{self.settings.level}-{self.settings.tasks_seed}"
+
+    def make(self) -> Environment:
+        return HouseholdEnvironment(end_when_lost=self.settings.end_when_lost)
+
+
+@lru_cache(maxsize=256)
+def engine_of(payload: str) -> HouseholdEngine:
+    """The rules of a task's game, shared by all its episodes in a process. Raises `WorldError` for a payload that is no
+    game."""
+    try:
+        return HouseholdEngine(Game.from_json(payload))
+    except (KeyError, TypeError, ValueError, json.JSONDecodeError) as error:
+        raise WorldError(
+            f"not a household game: {error!r} in payload {payload[:120]!r}; take tasks from HouseholdWorld.tasks"
+        ) from error
+
+
+class HouseholdEnvironment:
+    """One episode. A snapshot is the state itself: it is never changed in place."""
+
+    def __init__(self, end_when_lost: bool = False) -> None:
+        self.end_when_lost = end_when_lost
+        self.engine: HouseholdEngine | None = None
+        self.state: State | None = None
+        self.share: float | None = None  # progress, where it is known
+
+    def reset(self, task: Task) -> Observation:
+        self.engine = engine_of(task.payload)
+        self.state, self.share = self.engine.first, None
+        return Observation(self.engine.opening())
+
+    def step(self, action: str) -> Step:
+        if self.engine is None or self.state is None:
+            raise WorldError("household: step before reset")
+        engine, before = self.engine, self.state
+        self.state, text = engine.step(before, action)
+        if self.share is None or self.state.places is not before.places or self.state.marks is not before.marks:
+            self.share = progress(engine, self.state)
+        success = self.share == 1.0
+        done = success or engine.sealed(self.state) or (self.end_when_lost and not winnable(engine, self.state))
+        return Step(Observation(text), done, float(success), success, accepted=text != NOTHING, progress=self.share)
+
+    def snapshot(self) -> State | None:
+        return self.state
+
+    def restore(self, handle: object) -> None:
+        if not isinstance(handle, State):
+            raise WorldError(f"household: restore needs a handle of snapshot(), got {type(handle).__name__}")
+        self.state, self.share = handle, None
+
+    def close(self) -> None:
+        self.state = None

@@ -1,0 +1,141 @@
+"""Public problem sets by name, from a file where there is one, else from their hub; or any jsonl or parquet file.
+
+A set's file is <data_root>/math/<name>-<hub split>.jsonl or .parquet, in the set's own columns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from r3l.config.environments import MathSettings
+from r3l.environments.mathematics.problems import Problem, problem_of
+from r3l.errors import WorldError
+from r3l.home import located
+from r3l.seeds import derive
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """Where a set is. `splits`: our name -> the hub's; `held_out`: problems kept from the training split for test;
+    `count`: problems of the test split, as published."""
+
+    hub: str
+    config: str | None
+    splits: dict[str, str]
+    held_out: int = 0
+    count: int | None = None
+
+
+BENCHMARKS: dict[str, Benchmark] = {
+    "dapo": Benchmark(
+        "open-r1/DAPO-Math-17k-Processed", "all", {"train": "train", "test": "train"}, held_out=300, count=300
+    ),
+    "gsm8k": Benchmark("openai/gsm8k", "main", {"train": "train", "test": "test"}, count=1319),
+    "math500": Benchmark("HuggingFaceH4/MATH-500", None, {"test": "test"}, count=500),
+    "minerva": Benchmark("math-ai/minervamath", None, {"test": "test"}, count=272),
+    "olympiad": Benchmark("Hothan/OlympiadBench", "OE_TO_maths_en_COMP", {"test": "train"}, count=674),
+    "amc23": Benchmark("math-ai/amc23", None, {"test": "test"}, count=40),
+}
+
+
+def benchmark_problems(settings: MathSettings, split: str) -> list[Problem]:
+    """The problems of a split; "heldout" is another name of "test".
+
+    Raises:
+        WorldError: an unknown set or split, or a set that is neither on disk nor reachable.
+    """
+    split = "test" if split == "heldout" else split
+    name = settings.dataset
+    if name not in BENCHMARKS:
+        return file_problems(located(name), settings, split)
+    benchmark = BENCHMARKS[name]
+    if split not in benchmark.splits:
+        raise WorldError(f"{name} has no split {split!r}: expected one of {', '.join(benchmark.splits)}")
+    rows = hub_rows(name, benchmark, benchmark.splits[split], located(settings.data_root) / "math")
+    problems = [problem_of(row, f"{index:05d}", name) for index, row in enumerate(rows)]
+    return (
+        parted(distinct(problems), split, benchmark.held_out, settings.tasks_seed) if benchmark.held_out else problems
+    )
+
+
+def file_problems(path: Path, settings: MathSettings, split: str) -> list[Problem]:
+    """A file of one's own: split "all" is every row of it; "train" and "test" part its questions, `heldout_tasks` for
+    test."""
+    if not path.is_file():
+        raise WorldError(
+            f"math dataset {str(path)!r}: no such file, and no set of that name; expected procedural, "
+            f"{', '.join(BENCHMARKS)}, or a jsonl or parquet file"
+        )
+    problems = [problem_of(row, f"{index:05d}", path.stem) for index, row in enumerate(read_rows(path))]
+    if split == "all":
+        return problems
+    problems = distinct(problems)
+    if split not in ("train", "test"):
+        raise WorldError(f"{path.name} has no split {split!r}: expected train, test (or heldout), or all")
+    if settings.heldout_tasks >= len(problems):
+        raise WorldError(
+            f"{path.name} has {len(problems)} problems, of which heldout_tasks={settings.heldout_tasks} would leave none "
+            "to train on: lower heldout_tasks, or ask for split all"
+        )
+    return parted(problems, split, settings.heldout_tasks, settings.tasks_seed)
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Raises `WorldError` where the file is neither jsonl nor parquet."""
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        rows: list[Row] = pq.read_table(path).to_pylist()
+        return rows
+    if path.suffix != ".jsonl":
+        raise WorldError(f"{path.name}: expected a .jsonl or .parquet file")
+    try:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except json.JSONDecodeError as error:
+        raise WorldError(f"{path.name} is no jsonl file: {error}; expected one JSON object a line") from error
+
+
+def hub_rows(name: str, benchmark: Benchmark, hub_split: str, folder: Path) -> Iterable[Row]:
+    """From a file of that name, else by `datasets`, which keeps what it downloads. Raises `WorldError` where neither
+    works."""
+    stem = folder / f"{name}-{hub_split}"
+    for suffix in (".jsonl", ".parquet"):
+        if (path := Path(f"{stem}{suffix}")).is_file():
+            return read_rows(path)
+    way_out = (
+        f"or put its rows at {stem}.jsonl (or .parquet), in their own columns; dataset=procedural needs no download"
+    )
+    try:
+        from datasets import load_dataset
+    except ImportError as error:
+        raise WorldError(
+            f"{name} is loaded by `datasets`, which is not installed: `pip install 'r3l[math]'`, {way_out}"
+        ) from error
+    try:
+        return load_dataset(benchmark.hub, benchmark.config, split=hub_split)
+    except (OSError, ValueError, RuntimeError) as error:  # offline, unknown on the hub, or a broken download
+        raise WorldError(
+            f"{name} ({benchmark.hub}) could not be loaded: {type(error).__name__}: {error}. "
+            f"Try again with a connection, {way_out}"
+        ) from error
+
+
+def distinct(problems: Iterable[Problem]) -> list[Problem]:
+    """Without repeated questions: a problem must not be in train and test at once."""
+    by_question: dict[str, Problem] = {}
+    for problem in problems:
+        by_question.setdefault(" ".join(problem.question.split()), problem)
+    return list(by_question.values())
+
+
+def parted(problems: list[Problem], split: str, held_out: int, seed: int) -> list[Problem]:
+    """Train or test; which problems are held out follows from the seed and each question, not from their order."""
+    drawn = sorted(problems, key=lambda problem: derive(seed, "math held out", problem.question))
+    kept = {problem.question for problem in drawn[:held_out]}
+    return [problem for problem in problems if (problem.question in kept) == (split == "test")]

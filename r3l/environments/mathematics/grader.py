@@ -1,0 +1,186 @@
+"""Marks for answers, from processes of their own: no answer, however hostile, costs more than the limit of processor
+time or hangs anything, and others are marked beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from r3l.child_environment import child_environment
+from r3l.errors import WorldError
+
+START_TIMEOUT_S = 120.0  # to import sympy on a loaded machine
+WALL_SHARE = 10  # an answer may wait for a processor so many times as long as it may use one
+GRACE_S = 1.0  # the grader ends an answer itself; only where it does not say so in time is it stopped
+AT_ONCE = 2  # answers marked side by side
+LONGEST_ANSWER = 10_000  # characters
+Library = Literal["math_verify", "reasoning_gym"]
+PACKAGE_ROOT = str(Path(__file__).parents[3])
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """`reason` says why an answer could not be judged (it then counts as wrong); it never holds the gold answer."""
+
+    correct: bool
+    reason: str = ""
+
+
+class Grader:
+    """Mark by one library, in `AT_ONCE` processes: while one is at a hostile answer another marks the rest. They are
+    started when they are first needed, and one that an answer ended is replaced at once, so that no later answer waits
+    for imports. `timeout_s`: processor seconds for one answer. Any thread may ask.
+    """
+
+    def __init__(self, timeout_s: float, library: Library = "math_verify") -> None:
+        self.timeout_s, self.library = timeout_s, library
+        self.places = threading.Semaphore(AT_ONCE)
+        self.lock = threading.Lock()
+        self.free: list[GraderProcess] = []
+        self.marking: list[GraderProcess] = []
+
+    def verify(self, gold: str, answer: str) -> Grade:
+        """Whether two answers are the same mathematics. Raises `WorldError` where no grader can be started."""
+        return self.grade({"gold": gold, "answer": answer})
+
+    def score(self, kind: str, entry: dict[str, Any], answer: str) -> Grade:
+        """Whether `answer` solves a reasoning-gym task."""
+        return self.grade({"kind": kind, "entry": entry, "answer": answer})
+
+    def start(self) -> None:
+        """Begin to start it, without waiting for it."""
+        with self.lock:
+            if not self.free and not self.marking:
+                self.free.append(GraderProcess(self.timeout_s, self.library))
+
+    def grade(self, request: dict[str, Any]) -> Grade:
+        if len(request["answer"]) > LONGEST_ANSWER:
+            return Grade(False, f"too large: more than {LONGEST_ANSWER} characters")
+        with self.places:
+            process = self.taken()
+            try:
+                process.await_ready()
+                return process.mark(request)
+            finally:
+                self.put_back(process)
+
+    def taken(self) -> GraderProcess:
+        """A process that lives and, where there is one, has its libraries imported."""
+        with self.lock:
+            self.free = sorted((one for one in self.free if not one.ended), key=lambda one: not one.ready)
+            process = self.free.pop(0) if self.free else GraderProcess(self.timeout_s, self.library)
+            self.marking.append(process)
+            return process
+
+    def put_back(self, process: GraderProcess) -> None:
+        """To the free ones, which are filled up with fresh ones."""
+        with self.lock:
+            if process not in self.marking:
+                return  # stopped meanwhile
+            self.marking.remove(process)
+            if not process.ended:
+                self.free.append(process)
+            while process.ready and len(self.free) + len(self.marking) < AT_ONCE:
+                self.free.append(GraderProcess(self.timeout_s, self.library))
+
+    def stop(self) -> None:
+        """End its processes; the next use starts others."""
+        with self.lock:
+            for process in (*self.free, *self.marking):
+                process.stop()
+            self.free.clear()
+            self.marking.clear()
+
+
+class GraderProcess:
+    """One `grader_process`, started at once. One thread uses it at a time."""
+
+    def __init__(self, timeout_s: float, library: Library) -> None:
+        self.timeout_s, self.library = timeout_s, library
+        self.ready, self.unread = False, b""
+        paths = [PACKAGE_ROOT, *filter(None, [os.environ.get("PYTHONPATH", "")])]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "r3l.environments.mathematics.grader_process", str(timeout_s), library],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            env=child_environment({"PYTHONPATH": os.pathsep.join(paths)}),
+        )
+
+    @property
+    def ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def mark(self, request: dict[str, Any]) -> Grade:
+        """The mark of an answer. A process that gave none is ended."""
+        try:
+            if told := self.ask(request):
+                return Grade(**told)
+            reason = "timeout"
+        except (BrokenPipeError, EOFError):
+            reason = "timeout" if self.process.wait() == -signal.SIGVTALRM else "too large: the grader died of it"
+        self.stop()
+        return Grade(False, reason)
+
+    def await_ready(self) -> None:
+        """Raise `WorldError` where it does not start."""
+        if self.ready:
+            return
+        try:
+            self.ready = self.read_line(time.monotonic() + START_TIMEOUT_S) is not None
+        except EOFError:
+            self.ready = False
+        if not self.ready:
+            self.stop()
+            raise WorldError(
+                "the grader could not be started: install the extra with `pip install 'r3l[math]'`, and see what "
+                f"`python -m r3l.environments.mathematics.grader_process 1 {self.library}` says"
+            )
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        """The mark; None where it is not given in time. Raise `EOFError` or `BrokenPipeError` where the process
+        ends."""
+        assert self.process.stdin is not None
+        line = memoryview(json.dumps(request).encode() + b"\n")
+        while line:
+            line = line[self.process.stdin.write(line) or 0 :]
+        return self.read_line(time.monotonic() + self.timeout_s * WALL_SHARE + GRACE_S)
+
+    def read_line(self, deadline: float) -> dict[str, Any] | None:
+        assert self.process.stdout is not None
+        while b"\n" not in self.unread:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
+                return None
+            if not (more := os.read(self.process.stdout.fileno(), 65536)):
+                raise EOFError
+            self.unread += more
+        line, self.unread = self.unread.split(b"\n", 1)
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+
+
+@cache
+def shared_grader(timeout_s: float, library: Library) -> Grader:
+    """The grader of this process."""
+    return Grader(timeout_s, library)

@@ -1,0 +1,118 @@
+"""The grader: ``python -m r3l.environments.mathematics.grader_process <seconds> <library>``. JSON lines in and out.
+
+    {"ready": true}                                    once, when the library is imported
+    {"gold": "1/2", "answer": "0.5"}                -> {"correct": true, "reason": ""}      by math_verify
+    {"kind": "gcd", "entry": {...}, "answer": "4"}  -> the same                             by reasoning_gym's own
+    scorer
+
+An answer has <seconds> of processor time: an alarm then ends what Python can interrupt, and the kernel the whole
+process where it is deep in one huge power.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import os
+import resource
+import signal
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from r3l.environments.mathematics.forms import EQUAL, as_gold, formula
+from r3l.environments.mathematics.procedural import KINDS
+
+MEMORY_BYTES = 2 << 30
+MERCY_S = 0.5  # of processor time, from the alarm to the end of the process
+
+
+class OutOfTime(BaseException):
+    """Not an `Exception`, so that no library takes it for an answer that it can't parse."""
+
+
+def main() -> None:
+    seconds, library = float(sys.argv[1]), sys.argv[2]
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever a library prints is no answer
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+    importlib.import_module(library)  # takes seconds, and the first parse some more: before any clock runs
+    if library == "math_verify":
+        verified("1", "1")
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, most))
+    signal.signal(signal.SIGPROF, out_of_time)
+    send(answers, {"ready": True})
+    for line in sys.stdin:
+        send(answers, marked(json.loads(line), seconds))
+
+
+def send(answers: Any, message: dict[str, Any]) -> None:
+    try:
+        answers.write(json.dumps(message) + "\n")
+        answers.flush()
+    except BrokenPipeError:  # nobody is there to read it
+        os._exit(0)
+
+
+def out_of_time(*_: object) -> None:
+    raise OutOfTime
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """An alarm after `seconds` of processor time, and the kernel's end to the process `MERCY_S` later."""
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds + MERCY_S)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+def marked(request: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """Whatever a parser or a scorer raises is a wrong mark with its reason; the gold answer is in no reason."""
+    try:
+        with limited(seconds):
+            return scored(request) if "kind" in request else verified(request["gold"], request["answer"])
+    except OutOfTime:
+        return wrong("timeout")
+    except (MemoryError, RecursionError, OverflowError) as error:
+        return wrong(f"too large: {type(error).__name__}")
+    except Exception as error:  # noqa: BLE001 - a scorer may raise anything at what a policy wrote; it becomes the mark's reason
+        return wrong(f"unreadable: {type(error).__name__}")
+
+
+def wrong(reason: str) -> dict[str, Any]:
+    return {"correct": False, "reason": reason}
+
+
+def verified(gold: str, answer: str) -> dict[str, Any]:
+    """By math-verify, whose order is (gold, answer). Its own time limits are off: they would replace our alarm."""
+    from math_verify import parse, verify
+
+    parsed_gold, parsed = (parse(formula(text), parsing_timeout=None) for text in (as_gold(gold, answer), answer))
+    if not parsed:
+        return wrong("unreadable: no mathematics in it")
+    if not parsed_gold:
+        return wrong("the gold answer is unreadable")
+    return {"correct": bool(verify(parsed_gold, parsed, timeout_seconds=None, **EQUAL)), "reason": ""}
+
+
+def scored(request: dict[str, Any]) -> dict[str, Any]:
+    """By the task's own scorer: solved means score 1."""
+    import reasoning_gym
+
+    if request["kind"] not in KINDS:
+        return wrong("unreadable: a kind that is not offered")
+    score = reasoning_gym.get_score_answer_fn(request["kind"])(request["answer"], request["entry"])
+    return {"correct": float(score) >= 1.0, "reason": ""}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""A problem with its gold answer, as rows of the public sets hold it in their several column layouts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from r3l.environments.mathematics.grader import Grade, Grader
+from r3l.environments.mathematics.replies import last_box
+from r3l.errors import WorldError
+
+QUESTIONS = ("question", "problem", "prompt")
+TYPES = ("subject", "subfield", "type")
+FINAL_LINE = re.compile(r"####\s*(.+?)\s*$")
+WRAPPING = [
+    re.compile(pattern, re.DOTALL | re.IGNORECASE)
+    for pattern in (
+        r"^Solve the following math problem step by step\. The last line of your response should be of the form Answer: .*?"
+        r"is the answer to the problem\.\s*",
+        r"\s*Remember to put your answer on its own line after .Answer:.\.?\s*$",
+        r"\s*(Please|Let's) (reason|think) step by step,? and (put|output) (your|the) final answer within \\boxed\{\}\.?\s*$",
+    )
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """`entry` and `kind` are set for tasks of reasoning-gym, which are scored by its scorer; `gold` is then its
+    answer."""
+
+    name: str
+    question: str
+    gold: str
+    task_type: str
+    kind: str = ""
+    entry: dict[str, Any] = field(default_factory=dict)
+
+    def grade(self, grader: Grader, answer: str) -> Grade:
+        return grader.score(self.kind, self.entry, answer) if self.kind else grader.verify(self.gold, answer)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Problem:
+        return cls(**json.loads(text))
+
+
+def problem_of(row: Mapping[str, Any], name: str, task_type: str) -> Problem:
+    """A row of GSM8K, MATH, MinervaMath, OlympiadBench, AMC23 or DAPO; its own subject is the task type where it has
+    one.
+
+    Raises:
+        WorldError: no question or no gold answer is found in it.
+    """
+    question = next((row[column] for column in QUESTIONS if row.get(column)), None)
+    if isinstance(question, list):  # a chat: its last user message
+        question = next((message["content"] for message in reversed(question) if message.get("role") == "user"), None)
+    gold = gold_of(row)
+    if not isinstance(question, str) or not gold:
+        raise WorldError(
+            f"row {name}: no {'gold answer' if question else 'question'} in its columns {', '.join(row)}; expected "
+            f"{' or '.join(QUESTIONS)}, and answer, final_answer, reward_model.ground_truth or a solution with \\boxed{{}}"
+        )
+    kind = next((str(row[column]) for column in TYPES if row.get(column)), task_type)
+    return Problem(name, unwrapped(question, row.get("context")), gold, kind)
+
+
+def gold_of(row: Mapping[str, Any]) -> str:
+    """OlympiadBench's final_answer, DAPO's ground truth, answer (GSM8K: behind ####), or the last box of the
+    solution."""
+    reward_model = row.get("reward_model")
+    if row.get("final_answer"):
+        return plain(row["final_answer"])
+    if isinstance(reward_model, Mapping) and reward_model.get("ground_truth") is not None:
+        return plain(reward_model["ground_truth"])
+    if row.get("answer") is not None:
+        answer = plain(row["answer"])
+        final = FINAL_LINE.search(answer)
+        return final[1].replace(",", "") if final else answer
+    return last_box(plain(row.get("solution") or "")) or ""
+
+
+def plain(value: Any) -> str:
+    """A gold answer as text: 27.0 is 27, several answers are listed, dollar signs around it go."""
+    if isinstance(value, list | tuple):
+        return ", ".join(plain(one) for one in value)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    text = str(value).strip()
+    return text[1:-1].strip() if len(text) > 2 and text[0] == text[-1] == "$" and "$" not in text[1:-1] else text
+
+
+def unwrapped(question: str, context: Any) -> str:
+    """Without the set's own words about the answer's format: the system prompt has ours."""
+    for pattern in WRAPPING:
+        question = pattern.sub("", question)
+    return f"{context}\n\n{question.strip()}" if context else question.strip()

@@ -1,0 +1,111 @@
+"""Problems made by reasoning-gym, seeded; no download. The splits share no question."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+from r3l.config.environments import MathSettings
+from r3l.environments.mathematics.problems import Problem
+from r3l.errors import WorldError
+from r3l.seeds import derive
+
+# Kinds whose scorers compare text or numbers. Not offered: scorers that run an answer as code
+# (polynomial_multiplication, simple_integration, ...) and those that a wrong answer can satisfy (complex_arithmetic
+# takes nan, calendar_arithmetic any number where a negative one is right).
+KINDS = (
+    "base_conversion",
+    "basic_arithmetic",
+    "chain_sum",
+    "count_bits",
+    "count_primes",
+    "decimal_arithmetic",
+    "decimal_chain_sum",
+    "fraction_simplification",
+    "gcd",
+    "gsm_symbolic",
+    "lcm",
+    "leg_counting",
+    "number_sequence",
+    "power_function",
+    "prime_factorization",
+    "products",
+    "simple_equations",
+    "simple_geometry",
+)
+HELDOUT_SHARE = 5  # one question of so many is held out
+TRIES = 40  # entries looked at for each that is asked for
+
+
+def procedural_problems(settings: MathSettings, split: str) -> list[Problem]:
+    """The kinds take turns.
+
+    Raises:
+        WorldError: an unknown split or kind, a kind that can't be used, or one that has too few questions.
+    """
+    number = {"train": settings.train_tasks, "heldout": settings.heldout_tasks, "test": settings.heldout_tasks}.get(
+        split
+    )
+    if number is None:
+        raise WorldError(f"procedural math has no split {split!r}: expected train or heldout")
+    kinds = tuple(kind.strip() for kind in settings.kinds.split(",") if kind.strip())
+    return list(generated(kinds, "train" if split == "train" else "heldout", settings.tasks_seed, number))
+
+
+@lru_cache(maxsize=8)
+def generated(kinds: tuple[str, ...], split: str, seed: int, number: int) -> tuple[Problem, ...]:
+    if not kinds:
+        raise WorldError("procedural math: no kinds; name some of reasoning-gym, with commas, e.g. chain_sum,gcd")
+    each = -(-number // len(kinds))
+    streams = [list(islice(questions(kind, split, seed, each), each)) for kind in kinds]
+    if short := [f"{kind} ({len(stream)})" for kind, stream in zip(kinds, streams, strict=True) if len(stream) < each]:
+        raise WorldError(
+            f"procedural math: {each} {split} questions asked of each kind, too few in {', '.join(short)}: ask for fewer "
+            "tasks or name other kinds"
+        )
+    return tuple(problem for turn in zip(*streams, strict=True) for problem in turn)[:number]
+
+
+def questions(kind: str, split: str, seed: int, number: int) -> Iterator[Problem]:
+    """Distinct questions of one kind that belong to `split`, and whose stored form still takes its own answer as
+    solved."""
+    dataset = made(kind, derive(seed, "math", kind) % 2**31, number * TRIES)
+    seen: set[str] = set()
+    for index in range(number * TRIES):
+        problem = as_problem(kind, index, dataset[index])
+        if problem.question in seen or split_of(problem.question) != split or not solves(dataset, problem):
+            continue
+        seen.add(problem.question)
+        yield problem
+
+
+def split_of(question: str) -> str:
+    return "heldout" if derive(0, "math split", question) % HELDOUT_SHARE == 0 else "train"
+
+
+def made(kind: str, seed: int, size: int) -> Any:
+    """The lazy dataset of a kind. Raises `WorldError` where there is none."""
+    if kind not in KINDS:
+        raise WorldError(f"procedural math: kind {kind!r} is not offered; expected some of {', '.join(KINDS)}")
+    try:
+        import reasoning_gym
+    except ImportError as error:
+        raise WorldError("procedural math needs reasoning-gym: `pip install 'r3l[math]'`") from error
+    return reasoning_gym.create_dataset(kind, size=size, seed=seed)
+
+
+def as_problem(kind: str, index: int, entry: dict[str, Any]) -> Problem:
+    """What is scored is what JSON keeps of the entry: fractions and the like become text."""
+    stored = json.loads(json.dumps(entry, default=str))
+    return Problem(f"{kind}-{index:05d}", str(stored["question"]).strip(), str(stored["answer"]), kind, kind, stored)
+
+
+def solves(dataset: Any, problem: Problem) -> bool:
+    """False where a scorer needs more than JSON keeps."""
+    try:
+        return float(dataset.score_answer(problem.gold, problem.entry)) >= 1.0
+    except (TypeError, ValueError, KeyError, AttributeError):
+        return False

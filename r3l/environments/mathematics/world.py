@@ -1,0 +1,136 @@
+"""Mathematics: up to `max_turns` attempts at a problem with right/wrong feedback, which never holds the gold answer.
+
+Problems are drawn from reasoning-gym (procedural, no download), from a public benchmark or from a file. Reward 1 where
+an attempt is verified, else 0; rolling back keeps the first attempts and their feedback.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from r3l.config.environments import MathSettings
+from r3l.environments.base import Environment, Observation, Reply, Step
+from r3l.environments.mathematics.benchmarks import benchmark_problems
+from r3l.environments.mathematics.grader import Grade, Grader, Library, shared_grader
+from r3l.environments.mathematics.leaks import reveals
+from r3l.environments.mathematics.problems import Problem
+from r3l.environments.mathematics.procedural import procedural_problems
+from r3l.environments.mathematics.replies import parse_answer_reply, parse_boxed_reply
+from r3l.errors import WorldError
+from r3l.home import located
+from r3l.records import Task
+from r3l.seeds import derive
+
+PROMPTS = Path(__file__).parents[1] / "prompts"
+RIGHT = "Your answer is correct."
+WRONG = "Your answer is not correct."
+UNREADABLE = "Your answer could not be read as mathematics, so it counts as not correct."
+TOO_LONG = "Your answer could not be checked in time, so it counts as not correct."
+AGAIN = " Find the mistake in your reasoning and answer again."
+OVER = " No attempt is left."
+
+
+class MathWorld:
+    name = "math"
+    tasks_at_once = 16  # a step waits for the grader
+    remarks = (RIGHT, WRONG, UNREADABLE, TOO_LONG, AGAIN, OVER)
+
+    def __init__(self, settings: MathSettings) -> None:
+        self.settings = settings
+
+    def system_prompt(self) -> str:
+        name = "math" if self.settings.answer_format == "answer" else "math_boxed"
+        return (PROMPTS / f"{name}.txt").read_text().rstrip("\n")
+
+    def parse_reply(self, text: str) -> Reply:
+        return parse_answer_reply(text) if self.settings.answer_format == "answer" else parse_boxed_reply(text)
+
+    def tasks(self, split: str) -> list[Task]:
+        procedural = self.settings.dataset == "procedural"
+        problems = procedural_problems(self.settings, split) if procedural else benchmark_problems(self.settings, split)
+        source = f"procedural-{self.settings.tasks_seed}" if procedural else Path(self.settings.dataset).stem
+        return [self.task(problem, f"math/{source}/{split}/{problem.name}", split) for problem in problems]
+
+    def task(self, problem: Problem, task_id: str, split: str) -> Task:
+        return Task(
+            iteration=0,
+            task=0,
+            task_id=task_id,
+            environment=self.name,
+            split=split,
+            task_type=problem.task_type,
+            payload=problem.to_json(),
+            seed=derive(self.settings.tasks_seed, task_id),
+        )
+
+    def reveals(self, task: Task, report: str, replies: Sequence[str]) -> bool:
+        """Whether a reflection's report holds the gold answer and neither the question nor the policy's own replies
+        do."""
+        return reveals(json.loads(task.payload), report, replies)
+
+    def data(self, split: str) -> str:
+        """The set, a file of one's own with its bytes, or the kinds that problems are made of."""
+        settings, path = self.settings, located(self.settings.dataset)
+        if settings.dataset == "procedural":
+            return f"procedural-{settings.tasks_seed}, {settings.kinds}"
+        return f"{path.name} ({path.stat().st_size:,} bytes)" if path.is_file() else settings.dataset
+
+    def make(self) -> Environment:
+        library: Library = "reasoning_gym" if self.settings.dataset == "procedural" else "math_verify"
+        return MathEnvironment(self.settings.max_turns, shared_grader(self.settings.grade_timeout_s, library))
+
+
+class MathEnvironment:
+    """One episode. All it remembers is how many attempts were made, so that is what a snapshot holds."""
+
+    def __init__(self, max_attempts: int, grader: Grader) -> None:
+        self.max_attempts, self.grader = max_attempts, grader
+        self.problem: Problem | None = None
+        self.attempts = 0
+
+    def reset(self, task: Task) -> Observation:
+        try:
+            self.problem = Problem.from_json(task.payload)
+        except (KeyError, TypeError, ValueError, json.JSONDecodeError) as error:
+            raise WorldError(
+                f"not a math problem: {error!r} in the payload of {task.task_id}; take tasks from MathWorld.tasks"
+            ) from error
+        self.attempts = 0
+        self.grader.start()  # while the policy thinks about its first reply
+        return Observation(self.problem.question)
+
+    def step(self, action: str) -> Step:
+        if self.problem is None:
+            raise WorldError("math: step before reset")
+        grade = self.problem.grade(self.grader, action)
+        self.attempts += 1
+        last = self.attempts >= self.max_attempts
+        return Step(
+            Observation(feedback(grade, last)),
+            done=grade.correct or last,
+            reward=float(grade.correct),
+            success=grade.correct,
+            accepted=not grade.reason,
+        )
+
+    def snapshot(self) -> int:
+        return self.attempts
+
+    def restore(self, handle: object) -> None:
+        if not isinstance(handle, int):
+            raise WorldError(f"math: restore needs a handle of snapshot(), got {type(handle).__name__}")
+        self.attempts = handle
+
+    def close(self) -> None:
+        self.problem = None
+
+
+def feedback(grade: Grade, last: bool) -> str:
+    """Right or wrong and the kind of error. No digit stands in it, so no number can be read out of it."""
+    if grade.correct:
+        return RIGHT
+    kind, _, _ = grade.reason.partition(":")
+    text = {"": WRONG, "unreadable": UNREADABLE}.get(kind, TOO_LONG)
+    return text + (OVER if last else AGAIN)

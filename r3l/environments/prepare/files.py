@@ -1,0 +1,89 @@
+"""Files of a data root: their hashes, writing whole or not at all, downloads."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from r3l.errors import WorldError
+
+BLOCK = 1 << 20
+Progress = Callable[[str, int, int], None]  # what, done, in all (0: not known)
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """A file, or all files of a folder taken together. `path` is relative to the data root, a bare name outside it."""
+
+    path: str
+    files: int
+    bytes: int
+    sha256: str
+
+
+def fingerprint(path: Path, root: Path, progress: Progress) -> Fingerprint:
+    """The hash of a file; of a folder the hash of its files' names and hashes. Raises `WorldError` where it is
+    missing."""
+    if not path.exists():
+        raise WorldError(f"{path} is missing: run `r3l prepare` again")
+    name = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+    if path.is_file():
+        return Fingerprint(name, 1, path.stat().st_size, sha256_of(path))
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    whole = hashlib.sha256()
+    for number, file in enumerate(files, 1):
+        whole.update(f"{file.relative_to(path).as_posix()} {sha256_of(file)}\n".encode())
+        progress(f"verify {name}", number, len(files))
+    return Fingerprint(name, len(files), sum(file.stat().st_size for file in files), whole.hexdigest())
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def fetch(address: str, target: Path, progress: Progress) -> None:
+    """Download a file, whole or not at all.
+
+    Raises:
+        WorldError: it could not be had; names the address and where to put the file by hand.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staging = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with httpx.stream("GET", address, follow_redirects=True, timeout=30) as answer, staging.open("wb") as content:
+            answer.raise_for_status()
+            total, done = int(answer.headers.get("content-length", 0)), 0
+            for block in answer.iter_bytes(BLOCK):
+                content.write(block)
+                done += len(block)
+                progress(f"download {target.name}", done, total)
+        os.replace(staging, target)
+    except httpx.HTTPError as error:
+        staging.unlink(missing_ok=True)
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise WorldError(
+            f"{target} is missing and could not be downloaded ({reason}): get {address} and put it there"
+        ) from error
+
+
+def unpack(archive: Path, folder: Path, progress: Progress) -> None:
+    """The files of a zip archive under `folder`; none may lead outside of it. Raises `WorldError` where it is no
+    archive."""
+    try:
+        with zipfile.ZipFile(archive) as packed:
+            names = packed.namelist()
+            outside = [name for name in names if not (folder / name).resolve().is_relative_to(folder.resolve())]
+            if outside:
+                raise WorldError(f"{archive} holds a path that leads outside ({outside[0]!r}): not unpacked")
+            for number, name in enumerate(names, 1):
+                packed.extract(name, folder)
+                progress(f"unpack {archive.name}", number, len(names))
+    except zipfile.BadZipFile as error:
+        raise WorldError(f"{archive} is no zip archive ({error}): delete it and run `r3l prepare` again") from error

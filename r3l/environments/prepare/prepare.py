@@ -1,0 +1,161 @@
+"""Make an environment's data ready: find or download, verify counts and hashes, write the task manifest.
+
+    <data_root>/<kind>/prepared-<variant>/manifest.json      what was verified: files, splits, counts, hashes
+    <data_root>/<kind>/prepared-<variant>/<split>.jsonl      the tasks of a split, one a line
+
+Every path in a manifest is relative to the data root, so that the folder can be moved as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from r3l.config.environments import AnyEnvironment, EnvironmentSettings
+from r3l.environments import make_world
+from r3l.environments.prepare.files import Fingerprint, Progress, fingerprint
+from r3l.environments.prepare.kinds import KINDS, Plan, silent
+from r3l.errors import ConfigError, WorldError
+from r3l.home import located
+from r3l.records import Task
+from r3l.store.files.local import replace_text
+
+MANIFEST, VERSION = "manifest.json", 1
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What is ready. `splits`: tasks of each; `notes`: what a person may want to know, one line each."""
+
+    kind: str
+    manifest: Path
+    splits: dict[str, int]
+    notes: tuple[str, ...]
+
+
+def prepare(
+    kind: str,
+    data_root: Path | str,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    splits: Sequence[str] = (),
+    download: bool = True,
+    progress: Progress = silent,
+) -> Prepared:
+    """Everything that `kind` needs to run under `data_root`, with these settings of the environment; of these `splits`
+    alone where some are named.
+
+    `progress` is told (what, done, in all). With `download` off nothing is fetched. Running it again verifies what is
+    there against the manifest.
+
+    Raises:
+        ConfigError: an unknown kind or setting.
+        WorldError: something is missing and could not be had (the message says what, from where and where to put it), a
+            count is not what it should be, or a file has changed since it was prepared.
+    """
+    chosen = settings_of(kind, data_root, settings or {})
+    root = located(data_root)
+    plan = narrowed(kind, splits, KINDS[kind](chosen, root, download, progress, splits))
+    manifest = root / kind / f"prepared-{plan.variant}" / MANIFEST
+    files = [fingerprint(path, root, progress) for path in plan.files]
+    refuse_changes(manifest, files)
+    entries = {split: write_split(chosen, plan, split, manifest.parent, progress) for split in plan.splits}
+    content = {
+        "version": VERSION,
+        "kind": kind,
+        "settings": chosen.model_dump(mode="json", exclude={"data_root"}),
+        "files": [asdict(file) for file in files],
+        "splits": entries,
+        "notes": list(plan.notes),
+    }
+    replace_text(manifest, json.dumps(content, indent=1) + "\n")
+    return Prepared(kind, manifest, {split: entry["tasks"] for split, entry in entries.items()}, plan.notes)
+
+
+def narrowed(kind: str, splits: Sequence[str], plan: Plan) -> Plan:
+    """The plan of these splits alone, under a name of its own. Raises `ConfigError` for one that there is not."""
+    if unknown := [split for split in splits if split not in plan.splits]:
+        raise ConfigError(f"{kind} has no split {unknown[0]!r} to prepare: expected some of {', '.join(plan.splits)}")
+    return replace(plan, variant="-".join([plan.variant, *splits]), splits=tuple(splits)) if splits else plan
+
+
+def settings_of(kind: str, data_root: Path | str, settings: Mapping[str, Any]) -> EnvironmentSettings:
+    if kind not in KINDS:
+        raise ConfigError(f"nothing to prepare for {kind!r}: expected one of {', '.join(KINDS)}")
+    adapter: TypeAdapter[EnvironmentSettings] = TypeAdapter(AnyEnvironment)
+    try:
+        chosen = adapter.validate_python({**settings, "kind": kind, "data_root": str(data_root)})
+    except ValidationError as error:
+        raise ConfigError(f"settings of {kind}: {error}") from error
+    if unknown := sorted(set(settings) - set(type(chosen).model_fields)):
+        raise ConfigError(
+            f"settings of {kind}: {unknown[0]!r} is unknown; it has {', '.join(sorted(type(chosen).model_fields))}"
+        )
+    return chosen
+
+
+def refuse_changes(manifest: Path, files: Sequence[Fingerprint]) -> None:
+    """Raises `WorldError` where a file that was prepared before now has another content."""
+    if not manifest.is_file():
+        return
+    known = {entry["path"]: entry["sha256"] for entry in json.loads(manifest.read_text())["files"]}
+    changed = [
+        f"{file.path} (sha256 {file.sha256[:12]}, expected {known[file.path][:12]})"
+        for file in files
+        if known.get(file.path, file.sha256) != file.sha256
+    ]
+    if changed:
+        raise WorldError(
+            f"changed since it was prepared: {'; '.join(changed)}. Put back what was there, or delete {manifest} "
+            "to take it as it is now"
+        )
+
+
+def write_split(
+    settings: EnvironmentSettings, plan: Plan, split: str, folder: Path, progress: Progress
+) -> dict[str, Any]:
+    """The split's tasks as lines, after their number was verified; returns its entry of the manifest."""
+    tasks = make_world(settings).tasks(split)
+    expected = plan.expected.get(split)
+    if expected is not None and len(tasks) != expected:
+        raise WorldError(
+            f"{settings.kind} split {split}: got {len(tasks)} tasks, expected {expected}; "  # type: ignore[attr-defined]
+            f"{plan.remedy or 'the data are incomplete: get them anew'}"
+        )
+    progress(f"tasks of {split}", len(tasks), len(tasks))
+    path = folder / f"{split}.jsonl"
+    replace_text(path, "".join(json.dumps(listed(task)) + "\n" for task in tasks))
+    root = folder.parent.parent
+    return {
+        "tasks": len(tasks),
+        "types": dict(sorted(Counter(task.task_type for task in tasks).items())),
+        **asdict(fingerprint(path, root, silent)),
+    }
+
+
+def listed(task: Task) -> dict[str, Any]:
+    """A task without its place in a batch, which it has none yet."""
+    return {name: value for name, value in asdict(task).items() if name not in ("iteration", "task")}
+
+
+def read_tasks(manifest: Path, split: str) -> list[Task]:
+    """The tasks of a split as they were prepared, verified against their hash.
+
+    Raises:
+        WorldError: there is no such manifest or split, or the file is not what was written.
+    """
+    if not manifest.is_file():
+        raise WorldError(f"no {manifest}: run `r3l prepare {manifest.parent.parent.name}`")
+    entries: dict[str, Any] = json.loads(manifest.read_text())["splits"]
+    if split not in entries:
+        raise WorldError(f"{manifest} has no split {split!r}: expected one of {', '.join(entries)}")
+    path = manifest.parent / f"{split}.jsonl"
+    if fingerprint(path, manifest.parent.parent.parent, silent).sha256 != entries[split]["sha256"]:
+        raise WorldError(f"{path} is not what was prepared: run `r3l prepare` again")
+    return [Task(iteration=0, task=0, **json.loads(line)) for line in path.read_text().splitlines()]

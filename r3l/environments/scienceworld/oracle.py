@@ -1,0 +1,45 @@
+"""Where a ScienceWorld episode went wrong, by the score after each turn: the paper's oracle pivots (section on pivot
+accuracy)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from r3l.config.environments import ScienceWorldSettings
+from r3l.environments.base import Step, Verdict
+from r3l.environments.scienceworld.world import ScienceWorldWorld
+from r3l.records import Task
+
+
+def oracle_pivot(task: Task, actions: Sequence[str], settings: ScienceWorldSettings | None = None) -> Verdict:
+    """Judge an episode by its actions, "" for a turn without a valid one: they are taken again on the simulator.
+
+    why: won; lost (that turn ended the episode, by focusing on a wrong object); stalled (no sub-goal was reached after
+        it).
+
+    Raises:
+        WorldError: Java is missing or failed.
+    """
+    environment = ScienceWorldWorld(settings or ScienceWorldSettings()).make()
+    environment.reset(task)
+    steps: list[Step | None] = []
+    for action in actions:
+        steps.append(environment.step(action) if action else None)
+        if (last := steps[-1]) is not None and last.done:
+            break
+    environment.close()
+    return judge([step.progress if step else None for step in steps], steps[-1] if steps else None)
+
+
+def judge(progress: Sequence[float | None], last: Step | None) -> Verdict:
+    """`progress[k]` is the score after turn k, None where the turn reached the simulator with nothing; `last` the last
+    step."""
+    if last is not None and last.success:
+        return Verdict(None, "won")
+    if last is not None and last.done:
+        return Verdict(len(progress) - 1, "lost")
+    best, kept = 0.0, 0
+    for k, share in enumerate(progress):
+        if share is not None and share > best:
+            best, kept = share, k + 1
+    return Verdict(min(kept, max(len(progress) - 1, 0)), "stalled")

@@ -1,0 +1,136 @@
+"""ScienceWorld in its "easy" form: 30 turns, reward = final score / 100 in [0, 1] (paper, Experimental Setup)."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from r3l.config.environments import ScienceWorldSettings
+from r3l.environments.base import Environment, Observation, Reply, Step
+from r3l.environments.replies import parse_tagged_reply
+from r3l.environments.scienceworld.tasks import variations
+from r3l.errors import WorldError
+from r3l.records import Task
+from r3l.seeds import derive
+
+if TYPE_CHECKING:
+    from r3l.environments.scienceworld.java import JavaMachine
+
+SIMPLIFICATION = "easy"  # teleporting, open doors and containers, no electrical wiring, self-watering pots
+NOT_UNDERSTOOD = "No known action matches that input."
+
+
+@cache
+def scienceworld_prompt() -> str:
+    """The paper's system prompt."""
+    return (Path(__file__).parents[1] / "prompts" / "scienceworld.txt").read_text().rstrip("\n")
+
+
+class ScienceWorldWorld:
+    """Cheap: neither Java nor the scienceworld package is needed until an episode starts."""
+
+    name = "scienceworld"
+
+    def __init__(self, settings: ScienceWorldSettings) -> None:
+        self.settings = settings
+
+    def system_prompt(self) -> str:
+        return scienceworld_prompt()
+
+    def parse_reply(self, text: str) -> Reply:
+        return parse_tagged_reply(text)
+
+    def tasks(self, split: str) -> list[Task]:
+        """The paper's tasks: 2,294 in `train`, 1,308 in `test`, of other task types."""
+        return [
+            Task(
+                iteration=0,
+                task=0,
+                task_id=f"scienceworld/{split}/{task_type}/{variation}",
+                environment=self.name,
+                split=split,
+                task_type=task_type,
+                payload=json.dumps({"type": task_type, "variation": variation}),
+                seed=derive(0, "scienceworld", task_type, variation),
+            )
+            for task_type, variation in variations(split)
+        ]
+
+    def data(self, split: str) -> str:
+        return "easy"  # all five simplifications, as the paper has it
+
+    def make(self) -> Environment:
+        return ScienceWorldEnvironment(self.settings.memory_mb)
+
+
+class ScienceWorldEnvironment:
+    """One episode. `progress` and `standing` are the score so far, in [0, 1]: the weighted share of sub-goals reached.
+
+    Only raw steps and the score are asked for. The simulator's lists of valid actions, and its `look` and `inventory`
+    without a step, draw from its random numbers: an episode that asked for them could not be replayed.
+    """
+
+    def __init__(self, memory_mb: int) -> None:
+        self.memory_mb = memory_mb
+        self.machine: JavaMachine | None = None
+        self.simulator: Any = None
+
+    def reset(self, task: Task) -> Observation:
+        """The task's description and what is seen around: the same text and state every time."""
+        wanted = json.loads(task.payload)
+        self.connect()
+        self.ask("load", str(wanted["type"]), int(wanted["variation"]), SIMPLIFICATION, False)
+        return Observation(f"{self.ask('getTaskDescription')}\n\n{self.ask('step', 'look around')}")
+
+    def step(self, action: str) -> Step:
+        if self.simulator is None:
+            raise WorldError("step before reset")
+        text = self.ask("step", action)
+        score = round(
+            100 * float(self.ask("getScore"))
+        )  # -100 after focusing on a wrong object, which ends the episode
+        reached = min(max(score, 0), 100) / 100
+        done = bool(self.ask("getCompleted")) or score < 0
+        return Step(
+            Observation(text),
+            done=done,
+            reward=reached if done else 0.0,
+            success=done and score == 100,
+            accepted=not text.startswith(NOT_UNDERSTOOD),
+            progress=reached,
+            standing=reached,
+        )
+
+    def snapshot(self) -> None:
+        """The simulator has no snapshots: a rollback loads the task and takes the actions again."""
+        return None
+
+    def restore(self, handle: object) -> None:
+        raise WorldError("ScienceWorld has no snapshots: roll back by taking the actions again")
+
+    def close(self) -> None:
+        """The simulator is given back; the Java machine stays for the next episode and ends with the process."""
+        if self.machine is not None and self.simulator is not None:
+            self.machine.give_back(self.simulator)
+        self.machine = self.simulator = None
+
+    def connect(self) -> None:
+        from r3l.environments.scienceworld.java import MACHINES
+
+        machine = MACHINES.get(self.memory_mb)
+        if machine is not self.machine:
+            self.machine, self.simulator = machine, machine.borrow()
+
+    def ask(self, method: str, *arguments: object) -> Any:
+        """One call of the simulator. Raises `WorldError` where the Java machine failed or is gone."""
+        from py4j.protocol import Py4JError
+
+        try:
+            return getattr(self.simulator, method)(*arguments)
+        except (Py4JError, OSError) as error:
+            self.machine = self.simulator = None
+            raise WorldError(
+                f"ScienceWorld, {method}{arguments!r:.200}: {type(error).__name__}: {error!s:.500}"
+            ) from error

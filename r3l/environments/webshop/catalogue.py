@@ -1,0 +1,177 @@
+"""Products, prices and goals of a shop, made from rows in the layout of the original's files by the original's
+rules."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+SEED = 233  # the original's, for its order of goals
+CAPS = [10.0 * step for step in range(1, 100)]
+NEAREST_CAPS = 4  # a price cap is one of the next four tens above the price
+NO_CAP = 1_000_000.0
+UNPRICED = 100.0
+NO_ATTRIBUTES = ("DUMMY_ATTR",)
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    title: str
+    score: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product as its pages show it. `options`: name -> values, both lower case; `price` is what a purchase costs."""
+
+    asin: str
+    title: str
+    category: str
+    query: str
+    product_category: str  # a path, its parts divided by ›
+    description: str
+    bullets: tuple[str, ...]
+    price: float
+    price_text: str
+    attributes: tuple[str, ...]
+    options: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    rating: str = "N.A."
+    reviews: tuple[Review, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a session is to buy. `options` has names where the goal was made from a product's options, "" in human
+    goals."""
+
+    product: Product
+    instruction: str
+    attributes: tuple[str, ...]
+    price_upper: float
+    options: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The content of the original's files: items, attributes by asin, human instructions by asin, reviews."""
+
+    items: Sequence[Row]
+    attributes: Mapping[str, Row]
+    human: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    reviews: Sequence[Row] = ()
+
+
+def make_products(rows: Rows, draw: random.Random) -> list[Product]:
+    """Items without a usable id, or with one seen before, are left out; a price range is drawn from, once."""
+    reviews = {row["asin"]: row for row in rows.reviews}
+    made: dict[str, Product] = {}
+    for item in rows.items:
+        asin = str(item["asin"])
+        if asin == "nan" or len(asin) > 10 or asin in made:
+            continue
+        made[asin] = make_product(item, rows.attributes.get(asin, {}), reviews.get(asin, {}), draw)
+    return list(made.values())
+
+
+def make_product(item: Row, attributes: Row, reviews: Row, draw: random.Random) -> Product:
+    bullets = item.get("small_description") or []
+    prices = prices_of(item.get("pricing"))
+    return Product(
+        asin=str(item["asin"]),
+        title=item["name"],
+        category=item["category"],
+        query=item["query"].lower().strip(),
+        product_category=item["product_category"],
+        description=item.get("full_description") or "",
+        bullets=tuple(bullets if isinstance(bullets, list) else [bullets]),
+        price=prices[0] if len(prices) == 1 else draw.uniform(prices[0], prices[1]),
+        price_text=" to ".join(f"${price}" for price in prices),
+        attributes=tuple(attributes["attributes"]) if "attributes" in attributes else NO_ATTRIBUTES,
+        options=options_of(item.get("customization_options") or {}),
+        rating=str(reviews.get("average_rating", "N.A.")),
+        reviews=tuple(make_review(row) for row in reviews.get("reviews", ())),
+    )
+
+
+def make_review(row: Row) -> Review:
+    return Review(
+        str(row.get("title", "")),
+        str(row.get("score", row.get("stars", ""))),
+        str(row.get("body", row.get("review", ""))),
+    )
+
+
+def prices_of(text: str | None) -> list[float]:
+    """One price, or the two ends of a range, of "$12.99" or "$9.50 - $20.00"; 100 dollars where there is none."""
+    found = [re.sub(r"[^\d.]", "", part) for part in (text or "").split("$")[1:]]
+    return [float(part) for part in found if part][:2] or [UNPRICED]
+
+
+def options_of(groups: Mapping[str, Sequence[Row] | None]) -> dict[str, tuple[str, ...]]:
+    return {
+        name.lower(): tuple(choice["value"].strip().replace("/", " | ").lower() for choice in choices)
+        for name, choices in groups.items()
+        if choices is not None
+    }
+
+
+def draw_cap(price: float, draw: random.Random) -> float:
+    """The higher of two of the next four tens above the price; none where the price is above all tens but one."""
+    above = [cap for cap in CAPS if cap > price][:NEAREST_CAPS]
+    return max(draw.sample(above, 2)) if len(above) >= 2 else NO_CAP
+
+
+def with_cap(text: str, cap: float) -> str:
+    return text if cap == NO_CAP else f"{text}, and price lower than {cap:.2f} dollars"
+
+
+def attribute_goals(products: Sequence[Product], rows: Rows, draw: random.Random) -> list[Goal]:
+    """A goal for every choice of options of every product with an instruction; the price cap is drawn once a
+    product."""
+    goals = []
+    for product in products:
+        row = rows.attributes.get(product.asin, {})
+        if row.get("instruction") is None:
+            continue
+        cap = draw_cap(product.price, draw)
+        names = sorted(product.options)
+        for values in itertools.product(*(product.options[name] for name in names)):
+            options = tuple(zip(names, values, strict=True))
+            chosen = ", and ".join(f"{name}: {value}" for name, value in options)
+            text = f"{row['instruction']} with {chosen}" if chosen else row["instruction"]
+            goals.append(Goal(product, with_cap(text, cap), tuple(row["instruction_attributes"]), cap, options))
+    return goals
+
+
+def human_goals(products: Sequence[Product], rows: Rows, draw: random.Random) -> list[Goal]:
+    """A goal for every instruction that a person wrote and that names an attribute; each draws its own price cap."""
+    goals = []
+    for product in products:
+        for row in rows.human.get(product.asin, ()):
+            if not row["instruction_attributes"]:
+                continue
+            cap = draw_cap(product.price, draw)
+            options = row["instruction_options"]
+            pairs = options.items() if isinstance(options, Mapping) else (("", value) for value in options)
+            text = with_cap(row["instruction"].strip("."), cap)
+            goals.append(Goal(product, text, tuple(row["instruction_attributes"]), cap, tuple(pairs)))
+    return goals
+
+
+def make_shop(rows: Rows, goals: str) -> tuple[list[Product], list[Goal]]:
+    """Products in the order of the rows, goals in the original's order; `goals` is "human" or "attributes".
+
+    Prices and caps come from a generator seeded as the original seeds its own before it shuffles the goals. (It draws
+    them before seeding, so that there they differ from start to start.)
+    """
+    draw = random.Random(SEED)
+    products = make_products(rows, draw)
+    made = (human_goals if goals == "human" else attribute_goals)(products, rows, draw)
+    random.Random(SEED).shuffle(made)
+    return products, made

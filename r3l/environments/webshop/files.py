@@ -1,0 +1,102 @@
+"""Where a catalogue comes from: drawn by seed, or the original's files in a folder.
+
+<folder>/items_shuffle.json      or items_shuffle_1000.json      the products
+<folder>/items_ins_v2.json       or items_ins_v2_1000.json       their attributes, and instructions made from them
+<folder>/items_human_ins.json                                    instructions that people wrote, by product
+<folder>/reviews.json                                            may be missing, as it is in the original's download
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from r3l.config.environments import WebShopSettings
+from r3l.environments.webshop.catalogue import Goal, Product, Rows, make_shop
+from r3l.environments.webshop.synthetic import synthetic_rows
+from r3l.errors import WorldError
+from r3l.home import located
+
+ITEMS = ("items_shuffle.json", "items_shuffle_1000.json")
+ATTRIBUTES = ("items_ins_v2.json", "items_ins_v2_1000.json")
+HUMAN = ("items_human_ins.json",)
+REVIEWS = ("reviews.json",)
+SYNTHETIC_PRODUCTS = 1100
+
+
+def load_shop(settings: WebShopSettings) -> tuple[list[Product], list[Goal]]:
+    """Products and goals, in the original's order.
+
+    Raises:
+        WorldError: a file is missing or is not what it should be, or there are no goals of the kind asked for.
+    """
+    if settings.catalogue == "synthetic":
+        rows = synthetic_rows(settings.products or SYNTHETIC_PRODUCTS, settings.catalogue_seed)
+    else:
+        rows = read_rows(catalogue_folder(settings), settings.products)
+    kind = settings.goals if settings.goals != "auto" else "human" if rows.human else "attributes"
+    try:
+        products, goals = make_shop(rows, kind)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise WorldError(
+            f"WebShop catalogue {settings.catalogue}: a row has not the original's layout ({error!r})"
+        ) from error
+    if not goals:
+        raise WorldError(
+            f"WebShop catalogue {settings.catalogue}: no goal of kind {kind!r} for its {len(products)} products; "
+            "set environment.goals to the other kind, or take more products"
+        )
+    return products, goals
+
+
+def catalogue_name(settings: WebShopSettings) -> str:
+    """In a few words: ``synthetic-0``, or a folder with the bytes of its files, and a number of products that was asked
+    for."""
+    some = f", {settings.products} products" if settings.products else ""
+    if settings.catalogue == "synthetic":
+        return f"synthetic-{settings.catalogue_seed}{some}"
+    folder = catalogue_folder(settings)
+    read_here = [found for names in (ITEMS, ATTRIBUTES, HUMAN, REVIEWS) if (found := file_of(folder, names))]
+    return f"{folder.name} ({sum(path.stat().st_size for path in read_here):,} bytes){some}"
+
+
+def catalogue_folder(settings: WebShopSettings) -> Path:
+    """As given, else below the data root."""
+    given = Path(settings.catalogue)
+    return given if given.is_dir() else located(settings.data_root) / given
+
+
+def read_rows(folder: Path, limit: int | None) -> Rows:
+    """The files' rows, the first `limit` products."""
+    items = read(folder, ITEMS, list)
+    return Rows(
+        items[:limit],
+        read(folder, ATTRIBUTES, dict),
+        read(folder, HUMAN, dict, optional=True),
+        read(folder, REVIEWS, list, optional=True),
+    )
+
+
+def file_of(folder: Path, names: tuple[str, ...]) -> Path | None:
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def read(folder: Path, names: tuple[str, ...], layout: type, optional: bool = False) -> Any:
+    """The first of `names` that is there. Raises `WorldError` where none is, or where its JSON is something else."""
+    path = file_of(folder, names)
+    if path is None:
+        if optional:
+            return layout()
+        raise WorldError(
+            f"no {' or '.join(names)} in {folder}: run `r3l prepare webshop`, or set environment.catalogue=synthetic"
+        )
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise WorldError(f"{path} is not JSON ({error}): get it anew") from error
+    if not isinstance(content, layout):
+        raise WorldError(
+            f"{path} holds a JSON {type(content).__name__}, expected a {layout.__name__}: is it the file of that name?"
+        )
+    return content

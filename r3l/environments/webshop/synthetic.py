@@ -1,0 +1,111 @@
+"""A catalogue drawn by seed, in the layout of the original's files, so that it is read by the same rules as those.
+
+Every attribute of a product stands in its title, its bullets or its description: a goal can be met by reading the
+pages.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from r3l.environments.webshop.catalogue import Rows
+from r3l.environments.webshop.vocabulary import (
+    ASKS,
+    AUDIENCES,
+    CLAIMS,
+    ENDINGS,
+    FILLERS,
+    PRAISE,
+    ROOTS,
+    SORTS,
+    SYLLABLES,
+    Sort,
+)
+from r3l.seeds import derive
+
+ID_LETTERS = "0123456789ABCDEFGHJKLMNPQRSTVWXYZ"
+WITHOUT_INSTRUCTION = 0.15  # products that no goal asks for
+RANGED, UNPRICED = 0.15, 0.02  # shares of products with a price range, and without a price
+VALUES_OF_AN_OPTION = (2, 4)
+ATTRIBUTES_OF_A_PRODUCT = (2, 5)
+WANTED = (1, 3)
+
+
+def synthetic_rows(products: int, seed: int) -> Rows:
+    """The files' content for so many products, the sorts in equal numbers, in an order that mixes them."""
+    items: list[dict[str, Any]] = []
+    attributes: dict[str, dict[str, Any]] = {}
+    reviews: list[dict[str, Any]] = []
+    for number in range(products):
+        draw = random.Random(derive(seed, "webshop", number))
+        sort = SORTS[number % len(SORTS)]
+        asin = f"B0{number:04d}" + "".join(draw.choices(ID_LETTERS, k=4))
+        found = draw.sample(sort.attributes.split("|"), draw.randint(*ATTRIBUTES_OF_A_PRODUCT))
+        items.append(item(asin, sort, found, draw))
+        attributes[asin] = {"attributes": found, **instruction(sort, found, draw)}
+        reviews.append(review(asin, draw))
+    random.Random(derive(seed, "webshop", "order")).shuffle(items)
+    return Rows(items, attributes, reviews=reviews)
+
+
+def item(asin: str, sort: Sort, attributes: list[str], draw: random.Random) -> dict[str, Any]:
+    """One row of the items file. The first attribute is in the title, the others are told in bullets or the
+    description."""
+    brand = "".join(draw.sample(SYLLABLES, draw.randint(1, 2))).title() + draw.choice(ENDINGS)
+    told = attributes[1:]
+    split = draw.randint(0, len(told))
+    options = {
+        name: [{"value": value, "image": None} for value in values_of(pool.split("|"), draw)]
+        for name, pool in sort.options.items()
+        if draw.random() < 0.9
+    }
+    return {
+        "asin": asin,
+        "name": f"{brand} {attributes[0].title()} {sort.noun}, {draw.choice(AUDIENCES)}",
+        "category": sort.category,
+        "query": sort.query,
+        "product_category": f"{ROOTS[sort.category]} › {sort.path} › {sort.noun}",
+        "full_description": " ".join(
+            [f"The {sort.noun.lower()} by {brand}.", *claims(told[split:], draw), draw.choice(FILLERS)]
+        ),
+        "small_description": [*claims(told[:split], draw), draw.choice(FILLERS)],
+        "pricing": pricing(sort, draw),
+        "customization_options": options,
+        "images": [""],
+    }
+
+
+def values_of(pool: list[str], draw: random.Random) -> list[str]:
+    """Some values in the order of the pool, so that sizes ascend."""
+    kept = set(draw.sample(range(len(pool)), min(len(pool), draw.randint(*VALUES_OF_AN_OPTION))))
+    return [value for place, value in enumerate(pool) if place in kept]
+
+
+def claims(attributes: list[str], draw: random.Random) -> list[str]:
+    return [draw.choice(CLAIMS).format(attribute=attribute) for attribute in attributes]
+
+
+def pricing(sort: Sort, draw: random.Random) -> str:
+    price = draw.uniform(sort.low, sort.high)
+    kind = draw.random()
+    if kind < UNPRICED:
+        return ""
+    return f"${price:.2f} - ${price * draw.uniform(1.1, 1.5):.2f}" if kind < UNPRICED + RANGED else f"${price:.2f}"
+
+
+def instruction(sort: Sort, attributes: list[str], draw: random.Random) -> dict[str, Any]:
+    """The goal that people ask for: some of the attributes. Some products have none."""
+    wanted = draw.sample(attributes, min(len(attributes), draw.randint(*WANTED)))
+    text = draw.choice(ASKS).format(wanted=", ".join(wanted), things=sort.query)
+    return {} if draw.random() < WITHOUT_INSTRUCTION else {"instruction": text, "instruction_attributes": wanted}
+
+
+def review(asin: str, draw: random.Random) -> dict[str, Any]:
+    chosen = draw.sample(PRAISE, draw.randint(0, 3))
+    mean = f"{sum(stars for _, stars, _ in chosen) / len(chosen):.1f}" if chosen else "N.A."
+    return {
+        "asin": asin,
+        "average_rating": mean,
+        "reviews": [{"title": title, "stars": stars, "review": body} for title, stars, body in chosen],
+    }

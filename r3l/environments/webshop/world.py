@@ -1,0 +1,150 @@
+"""WebShop: 15 turns, the score of what was bought as reward (paper, Experimental Setup). `data/WEBSHOP.md` compares it
+with the original."""
+
+from __future__ import annotations
+
+import json
+from functools import cache, lru_cache
+from pathlib import Path
+
+from r3l.config.environments import WebShopSettings
+from r3l.environments.base import Environment, Observation, Reply, Step
+from r3l.environments.replies import parse_tagged_reply
+from r3l.environments.webshop import pages
+from r3l.environments.webshop.catalogue import Goal, Product
+from r3l.environments.webshop.files import catalogue_name, load_shop
+from r3l.environments.webshop.nouns import finder, nouns_by
+from r3l.environments.webshop.session import Shop, State, clickables, parse_action
+from r3l.environments.webshop.splits import split_goals
+from r3l.errors import WorldError
+from r3l.records import Task
+from r3l.seeds import derive
+
+SERVER = ("http://", "https://")
+
+
+@cache
+def webshop_prompt() -> str:
+    """The paper's system prompt."""
+    return (Path(__file__).parents[1] / "prompts" / "webshop.txt").read_text().rstrip("\n")
+
+
+@lru_cache(maxsize=2)
+def products_and_goals(settings: WebShopSettings) -> tuple[list[Product], list[Goal]]:
+    return load_shop(settings)
+
+
+@lru_cache(maxsize=2)
+def shop_of(settings: WebShopSettings) -> Shop:
+    """The shop of this process, with its search index: episodes share it."""
+    products, goals = products_and_goals(settings)
+    return Shop(products, goals, nouns_by(settings.title_nouns)[1])
+
+
+class WebShopWorld:
+    """Cheap: the catalogue is read when tasks are listed or an episode starts."""
+
+    name = "webshop"
+
+    def __init__(self, settings: WebShopSettings) -> None:
+        self.settings = settings
+
+    def system_prompt(self) -> str:
+        return webshop_prompt()
+
+    def parse_reply(self, text: str) -> Reply:
+        return parse_tagged_reply(text)
+
+    def tasks(self, split: str) -> list[Task]:
+        """A task is a goal's number, which the original calls a session; its type is the product's category."""
+        remote = self.settings.catalogue.startswith(SERVER)
+        goals = [] if remote else products_and_goals(self.settings)[1]
+        numbers = split_goals(self.settings.split_rule, split, self.settings.server_goals if remote else len(goals))
+        return [
+            Task(
+                iteration=0,
+                task=0,
+                task_id=f"webshop/{split}/{number:05d}",
+                environment=self.name,
+                split=split,
+                task_type=goals[number].product.category if goals else "shopping",
+                payload=json.dumps({"goal": number}),
+                seed=derive(self.settings.catalogue_seed, "webshop", number),
+            )
+            for number in numbers
+        ]
+
+    def data(self, split: str) -> str:
+        """The catalogue, and what finds the nouns of titles; a server has its own."""
+        if self.settings.catalogue.startswith(SERVER):
+            return "server"
+        return f"{catalogue_name(self.settings)}, nouns by {finder(self.settings.title_nouns)}"
+
+    def make(self) -> Environment:
+        if self.settings.catalogue.startswith(SERVER):
+            from r3l.environments.webshop.remote import RemoteShopEnvironment
+
+            return RemoteShopEnvironment(self.settings.catalogue, self.settings.text_mode)
+        return WebShopEnvironment(shop_of(self.settings), self.settings)
+
+
+class WebShopEnvironment:
+    """One session. A snapshot is the session's state itself, so going back is exact and costs nothing."""
+
+    def __init__(self, shop: Shop, settings: WebShopSettings) -> None:
+        self.shop, self.settings = shop, settings
+        self.state: State | None = None
+
+    def reset(self, task: Task) -> Observation:
+        goal = int(json.loads(task.payload)["goal"])
+        if not 0 <= goal < len(self.shop.goals):
+            raise WorldError(f"task {task.task_id}: goal {goal} of a shop with {len(self.shop.goals)} goals")
+        self.state = State(goal)
+        return self.observation(self.state)
+
+    def step(self, action: str) -> Step:
+        if self.state is None or self.state.page == "done":
+            raise WorldError("step before reset" if self.state is None else "step after the purchase")
+        if self.settings.action_rule == "released" and (objection := self.objection(self.state, action)):
+            return Step(Observation(objection), accepted=False)
+        after = self.shop.act(self.state, action)
+        self.state = after or self.state
+        done = self.state.page == "done"
+        return Step(
+            self.observation(self.state),
+            done=done,
+            reward=self.state.reward,
+            success=done and self.state.reward >= 1.0,
+            accepted=after is not None,
+        )
+
+    def objection(self, state: State, action: str) -> str:
+        """Why `action` can't be done at this page, "" where it can: the stricter rule of the paper's release."""
+        name, argument = parse_action(action)
+        names = clickables(self.shop.pieces(state))
+        if name == "search" and argument:
+            return "" if state.page == "search" else f"There is no search bar on this page: click {pages.BACK} first."
+        if name == "click" and argument in names and argument != pages.SEARCH.lower():
+            return ""
+        buttons = ", ".join(f"[{text}]" for text in names if text != pages.SEARCH.lower())
+        return f"This can't be done on this page. Buttons to click: {buttons or 'none, use search[...]'}."
+
+    def observation(self, state: State) -> Observation:
+        pieces = self.shop.pieces(state)
+        text = (
+            pages.plain(pieces)
+            if self.settings.text_mode == "plain"
+            else pages.rich(pieces, state.address, state.visited)
+        )
+        return Observation(text)
+
+    def snapshot(self) -> State | None:
+        return self.state
+
+    def restore(self, handle: object) -> None:
+        if not isinstance(handle, State):
+            raise WorldError(f"restore needs a handle of snapshot(), got {type(handle).__name__}")
+        self.state = handle
+
+    def close(self) -> None:
+        self.state = None

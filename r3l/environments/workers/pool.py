@@ -1,0 +1,194 @@
+"""Environments in worker processes under a watchdog: a hang or a crash in one is a failed call, never an outage."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import asdict
+from itertools import count
+from typing import Any
+
+from r3l.config.environments import EnvironmentSettings
+from r3l.environments.base import Observation, Rollback, Step, Verdict
+from r3l.environments.workers.process import WorkerProcess
+from r3l.errors import WorldError
+from r3l.records import Task
+
+WATCH_EVERY_S = 0.25
+
+
+class WorldPool:
+    """Sessions of one environment, spread over worker processes by task. Every method may be called from many threads.
+
+    A session is an episode in progress. All sessions of a task are in the same worker, so that rollbacks find the
+    snapshots that earlier sessions left. A call that takes longer than `step_timeout_s`, and a worker that dies, fail
+    with `WorldError` all the calls and sessions of that worker; a fresh one takes its place. Where the site of a remote
+    environment does not answer, the call fails with `ServerAway`.
+    """
+
+    def __init__(
+        self,
+        settings: EnvironmentSettings,
+        workers: int | None = None,
+        on_restart: Callable[[str, str], None] = lambda worker, reason: None,
+    ) -> None:
+        """`on_restart(worker, reason)` is called, from any thread, for each worker that a fresh one replaces."""
+        self.settings, self.on_restart = settings, on_restart
+        self.lock = threading.Lock()
+        self.numbers = count()
+        self.totals: Counter[str] = Counter()
+        self.homes: dict[str, tuple[WorkerProcess, str]] = {}  # session -> its worker and task
+        self.workers = [self.spawn() for _ in range(workers or settings.workers)]
+        self.closed = threading.Event()
+        threading.Thread(target=self.watch, daemon=True).start()
+
+    def start(self, session_id: str, task: Task) -> Future[Observation]:
+        """A new session at the start of `task`."""
+        return self.call(self.home(session_id, task), "start", session_id, task.task_id, opening, task=asdict(task))
+
+    def step(self, session_id: str, action: str) -> Future[Step]:
+        with self.lock:
+            worker, task_id = self.homes.get(session_id, (None, ""))
+        if worker is None:
+            return failed(f"no session {session_id}: it was never started, or it has ended")
+        return self.call(worker, "step", session_id, task_id, stepped, action=action)
+
+    def rollback(self, session_id: str, task: Task, actions: list[str], observations: list[str]) -> Future[Rollback]:
+        """A new session `session_id` of `task`, in the state after `actions`, every observation on the way compared.
+
+        observations[k] was recorded before action k; observations[len(actions)] is the one at the pivot. An action ""
+        stands for a turn whose reply was malformed: it never reached the environment, and the observation after it
+        (the error text) is taken as recorded. States come from snapshots where an earlier session of the task went
+        the same way in the same worker, else by taking the actions again. Where `diverged_at` is not None the session
+        does not exist.
+        """
+        if len(observations) != len(actions) + 1:
+            raise ValueError(
+                f"rollback of {session_id}: {len(actions)} actions need {len(actions) + 1} observations, "
+                f"got {len(observations)}"
+            )
+        return self.call(
+            self.home(session_id, task),
+            "rollback",
+            session_id,
+            task.task_id,
+            lambda value: Rollback(**value),
+            task=asdict(task),
+            actions=actions,
+            observations=observations,
+        )
+
+    def judge(self, name: str, task: Task, actions: list[str], observations: list[str]) -> Future[Verdict]:
+        """What the environment's oracle says of a failed episode; arguments as of `rollback`, `name` is for messages.
+
+        It fails with `WorldError` where the environment has no oracle (`r3l.environments.oracles.has_oracle`).
+        """
+        return self.call(
+            self.worker_of(task),
+            "judge",
+            name,
+            task.task_id,
+            lambda value: Verdict(**value),
+            task=asdict(task),
+            actions=actions,
+            observations=observations,
+        )
+
+    def end(self, session_id: str) -> Future[None]:
+        """Forget a session; its environment is used again. Nothing happens where there is none."""
+        with self.lock:
+            worker, task_id = self.homes.pop(session_id, (None, ""))
+        if worker is None or worker.lost:
+            return done()
+        return self.call(worker, "end", session_id, task_id, lambda value: None)
+
+    def counts(self) -> dict[str, int]:
+        """Running totals: steps, restores, replays (rollbacks by snapshot, by taking actions again), restarts of
+        workers."""
+        with self.lock:
+            return {name: self.totals[name] for name in ("steps", "restores", "replays", "restarts")}
+
+    def close(self) -> None:
+        """Stop all workers. Open calls and later ones fail with `Interrupted`: what they were part of is no row."""
+        self.closed.set()
+        for worker in self.workers:
+            worker.let_go()
+        for worker in self.workers:
+            worker.close()
+
+    def __enter__(self) -> WorldPool:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def call(
+        self,
+        worker: WorkerProcess,
+        name: str,
+        session_id: str,
+        task_id: str,
+        convert: Callable[[Any], Any],
+        **arguments: Any,
+    ) -> Future[Any]:
+        message = {"call": name, "session": session_id, **arguments}
+        return worker.call(next(self.numbers), f"task {task_id}, {name} of {session_id}", convert, message)
+
+    def home(self, session_id: str, task: Task) -> WorkerProcess:
+        worker = self.worker_of(task)
+        with self.lock:
+            self.homes[session_id] = (worker, task.task_id)
+        return worker
+
+    def worker_of(self, task: Task) -> WorkerProcess:
+        slot = int.from_bytes(hashlib.blake2b(task.task_id.encode(), digest_size=8).digest(), "big") % len(self.workers)
+        if self.workers[slot].lost:
+            self.replace(self.workers[slot])
+        with self.lock:
+            return self.workers[slot]
+
+    def spawn(self) -> WorkerProcess:
+        return WorkerProcess(self.settings.model_dump_json(), self.add_counts, self.replace)
+
+    def add_counts(self, counts: dict[str, int]) -> None:
+        with self.lock:
+            self.totals.update(counts)
+
+    def replace(self, worker: WorkerProcess) -> None:
+        """A fresh worker in the place of one that is gone."""
+        with self.lock:
+            if self.closed.is_set() or worker.closing or worker not in self.workers:
+                return
+            slot = self.workers.index(worker)
+            self.workers[slot] = self.spawn()
+            self.totals["restarts"] += 1
+        self.on_restart(f"worker={slot}", worker.lost)
+
+    def watch(self) -> None:
+        while not self.closed.wait(WATCH_EVERY_S):
+            for worker in list(self.workers):
+                if worker.overdue(self.settings.step_timeout_s):
+                    worker.stop(f"no answer within {self.settings.step_timeout_s:g} s")
+
+
+def opening(value: dict[str, Any]) -> Observation:
+    return Observation(value["text"], tuple(value["admissible"]))
+
+
+def stepped(value: dict[str, Any]) -> Step:
+    return Step(**{**value, "observation": opening(value["observation"])})
+
+
+def done() -> Future[None]:
+    future: Future[None] = Future()
+    future.set_result(None)
+    return future
+
+
+def failed(message: str) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_exception(WorldError(message))
+    return future

@@ -1,0 +1,172 @@
+"""One worker process as its pool sees it: calls out, futures back, and a clock on the call it is at."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from r3l.child_environment import child_environment
+from r3l.errors import Interrupted, R3LError, ServerAway, WorldError
+
+START_TIMEOUT_S = 120.0  # a loaded machine may take long to import an engine
+CLOSE_S = 2.0
+CLOSED = "the environment's workers were closed"
+PACKAGE_ROOT = str(Path(__file__).parents[3])
+
+
+@dataclass(slots=True)
+class Pending:
+    """A call without an answer yet. `subject` names its task and what was asked, for messages."""
+
+    subject: str
+    future: Future[Any]
+    convert: Callable[[Any], Any] = field(repr=False)
+
+
+class WorkerProcess:
+    """Started at once; answers come in the order of the calls. When it dies, `lost` is set and every open call
+    fails."""
+
+    def __init__(
+        self, settings_json: str, on_counts: Callable[[dict[str, int]], None], on_lost: Callable[[WorkerProcess], None]
+    ) -> None:
+        self.on_counts, self.on_lost = on_counts, on_lost
+        self.lock = threading.Lock()
+        self.pending: dict[int, Pending] = {}
+        self.lost = ""  # why it is gone, in words
+        self.closing = False
+        self.ready = False
+        self.last_answer = time.monotonic()
+        self.process = (
+            subprocess.Popen(  # in a group of its own: Ctrl-C in a terminal is for the process that started it
+                [sys.executable, "-m", "r3l.environments.workers.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=worker_environment(),
+                text=True,
+                encoding="utf-8",
+                process_group=0,
+            )
+        )
+        self.write(settings_json)
+        threading.Thread(target=self.read, args=(self.process.stdout,), daemon=True).start()
+
+    def call(self, number: int, subject: str, convert: Callable[[Any], Any], message: dict[str, Any]) -> Future[Any]:
+        pending = Pending(subject, Future(), convert)
+        # its answer is set by the reader, which must not find it cancelled
+        pending.future.set_running_or_notify_cancel()
+        with self.lock:
+            if not self.lost and not self.closing:
+                if not self.pending:
+                    self.last_answer = time.monotonic()
+                self.pending[number] = pending
+        if self.closing:
+            fail(pending, Interrupted(f"{subject}: {CLOSED}"))
+        elif self.lost:
+            fail(pending, WorldError(self.lost))
+        else:
+            self.write(json.dumps({"id": number, **message}))
+        return pending.future
+
+    def write(self, line: str) -> None:
+        try:
+            with self.lock:
+                assert self.process.stdin is not None
+                self.process.stdin.write(line + "\n")
+                self.process.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            return  # it died: the reader fails the open calls
+
+    def read(self, answers: IO[str]) -> None:
+        with answers:  # else the pipe stays open until somebody collects what refers to the worker
+            for line in answers:
+                self.receive(json.loads(line))
+        self.stop(f"the worker process ended by itself (exit status {self.process.wait()})")
+        self.on_lost(self)
+
+    def receive(self, answer: dict[str, Any]) -> None:
+        self.ready, self.last_answer = True, time.monotonic()
+        with self.lock:
+            pending = self.pending.pop(answer.get("id", -1), None)
+        self.on_counts(answer.get("counts", {}))
+        if pending is None:
+            return
+        if "error" in answer:
+            fail(pending, (ServerAway if answer.get("away") else WorldError)(answer["error"]))
+            return
+        try:
+            value = pending.convert(answer["value"])
+        except (
+            TypeError,
+            KeyError,
+            ValueError,
+        ) as error:  # else the reader would end, and every later call wait for ever
+            fail(
+                pending,
+                WorldError(
+                    f"{pending.subject}: an answer that can't be read ({error}); is the worker of the same version?"
+                ),
+            )
+            return
+        pending.future.set_result(value)
+
+    def overdue(self, timeout_s: float) -> bool:
+        """Whether the call it is at has had its time."""
+        limit = timeout_s if self.ready else max(timeout_s, START_TIMEOUT_S)
+        return bool(self.pending) and not self.lost and time.monotonic() - self.last_answer > limit
+
+    def stop(self, reason: str) -> None:
+        """End the process and fail its open calls: the oldest is what it was at, the others were in its sessions."""
+        with self.lock:
+            if self.lost:
+                return
+            open_calls = list(self.pending.values())
+            self.pending.clear()
+            at = open_calls[0].subject if open_calls else "no call"
+            self.lost = f"{reason}, at {at}; its sessions are gone, a new worker takes over"
+        self.process.kill()
+        for pending in open_calls:
+            fail(pending, WorldError(f"{pending.subject}: {self.lost}"))
+
+    def let_go(self) -> None:
+        """Fail its open calls with `Interrupted`, take no more, and end its input, which ends it."""
+        with self.lock:
+            self.closing = True
+            open_calls = list(self.pending.values())
+            self.pending.clear()
+        for pending in open_calls:
+            fail(pending, Interrupted(f"{pending.subject}: {CLOSED}"))
+        try:
+            if self.process.stdin:
+                self.process.stdin.close()
+        except BrokenPipeError:
+            self.process.kill()
+
+    def close(self) -> None:
+        """`let_go`, and wait for its end; it is killed where that takes too long."""
+        self.let_go()
+        try:
+            self.process.wait(CLOSE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def worker_environment() -> dict[str, str]:
+    """Named variables alone; this package importable, and one thread each: the workers are many."""
+    paths = [PACKAGE_ROOT, *filter(None, [os.environ.get("PYTHONPATH", "")])]
+    return child_environment({"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"})
+
+
+def fail(pending: Pending, error: R3LError) -> None:
+    if not pending.future.done():
+        pending.future.set_exception(error)

@@ -1,0 +1,155 @@
+"""The sessions of one worker: which episode stands where, and the snapshots that later rollbacks start from.
+
+States of a task form a tree: the root is its start, an edge is an action, a node holds what was observed and a
+snapshot. Sessions of one task walk the same tree, so a rollback finds the states that earlier sessions went through.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field
+
+from r3l.environments.base import Environment, Observation, Rollback, Step, World
+from r3l.errors import WorldError
+from r3l.records import Task
+
+REMEMBERED_TASKS = 32  # trees kept, the least recently used go first
+REMEMBERED_STATES = 2048  # of one tree (ALFWorld: 3.6 kB each): beyond it states are passed through, not kept
+
+
+@dataclass(slots=True)
+class State:
+    """A state that some session was in."""
+
+    observation: str
+    done: bool
+    handle: object | None
+    after: dict[str, State] = field(default_factory=dict)
+    standing: float = 0.0
+
+
+@dataclass(slots=True)
+class Tree:
+    root: State
+    states: int = 1
+
+
+@dataclass(slots=True)
+class Session:
+    """An episode in progress. `state` is None where it left the remembered tree."""
+
+    task: Task
+    environment: Environment
+    tree: Tree
+    state: State | None
+
+
+class Sessions:
+    """All sessions of a worker process; one thread calls it. Environments are used again when an episode has ended."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.sessions: dict[str, Session] = {}
+        self.trees: OrderedDict[str, Tree] = OrderedDict()
+        self.idle: list[Environment] = [world.make()]  # an engine is imported now, not on some call's time
+        self.counts: Counter[str] = Counter()
+
+    def start(self, session_id: str, task: Task) -> Observation:
+        self.end(session_id)
+        environment = self.idle.pop() if self.idle else self.world.make()
+        opening = environment.reset(task)
+        tree = self.tree(task, State(opening.text, False, environment.snapshot()))
+        self.sessions[session_id] = Session(task, environment, tree, tree.root)
+        return opening
+
+    def step(self, session_id: str, action: str) -> Step:
+        """Raises `WorldError` where there is no such session."""
+        if session_id not in self.sessions:
+            raise WorldError(f"no session {session_id}: it was never started, or it has ended")
+        session = self.sessions[session_id]
+        step = session.environment.step(action)
+        session.state = self.remember(session, action, step)
+        self.counts["steps"] += 1
+        return step
+
+    def rollback(self, session_id: str, task: Task, actions: list[str], observations: list[str]) -> Rollback:
+        """A new session in the state after `actions`; see `WorldPool.rollback`. It is ended where it diverged."""
+        opening = self.start(session_id, task)
+        session, seen, standing = self.sessions[session_id], [opening.text], 0.0
+        if opening.text != observations[0]:
+            return self.diverged(session_id, seen, 0)
+        restored = replayed = False
+        for turn, action in enumerate(actions):
+            if action == "":
+                seen.append(observations[turn + 1])
+                continue
+            known = session.state.after.get(action) if session.state else None
+            if known is not None and known.handle is not None:
+                text, done, standing, session.state, restored = (
+                    known.observation,
+                    known.done,
+                    known.standing,
+                    known,
+                    True,
+                )
+            else:
+                step = self.replay(session, action)
+                text, done, standing, replayed = step.observation.text, step.done, step.standing, True
+            seen.append(text)
+            if text != observations[turn + 1] or done:
+                return self.diverged(session_id, seen, turn + 1, exact=not done)
+        if session.state and session.state.handle is not None:
+            session.environment.restore(session.state.handle)
+        self.counts["replays" if replayed else "restores"] += replayed or restored
+        return Rollback(seen, standing=standing)
+
+    def replay(self, session: Session, action: str) -> Step:
+        """One recorded action taken again, from the remembered state where there is one."""
+        if session.state and session.state.handle is not None:
+            session.environment.restore(session.state.handle)
+        step = session.environment.step(action)
+        session.state = self.remember(session, action, step)
+        self.counts["steps"] += 1
+        return step
+
+    def diverged(self, session_id: str, seen: list[str], turn: int, exact: bool = True) -> Rollback:
+        self.end(session_id)
+        return Rollback(seen, diverged_at=turn, exact=exact)
+
+    def end(self, session_id: str) -> None:
+        """Nothing happens where there is no such session."""
+        if session := self.sessions.pop(session_id, None):
+            self.idle.append(session.environment)
+
+    def close(self) -> None:
+        for session_id in list(self.sessions):
+            self.end(session_id)
+        while self.idle:
+            self.idle.pop().close()
+
+    def tree(self, task: Task, root: State) -> Tree:
+        """The task's tree, made anew where the task now starts otherwise."""
+        key = f"{task.task_id}\x1f{task.payload}\x1f{task.seed}"
+        known = self.trees.get(key)
+        if known is None or known.root.observation != root.observation:
+            known = self.trees[key] = Tree(root)
+        self.trees.move_to_end(key)
+        while len(self.trees) > REMEMBERED_TASKS:
+            self.trees.popitem(last=False)
+        return known
+
+    def remember(self, session: Session, action: str, step: Step) -> State | None:
+        """The state after `action`, kept where the environment gives snapshots and there is room."""
+        if session.state is None:
+            return None
+        known = session.state.after.get(action)
+        if known is not None and (known.observation, known.done) == (step.observation.text, step.done):
+            return known  # another session was here: its states after this one are found again too
+        handle = session.environment.snapshot()
+        state = State(step.observation.text, step.done, handle, standing=step.standing)
+        if handle is None or session.tree.states >= REMEMBERED_STATES:
+            return state if handle is not None else None
+        if action not in session.state.after:
+            session.tree.states += 1
+        session.state.after[action] = state
+        return state

@@ -1,0 +1,134 @@
+"""A worker process: ``python -m r3l.environments.workers.worker``. JSON lines in, JSON lines out, over its standard
+pipes.
+
+    first line   {"world": <settings>}                              -> {"ready": true}
+    then         {"id": 7, "call": "step", "session": ..., ...}     -> {"id": 7, "value": ..., "counts": {...}}
+                                                                     or {"id": 7, "error": "...", "away": false}
+
+It ends when its input ends, so it never outlives the process that started it, however that one was stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import zlib
+from dataclasses import asdict
+from typing import Any, TextIO
+
+from pydantic import TypeAdapter
+
+from r3l.config.environments import AnyEnvironment, EnvironmentSettings
+from r3l.environments import make_world
+from r3l.environments.base import Waiting, World
+from r3l.environments.oracles import judge
+from r3l.environments.workers.sessions import Sessions
+from r3l.errors import ServerAway
+from r3l.records import Task
+
+Call = dict[str, Any]
+
+
+def main() -> None:
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # what ends it is the end of its input, so that no call ends as a fault of the world
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    answers = private_output()
+    calls: queue.SimpleQueue[str] = queue.SimpleQueue()
+    first = sys.stdin.readline()
+    threading.Thread(target=read, args=(sys.stdin, calls), daemon=True).start()
+    settings: AnyEnvironment = TypeAdapter(AnyEnvironment).validate_json(first)
+    world = make_world(settings)
+    if isinstance(world, Waiting):
+        side_by_side(world, world.tasks_at_once, settings, answers, calls)
+        return
+    sessions = Sessions(world)
+    write(answers, {"ready": True})
+    while True:
+        write(answers, answer(sessions, settings, json.loads(calls.get())))
+
+
+def side_by_side(
+    world: World, threads: int, settings: EnvironmentSettings, answers: TextIO, calls: queue.SimpleQueue[str]
+) -> None:
+    """Every task has its thread, which it may share with others: a call waits for those of its own thread alone."""
+    lanes: list[queue.SimpleQueue[Call]] = [queue.SimpleQueue() for _ in range(threads)]
+    writing = threading.Lock()
+
+    def take(lane: queue.SimpleQueue[Call], sessions: Sessions) -> None:
+        while True:
+            told = answer(sessions, settings, lane.get())
+            with writing:
+                write(answers, told)
+
+    for lane in lanes:
+        threading.Thread(target=take, args=(lane, Sessions(world)), daemon=True).start()
+    with writing:
+        write(answers, {"ready": True})
+    of_session: dict[str, int] = {}
+    while True:
+        call = json.loads(calls.get())
+        number = of_session.get(call["session"], 0)
+        if "task" in call:
+            number = zlib.crc32(call["task"]["task_id"].encode()) % threads
+        if call["call"] in {"start", "rollback"}:
+            of_session[call["session"]] = number
+        elif call["call"] == "end":
+            of_session.pop(call["session"], None)
+        lanes[number].put(call)
+
+
+def private_output() -> TextIO:
+    """Standard output for answers alone: whatever else prints, in Python or in C, goes to standard error."""
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    return os.fdopen(kept, "w", encoding="utf-8")
+
+
+def read(source: TextIO, calls: queue.SimpleQueue[str]) -> None:
+    """In a thread of its own, so that the end of input ends the process even in the middle of a step."""
+    for line in source:
+        calls.put(line)
+    os._exit(0)
+
+
+def write(answers: TextIO, message: dict[str, Any]) -> None:
+    try:
+        answers.write(json.dumps(message) + "\n")
+        answers.flush()
+    except BrokenPipeError:  # nobody is there to read it
+        os._exit(0)
+
+
+def answer(sessions: Sessions, settings: EnvironmentSettings, call: Call) -> dict[str, Any]:
+    """One call's answer. Whatever an environment raises becomes a message: a bad episode is a row, not an outage."""
+    before = sessions.counts.copy()
+    try:
+        value = perform(sessions, settings, call)
+    except Exception as error:  # noqa: BLE001 - the one boundary where anything may come out of an engine
+        sessions.sessions.pop(call["session"], None)
+        return {"id": call["id"], "error": f"{type(error).__name__}: {error}", "away": isinstance(error, ServerAway)}
+    return {"id": call["id"], "value": value, "counts": dict(sessions.counts - before)}
+
+
+def perform(sessions: Sessions, settings: EnvironmentSettings, call: Call) -> dict[str, Any] | None:
+    name, session = call["call"], call["session"]
+    if name == "start":
+        return asdict(sessions.start(session, Task(**call["task"])))
+    if name == "step":
+        return asdict(sessions.step(session, call["action"]))
+    if name == "rollback":
+        return asdict(sessions.rollback(session, Task(**call["task"]), call["actions"], call["observations"]))
+    if name == "judge":
+        return asdict(judge(settings, Task(**call["task"]), call["actions"], call["observations"]))
+    sessions.end(session)
+    return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""The cells of an experiment, one after another or side by side in processes of their own. What is stored is not run
+again."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from multiprocessing import get_context
+
+from r3l.config import Config
+from r3l.errors import R3LError
+from r3l.experiments.experiment import Cell, Experiment
+from r3l.pipeline.policies import starting_policy
+from r3l.store.stage import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A cell that ended: whole, or out of time, or with an error; and how long all cells that are left may take."""
+
+    cell: Cell
+    whole: bool
+    seconds: float
+    number: int
+    of: int
+    left_s: float
+    error: str = ""
+
+    def __str__(self) -> str:
+        how = self.error or ("done" if self.whole else "out of time: goes on next time")
+        return f"run {self.number} of {self.of}, {self.cell.config.run}: {how}, {self.seconds:.0f} s; about {self.left_s / 60:.0f} min left"
+
+
+def run_cells(
+    experiment: Experiment,
+    cells: Sequence[Cell],
+    iterations: int,
+    store: Store,
+    workers: int = 0,
+    minutes: float = math.inf,
+) -> Iterator[Ended]:
+    """Run or resume cells, and tell of each as it ends.
+
+    Args:
+        workers: processes side by side, each with a cell; 0: in this process.
+        minutes: after so many no further iteration begins.
+    """
+    configs = [cell.config.kept_at(store.root) for cell in cells]
+    for config in {config.policy.path: config for config in configs}.values():
+        starting_policy(config)  # made once, before several cells want to make it
+    until, began = time.time() + 60 * minutes, time.time()
+    for number, (place, outcome) in enumerate(outcomes(experiment, configs, iterations, workers, until), 1):
+        whole, seconds, error = outcome
+        rest = (time.time() - began) / number * (len(cells) - number)
+        yield Ended(cells[place], whole, seconds, number, len(cells), rest, error)
+
+
+Outcome = tuple[bool, float, str]
+
+
+def outcomes(
+    experiment: Experiment, configs: Sequence[Config], iterations: int, workers: int, until: float
+) -> Iterator[tuple[int, Outcome]]:
+    """(index, outcome) of every cell that was begun before `until`."""
+    told = experiment.model_dump_json()
+    if workers == 0:
+        for place, config in enumerate(configs):
+            if time.time() > until:
+                return
+            yield place, one_cell(told, config.model_dump_json(), iterations, until)
+        return
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        running: dict[Future[Outcome], int] = {}
+        waiting = list(enumerate(configs))
+        while waiting or running:
+            while waiting and len(running) < workers and time.time() <= until:
+                place, config = waiting.pop(0)
+                running[pool.submit(one_cell, told, config.model_dump_json(), iterations, until)] = place
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(future), future.result()
+
+
+def one_cell(experiment: str, config: str, iterations: int, until: float) -> Outcome:
+    """A cell, wherever it is run. An error of the project's own is an outcome: the other cells go on."""
+    from r3l.experiments.cell import run_cell
+
+    began, of = time.time(), Experiment.model_validate_json(experiment)
+    try:
+        whole = run_cell(
+            Config.model_validate_json(config),
+            iterations,
+            until,
+            forks=of.forks,
+            forked_iterations=of.forked_iterations,
+        )
+        return whole, time.time() - began, ""
+    except R3LError as error:
+        return False, time.time() - began, f"{type(error).__name__}: {error}"

@@ -1,0 +1,212 @@
+"""The claims of the paper, and what of the kept results answers each, seed by seed."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field, ValidationError
+
+from r3l.config.section import Section
+from r3l.errors import ConfigError
+from r3l.experiments.compare import Curve, area, mean, plateau
+from r3l.experiments.results import spent
+from r3l.experiments.verdicts import Gap, binomial_variance, gap_over_policies
+
+CURVE: dict[str, Callable[[Curve], float]] = {
+    "area": area,
+    "plateau": plateau,
+    "final": lambda curve: curve[max(curve)],
+}
+
+
+class Claim(Section):
+    """One claim, and what of the results answers it: an arm against another, or an arm's last third of iterations
+    against its first."""
+
+    claim: str
+    paper: str = Field(description="what the paper reports")
+    experiment: str = Field("", description="stem of a file in data/results; empty: not testable here")
+    also: list[str] = Field(
+        default_factory=list, description="further results that it is held against, each in a row of its own"
+    )
+    also_at: dict[str, list[float]] = Field(
+        default_factory=dict, description="results to further learning rates, each in a row of its own"
+    )
+    arm: str = ""
+    against: str = Field("", description="another arm; empty: the arm's own beginning")
+    measure: str = Field(
+        "area",
+        description="area, plateau, final, at_equal_turns, at_equal_tokens, area_by_turns, area_by_tokens, "
+        "or a metric of the iterations",
+    )
+    direction: Literal["higher", "lower", "same"] = "higher"
+    question: str = Field(
+        "", description="beginning of a question's title: arm and against are then rows of its answer (won, error, n)"
+    )
+    rate: float | None = Field(None, description="learning rate; empty: the first")
+    seeds: list[int] = Field(default_factory=list, description="only these seeds; empty: all")
+    note: str = Field("", description="why it is not testable here, or what to think of")
+
+
+Results = dict[str, Any]
+
+
+class Claims(Section):
+    preface: str
+    claims: list[Claim]
+
+
+def load_claims(path: Path) -> Claims:
+    """Raises `ConfigError` where the file says something that can't be."""
+    try:
+        return Claims.model_validate(tomllib.loads(path.read_text()))
+    except (OSError, tomllib.TOMLDecodeError, ValidationError) as error:
+        raise ConfigError(f"claims {path}: {error}") from error
+
+
+def differences(results: Results, claim: Claim) -> dict[int, tuple[float, float]]:
+    """(the arm's value, what it is held against) for each seed that has both."""
+    if claim.measure in BY_COST:
+        return at_equal_cost(results, claim)
+    mine = values(results, claim, claim.arm)
+    if not claim.against:
+        return {seed: (last_third(rows), first_third(rows)) for seed, rows in mine.items()}
+    theirs = values(results, claim, claim.against)
+    return {seed: (mean(mine[seed]), mean(theirs[seed])) for seed in sorted(mine.keys() & theirs.keys())}
+
+
+def at_equal_cost(results: Results, claim: Claim) -> dict[int, tuple[float, float]]:
+    """By seed, the success of both arms when each had sampled what the thriftier one sampled in all, or its mean until
+    then; straight lines between evaluations."""
+    cost, told = BY_COST[claim.measure]
+    mine, theirs = (
+        {seed: by_cost(results, run, cost) for seed, run in runs(results, claim, arm).items()}
+        for arm in (claim.arm, claim.against)
+    )
+    found = {}
+    for seed in sorted(mine.keys() & theirs.keys()):
+        least = min(mine[seed][0][-1], theirs[seed][0][-1])
+        found[seed] = (told(least, *mine[seed]), told(least, *theirs[seed]))
+    return found
+
+
+def rate_at(cost: float, costs: list[float], rates: list[float]) -> float:
+    return float(np.interp(cost, costs, rates))
+
+
+def mean_until(cost: float, costs: list[float], rates: list[float]) -> float:
+    """The mean height of the line through (costs, rates) between no cost and `cost`."""
+    return area({corner: rate_at(corner, costs, rates) for corner in [*(one for one in costs if one < cost), cost]})
+
+
+BY_COST = {
+    "at_equal_turns": ("turns", rate_at),
+    "at_equal_tokens": ("tokens", rate_at),
+    "area_by_turns": ("turns", mean_until),
+    "area_by_tokens": ("tokens", mean_until),
+}
+
+
+def by_cost(results: Results, run: str, cost: str) -> tuple[list[float], list[float]]:
+    """(cost so far, success rate) of each evaluation of a run."""
+    used, curve = spent(results["metrics"][run]), curve_of(results, run)
+    return [float(getattr(used[at], cost)) for at in sorted(curve)], [curve[at] for at in sorted(curve)]
+
+
+def runs(results: Results, claim: Claim, arm: str) -> dict[int, str]:
+    """The run of each seed, at the claim's learning rate."""
+    rate = rate_of(results, claim)
+    return {
+        cell["seed"]: cell["run"]
+        for cell in results["cells"]
+        if cell["arm"] == arm and cell["rate"] == rate and (not claim.seeds or cell["seed"] in claim.seeds)
+    }
+
+
+def rate_of(results: Results, claim: Claim) -> float | None:
+    """The claim's, else the experiment's first; None: the model's."""
+    return claim.rate if claim.rate is not None else next((cell["rate"] for cell in results["cells"]), None)
+
+
+def curve_of(results: Results, run: str) -> dict[int, float]:
+    return {int(at): value for at, value in results["curves"][run].items()}
+
+
+def values(results: Results, claim: Claim, arm: str) -> dict[int, list[float]]:
+    """By seed: one number for a measure of the curve, else the metric in every iteration that has it."""
+    found: dict[int, list[float]] = {}
+    for seed, run in runs(results, claim, arm).items():
+        if claim.measure in CURVE:
+            known = [CURVE[claim.measure](curve_of(results, run))]
+        else:
+            known = [float(row[claim.measure]) for row in results["metrics"][run] if row[claim.measure] is not None]
+        if known:
+            found[seed] = known
+    return found
+
+
+def first_third(rows: list[float]) -> float:
+    return mean(rows[: max(1, len(rows) // 3)])
+
+
+def last_third(rows: list[float]) -> float:
+    return mean(rows[-max(1, len(rows) // 3) :])
+
+
+def starts(results: Results) -> dict[int, str]:
+    """The starting policy of each seed: the size's policies in turn; the model's own for all seeds where it has
+    none."""
+    of = results["experiment"]["sizes"][results["size"]]
+    policies = of["policies"] or [of["model"]]
+    return {cell["seed"]: policies[cell["seed"] % len(policies)] for cell in results["cells"]}
+
+
+def noise(results: Results, claim: Claim, seed: int) -> float:
+    """The variance of a seed's difference that comes from the test episodes; 0 where it is no success rate."""
+    measure = CURVE.get(LIKE.get(claim.measure, claim.measure))
+    if measure is None or not claim.against:
+        return 0.0
+    both = [runs(results, claim, arm)[seed] for arm in (claim.arm, claim.against)]
+    return sum(binomial_variance(measure, curve_of(results, run), results["test_episodes"]) for run in both)
+
+
+LIKE = {"at_equal_turns": "final", "at_equal_tokens": "final", "area_by_turns": "area", "area_by_tokens": "area"}
+"""Measures by cost, and those whose test episodes they share."""
+
+
+def gap(results: Results, claim: Claim) -> Gap | None:
+    """The claim's difference over starting policies; None where it was not run."""
+    if claim.question:
+        return gap_of_shares(results, claim)
+    pairs = differences(results, claim)
+    if not pairs:
+        return None
+    gaps = {seed: ours - theirs for seed, (ours, theirs) in pairs.items()}
+    return gap_over_policies(gaps, starts(results), {seed: noise(results, claim, seed) for seed in gaps})
+
+
+def shares(results: Results, claim: Claim) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """The two rows of an answer that the claim names."""
+    rate = rate_of(results, claim)
+    rows: list[dict[str, Any]] = next(
+        (one["rows"] for one in results["answers"] if one["title"].startswith(claim.question) and one["rate"] == rate),
+        [],
+    )
+    named = {next(iter(row.values())): row for row in rows}
+    return (named[claim.arm], named[claim.against]) if {claim.arm, claim.against} <= named.keys() else None
+
+
+def gap_of_shares(results: Results, claim: Claim) -> Gap | None:
+    """The difference of two shares of retries, `won` with its standard error each. The retries of all starting policies
+    are pooled, so it says nothing about other policies than these."""
+    found = shares(results, claim)
+    if found is None:
+        return None
+    ours, theirs = found
+    error = math.hypot(ours["error"], theirs["error"])
+    return Gap(ours["won"] - theirs["won"], error, math.inf, len(set(starts(results).values())), 0)

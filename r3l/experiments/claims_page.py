@@ -1,0 +1,99 @@
+"""`data/RESULTS.md`: each claim against what the kept results say, and a count of the verdicts."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from r3l.experiments.claims import Claim, Claims, Results, differences, gap, rate_of, shares
+from r3l.experiments.compare import mean
+from r3l.experiments.verdicts import Gap, adjusted, verdict
+
+NOT_RUN, NOT_TESTABLE = "not run", "not testable here"
+
+
+class Held(NamedTuple):
+    """A claim at one of its places."""
+
+    claim: Claim
+    results: Results | None
+    gap: Gap | None
+
+
+def results_page(told_of: Claims, folder: Path) -> str:
+    """The page as Markdown: sentences to quote, the count of verdicts, the claims that were run, then those that were
+    not."""
+    kept = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+    held = [held_at(place, kept) for claim in told_of.claims for place in places(claim)]
+    measured = [one for one in held if one.gap]
+    qs = adjusted([one.gap.p for one in measured if one.gap])
+    judged = [verdict(one.gap, q, one.claim.direction) for one, q in zip(measured, qs, strict=True) if one.gap]
+    table = [row(one, q, said) for one, q, said in zip(measured, qs, judged, strict=True)]
+    missing = [one for one in told_of.claims if not any(other.claim.claim == one.claim for other in measured)]
+    counted = Counter(judged) | Counter({NOT_RUN: sum(bool(one.experiment) for one in missing)})
+    counted |= Counter({NOT_TESTABLE: sum(not one.experiment for one in missing)})
+    lines = [told_of.preface.strip("\n"), "", "## Verdicts", "", "| verdict | rows |", "|---|---|"]
+    lines += [
+        f"| {name} | {count} |" for name, count in sorted(counted.items(), key=lambda one: (-one[1], one[0])) if count
+    ]
+    lines += ["", "## Claims that were run", "", COLUMNS, "|---|---|---|---|---|---|", *table]
+    lines += ["", "## Claims that were not", "", "| claim | the paper's figures | why |", "|---|---|---|"]
+    lines += [f"| {one.claim} | {one.paper} | {one.note if not one.experiment else NOT_RUN} |" for one in missing]
+    return "\n".join(lines) + "\n"
+
+
+COLUMNS = "| claim | the paper's figures | experiment, learning rate | measured here | difference, 95 % interval; p, q | verdict |"
+
+
+def places(claim: Claim) -> list[Claim]:
+    """The claim itself, then the same held against its further results and learning rates."""
+    further: list[dict[str, Any]] = [{"experiment": other} for other in claim.also]
+    further += [{"experiment": other, "rate": rate} for other, rates in claim.also_at.items() for rate in rates]
+    return [claim, *(claim.model_copy(update={"note": "", **one}) for one in further)]
+
+
+def held_at(claim: Claim, kept: dict[str, Results]) -> Held:
+    results = kept.get(claim.experiment)
+    return Held(claim, results, gap(results, claim) if results else None)
+
+
+def row(held: Held, q: float, judged: str) -> str:
+    claim, results, found = held
+    if results is None or found is None:
+        raise ValueError(
+            f"claim {claim.claim!r} was not run at {claim.experiment}: it has no row among those that were"
+        )
+    rate = rate_of(results, claim)
+    where = f"[{claim.experiment}](results/{claim.experiment}.md){'' if rate is None else f', {rate:g}'}"
+    told = ". ".join(filter(None, [values_told(results, claim), claim.note]))
+    return f"| {claim.claim} | {claim.paper} | {where} | {told} | {gap_told(found, q)} | {judged} |"
+
+
+def values_told(results: Results, claim: Claim) -> str:
+    """What both sides reached."""
+    if claim.question:
+        return "; ".join(
+            f"{next(iter(one.values()))} {one['won']:.3f} (n = {one['n']})" for one in shares(results, claim) or ()
+        )
+    pairs = differences(results, claim).values()
+    ours, theirs = mean([a for a, _ in pairs]), mean([b for _, b in pairs])
+    digits = ".3f" if ours < 100 else ",.0f"
+    return f"{claim.measure}: {claim.arm} {ours:{digits}}, {claim.against or 'its first third'} {theirs:{digits}}"
+
+
+def gap_told(found: Gap, q: float) -> str:
+    digits = ".3f" if abs(found.mean) < 100 else ",.0f"
+    low, high = found.interval
+    n = f"{found.policies} {'policy' if found.policies == 1 else 'policies'}" + (
+        f", {found.seeds} {'seed' if found.seeds == 1 else 'seeds'}" if found.seeds else " pooled"
+    )
+    if math.isnan(low):
+        return f"{found.mean:+{digits}} (error by the test episodes alone {found.error:{digits}}); {n}"
+    return f"{found.mean:+{digits}} [{low:+{digits}}, {high:+{digits}}]; p {share(found.p)}, q {share(q)}; {n}"
+
+
+def share(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"

@@ -1,0 +1,156 @@
+"""The table of an experiment: what every arm reached, over its seeds, with the spread."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+Place = TypeVar("Place", int, float)
+Curve = Mapping[int, float]  # iteration (-1: the starting policy) -> success rate
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a run had spent after some iteration, all iterations before it included."""
+
+    episodes: int
+    turns: int
+    tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One arm at one learning rate over its seeds.
+
+    area: mean of the curve over iterations, by trapezoids, so that equal curves of any length compare. plateau: mean of
+    the evaluations in the last third of the iterations; rise: that less the mean of the third before, so that an arm
+    that has levelled off has none. steps, turns: median over the seeds of what it took until an evaluation reached the
+    level; infinite where half of the seeds never did. episodes, tokens: an iteration's, on average. Errors are standard
+    errors of the mean over starting policies, the seeds of one averaged first; NaN for one policy.
+    """
+
+    arm: str
+    rate: float | None
+    seeds: int
+    policies: int
+    start: float
+    final: float
+    final_error: float
+    best: float
+    area: float
+    area_error: float
+    plateau: float
+    plateau_error: float
+    rise: float
+    rise_error: float
+    steps: float
+    turns: float
+    episodes: float
+    tokens: float
+
+
+def summarise_arm(
+    arm: str,
+    rate: float | None,
+    curves: Sequence[Curve],
+    spent: Sequence[Mapping[int, Spent]],
+    level: float,
+    starts: Sequence[str] = (),
+) -> Summary:
+    """`curves` and `spent`: one a seed, each curve with at least one point, and what was spent until each point.
+    `starts`: the starting policy of each; empty: all differ."""
+    policies = starts or [str(number) for number in range(len(curves))]
+    finals = [curve[max(curve)] for curve in curves]
+    areas, plateaus, rises = ([measure(curve) for curve in curves] for measure in (area, plateau, rise))
+    reached = [first_at(curve, level) for curve in curves]
+    last = [run[max(run)] for run in spent if run]
+    lengths = [max(run) + 1 for run in spent if run]
+    return Summary(
+        arm=arm,
+        rate=rate,
+        seeds=len(curves),
+        policies=len(set(policies)),
+        start=mean([curve[min(curve)] for curve in curves]),
+        final=mean(finals),
+        final_error=error_over(policies, finals),
+        best=mean([max(curve.values()) for curve in curves]),
+        area=mean(areas),
+        area_error=error_over(policies, areas),
+        plateau=mean(plateaus),
+        plateau_error=error_over(policies, plateaus),
+        rise=mean(rises),
+        rise_error=error_over(policies, rises),
+        steps=median([math.inf if at is None else at + 1 for at in reached]),
+        turns=median(
+            [math.inf if at is None else float(run[at].turns) for at, run in zip(reached, spent, strict=True)]
+        ),
+        episodes=mean([one.episodes / length for one, length in zip(last, lengths, strict=True)]),
+        tokens=mean([one.tokens / length for one, length in zip(last, lengths, strict=True)]),
+    )
+
+
+def error_over(policies: Sequence[str], values: Sequence[float]) -> float:
+    """The standard error of the mean over policies, each one's values averaged first."""
+    return standard_error(
+        [
+            mean([value for other, value in zip(policies, values, strict=True) if other == one])
+            for one in dict.fromkeys(policies)
+        ]
+    )
+
+
+def first_at(curve: Curve, level: float) -> int | None:
+    """The first evaluated iteration with at least `level`; -1: the starting policy has it."""
+    return next((iteration for iteration, rate in sorted(curve.items()) if rate >= level), None)
+
+
+def area(curve: Mapping[Place, float]) -> float:
+    """Area under the curve divided by its length; the value itself for a single point."""
+    points = sorted(curve.items())
+    if len(points) == 1:
+        return points[0][1]
+    total = sum((b - a) * (u + v) / 2 for (a, u), (b, v) in itertools.pairwise(points))
+    return total / (points[-1][0] - points[0][0])
+
+
+def plateau(curve: Curve) -> float:
+    """Mean of the evaluations in the last third of the iterations."""
+    return mean(within(curve, 2 / 3, 1))
+
+
+def rise(curve: Curve) -> float:
+    """The plateau less the mean of the evaluations in the third before it; NaN where that has none."""
+    return plateau(curve) - mean(within(curve, 1 / 3, 2 / 3))
+
+
+def within(curve: Curve, after: float, until: float) -> list[float]:
+    """The evaluations in (after, until] of the steps; the starting policy's is at 0."""
+    steps = max(curve) + 1
+    return [rate for iteration, rate in sorted(curve.items()) if after * steps < iteration + 1 <= until * steps]
+
+
+def best_rates(summaries: Sequence[Summary]) -> list[Summary]:
+    """For each arm the learning rate with the largest area, largest first."""
+    arms = dict.fromkeys(one.arm for one in summaries)
+    chosen = [max((one for one in summaries if one.arm == arm), key=lambda one: one.area) for arm in arms]
+    return sorted(chosen, key=lambda one: -one.area)
+
+
+def mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else math.nan
+
+
+def median(values: Sequence[float]) -> float:
+    """The upper one of two middle values, so that infinity wins a tie."""
+    return sorted(values)[len(values) // 2] if values else math.nan
+
+
+def standard_error(values: Sequence[float]) -> float:
+    if len(values) < 2:
+        return math.nan
+    middle = mean(values)
+    return math.sqrt(sum((value - middle) ** 2 for value in values) / (len(values) - 1) / len(values))

@@ -1,0 +1,75 @@
+"""Results that a file keeps, so that an experiment can grow after the runs that it was made from have left the
+store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from r3l.errors import ConfigError
+from r3l.experiments.experiment import Cell, Experiment
+
+Rows = list[dict[str, Any]]
+
+
+class Answer(NamedTuple):
+    """What a question found in the tables of the runs at one learning rate (None: the model's)."""
+
+    title: str
+    rate: float | None
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Curves and metrics by run, and what questions found in those runs' tables."""
+
+    cells: dict[str, Cell] = field(default_factory=dict)
+    curves: dict[str, dict[int, float]] = field(default_factory=dict)
+    metrics: dict[str, Rows] = field(default_factory=dict)
+    answers: list[Answer] = field(default_factory=list)
+    test_episodes: int = 0
+    policies: dict[str, str] = field(default_factory=dict)  # digest of the starting policy; files before had none
+
+    def still_hold(self, cells: Sequence[Cell], starts: dict[tuple[int, float | None], str]) -> list[str]:
+        """The runs of those cells that are kept and were made with the same settings and from the policy that the
+        stored runs of that seed and rate began from (`starts`, digests): arms are compared so, and a policy made anew
+        need not be the same."""
+        return [
+            cell.config.run
+            for cell in cells
+            if cell.config.run in self.cells
+            and self.cells[cell.config.run].config == cell.config
+            and starts.get((cell.seed, cell.rate)) in (None, self.policies.get(cell.config.run))
+        ]
+
+
+def kept_results(file: Path) -> Kept:
+    """What an earlier `r3l compare` wrote; nothing where there is no such file.
+
+    Raises:
+        ConfigError: the file is not what `r3l compare` writes.
+    """
+    if not file.is_file():
+        return Kept()
+    try:
+        told = json.loads(file.read_text())
+        experiment = Experiment.model_validate(told["experiment"])
+        finished = {cell["run"] for cell in told["cells"]}
+        return Kept(
+            cells={cell.config.run: cell for cell in experiment.cells(told["size"]) if cell.config.run in finished},
+            curves={run: {int(at): rate for at, rate in curve.items()} for run, curve in told["curves"].items()},
+            metrics=told["metrics"],
+            answers=[Answer(**one) for one in told["answers"]],
+            test_episodes=told["test_episodes"],
+            policies=told.get("policies", {}),
+        )
+    except (KeyError, TypeError, ValueError, ValidationError) as error:
+        raise ConfigError(
+            f"kept results {file}: {error!r}; move the file away, and the experiment begins anew"
+        ) from error

@@ -1,0 +1,108 @@
+"""What an experiment's pictures show: a line for every arm, the mean over its starting policies, with the standard
+error over them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from r3l.experiments.compare import area, mean, standard_error
+from r3l.experiments.experiment import Cell
+from r3l.experiments.results import Results, spent
+
+MOST = 7  # lines of a picture
+Point = tuple[float, float | None]
+
+
+class Line(NamedTuple):
+    """An arm's points: where, how high, and the standard error over starting policies (NaN: one policy)."""
+
+    arm: str
+    x: list[float]
+    y: list[float]
+    error: list[float]
+
+
+class Picture(NamedTuple):
+    name: str
+    title: str
+    x_title: str
+    y_title: str
+    lines: list[Line]
+    ours: str  # the arm that the experiment is about
+
+
+def plotted_rate(results: Results) -> float | None:
+    """The first learning rate that has runs; None where each model has its own."""
+    rates = results.experiment.sizes[results.size].learning_rates()
+    return next((rate for rate in rates if any(cell.rate == rate for cell in results.cells)), rates[0])
+
+
+def pictures_of(results: Results) -> list[Picture]:
+    """Success by steps and by turns, and the share of groups that can teach, of the runs at the plotted rate."""
+    cells = shown(results, [cell for cell in results.cells if cell.rate == plotted_rate(results)])
+    if not cells or results.experiment.sizes[results.size].iterations < 2:
+        return []  # a single point is no curve
+    asked = (
+        ("success-by-steps", "optimiser steps", "success on held-out tasks", partial(success, results, "steps")),
+        ("success-by-turns", "turns sampled", "success on held-out tasks", partial(success, results, "turns")),
+        ("mixed-by-steps", "optimiser steps", "share of groups with mixed rewards", partial(mixed, results)),
+    )
+    title, ours = results.experiment.title, results.experiment.arms[0].name
+    return [
+        Picture(name, title, x_title, y_title, lines(cells, points), ours) for name, x_title, y_title, points in asked
+    ]
+
+
+def shown(results: Results, cells: Sequence[Cell]) -> list[Cell]:
+    """The cells of `MOST` arms: the experiment's first arm, then those with the largest mean success over training."""
+    heights: dict[str, list[float]] = defaultdict(list)
+    for cell in cells:
+        heights[cell.arm.name].append(area(results.curves[cell.config.run]))
+    first = results.experiment.arms[0].name
+    kept = sorted(heights, key=lambda arm: (arm != first, -mean(heights[arm])))[:MOST]
+    return [cell for cell in cells if cell.arm.name in kept]
+
+
+def success(results: Results, against: str, cell: Cell) -> list[Point]:
+    used = spent(results.metrics[cell.config.run])
+    return [(place(used[at], at, against), rate) for at, rate in sorted(results.curves[cell.config.run].items())]
+
+
+def mixed(results: Results, cell: Cell) -> list[Point]:
+    rows = results.metrics[cell.config.run]
+    return [(row["iteration"] + 1, None if row["mixed"] is None else float(row["mixed"])) for row in rows]
+
+
+def place(used: Any, iteration: int, against: str) -> float:
+    return iteration + 1 if against == "steps" else getattr(used, against)
+
+
+def lines(cells: Sequence[Cell], points: Callable[[Cell], list[Point]]) -> list[Line]:
+    """An arm's k-th point: the mean over starting policies of the mean over each one's runs, in x and in y."""
+    by_arm: dict[str, dict[str, list[list[Point]]]] = defaultdict(lambda: defaultdict(list))
+    for cell in cells:
+        by_arm[cell.arm.name][cell.config.policy.path].append(points(cell))
+    return [line(arm, [averaged(runs) for runs in by_policy.values()]) for arm, by_policy in by_arm.items()]
+
+
+def averaged(runs: Sequence[Sequence[Point]]) -> list[Point]:
+    return [average(ranks) for ranks in zip(*runs, strict=False)]
+
+
+def average(points: Sequence[Point]) -> Point:
+    values = [y for _, y in points if y is not None]
+    return mean([x for x, _ in points]), mean(values) if values else None
+
+
+def line(arm: str, policies: Sequence[Sequence[Point]]) -> Line:
+    found = Line(arm, [], [], [])
+    for ranks in zip(*policies, strict=False):
+        x, y = average(ranks)
+        if y is not None:
+            found.x.append(x)
+            found.y.append(y)
+            found.error.append(standard_error([value for _, value in ranks if value is not None]))
+    return found

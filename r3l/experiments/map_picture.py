@@ -1,0 +1,57 @@
+"""The picture of the map: two panels, the gap over GRPO against p and against GRPO's share of mixed groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from r3l.experiments.phase_map import PREDICTED, Place
+from r3l.experiments.pictures import OURS, RIVALS, STYLE, svg
+
+PANELS = (("p", "share of unguided attempts that win (p)"), ("mixed", "GRPO's share of groups with mixed rewards"))
+
+
+def draw_map(found: Sequence[Place], rival: str, title: str) -> str:
+    """The SVG: the mean gap with its 95 % band, each policy a dot, the predicted crossing shaded."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    with matplotlib.rc_context(STYLE):
+        figure, both = pyplot.subplots(1, 2, figsize=(8.4, 3.6), layout="constrained", sharey=True)
+        for axes, (name, x_title) in zip(both, PANELS, strict=True):
+            drawn = sorted(
+                (one for one in found if not math.isnan(getattr(one, name))), key=lambda one: getattr(one, name)
+            )
+            xs = [getattr(one, name) for one in drawn]
+            axes.axvspan(*PREDICTED[name], color="#E69F00", alpha=0.25, linewidth=0, label="crossing, as predicted")
+            axes.axhline(0, color=RIVALS, linewidth=1)
+            axes.plot(
+                xs,
+                [one.over.mean for one in drawn],
+                color=OURS,
+                linewidth=2.6,
+                label="after the last step, mean over policies",
+            )
+            axes.plot(
+                xs,
+                [one.area.mean for one in drawn],
+                color=OURS,
+                linestyle="--",
+                label="the same for the mean over training",
+            )
+            for x, one in zip(xs, drawn, strict=True):
+                axes.plot([x] * len(one.gaps), one.gaps, "o", color=OURS, markersize=4, alpha=0.6)
+            bands = [one.over.interval for one in drawn]
+            if bands and not any(math.isnan(low) for low, _ in bands):
+                axes.fill_between(
+                    xs, [low for low, _ in bands], [high for _, high in bands], color=OURS, alpha=0.2, linewidth=0
+                )
+            axes.set(xlabel=x_title)
+        both[0].set(ylabel=f"success of R3L less that of {rival}")
+        both[1].legend(frameon=False, fontsize=8)
+        policies = sorted({one.over.policies for one in found})
+        n = f"n = {policies[0]}" if len(policies) == 1 else f"n = {policies[0]} to {policies[-1]}"
+        figure.suptitle(f"{title} ({n} starting {'policy' if policies == [1] else 'policies'} a point)", fontsize=9)
+        return svg(figure)

@@ -1,0 +1,148 @@
+"""The map of the experiment `phase`: the gap of R3L over a rival against what unguided attempts win, and against GRPO's
+share of groups with mixed rewards. The prediction and the analysis stand in the experiment's file, from before its
+runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from r3l.experiments.claims import Claim, Results, differences, gap
+from r3l.experiments.compare import mean
+from r3l.experiments.verdicts import Gap
+
+PREDICTED = {
+    "p": (0.05, 0.09),
+    "mixed": (0.35, 0.5),
+}  # where the gap crosses zero, as data/experiments/phase.toml has it
+RIVALS = ("GRPO", "GRPO with R3L's turns", "R3L w/o reflect", "Reflect-GRPO from the pivot", "RAFT", "released")
+POLICY = re.compile(r"household-latent-(?P<forgets>[\d.]+)-(?P<number>\d+)$")
+
+
+class Place(NamedTuple):
+    """A point of the dial: what its policies win unguided, GRPO's share of mixed groups, the gap of each policy."""
+
+    forgets: float
+    p: float
+    mixed: float
+    gaps: list[float]  # by policy
+    over: Gap  # after the last step
+    area: Gap  # mean success over training
+
+
+def dial(results: Results) -> dict[float, list[int]]:
+    """The seeds at each point of the dial, by the names of their starting policies."""
+    policies = results["experiment"]["sizes"][results["size"]]["policies"]
+    points: dict[float, list[int]] = defaultdict(list)
+    for seed in sorted({cell["seed"] for cell in results["cells"]}):
+        if policies and (named := POLICY.search(policies[seed % len(policies)])):
+            points[float(named["forgets"])].append(seed)
+    return dict(sorted(points.items(), reverse=True))
+
+
+def places(results: Results, rival: str, rate: float) -> list[Place]:
+    """The points of the dial at which both arms were run at this learning rate."""
+    won = answer(results, "What the starting policy wins", rate)
+    shares = answer(results, "Share of groups with mixed rewards", rate)
+    mixed = {row["seed"]: row["mixed"] for row in shares if row["arm"] == "GRPO"}
+    ps = {row["seed"]: row["p"] for row in won}
+    found = []
+    for forgets, seeds in dial(results).items():
+        claim = Claim(claim="", paper="", arm="R3L", against=rival, measure="final", rate=rate, seeds=seeds)
+        pairs, over = differences(results, claim), gap(results, claim)
+        if over is None:
+            continue
+        known = [mixed[seed] for seed in pairs if seed in mixed]
+        gaps = [ours - theirs for ours, theirs in pairs.values()]
+        on_the_way = gap(results, claim.model_copy(update={"measure": "area"}))
+        found.append(Place(forgets, mean([ps[seed] for seed in pairs]), mean(known), gaps, over, on_the_way or over))
+    return found
+
+
+def answer(results: Results, begins: str, rate: float) -> list[dict[str, Any]]:
+    return next(
+        (one["rows"] for one in results["answers"] if one["title"].startswith(begins) and one["rate"] == rate), []
+    )
+
+
+def crossing(points: Sequence[tuple[float, float]]) -> float:
+    """The smallest x at which the straight lines through (x, gap) come down to zero; NaN where they do not."""
+    ordered = sorted(points)
+    for (x, high), (after, low) in itertools.pairwise(ordered):
+        if high > 0 >= low:
+            return x + (after - x) * high / (high - low)
+    return float("nan")
+
+
+def crossing_interval(found: Sequence[Place], draws: int = 2000, seed: int = 0) -> tuple[float, float] | None:
+    """A 95 % percentile bootstrap of the crossing in p over policies, which are drawn alike at all points; None below
+    three policies, or where most draws have no crossing."""
+    policies = min((len(one.gaps) for one in found), default=0)
+    if policies < 3:
+        return None
+    gaps = np.array([one.gaps[:policies] for one in found])  # [points, policies]
+
+    def of(chosen: Any) -> float:
+        means = gaps[:, np.asarray(chosen, dtype=int)].mean(axis=1)
+        return crossing([(one.p, float(height)) for one, height in zip(found, means, strict=True)])
+
+    drawn = stats.bootstrap(
+        (np.arange(policies),),
+        of,
+        vectorized=False,
+        method="percentile",
+        n_resamples=draws,
+        rng=np.random.default_rng(seed),
+    ).bootstrap_distribution
+    known = drawn[~np.isnan(drawn)]
+    return (float(np.quantile(known, 0.025)), float(np.quantile(known, 0.975))) if 2 * len(known) > draws else None
+
+
+def map_lines(results: Results, rate: float) -> list[str]:
+    """The map as tables, a rival each, with the n of every point."""
+    lines = []
+    for rival in RIVALS:
+        found = places(results, rival, rate)
+        if not found:
+            continue
+        lines += [f"### R3L less {rival}, at learning rate {rate:g}", ""]
+        lines += [
+            "| F | p | GRPO's mixed groups | gap after the last step | gap of the mean over training | n policies |"
+        ]
+        lines += ["|---|---|---|---|---|---|"]
+        for one in found:
+            mixed = "" if one.mixed != one.mixed else f"{one.mixed:.3f}"
+            lines.append(
+                f"| {one.forgets:g} | {one.p:.3f} | {mixed} | {told(one.over)} | {told(one.area)} | {one.over.policies} |"
+            )
+        at, interval = crossing([(one.p, one.over.mean) for one in found]), crossing_interval(found)
+        said = "none among these points" if at != at else f"p = {at:.3f}"
+        band = (
+            f", 95 % bootstrap over policies {interval[0]:.3f} to {interval[1]:.3f}"
+            if interval
+            else ", no interval below three policies"
+        )
+        lines += ["", f"Crossing: {said}{band}. Predicted: p between {PREDICTED['p'][0]} and {PREDICTED['p'][1]}.", ""]
+    return lines
+
+
+def told(over: Gap) -> str:
+    """The mean with its 95 % interval over policies; for one policy with the error by the test episodes alone."""
+    low, high = over.interval
+    return f"{over.mean:+.3f} " + (
+        f"[{low:+.3f}, {high:+.3f}]" if over.policies > 1 else f"(test episodes: ± {over.error:.3f})"
+    )
+
+
+def map_section(results: Results, folder: str) -> list[str]:
+    """The map in an experiment's page; nothing where its policies are on no dial or R3L and GRPO are not both run."""
+    rates = list(dict.fromkeys(cell["rate"] for cell in results["cells"])) if dial(results) else []
+    lines = [line for rate in rates for line in map_lines(results, rate)]
+    return ["## The map", "", f"![The gap of R3L over GRPO]({folder}/map.svg)", "", *lines] if lines else []

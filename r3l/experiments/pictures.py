@@ -1,0 +1,93 @@
+"""Pictures of an experiment as SVG, by matplotlib (the extra `pictures`). Without it the pages and figures are made all
+the same, and pictures that lie there stay."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from r3l.experiments.lines import Line, Picture
+
+OURS, RIVALS = "#0072B2", "#6e6e6e"  # Okabe and Ito's blue, which the colour-blind can tell from grey
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (8, 3)), (0, (3, 1, 1, 1, 1, 1)))
+STYLE: Any = {
+    "svg.hashsalt": "r3l",
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+}
+APART = 0.05  # share of the height that two names at the lines' ends are kept apart
+
+
+def can_draw() -> bool:
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def draw(picture: Picture) -> str:
+    """The SVG: the arm it is about thick and coloured with its band, its rivals grey, each named at its end."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    with matplotlib.rc_context(STYLE):
+        figure, axes = pyplot.subplots(figsize=(6.4, 3.6), layout="constrained")
+        rivals = [one for one in picture.lines if one.arm != picture.ours]
+        for one in picture.lines:
+            stroke(axes, one, rivals.index(one) % len(DASHES) if one in rivals else None)
+        axes.set(title=picture.title, xlabel=picture.x_title, ylabel=picture.y_title, ylim=(0, limit(picture.lines)))
+        axes.title.set_fontsize(9)
+        for one, height in zip(by_end(picture.lines), heights(picture.lines), strict=True):
+            colour = OURS if one.arm == picture.ours else RIVALS
+            axes.annotate(
+                one.arm, (one.x[-1], height), xytext=(6, 0), textcoords="offset points", color=colour, va="center"
+            )
+        return svg(figure)
+
+
+def stroke(axes: Any, one: Line, dash: int | None) -> None:
+    """A rival's line in its dashes; without any, the thick one."""
+    ours = dash is None
+    colour = OURS if ours else RIVALS
+    axes.plot(
+        one.x, one.y, color=colour, linewidth=2.6 if ours else 1.2, linestyle="-" if dash is None else DASHES[dash]
+    )
+    if ours and one.error and not math.isnan(one.error[0]):  # the rivals' bands would hide one another
+        low = [y - error for y, error in zip(one.y, one.error, strict=True)]
+        high = [y + error for y, error in zip(one.y, one.error, strict=True)]
+        axes.fill_between(one.x, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+def by_end(lines: Sequence[Line]) -> list[Line]:
+    """Lines that have points, the lowest end first."""
+    return sorted((one for one in lines if one.y), key=lambda one: one.y[-1])
+
+
+def heights(lines: Sequence[Line]) -> list[float]:
+    """Where the names stand: at the lines' ends, lifted where two would touch."""
+    found: list[float] = []
+    for one in by_end(lines):
+        found.append(max(one.y[-1], found[-1] + APART * limit(lines)) if found else one.y[-1])
+    return found
+
+
+def limit(lines: Sequence[Line]) -> float:
+    """The top of the picture."""
+    return min(1.05, 1.15 * max((y for one in lines for y in one.y), default=1.0)) or 1.0
+
+
+def svg(figure: Any) -> str:
+    """The same figure gives the same text: no date, and ids from a fixed salt."""
+    from matplotlib import pyplot
+
+    written = io.StringIO()
+    figure.savefig(written, format="svg", metadata={"Date": None})
+    pyplot.close(figure)
+    return written.getvalue()

@@ -1,0 +1,255 @@
+"""An experiment's page: the tables of what its runs found, as Markdown, and the same as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from r3l.experiments.compare import Summary, best_rates
+from r3l.experiments.experiment import Experiment
+from r3l.experiments.lines import pictures_of, plotted_rate
+from r3l.experiments.map_picture import draw_map
+from r3l.experiments.phase_map import map_section, places
+from r3l.experiments.pictures import can_draw, draw
+from r3l.experiments.results import Results, Rows
+from r3l.store.files.local import replace_text
+
+BAND = (
+    "Means over starting policies; band: the first arm's standard error over them, where there are several. At most seven arms are "
+    "shown: the first, and those with the most success over training."
+)
+NAMED = 12  # runs that are missing; more are only counted
+
+
+def page(results: Results) -> str:
+    experiment, of = results.experiment, results.experiment.sizes[results.size]
+    lines = [
+        f"# {experiment.title}",
+        "",
+        f"Answers to: {experiment.paper}. Size `{results.size}`, made by `r3l compare {experiment.name}"
+        f"{'' if results.size == 'laptop' else f' --size {results.size}'}`.",
+        "",
+        budget(results),
+        "",
+        experiment.knowledge,
+        *planned(experiment),
+        "",
+    ]
+    if results.unfinished:
+        lines += [
+            f"Not run, or not to the end: {len(results.unfinished)} of {len(results.unfinished) + len(results.cells)} runs "
+            f"({', '.join(results.unfinished[:NAMED])}{', …' if len(results.unfinished) > NAMED else ''}).",
+            "",
+        ]
+    if results.kept:
+        lines += [
+            f"{len(results.kept)} of the {len(results.cells)} runs are taken from kept results; the questions below were asked "
+            "when the store held them.",
+            "",
+        ]
+    for rate in of.learning_rates():
+        found = [one for one in results.summaries if one.rate == rate]
+        if found:
+            lines += [
+                *([f"## Learning rate {rate:g}", ""] if rate is not None else []),
+                *table(found, experiment.level),
+                "",
+            ]
+    if len({one.rate for one in results.summaries}) > 1:
+        lines += [
+            "## Each arm at its best learning rate (chosen by the same figures: flattering)",
+            "",
+            *(
+                ["Not all learning rates began from the same policies: within a rate the arms did.", ""]
+                if results.rates_start_apart()
+                else []
+            ),
+            *table(best_rates(results.summaries), experiment.level),
+            "",
+        ]
+    for title, rate, rows in results.answers:
+        lines += [f"## {title}{at_rate(rate)}", "", *rows_table(rows), ""]
+    drawn = map_section(figures(results), results_name(results.experiment, results.size))
+    return "\n".join([*lines, *drawn, *pictures(results), *curves(results)]) + "\n"
+
+
+def planned(experiment: Experiment) -> list[str]:
+    """What was written before the runs."""
+    parts = (("Prediction", experiment.prediction), ("Analysis", experiment.analysis))
+    return [line for name, text in parts if text for line in ("", f"**{name}.** {text}")]
+
+
+def budget(results: Results) -> str:
+    first, of = results.experiment.cells(results.size)[0].config, results.experiment.sizes[results.size]
+    iterations = f"{of.iterations} iteration{'s' * (of.iterations > 1)}"
+    return (
+        f"Every arm has the same budget: {iterations} of {first.rollout.tasks} tasks with at most N = "
+        f"{first.rollout.group_size} trajectories a task, unless the arm's name says otherwise (the columns say what was used; "
+        f"Critique-GRPO's refinements come on top, as in the paper). {results.test_episodes} held-out episodes at T "
+        f"{first.evaluation.temperature:g} a point. Plateau: their mean over the last third of the iterations; the rise to it: "
+        "from the third before."
+    )
+
+
+def table(summaries: Sequence[Summary], level: float) -> list[str]:
+    rated = any(one.rate is not None for one in summaries)
+    names = [
+        "arm",
+        *(["learning rate"] if rated else []),
+        "policies (runs)",
+        "start",
+        "final ± s.e.",
+        "area under the curve ± s.e.",
+        "plateau ± s.e.",
+        "rise to it ± s.e.",
+        f"steps to {level:g}",
+        f"turns to {level:g}",
+        "trajectories a step",
+        "tokens a step",
+    ]
+    lines = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
+    for one in summaries:
+        rate = f" {one.rate:g} |" if one.rate is not None else ""
+        lines.append(
+            f"| {one.arm} |{rate} {one.policies} ({one.seeds}) | {one.start:.3f} | {with_error(one.final, one.final_error)} | "
+            f"**{with_error(one.area, one.area_error)}** | {with_error(one.plateau, one.plateau_error)} | "
+            f"{with_error(one.rise, one.rise_error, '+')} | {reached(one.steps)} | {reached(one.turns)} | {one.episodes:.0f} | "
+            f"{one.tokens:.0f} |"
+        )
+    return lines
+
+
+def with_error(value: float, error: float, sign: str = "") -> str:
+    """Nothing of what is not known: a rise within one evaluation, an error of one policy."""
+    return "" if math.isnan(value) else f"{value:{sign}.3f}" + ("" if math.isnan(error) else f" ± {error:.3f}")
+
+
+def reached(value: float) -> str:
+    return "never" if math.isinf(value) else f"{value:.0f}"
+
+
+def rows_table(rows: Rows) -> list[str]:
+    """Any answer as a table; numbers with three places."""
+    if not rows:
+        return ["(no rows)"]
+    names = list(rows[0])
+    shown = [" | ".join(cell(row[name]) for name in names) for row in rows]
+    return [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}", *(f"| {line} |" for line in shown)]
+
+
+def cell(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def pictures(results: Results) -> list[str]:
+    folder = results_name(results.experiment, results.size)
+    lines = [f"![{one.y_title} by {one.x_title}]({folder}/{one.name}.svg)" for one in pictures_of(results)]
+    return [f"## Pictures{at_rate(plotted_rate(results))}", "", BAND, "", *lines, ""] if lines else []
+
+
+def at_rate(rate: float | None) -> str:
+    return "" if rate is None else f", at learning rate {rate:g}"
+
+
+def curves(results: Results) -> list[str]:
+    points = sorted({point for curve in results.curves.values() for point in curve})
+    if not points:
+        return ["No run has all its iterations yet."]
+    lines = [
+        "## Test success by iteration (-1: the starting policy)",
+        "",
+        f"| run | {' | '.join(map(str, points))} |",
+        f"|---|{'---|' * len(points)}",
+    ]
+    return lines + [
+        f"| {run} | {' | '.join(f'{curve[at]:.3f}' if at in curve else '' for at in points)} |"
+        for run, curve in sorted(results.curves.items())
+    ]
+
+
+def results_name(experiment: Experiment, size: str) -> str:
+    return f"{experiment.name}-{size}"
+
+
+def file_of(folder: Path, experiment: Experiment, size: str) -> Path:
+    """Where the figures are kept."""
+    return folder / f"{results_name(experiment, size)}.json"
+
+
+def write_results(folder: Path, results: Results) -> Path:
+    """EXPERIMENT-SIZE.md, .json and a folder of pictures; each file replaced whole. Returns the page's path."""
+    name = results_name(results.experiment, results.size)
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    replace_text(folder / f"{name}.md", page(results))
+    replace_text(file_of(folder, results.experiment, results.size), json.dumps(figures(results), indent=1) + "\n")
+    for picture in pictures_of(results) if can_draw() else ():
+        replace_text(folder / name / f"{picture.name}.svg", draw(picture))
+    rate = plotted_rate(results)
+    if can_draw() and rate is not None and (found := places(figures(results), "GRPO", rate)):
+        replace_text(folder / name / "map.svg", draw_map(found, "GRPO", results.experiment.title))
+    return folder / f"{name}.md"
+
+
+def index(folder: Path) -> str:
+    """README.md of the folder: what lies there, a line each."""
+    lines = [
+        "# Results",
+        "",
+        "Made by `r3l results`. A page has the tables of an experiment, its .json all figures behind them.",
+        "",
+    ]
+    lines += ["| experiment | runs | starting policies | learning rates | pictures |", "|---|---|---|---|---|"]
+    for file in sorted(folder.glob("*.json")):
+        told = json.loads(file.read_text())
+        of = told["experiment"]["sizes"][told["size"]]
+        policies = (
+            {seed % max(1, len(of["policies"])) for seed in (cell["seed"] for cell in told["cells"])}
+            if of["policies"]
+            else {0}
+        )
+        rates = sorted({cell["rate"] for cell in told["cells"] if cell["rate"] is not None})
+        drawn = sorted(one.name for one in (folder / file.stem).glob("*.svg"))
+        pictures = ", ".join(f"[{name.removesuffix('.svg')}]({file.stem}/{name})" for name in drawn)
+        shown = ", ".join(f"{rate:g}" for rate in rates)
+        lines.append(
+            f"| [{told['experiment']['title']}]({file.stem}.md) | {len(told['cells'])} | {len(policies)} | {shown} | {pictures} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def figures(results: Results) -> dict[str, Any]:
+    """All that the page and the pictures are made from; what is not a number is null."""
+    return finite(
+        {
+            "experiment": results.experiment.model_dump(mode="json"),
+            "size": results.size,
+            "unfinished": results.unfinished,
+            "test_episodes": results.test_episodes,
+            "summaries": [asdict(one) for one in results.summaries],
+            "configs": {
+                cell.config.run: cell.config.model_dump(mode="json", exclude={"store"}) for cell in results.cells[:1]
+            },
+            "cells": [
+                {"run": cell.config.run, "arm": cell.arm.name, "seed": cell.seed, "rate": cell.rate}
+                for cell in results.cells
+            ],
+            "policies": results.policies,
+            "curves": results.curves,
+            "metrics": results.metrics,
+            "answers": [one._asdict() for one in results.answers],
+        }
+    )
+
+
+def finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 6) if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): finite(one) for key, one in value.items()}
+    return [finite(one) for one in value] if isinstance(value, list | tuple) else value

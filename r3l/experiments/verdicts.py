@@ -1,0 +1,100 @@
+"""What runs decide about a claim. The starting policy is the unit of replication: seeds of one policy are averaged
+first."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from scipy import stats
+
+from r3l.experiments.compare import Curve, mean, standard_error
+
+LEVEL = 0.05  # of the expected share of wrong verdicts among those that are decided (Benjamini and Hochberg 1995)
+Direction = Literal["higher", "lower", "same"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A mean difference with its standard error and degrees of freedom (infinite: a normal distribution).
+
+    With one starting policy the error is the test episodes' alone, which says nothing about other policies: p is NaN.
+    """
+
+    mean: float
+    error: float
+    freedom: float
+    policies: int
+    seeds: int
+
+    @property
+    def p(self) -> float:
+        """Two-sided, by Student's t."""
+        if self.freedom < 1 or math.isnan(self.error):
+            return math.nan
+        if self.error == 0:
+            return 0.0 if self.mean else 1.0
+        return float(2 * stats.t.sf(abs(self.mean) / self.error, self.freedom))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 %."""
+        if self.freedom < 1:
+            return math.nan, math.nan
+        half = float(stats.t.ppf(0.975, self.freedom)) * self.error
+        return self.mean - half, self.mean + half
+
+
+def gap_over_policies(gaps: Mapping[int, float], starts: Mapping[int, str], noise: Mapping[int, float]) -> Gap:
+    """The mean gap over starting policies.
+
+    Args:
+        gaps: the difference of each seed.
+        starts: the starting policy of each seed.
+        noise: the variance of each seed's gap that comes from the test episodes; 0 where it is no success rate.
+
+    The standard error is that of the policies' means, and never below the one of the test episodes.
+    """
+    by_policy: dict[str, list[int]] = defaultdict(list)
+    for seed in gaps:
+        by_policy[starts[seed]].append(seed)
+    means = [mean([gaps[seed] for seed in seeds]) for seeds in by_policy.values()]
+    floor = sum(sum(noise[seed] for seed in seeds) / len(seeds) ** 2 for seeds in by_policy.values()) / len(means) ** 2
+    spread = standard_error(means) if len(means) > 1 else 0.0
+    return Gap(mean(means), max(spread, math.sqrt(floor)), len(means) - 1, len(means), len(gaps))
+
+
+def binomial_variance(measure: Callable[[Curve], float], curve: Curve, episodes: int) -> float:
+    """Variance of a measure of the curve by its test episodes alone, `episodes` at each point.
+
+    The measure is linear in the points, so its weights are what it says of unit curves. Rates are drawn a little
+    towards 1/2, (wins + 1) / (episodes + 2): ten of ten is no certainty.
+    """
+    unit = {at: measure({other: float(other == at) for other in curve}) for at in curve}
+    drawn = {at: (rate * episodes + 1) / (episodes + 2) for at, rate in curve.items()}
+    return sum(unit[at] ** 2 * drawn[at] * (1 - drawn[at]) / episodes for at in curve)
+
+
+def adjusted(ps: Sequence[float]) -> list[float]:
+    """Benjamini and Hochberg's q of each p over all claims of a page; NaN stays NaN and counts as no claim."""
+    known = [p for p in ps if not math.isnan(p)]
+    if not known:
+        return list(ps)
+    found = iter(stats.false_discovery_control(known).tolist())
+    return [p if math.isnan(p) else next(found) for p in ps]
+
+
+def verdict(gap: Gap, q: float, direction: Direction) -> str:
+    """holds, does not hold (the other way round), undecided; with one policy only which way it points."""
+    wanted = gap.mean * (-1 if direction == "lower" else 1)
+    if math.isnan(q):
+        return f"one policy only: {'as claimed' if wanted > 0 else 'not as claimed'}"
+    clear = q <= LEVEL
+    if direction == "same":
+        return "does not hold" if clear else "no clear difference"
+    if not clear:
+        return "undecided"
+    return "holds" if wanted > 0 else "does not hold (the other way round)"

@@ -1,0 +1,40 @@
+"""Running counts of what exploration does, for a progress display. Safe to use from many threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+
+
+class Tally:
+    """Counts per stage: `planned` and `done` attempts, `turns`, `tokens`, those of done attempts, `reward` (a sum), and
+    when it began."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        self._waiting: dict[str, Callable[[], object]] = {}
+
+    def on_first(self, stage: str, call: Callable[[], object]) -> None:
+        """Call `call` when `stage` is first heard of."""
+        self._waiting[stage] = call
+
+    def add(self, stage: str, **amounts: float) -> None:
+        if call := self._waiting.pop(stage, None):
+            call()
+        with self._lock:
+            counts = self._counts[stage]
+            counts.setdefault("began", time.monotonic())
+            for name, amount in amounts.items():
+                counts[name] += amount
+
+    def finish(self, stage: str) -> None:
+        with self._lock:
+            self._counts[stage]["ended"] = time.monotonic()
+
+    def snapshot(self) -> dict[str, dict[str, float]]:
+        """A copy: stage -> name -> count."""
+        with self._lock:
+            return {stage: dict(counts) for stage, counts in self._counts.items()}

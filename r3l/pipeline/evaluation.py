@@ -1,0 +1,95 @@
+"""Test episodes of a policy of the run, as a stage of the iteration that made it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from r3l.config import Config
+from r3l.errors import ConfigError, StoreError
+from r3l.evaluation import placing
+from r3l.evaluation.benchmarks import Posed
+from r3l.evaluation.play import evaluation_rows, evaluation_stage
+from r3l.evaluation.sampling import evaluated_tasks
+from r3l.exploration.progress import Tally
+from r3l.pipeline import policies
+from r3l.pipeline.iteration import working
+from r3l.pipeline.runner import Runner
+from r3l.pipeline.stages import stage_io
+from r3l.pipeline.stages.identity import stage_settings
+from r3l.pipeline.stages.run_stage import run_stage
+from r3l.pipeline.workbench import Tools, Workbench
+from r3l.store.layout import StageRef
+from r3l.store.stage import Store
+
+
+def evaluate(
+    test: Posed,
+    store: Store,
+    iteration: int,
+    *,
+    progress: Tally | None = None,
+    runner: Runner | None = None,
+    tools: Tools | None = None,
+) -> StageRef:
+    """Evaluate the policy that `iteration` made (-1: the starting one), or find its evaluation in the store.
+
+    Args:
+        progress, runner, tools: as of `r3l.pipeline.iteration.open_iteration`.
+
+    Raises:
+        ConfigError: more tasks are asked for than the split has.
+        Interrupted: the work was ended from outside.
+    """
+    found = policies.find(test.config, store, iteration + 1).as_evaluated()
+    bench = Workbench(test.config, store, iteration, found, progress or Tally(), runner=runner, tools=tools)
+    with working(bench):
+        ref: StageRef = bench.runner.call(play, bench, test, iteration)
+        return ref
+
+
+def play(bench: Workbench, test: Posed, iteration: int) -> StageRef:
+    """The stored evaluation where there is one of the same policy and settings; else play it and store it beside the
+    others, at the next place where another one took its place meanwhile."""
+    config, store = bench.config, bench.store
+    posed = {"benchmark": test.benchmark, "format": test.format, "protocol": test.protocol}
+    settings = posed | stage_settings(config, "evaluations")
+    made: stage_io.Tables = {}
+
+    def compute() -> stage_io.Tables:
+        return made or played(bench, test, iteration, settings, made)
+
+    while True:
+        key = placing.place(store, config, iteration, settings, bench.policies.behaviour.digest)
+        try:
+            return run_stage(bench, "evaluations", key.shard, [], compute, beside=posed)
+        except StoreError:
+            if key == placing.place(store, config, iteration, settings, bench.policies.behaviour.digest):
+                raise
+
+
+def evaluated_iteration(config: Config, store: Store) -> int:
+    """The iteration whose new policy is evaluated: the one asked for (-1: the starting policy), else the newest.
+
+    Raises:
+        ConfigError: the run has not come so far.
+    """
+    newest = store.next_iteration(config.run, config.branch) - 1
+    iteration = newest if config.iteration is None else config.iteration
+    if iteration > newest:
+        raise ConfigError(
+            f"iteration={iteration}: run {config.run} has policies up to iteration {newest} (-1: the starting policy)"
+        )
+    return iteration
+
+
+def played(
+    bench: Workbench, test: Posed, iteration: int, settings: dict[str, Any], made: stage_io.Tables
+) -> stage_io.Tables:
+    """The tables of the evaluation, kept in `made`: what has been played is played once."""
+    asked = bench.config.evaluation
+    tasks, whole = evaluated_tasks(bench.config, iteration)
+    about = placing.about(test, settings, len(tasks), whole)
+    name = f"evaluation-{about['evaluation']}"
+    episodes = evaluation_stage(bench.explorer, tasks, asked.repeats, asked.temperature, name=name)
+    made |= {"evaluations": evaluation_rows(episodes, about)} | stage_io.tables(episodes)
+    return made

@@ -1,0 +1,116 @@
+"""One training iteration: opened in one way by whoever runs it, and its stages from the tasks to the update."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from r3l.config import Config
+from r3l.errors import ConfigError, Interrupted
+from r3l.exploration.progress import Tally
+from r3l.pipeline import policies, replay_buffer
+from r3l.pipeline.logs import log
+from r3l.pipeline.runner import Runner
+from r3l.pipeline.saved_config import save_config
+from r3l.pipeline.stages import calls
+from r3l.pipeline.stages.chain import shard_stages
+from r3l.pipeline.update.stage import sweep_staging
+from r3l.pipeline.workbench import Placement, Replay, Tools, Workbench
+from r3l.store.layout import StageRef
+from r3l.store.stage import Store
+
+
+def the_iteration(config: Config, store: Store) -> int:
+    """The iteration asked for, or else the run's next one. Raises `ConfigError` for -1, which only evaluations know."""
+    if config.iteration == -1:
+        raise ConfigError(
+            "iteration=-1 names the starting policy, for evaluations only; leave it empty or give 0 or more"
+        )
+    return store.next_iteration(config.run, config.branch) if config.iteration is None else config.iteration
+
+
+@contextmanager
+def open_iteration(
+    config: Config,
+    store: Store,
+    iteration: int,
+    *,
+    progress: Tally | None = None,
+    runner: Runner | None = None,
+    placement: Placement | None = None,
+    tools: Tools | None = None,
+    replay: Replay | None = None,
+) -> Iterator[Workbench]:
+    """Hold an iteration as its only writer: sweep what dead writers left, save its settings, find its policies.
+
+    Args:
+        progress: counts what is done; a display may draw it.
+        runner: how stages are run; by default one after another in this thread.
+        placement: takes shards and the update to other hosts; by default all is done here.
+        tools: an engine and environment workers that outlast the iteration; by default it has its own.
+        replay: which stages are taken from another branch instead.
+
+    Raises:
+        StoreError: another writer holds the iteration, or its settings would rewrite a finished one.
+        ConfigError: the starting policy is missing.
+        Interrupted: the work was ended from outside.
+    """
+    alone = config.placement.shards == "here"  # else a killed run's shards may still be played on other hosts
+    with store.writer_lock(config.run, config.branch, iteration):
+        if replay is None:
+            if alone:
+                store.sweep(config.run)
+            sweep_staging(store.run_folder(config.run, config.branch), iteration)
+        save_config(store, config, iteration)
+        log().info("run %s, iteration %d, store %s", config.run, iteration, store.root)
+        of = config if replay is None else config.model_copy(update={"branch": replay.source_branch})
+        found = policies.find(of, store, iteration)
+        bench = Workbench(
+            config,
+            store,
+            iteration,
+            found,
+            progress or Tally(),
+            runner=runner,
+            placement=placement,
+            tools=tools,
+            replay=replay,
+        )
+        with working(bench):
+            yield bench
+        if replay is None and not alone:
+            store.sweep(config.run)
+
+
+@contextmanager
+def working(bench: Workbench) -> Iterator[None]:
+    """The block's work with `bench`, which is closed when the block ends, and when its runner hears of a cancel.
+
+    Raises:
+        Interrupted: the work was ended; the message says by what.
+    """
+    try:
+        with bench.runner.heeding_cancel(bench.close):
+            yield
+    except BaseException as error:
+        if said := bench.runner.ending(error):
+            raise Interrupted(bench.ended or said) from error
+        raise
+    finally:
+        bench.close()
+
+
+def run_stages(bench: Workbench) -> list[StageRef]:
+    """All stages of the iteration. Shards run side by side; only the update waits for all."""
+    if bench.wants("updates"):
+        policies.check_optimiser(bench.store, bench.policies)  # before sampling for a step that can't be taken
+    batch: StageRef = bench.runner.call(calls.draw_tasks, bench)
+    shards = range(-(-bench.config.rollout.tasks // bench.config.rollout.tasks_per_shard))
+    bench.tally.add("shards", planned=len(shards))
+    placed = bench.placement.shards(bench, batch, shards) if bench.placement and bench.replay is None else None
+    refs = [batch, *(shard_stages(bench, batch, shards) if placed is None else placed)]
+    if bench.wants("updates"):
+        credit, rows = ([ref for ref in refs if ref.stage == stage] for stage in ("credit", "training_rows"))
+        replayed = [bench.runner.call(calls.replay_groups, bench, credit, rows)] if replay_buffer.active(bench) else []
+        refs += [*replayed, bench.runner.call(calls.update, bench, credit, rows, replayed)]
+    return refs

@@ -1,0 +1,100 @@
+"""Which policy an iteration samples with, and which it trains (paper, algorithm, "Synchronize")."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from r3l.config import Config
+from r3l.engines.base import PolicySnapshot
+from r3l.engines.made_policies import make_here
+from r3l.errors import ConfigError
+from r3l.home import located
+from r3l.store.policies.places import fetch_optimiser, fetch_policy, stored_place
+from r3l.store.policies.snapshots import Written, cut_weights, latest_policy, snapshot_digest
+from r3l.store.stage import Store
+
+HOUSEHOLD = re.compile(
+    r"household-(?P<recipe>easy|in_hand|thought|standard|long|latent)(-(?P<forgets>[01](\.\d+)?))?-(?P<seed>\d+)$"
+)  # policies that are made on first use
+
+
+@dataclass(frozen=True)
+class Policies:
+    """`behaviour` samples; `learner` is trained; they differ between synchronizations when sync_interval > 1."""
+
+    start: PolicySnapshot
+    learner: PolicySnapshot
+    behaviour: PolicySnapshot
+    learner_folder: Path | None  # the folder of the update that wrote the learner: optimiser state, canary
+    behaviour_folder: Path | None
+    optimiser: str | None = None  # digest of the state that the learner's next step goes on from, as `Written` has it
+
+    def as_evaluated(self) -> Policies:
+        """The newest policy samples, whatever the synchronization interval."""
+        return replace(self, behaviour=self.learner, behaviour_folder=self.learner_folder)
+
+
+def find(config: Config, store: Store, iteration: int) -> Policies:
+    """Raises `ConfigError` where the starting policy's folder is missing, `StoreError` where a later one is not what
+    its update wrote."""
+    start = starting_policy(config)
+    synced = iteration - iteration % config.training.sync_interval
+    newest = latest_policy(store, config.run, config.branch, iteration)
+    learner, learner_folder = _fetched(store, newest, start)
+    behaviour, behaviour_folder = (
+        (learner, learner_folder)
+        if synced == iteration
+        else _fetched(store, latest_policy(store, config.run, config.branch, synced), start)
+    )
+    return Policies(start, learner, behaviour, learner_folder, behaviour_folder, newest.optimiser if newest else "")
+
+
+def optimiser_of(policies: Policies) -> Path | None:
+    """The folder of the optimiser's state that the learner's next step goes on from; None: none was written."""
+    if policies.learner_folder is None or policies.optimiser == "":
+        return None
+    folder = policies.learner_folder / "optimizer"
+    return None if policies.optimiser is None and not folder.is_dir() else folder
+
+
+def check_optimiser(store: Store, policies: Policies) -> None:
+    """Raise `StoreError` where that state is missing, or is not what the learner's update wrote."""
+    if policies.learner_folder:
+        fetch_optimiser(store, f"{policies.learner.place.rpartition('/')[0]}/optimizer", policies.optimiser)
+
+
+def pullable(store: Store, snapshot: PolicySnapshot) -> PolicySnapshot:
+    """With its place in the store, for servers on hosts that pull it from there; a starting policy is put there
+    first."""
+    return snapshot if snapshot.place else replace(snapshot, place=stored_place(store, snapshot.path, snapshot.digest))
+
+
+def starting_policy(config: Config) -> PolicySnapshot:
+    """The policy that iteration 0 starts from. Raises `ConfigError` where its folder is missing or its weights are
+    cut."""
+    path = located(config.policy.path)
+    make_here(config.policy.name, path)
+    if (asked := HOUSEHOLD.match(path.name)) and not (path / "config.json").is_file():
+        from r3l.warm_start.household.start import household_start
+
+        forgets = None if asked["forgets"] is None else float(asked["forgets"])
+        household_start(path, asked["recipe"], int(asked["seed"]), forgets=forgets)
+    if not (path / "config.json").is_file():
+        raise ConfigError(
+            f"policy folder {path}: {'no config.json found' if path.is_dir() else 'not there'}; expected a transformers "
+            "model folder. Make the embedded policy with `r3l warm-start`, or set --set policy.path=FOLDER"
+        )
+    if wrong := cut_weights(path):
+        raise ConfigError(f"policy folder {path}: {wrong}; copy or download it again")
+    return PolicySnapshot(str(path), snapshot_digest(path))
+
+
+def _fetched(store: Store, found: Written | None, start: PolicySnapshot) -> tuple[PolicySnapshot, Path | None]:
+    if found is None:
+        return start, None
+    path = fetch_policy(store, found.place, found.policy)
+    store.local(found.place.rpartition("/")[0])  # the optimiser's state and the canary beside it
+    base = start.path if (path / "adapter_config.json").is_file() else None
+    return PolicySnapshot(str(path), found.policy, base, found.place), path.parent

@@ -1,0 +1,40 @@
+"""What can be known to be wrong before any work starts: each with the value and the way out. Nothing is written."""
+
+from __future__ import annotations
+
+from r3l.config import Config
+from r3l.engines.chat_format import ChatFormat
+from r3l.environments import tasks_of
+from r3l.errors import ConfigError
+from r3l.evaluation.sampling import evaluated_tasks
+from r3l.pipeline import policies
+from r3l.pipeline.evaluation import evaluated_iteration
+from r3l.pipeline.iteration import the_iteration
+from r3l.pipeline.stages.task_batch import enough
+from r3l.store.stage import Store
+
+
+def check(config: Config, training: bool = True) -> Store:
+    """The opened store, if the run can start. An evaluation needs no training tasks: its benchmark may have none.
+
+    Raises:
+        StoreError: the store is not writable, or what the run would go on from is not what its update wrote.
+        ConfigError: no policy, no such iteration, too few tasks, a limit that leaves no room for a reply.
+        ChatFormatError: no tokenizer, or a chat template that can't be extended turn by turn.
+        WorldError: the environment's data or packages are missing.
+    """
+    store = Store.open(config.store.root)
+    iteration = the_iteration(config, store) if training else evaluated_iteration(config, store) + 1
+    found = policies.find(config, store, iteration)
+    ChatFormat.load(found.start.path, config.policy.thinking)
+    if config.environment.reply_tokens >= config.policy.context_tokens:
+        raise ConfigError(
+            f"environment.reply_tokens={config.environment.reply_tokens} leaves no room in "
+            f"policy.context_tokens={config.policy.context_tokens}; make the reply shorter or the context longer"
+        )
+    if training:
+        policies.check_optimiser(store, found)
+        enough(config, len(tasks_of(config.environment, config.environment.split)))
+    else:
+        evaluated_tasks(config, iteration - 1)
+    return store

@@ -1,0 +1,113 @@
+"""Recompute an iteration from a stored stage on, into a sibling branch. The original is never touched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from r3l.config import Config
+from r3l.config.compose import assigned, validated
+from r3l.errors import ConfigError
+from r3l.exploration.progress import Tally
+from r3l.pipeline.iteration import open_iteration, run_stages
+from r3l.pipeline.logs import log
+from r3l.pipeline.runner import Runner
+from r3l.pipeline.saved_config import load_config
+from r3l.pipeline.workbench import Placement, Replay
+from r3l.store.layout import StageRef
+from r3l.store.stage import Store
+from r3l.store.tables.schemas import STAGES
+
+ORDER = [stage for stage in STAGES if stage != "evaluations"]
+
+
+def recompute(
+    store: Store,
+    run: str,
+    iteration: int,
+    asked: Replay,
+    assignments: list[str],
+    branch: str = "",
+    *,
+    progress: Tally | None = None,
+    runner: Runner | None = None,
+    placement: Placement | None = None,
+) -> dict[str, Any]:
+    """Recompute stages of a stored iteration into a branch, and compare each with the original.
+
+    Args:
+        asked: first and last stage that is computed, and the branch that is replayed.
+        assignments: settings to change, each as ``key=value``.
+        branch: name of the new branch; empty: replay-1, replay-2, ...
+
+    Raises:
+        ConfigError: an unknown stage, an order that is none, an unknown setting.
+        StoreError: the iteration was never begun.
+    """
+    config = replay_config(store, run, iteration, asked, assignments, branch)
+    name = config.branch
+    with open_iteration(
+        config, store, iteration, progress=progress, runner=runner, placement=placement, replay=asked
+    ) as bench:
+        refs = run_stages(bench)
+    log().info("replayed %s iteration %d from %s into branch %s", run, iteration, asked.from_stage, name)
+    return {
+        "run": run,
+        "iteration": iteration,
+        "branch": name,
+        "source_branch": asked.source_branch,
+        "store": store.root,
+        "stages": compared(store, refs, asked.source_branch),
+    }
+
+
+def replay_config(
+    store: Store, run: str, iteration: int, asked: Replay, assignments: list[str], branch: str = ""
+) -> Config:
+    """The settings of the branch that a replay makes: of an unstarted one too, to know beforehand what is wrong.
+
+    Raises:
+        ConfigError: an unknown stage, an order that is none, an unknown setting.
+        StoreError: the iteration was never begun.
+    """
+    check_stages(asked.from_stage, asked.to_stage)
+    recorded = load_config(store, run, asked.source_branch, iteration)
+    settings = assigned(recorded.model_dump(mode="json"), assignments)
+    place = {"branch": branch or free_branch(store, run), "iteration": iteration, "store": {"root": store.root}}
+    return validated(settings | place)
+
+
+def check_stages(first: str, last: str) -> None:
+    """Raises `ConfigError` for a stage that is none, or an order that is none."""
+    for stage in (first, last):
+        if stage not in ORDER:
+            raise ConfigError(f"unknown stage {stage!r}: expected one of {', '.join(ORDER)}")
+    if ORDER.index(first) > ORDER.index(last):
+        raise ConfigError(f"--from {first} comes after --to {last}; the order is {', '.join(ORDER)}")
+
+
+def free_branch(store: Store, run: str) -> str:
+    """replay-1, or the first number that no branch has."""
+    taken = store.branches(run)
+    return next(name for number in range(1, len(taken) + 2) if (name := f"replay-{number}") not in taken)
+
+
+def compared(store: Store, refs: list[StageRef], source_branch: str) -> list[dict[str, Any]]:
+    """For each replayed stage, whether it came out as the original: same fingerprint, same rows."""
+    originals = (
+        {(ref.stage, ref.shard): ref for ref in store.stages(refs[0].run, source_branch, refs[0].iteration)}
+        if refs
+        else {}
+    )
+    rows = []
+    for ref in refs:
+        original = originals.get((ref.stage, ref.shard))
+        rows.append(
+            {
+                "stage": ref.stage,
+                "shard": ref.shard,
+                "replayed": ref.branch != source_branch,
+                "same_settings": original is not None and original.fingerprint == ref.fingerprint,
+                "same_rows": original is not None and original.digest == ref.digest,
+            }
+        )
+    return rows

@@ -1,0 +1,102 @@
+"""How stages are run: as plain calls one after another, on threads side by side, or (flows/tasks.py) as Prefect
+tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Any, Generic, Protocol, TypeVar
+
+from r3l.errors import Interrupted
+
+R = TypeVar("R")
+STAYS = "what is committed stays, and the next start goes on from there"
+MAX_THREADS = 256  # most of them wait for an engine or a world
+
+
+class Coming(Protocol):
+    """What `Runner.submit` gives: the future of a stage. Futures may be arguments of later stages."""
+
+    def result(self) -> Any: ...
+
+    def wait(self) -> Any: ...
+
+
+class Done(Generic[R]):
+    """The future of a call that has already returned."""
+
+    def __init__(self, value: R) -> None:
+        self.value = value
+
+    def result(self) -> R:
+        return self.value
+
+    def wait(self) -> None:
+        """There is nothing to wait for."""
+
+
+class Runner:
+    """Run every stage at once, in the calling thread. What others look on at, or do elsewhere, subclasses say."""
+
+    def call(self, stage: Callable[..., Any], *args: Any) -> Any:
+        """Run one stage and return its result."""
+        return stage(*map(settled, args))
+
+    def submit(self, stage: Callable[..., Any], *args: Any) -> Coming:
+        """Begin a stage; futures among `args` (in lists, too) are waited for first."""
+        return Done(self.call(stage, *args))
+
+    def settle(self, futures: Sequence[Coming]) -> None:
+        """Wait for stages that fail by now, since the work was ended."""
+
+    @contextmanager
+    def holding(self, stage: str, going_on: Callable[[], None]) -> Iterator[None]:
+        """Hold a slot of whatever limits how many stages of this kind run at once; `going_on` ends the wait by
+        raising."""
+        yield
+
+    def committed(self, stage: str) -> None:
+        """Hear that a stage was computed and committed."""
+
+    @contextmanager
+    def heeding_cancel(self, end: Callable[[str], None]) -> Iterator[None]:
+        """While the block runs, call `end` with the reason once somebody wants the work cancelled."""
+        yield
+
+    def ending(self, error: BaseException) -> str:
+        """Say in one line how the work was ended from outside; empty where `error` is something else."""
+        if isinstance(error, KeyboardInterrupt):
+            return f"interrupted (Ctrl-C); {STAYS}"
+        return str(error) if isinstance(error, Interrupted) else ""
+
+
+class Threads(Runner):
+    """Run stages side by side, each in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="r3l-stage")
+
+    def submit(self, stage: Callable[..., Any], *args: Any) -> Coming:
+        return _Thread(self._pool.submit(self.call, stage, *args))
+
+    def settle(self, futures: Sequence[Coming]) -> None:
+        wait([one.future for one in futures if isinstance(one, _Thread)])
+
+
+class _Thread:
+    def __init__(self, future: Future[Any]) -> None:
+        self.future = future
+
+    def result(self) -> Any:
+        return self.future.result()
+
+    def wait(self) -> None:
+        wait([self.future])
+
+
+def settled(value: Any) -> Any:
+    """The results of futures, also in lists; other values as they are."""
+    if isinstance(value, Done | _Thread):
+        return value.result()
+    return [settled(one) for one in value] if isinstance(value, list) else value

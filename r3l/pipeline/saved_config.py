@@ -1,0 +1,58 @@
+"""The settings that an iteration was run with, kept beside its stages: what a replay starts from."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+from r3l.config import Config
+from r3l.errors import StoreError
+from r3l.store.layout import SETTINGS, iteration_folder
+from r3l.store.manifest import seal, unsealed
+from r3l.store.stage import Store
+
+# Values that earlier versions had under another name: (section, setting) -> their present names.
+RENAMED = {("method", "sft_reduction"): {"token_mean": "tokens"}}
+
+
+def save_config(store: Store, config: Config, iteration: int) -> None:
+    """Written under the iteration's lock, before its first stage."""
+    store.files.put(_path(config.run, config.branch, iteration), seal(config.model_dump(mode="json")))
+
+
+def load_config(store: Store, run: str, branch: str, iteration: int) -> Config:
+    """Raises `StoreError` where the iteration was never begun."""
+    content = store.files.read(_path(run, branch, iteration))
+    if content is None:
+        raise StoreError(
+            f"run {run}{f' branch {branch}' if branch else ''}: no iteration {iteration} in {store.root}; see `r3l runs`"
+        )
+    return as_now(content, _path(run, branch, iteration))
+
+
+def as_now(content: bytes, path: str) -> Config:
+    """Settings as they were stored, a renamed value under its present name.
+
+    Raises:
+        StoreError: they are damaged, or have a setting that this version does not know.
+    """
+    settings = unsealed(content, path)
+    try:
+        for (section, name), renamed in RENAMED.items():
+            part = settings.get(section, {})
+            part |= {name: renamed.get(part[name], part[name])} if name in part else {}
+        return Config.model_validate(settings)
+    except (ValidationError, ValueError, AttributeError, TypeError) as error:
+        what = first_of(error) if isinstance(error, ValidationError) else str(error)
+        raise StoreError(
+            f"{path}: these settings can't be read by this version ({what}); its tables can still be asked"
+        ) from error
+
+
+def first_of(error: ValidationError) -> str:
+    """The first thing that is wrong, in one line."""
+    one = error.errors()[0]
+    return f"{'.'.join(map(str, one['loc']))}: {one['msg']}, got {one.get('input')!r:.80}"
+
+
+def _path(run: str, branch: str, iteration: int) -> str:
+    return f"{iteration_folder(run, branch, iteration)}/{SETTINGS}"

@@ -1,0 +1,199 @@
+"""The stages of an iteration, each as one call. What is stored with the same fingerprint is not computed again; only
+small `StageRef`s pass between stages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from r3l.exploration import stages as exploration
+from r3l.exploration.oracle import oracle_stage
+from r3l.methods import counted_groups, credit_stage, plan, training_rows_stage
+from r3l.pipeline import replay_buffer
+from r3l.pipeline.stages import stage_io
+from r3l.pipeline.stages.run_stage import run_stage
+from r3l.pipeline.stages.task_batch import draw
+from r3l.pipeline.update.stage import policy_is_there, update_tables
+from r3l.pipeline.workbench import Workbench
+from r3l.records import Credit, Episode, Kind, Plan, Reflection, Task, Trajectory
+from r3l.store.layout import StageRef
+
+
+def plan_of(bench: Workbench) -> Plan:
+    """What the method wants sampled."""
+    return plan(bench.config.method, bench.config.rollout.group_size)
+
+
+def slots(bench: Workbench, shard: int) -> range:
+    """The batch's slots that belong to a shard."""
+    size = bench.config.rollout.tasks_per_shard
+    return range(shard * size, min((shard + 1) * size, bench.config.rollout.tasks))
+
+
+def draw_tasks(bench: Workbench) -> StageRef:
+    """Draw the iteration's batch."""
+    return run_stage(bench, "tasks", None, [], lambda: {"tasks": draw(bench.config, bench.iteration)})
+
+
+def sample_bases(bench: Workbench, batch: StageRef, shard: int) -> StageRef:
+    """Sample the base trajectories of a shard of tasks."""
+    return run_stage(
+        bench,
+        "base",
+        shard,
+        [batch],
+        lambda: stage_io.tables(
+            exploration.base_stage(bench.explorer, _shard_tasks(bench, batch, shard), plan_of(bench))
+        ),
+    )
+
+
+def _shard_tasks(bench: Workbench, batch: StageRef, shard: int) -> list[Task]:
+    return stage_io.tasks(bench.store, batch, slots(bench, shard))
+
+
+def _grown(bench: Workbench, base: StageRef, distilled: Sequence[StageRef]) -> tuple[list[Episode], list[Episode]]:
+    """(bases, for each the newest attempt grown from it)."""
+    bases = stage_io.episodes(bench.store, [base])
+    return bases, exploration.latest(bases, stage_io.episodes(bench.store, distilled))
+
+
+def find_oracle_pivots(bench: Workbench, batch: StageRef, base: StageRef, shard: int) -> StageRef:
+    """Where the environment's oracle says that the failed bases of a shard went wrong."""
+
+    def compute() -> stage_io.Tables:
+        pivots, events = oracle_stage(
+            bench.explorer, _shard_tasks(bench, batch, shard), stage_io.episodes(bench.store, [base])
+        )
+        return {"oracle_pivots": pivots, "events": events}
+
+    return run_stage(bench, "oracle_pivots", shard, [batch, base], compute)
+
+
+def reflect(
+    bench: Workbench, batch: StageRef, base: StageRef, distilled: list[StageRef], shard: int, round_: int
+) -> StageRef:
+    """Reflect on every base of a shard, or from the second round on, on the attempt that grew from it."""
+
+    def compute() -> stage_io.Tables:
+        bases, abouts = _grown(bench, base, distilled)
+        return {
+            "reflections": exploration.reflections_stage(
+                bench.explorer, _shard_tasks(bench, batch, shard), plan_of(bench), bases, abouts, round_
+            )
+        }
+
+    return run_stage(bench, "reflections", label(bench, shard, round_), [base, *distilled], compute)
+
+
+def retry(
+    bench: Workbench,
+    batch: StageRef,
+    base: StageRef,
+    distilled: list[StageRef],
+    reflections: StageRef,
+    shard: int,
+    round_: int,
+) -> StageRef:
+    """Retry from the pivots that the reflections name."""
+
+    def compute() -> stage_io.Tables:
+        bases, abouts = _grown(bench, base, distilled)
+        found = stage_io.records(bench.store, reflections, "reflections", Reflection)
+        return stage_io.tables(
+            exploration.retries_stage(
+                bench.explorer, _shard_tasks(bench, batch, shard), plan_of(bench), bases, abouts, found
+            )
+        )
+
+    return run_stage(bench, "retries", label(bench, shard, round_), [base, *distilled, reflections], compute)
+
+
+def stitch(
+    bench: Workbench, base: StageRef, distilled: list[StageRef], retries: StageRef, shard: int, round_: int
+) -> StageRef:
+    """Stitch the corrected suffixes to the prefixes, without the guidance."""
+
+    def compute() -> stage_io.Tables:
+        _, abouts = _grown(bench, base, distilled)
+        return stage_io.tables(*exploration.distilled_stage(abouts, stage_io.episodes(bench.store, [retries])))
+
+    return run_stage(bench, "distilled", label(bench, shard, round_), [base, *distilled, retries], compute)
+
+
+def label(bench: Workbench, shard: int, round_: int) -> int:
+    """The folder number of a shard's later rounds: after all shards of the rounds before."""
+    config = bench.config.rollout
+    return round_ * -(-config.tasks // config.tasks_per_shard) + shard
+
+
+def assign_credit(
+    bench: Workbench, base: StageRef, retries: list[StageRef], distilled: list[StageRef], shard: int
+) -> StageRef:
+    """Advantages, amplification and pivot masks of a shard's groups."""
+
+    def compute() -> stage_io.Tables:
+        members = _members(bench, base, retries, distilled)
+        credit, events = credit_stage(bench.config.method, members)
+        return {"credit": credit, "events": events}
+
+    return run_stage(bench, "credit", shard, [base, *retries, *distilled], compute)
+
+
+def _members(
+    bench: Workbench, base: StageRef, retries: Sequence[StageRef], distilled: Sequence[StageRef]
+) -> list[Trajectory]:
+    """Base (extra ones too) and distilled trajectories."""
+    found = [
+        one
+        for ref in (base, *retries, *distilled)
+        for one in stage_io.records(bench.store, ref, "trajectories", Trajectory)
+    ]
+    return [one for one in found if one.kind in {Kind.BASE, Kind.DISTILLED}]
+
+
+def write_training_rows(
+    bench: Workbench,
+    base: StageRef,
+    reflections: list[StageRef],
+    retries: list[StageRef],
+    distilled: list[StageRef],
+    credit: StageRef,
+    shard: int,
+) -> StageRef:
+    """The sequences that the update job reads, each token with its weight."""
+    parents = [base, *reflections, *retries, *distilled, credit]
+
+    def compute() -> stage_io.Tables:
+        episodes = stage_io.episodes(bench.store, [base, *retries, *distilled])
+        rows, events = training_rows_stage(
+            bench.config.method,
+            episodes,
+            [one for ref in reflections for one in stage_io.records(bench.store, ref, "reflections", Reflection)],
+            stage_io.records(bench.store, credit, "credit", Credit),
+        )
+        return {"training_rows": rows, "events": events}
+
+    return run_stage(bench, "training_rows", shard, parents, compute)
+
+
+def replay_groups(bench: Workbench, credit: list[StageRef], rows: list[StageRef]) -> StageRef:
+    """Draw groups of earlier iterations to learn from again."""
+    parents = [*credit, *rows, *replay_buffer.history(bench)]
+    return run_stage(
+        bench, "replay", None, parents, lambda: replay_buffer.replay_tables(bench, _counted(bench, credit))
+    )
+
+
+def _counted(bench: Workbench, credit: list[StageRef]) -> int:
+    return counted_groups(one for ref in credit for one in stage_io.records(bench.store, ref, "credit", Credit))
+
+
+def update(bench: Workbench, credit: list[StageRef], rows: list[StageRef], replay: list[StageRef]) -> StageRef:
+    """One optimiser step over the batch and, where there are any, replayed groups, by the update job."""
+
+    def compute() -> stage_io.Tables:
+        groups = _counted(bench, credit) + sum(bench.store.read(ref, "replay", ["group_id"]).num_rows for ref in replay)
+        older = {digest: path for ref in replay for digest, path in replay_buffer.behaviours(bench, ref).items()}
+        return update_tables(bench, [*rows, *replay], groups, older)
+
+    return run_stage(bench, "updates", None, [*rows, *replay], compute, policy_is_there)

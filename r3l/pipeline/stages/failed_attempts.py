@@ -1,0 +1,61 @@
+"""Attempts that ended by an error of the engine or the environment: a few are rows like others, too many are no batch
+to learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from r3l.errors import FailedAttempts
+from r3l.pipeline.workbench import Workbench
+from r3l.records import Status
+from r3l.store.layout import StageKey
+
+SAMPLED = {"base", "reflections", "retries", "evaluations"}
+
+
+def tolerable(bench: Workbench, key: StageKey, tables: Mapping[str, Sequence[Any]]) -> dict[str, float]:
+    """`attempts` and `failed_attempts` of what a stage made, and the share that was allowed, for its manifest.
+
+    The share is that of the whole stage: a shard counts with those that are committed, and those to come count as being
+    of its size.
+
+    Raises:
+        FailedAttempts: more than `rollout.max_failed_share` of them failed.
+    """
+    if key.stage not in SAMPLED:
+        return {}
+    attempts = [*tables.get("trajectories", ()), *tables.get("reflections", ())]
+    failed = [one for one in attempts if Status(one.status).failed]
+    share = bench.config.rollout.max_failed_share
+    counts: dict[str, float] = {"attempts": len(attempts), "failed_attempts": len(failed), "max_failed_share": share}
+    if not failed:
+        return counts
+    before, shards = siblings(bench, key)
+    expected = (len(attempts) + sum(one["attempts"] for one in before)) / (len(before) + 1) * shards
+    together = len(failed) + sum(one["failed_attempts"] for one in before)
+    if together > share * expected:
+        raise FailedAttempts(
+            f"{key.stage}: {len(failed)} of {len(attempts)} attempts ended by errors of the engine or the environment"
+            f"{f' ({together} of about {expected:.0f} in the whole stage)' if shards > 1 else ''}, more than "
+            f"rollout.max_failed_share={share:g} allows; nothing of it is stored. The first: {failed[0].status}: {failed[0].reason}"
+        )
+    return counts
+
+
+def siblings(bench: Workbench, key: StageKey) -> tuple[list[dict[str, float]], int]:
+    """Counts of the stage's other shards that are committed, of the same round; and how many shards it has."""
+    if key.shard is None or key.stage == "evaluations":
+        return [], 1
+    rollout = bench.config.rollout
+    shards = -(-rollout.tasks // rollout.tasks_per_shard)
+    found = [
+        ref
+        for ref in bench.store.stages(key.run, key.branch, key.iteration)
+        if ref.stage == key.stage
+        and ref.shard != key.shard
+        and ref.shard is not None
+        and ref.shard // shards == key.shard // shards
+    ]
+    counts = [bench.store.manifest(ref)["metrics"] for ref in found]
+    return [one for one in counts if "attempts" in one], shards

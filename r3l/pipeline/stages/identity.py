@@ -1,0 +1,68 @@
+"""What makes a stage what it is: its settings, the version of the code that computes it, every prompt that it shows.
+
+Which settings belong to which stages is said at the settings (`IDENTITY_OF` of a section, `identity_of` at a field).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from r3l.config import Config
+from r3l.config.section import settings_of
+from r3l.environments import data_of, make_world
+from r3l.environments.base import shown_by
+from r3l.exploration.prompting import guidance, reflection_messages
+from r3l.methods import plan
+from r3l.records import Plan
+from r3l.store.digests import fingerprint_of
+from r3l.store.tables.schemas import STAGES
+
+# The version of the code that computes each stage. Raise it with every change that makes other rows of the same input.
+CODE_VERSIONS: dict[str, int] = dict.fromkeys(STAGES, 1) | {"training_rows": 2}
+# The same of what a world answers and rewards; those that are not listed are at 1.
+WORLD_VERSIONS = {"webshop": 2, "math": 2}
+
+
+def stage_settings(config: Config, stage: str) -> dict[str, Any]:
+    """All that a stage is made with, but for the stages and policies that it is made from: its settings, its prompts,
+    its code."""
+    sampled = plan(config.method, config.rollout.group_size)
+    split = {"tasks": config.environment.split, "evaluations": config.evaluation.split}.get(stage)
+    shown = texts(config, sampled, stage)
+    return {
+        "code": CODE_VERSIONS[stage],
+        **settings_of(config, stage),
+        **({"plan": planned} if (planned := plan_of_stage(sampled, stage)) else {}),
+        **(world_of(config, split) if split else {}),  # stages after the tasks have it from them
+        **({"prompts": fingerprint_of(shown)} if shown else {}),
+    }
+
+
+def world_of(config: Config, split: str) -> dict[str, Any]:
+    """What a world's settings do not say of it: what its tasks are made from, and the version of its rules."""
+    kind: str = getattr(config.environment, "kind", "")
+    return {"data": data_of(config.environment, split), "world": WORLD_VERSIONS.get(kind, 1)}
+
+
+def plan_of_stage(sampled: Plan, stage: str) -> dict[str, Any]:
+    """What a stage does of the method's plan. Methods that want the same bases share them."""
+    if stage == "base":
+        return {"bases": sampled.bases}
+    return asdict(sampled) if stage in {"reflections", "retries"} else {}
+
+
+def texts(config: Config, sampled: Plan, stage: str) -> list[Any]:
+    """The texts that a stage shows to the policy, with an example in the places of what differs from attempt to
+    attempt."""
+    if stage in {"base", "retries", "evaluations"}:
+        told = [guidance("{report}")] if stage == "retries" else []
+        return [*shown_by(make_world(config.environment)), *told]
+    if stage == "reflections" and sampled.reflection != "none":
+        return list(reflection_messages([("{observation}", "{reply}")], "{feedback}", 0.0, kind=sampled.reflection))
+    return []
+
+
+def work_identity(config: Config) -> dict[str, Any]:
+    """The same of all stages: what names a piece of work that has several."""
+    return {stage: stage_settings(config, stage) for stage in STAGES}

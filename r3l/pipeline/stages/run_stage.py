@@ -1,0 +1,92 @@
+"""One stage: found in the store by its fingerprint, or computed and committed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from r3l.pipeline.logs import log, log_line
+from r3l.pipeline.stages import stage_io
+from r3l.pipeline.stages.failed_attempts import tolerable
+from r3l.pipeline.stages.identity import stage_settings
+from r3l.pipeline.workbench import Workbench
+from r3l.store.layout import StageKey, StageRef
+from r3l.store.stage import fingerprint
+
+Compute = Callable[[], stage_io.Tables]
+SAMPLING = frozenset({"base", "oracle_pivots", "reflections", "retries", "evaluations"})
+
+
+def run_stage(
+    bench: Workbench,
+    stage: str,
+    shard: int | None,
+    parents: Sequence[StageRef],
+    compute: Compute,
+    intact: Callable[[Workbench, StageRef], bool] = lambda bench, ref: True,
+    beside: Mapping[str, Any] | None = None,
+) -> StageRef:
+    """The stored stage where it is what it would become, and what it names beyond its tables is `intact`; else compute
+    and commit it.
+
+    Args:
+        shard: number of the stage's folder; None where it has one for the whole iteration.
+        beside: what the stage is made with beside its settings, for its identity.
+
+    Raises:
+        Interrupted: the work was ended meanwhile; nothing is committed.
+        FailedAttempts: too many attempts ended by errors of the engine or the environment; nothing is committed.
+    """
+    config = bench.config
+    if bench.replay and bench.takes_stored(stage):
+        source = StageKey(config.run, bench.replay.source_branch, bench.iteration, stage, shard)
+        return stage_io.reference(bench.store, source)
+    key = StageKey(config.run, config.branch, bench.iteration, stage, shard)
+    settings = {**(beside or {}), **stage_settings(config, stage)}
+    policy, against = policies_of(bench, stage)
+    made_from = [ref.fingerprint for ref in parents]
+    identity = fingerprint(
+        stage, settings, made_from, policy, {"iteration": bench.iteration, "shard": shard, **against}
+    )
+    ref = bench.store.find(key, identity)
+    if ref is not None and intact(bench, ref):
+        log().info("%s: found in the store, not computed again", stage)
+    else:
+        tables, metrics = computed(bench, key, compute)
+        ref = bench.store.commit(
+            key,
+            tables,
+            fingerprint=identity,
+            parents=list(parents),
+            settings=settings,
+            policy=policy,
+            seed=config.seed,
+            metrics=metrics,
+        )
+        log().info(log_line(stage, tables))
+        bench.runner.committed(stage)
+    bench.tally.add(stage, shards=1)
+    return ref
+
+
+def computed(bench: Workbench, key: StageKey, compute: Compute) -> tuple[stage_io.Tables, dict[str, float]]:
+    """(tables, metrics of the manifest). Raises what `run_stage` says."""
+    began = time.monotonic()
+    with bench.runner.holding(key.stage, bench.going_on):
+        tables = compute()
+    bench.going_on()
+    if key.stage in SAMPLING:
+        tables = tables | {"events": [*tables.get("events", ()), *bench.incidents.taken(bench.iteration, key.stage)]}
+    return tables, {"seconds": round(time.monotonic() - began, 3)} | tolerable(bench, key, tables)
+
+
+def policies_of(bench: Workbench, stage: str) -> tuple[str, dict[str, str]]:
+    """(digest of the policy that a stage works with, further digests of its identity); an update measures against the
+    starting policy."""
+    if stage in {"base", "reflections", "retries", "evaluations"}:
+        return bench.policies.behaviour.digest, {}
+    if stage == "updates":
+        of = bench.policies
+        return of.learner.digest, {"start": of.start.digest, "optimiser": of.optimiser or ""}
+    return "", {}

@@ -1,0 +1,58 @@
+"""Records out of stored stages, and into the tables of a stage."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from r3l.records import Credit, Episode, Event, Reflection, Task, TrainingRow, Trajectory, Turn
+from r3l.store.layout import StageKey, StageRef
+from r3l.store.stage import Store
+
+Tables = dict[str, Any]
+Record = TypeVar("Record", Task, Trajectory, Turn, Reflection, Credit, TrainingRow)
+
+
+def records(store: Store, ref: StageRef, table: str, kind: type[Record]) -> list[Record]:
+    """All rows of one table of a stage, in the order they were written."""
+    return [kind(**row) for row in store.read(ref, table).to_pylist()]
+
+
+def reference(store: Store, key: StageKey) -> StageRef:
+    """The stage that is stored under a key. Raises `StoreError` where there is none."""
+    found = store.manifest(key)
+    return StageRef(
+        run=key.run,
+        branch=key.branch,
+        iteration=key.iteration,
+        stage=key.stage,
+        shard=key.shard,
+        fingerprint=found["fingerprint"],
+        digest=found["digest"],
+    )
+
+
+def tasks(store: Store, ref: StageRef, slots: range | None = None) -> list[Task]:
+    """The batch, or the slots of one shard of it."""
+    return [task for task in records(store, ref, "tasks", Task) if slots is None or task.task in slots]
+
+
+def episodes(store: Store, refs: Iterable[StageRef]) -> list[Episode]:
+    """Trajectories with their turns, over several stages."""
+    found = []
+    for ref in refs:
+        turns: dict[str, list[Turn]] = defaultdict(list)
+        for turn in records(store, ref, "turns", Turn):
+            turns[turn.trajectory_id].append(turn)
+        found += [Episode(one, turns[one.trajectory_id]) for one in records(store, ref, "trajectories", Trajectory)]
+    return found
+
+
+def tables(episodes: Sequence[Episode], events: Sequence[Event] = ()) -> Tables:
+    """The tables of a stage that made episodes."""
+    return {
+        "trajectories": [one.trajectory for one in episodes],
+        "turns": [turn for one in episodes for turn in one.turns],
+        "events": [*events, *(event for one in episodes for event in one.events)],
+    }

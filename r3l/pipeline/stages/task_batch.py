@@ -1,0 +1,40 @@
+"""The tasks of an iteration: the split is shuffled once per epoch by seed, and iterations walk through it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from r3l.config import Config
+from r3l.environments import tasks_of
+from r3l.errors import ConfigError
+from r3l.records import Task
+from r3l.seeds import derive
+
+
+def draw(config: Config, iteration: int) -> list[Task]:
+    """The batch of `iteration`, each task with its slot and seed.
+
+    Raises:
+        ConfigError: more tasks are asked for than the split has.
+    """
+    pool = tasks_of(config.environment, config.environment.split)
+    size = config.rollout.tasks
+    enough(config, len(pool))
+    per_epoch = len(pool) // size
+    order = list(range(len(pool)))
+    Random(derive(config.seed, "epoch", iteration // per_epoch)).shuffle(order)
+    first = (iteration % per_epoch) * size
+    return [
+        replace(pool[index], iteration=iteration, task=slot, seed=derive(config.seed, "task", iteration, slot))
+        for slot, index in enumerate(order[first : first + size])
+    ]
+
+
+def enough(config: Config, available: int) -> None:
+    """Raises `ConfigError` where the split has fewer tasks than an iteration takes."""
+    if config.rollout.tasks > available:
+        raise ConfigError(
+            f"rollout.tasks={config.rollout.tasks}: {config.environment.kind}/{config.environment.split} has only "
+            f"{available} tasks; ask for fewer, or prepare more (r3l prepare {config.environment.kind})"
+        )

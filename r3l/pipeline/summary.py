@@ -1,0 +1,89 @@
+"""What one iteration came to: the figures of the `iterations` view, and the questions to ask next."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from r3l.pasted import program
+from r3l.store.catalog import connect
+from r3l.store.query import query
+from r3l.store.stage import Store
+from r3l.store.tables.schemas import STAGES
+
+# (column of the view, what it is called, format)
+FIGURES = [
+    ("base_reward", "base reward", "{:.3f}"),
+    ("base_success", "base success", "{:.1%}"),
+    ("failed_attempts", "attempts that failed", "{:d}"),
+    ("parse_rate", "reflections that parse", "{:.1%}"),
+    ("retries", "retries", "{:d}"),
+    ("retry_improvement", "retry improvement rate", "{:.1%}"),
+    ("retry_success", "retry success", "{:.1%}"),
+    ("pivot_mean", "mean pivot", "{:.2f}"),
+    ("mixed_groups", "mixed-reward groups", "{:d}"),
+    ("groups", "groups", "{:d}"),
+    ("dominance", "positive over negative mass", "{:.2f}"),
+    ("alpha_min", "least alpha for dominance", "{:.2f}"),
+    ("variance_ratio", "share of reply tokens trained", "{:.1%}"),
+    ("outcome_accuracy", "reflections that judge right", "{:.1%}"),
+    ("training_rows", "training rows", "{:d}"),
+    ("trained_tokens", "trained tokens", "{:,d}"),
+    ("loss", "loss", "{:.4f}"),
+    ("loss_rl", "RL term", "{:.4f}"),
+    ("loss_sft", "SFT term", "{:.4f}"),
+    ("grad_norm", "gradient norm", "{:.3f}"),
+    ("entropy", "entropy (nats)", "{:.3f}"),
+    ("kl_start", "KL to the starting policy", "{:.2e}"),
+    ("canary_error", "canary error", "{:.1e}"),
+]
+QUESTIONS = [
+    "SELECT run, outcome, count(*) AS retries, avg(gain) AS gain FROM pivots GROUP BY ALL",
+    "SELECT run, pivot_turn, count(*) AS retries, avg((gain > 0)::INT) AS improved FROM pivots GROUP BY ALL ORDER BY ALL",
+    "SELECT run, iteration, base_success, retry_improvement, mixed_groups, loss FROM iterations ORDER BY ALL",
+]
+
+
+def questions(run: str, branch: str) -> list[str]:
+    """Questions to a line of a run, as commands to paste."""
+    line = f"--run {run} --branch {branch}" if branch else f"--run {run}"
+    return [f'{program()} sql "{question}" {line}' for question in QUESTIONS]
+
+
+def summarise(store: Store, run: str, branch: str, iteration: int) -> dict[str, Any]:
+    """The row of the `iterations` view, and `stages`: stage -> seconds (summed over shards, which run side by side)."""
+    with connect(store, [run]) as connection:
+        place = [run, branch, iteration]
+        row = query(connection, "SELECT * FROM lines.iterations WHERE run = ? AND branch = ? AND iteration = ?", place)
+        seconds = connection.execute(
+            "SELECT stage, sum(seconds) FROM stages WHERE run = ? AND branch = ? AND iteration = ? GROUP BY stage",
+            place,
+        ).fetchall()
+    found = (
+        dict(row.to_pylist()[0])
+        if row.num_rows
+        else {"run": run, "branch": branch, "iteration": iteration, "no_step": None}
+    )
+    spent = {stage: float(total or 0) for stage, total in seconds}
+    return found | {"stages": {stage: spent[stage] for stage in STAGES if stage in spent}}
+
+
+def history(store: Store, run: str, branch: str) -> list[dict[str, Any]]:
+    """The `iterations` view of a run, oldest first."""
+    with connect(store, [run]) as connection:
+        found = query(
+            connection, "SELECT * FROM lines.iterations WHERE run = ? AND branch = ? ORDER BY iteration", [run, branch]
+        )
+    return list(found.to_pylist())
+
+
+def shown(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """(name, figure) pairs, those that do not apply as a dash."""
+    return [(name, figure(summary.get(column), pattern)) for column, name, pattern in FIGURES]
+
+
+def figure(value: object, pattern: str) -> str:
+    """A number in its format; a dash where there is none."""
+    if not isinstance(value, int | float) or math.isnan(value):
+        return "–"
+    return pattern.format(int(value) if pattern.endswith("d}") else value)

@@ -1,0 +1,75 @@
+"""Trackers are fed from the store by `r3l track`, each in a process of its own: one that is down or hangs costs its
+time-out and no row."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from tempfile import TemporaryFile
+
+from r3l.config import Config
+from r3l.pipeline.logs import log
+from r3l.store.stage import Store
+
+
+def feed(config: Config, store: Store) -> dict[str, str]:
+    """Write the run's metrics to every tracker of the settings.
+
+    Returns:
+        tracker -> why it has not got them; empty where it has. Whatever it lacks is filled the next time, or by `r3l
+        track`.
+    """
+    return {to: fed(config, store, to) for to in config.tracking.to}
+
+
+def fed(config: Config, store: Store, to: str) -> str:
+    where = str(getattr(config.tracking, to))
+    command = [
+        sys.executable,
+        "-m",
+        "flows.cli.app",
+        "track",
+        config.run,
+        "--to",
+        to,
+        "--where",
+        where,
+        "--branch",
+        config.branch,
+        "--store",
+        store.root,
+    ]
+    reason = said(command, config.tracking.timeout_s)
+    if reason:
+        log().warning(
+            "tracker %s has not got the figures: %s. They are in the store; later: r3l track %s --to %s",
+            to,
+            reason,
+            config.run,
+            to,
+        )
+    else:
+        log().info("tracker %s has the figures", to)
+    return reason
+
+
+def said(command: list[str], timeout_s: float) -> str:
+    """Empty where the command ends well in time; else the last line it said, or that it had to be stopped with all it
+    started."""
+    with TemporaryFile("w+", errors="replace") as words:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, start_new_session=True
+        )
+        try:
+            code = process.wait(timeout_s)
+        except BaseException as stopped:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if isinstance(stopped, subprocess.TimeoutExpired):
+                return f"no answer within {timeout_s:g} s (tracking.timeout_s)"
+            raise
+        words.seek(0)
+        lines = [line.strip() for line in words if line.strip()]
+    return "" if code == 0 else (lines[-1][:500] if lines else f"exit code {code}")

@@ -1,0 +1,70 @@
+"""One update job on this host: run in a staging folder, then put where the run keeps its policies."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from r3l.exploration.progress import Tally
+from r3l.pipeline.update.process import launch, settle
+from r3l.pipeline.workbench import CANARY
+from r3l.store.files.staging import staged_update
+from r3l.store.layout import STAGING
+from r3l.store.policies.snapshots import optimiser_digest, snapshot_digest
+from r3l.store.stage import Store
+
+
+def policy_place(line: str, iteration: int) -> str:
+    """The folder, relative to the store's root, that an iteration's update writes."""
+    return f"{line}/policies/iteration={iteration:05d}"
+
+
+def take_step(
+    store: Store,
+    line: str,
+    iteration: int,
+    job: dict[str, Any],
+    heard: Callable[[dict[str, Any]], None],
+    settling: Callable[[], None] = lambda: None,
+    staged: str = STAGING,
+    stopped: threading.Event | None = None,
+) -> dict[str, Any]:
+    """Run the job and give back its update.json, with the digests of the policy and the optimiser's state it wrote.
+
+    Args:
+        job: the job's spec, but for the folder that it writes to.
+        settling: called when all is written and before it is put in its place; what it raises stops that.
+        stopped: set where nobody waits for the step any more.
+
+    Raises:
+        TrainingError: the job failed or hung.
+        Interrupted: `stopped` was set.
+    """
+    staging = store.files.cache / line / staged / staged_update(iteration)
+    place = policy_place(line, iteration)
+    training = job["training"]
+    result = launch(job | {"out": str(staging)}, staging, training["processes"], training["timeout_s"], heard, stopped)
+    result["policy"] = snapshot_digest(staging / "policy")
+    result["optimiser"] = optimiser_digest(staging / "optimizer")
+    if "canary" in result:
+        (staging / CANARY).write_text(json.dumps({"policy": result["policy"], **result["canary"]}))
+    settling()
+    settle(staging, store.files.cache / place, iteration)
+    store.publish(place)
+    return result
+
+
+def counted(tally: Tally) -> Callable[[dict[str, Any]], None]:
+    """What the job says, as counts of its micro-batches and tokens."""
+
+    def heard(line: dict[str, Any]) -> None:
+        tokens = line.get("tokens")
+        tally.add(
+            "updates",
+            turns=1 if line.get("event") == "micro_batch" else 0,
+            tokens=float(tokens) if isinstance(tokens, int | float) else 0.0,
+        )
+
+    return heard

@@ -1,0 +1,122 @@
+"""The updates stage: what the update job is told, and the row that its result becomes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from r3l.errors import StoreError
+from r3l.pipeline.logs import log
+from r3l.pipeline.policies import optimiser_of
+from r3l.pipeline.stages import stage_io
+from r3l.pipeline.update.local import counted, policy_place, take_step
+from r3l.pipeline.workbench import Workbench
+from r3l.records import Event
+from r3l.store.files import staging
+from r3l.store.layout import STAGING, StageRef, line_folder
+from r3l.store.policies.places import fetch_optimiser, fetch_policy
+from r3l.store.policies.snapshots import written
+from r3l.store.stage import Store
+from r3l.store.tables.schemas import UPDATES
+
+
+def update_tables(bench: Workbench, rows: Sequence[StageRef], groups: int, older: dict[str, str]) -> stage_io.Tables:
+    """Run the job, put its policy where the run keeps them, and return the tables of the stage.
+
+    Args:
+        groups: groups that count in the batch's mean.
+        older: digest to folder of the policies that sampled replayed rows.
+    """
+    config, place = bench.config, policy_place(line_folder(bench.config.run, bench.config.branch), bench.iteration)
+    bench.tally.add("updates", planned=1)
+    told = job(bench, groups, older)
+    paths = [path for ref in rows for path in files(bench.store, ref)]
+    result = bench.placement.update(bench, told, paths) if bench.placement else None
+    if result is None:
+        told["rows"] = [str(path) for ref in rows for path in local_files(bench.store, ref)]
+        result = take_step(
+            bench.store,
+            line_folder(config.run, config.branch),
+            bench.iteration,
+            told,
+            counted(bench.tally),
+            bench.going_on,
+            stopped=bench.stopped,
+        )
+    bench.tally.add("updates", done=1)
+    return {
+        "updates": [_row(bench, result, f"policies/{place.rpartition('/')[2]}/policy")],
+        "events": [
+            Event(bench.iteration, "updates", result["policy"], one["event"], one["reason"], one.get("detail", ""))
+            for one in result.get("events", [])
+        ],
+    }
+
+
+def policy_is_there(bench: Workbench, ref: StageRef) -> bool:
+    """Whether the policy and the optimiser's state of a stored update are still what it wrote; where they aren't, the
+    update is taken again."""
+    found = written(bench.store, ref)
+    try:
+        fetch_policy(bench.store, found.place, found.policy)
+        fetch_optimiser(bench.store, found.optimiser_place, found.optimiser)
+    except StoreError as error:
+        log().warning("%s", error)
+        return False
+    return True
+
+
+def job(bench: Workbench, groups: int, older: dict[str, str]) -> dict[str, Any]:
+    """The job's spec but for its rows and the folder that it writes to: everything it may know, as paths and
+    settings."""
+    config, policies = bench.config, bench.policies
+    optimiser = optimiser_of(policies)
+    return {
+        "groups": groups,
+        "policy": {
+            "path": policies.learner.path,
+            "digest": policies.learner.digest,
+            "base_path": policies.learner.base_path,
+        },
+        "policies": {**older, policies.behaviour.digest: policies.behaviour.path},
+        "reference": policies.start.path,
+        "policy_settings": config.policy.model_dump(mode="json"),
+        "training": config.training.model_dump(mode="json"),
+        "optimiser": str(optimiser) if optimiser else None,
+        "optimiser_digest": policies.optimiser or None,
+        "iteration": bench.iteration,
+        "step": bench.iteration + 1,
+        "seed": config.seed,
+    }
+
+
+def files(store: Store, ref: StageRef) -> list[str]:
+    """The stage's files of training rows, relative to the store's root."""
+    parts = store.manifest(ref)["parts"]
+    return [f"{ref.key.folder}/{part['file']}" for part in parts if part["table"] == "training_rows" and part["rows"]]
+
+
+def local_files(store: Store, ref: StageRef) -> list[Path]:
+    """The same as files of this host."""
+    found = files(store, ref)
+    folder = store.local(ref.key.folder) if found else Path()
+    return [folder / path.rpartition("/")[2] for path in found]
+
+
+def _row(bench: Workbench, result: dict[str, Any], path: str) -> dict[str, Any]:
+    """What the job reported under a column's name, plus what only the flow knows. Nothing reported: null is not
+    allowed, so a figure that does not apply is NaN (float columns)."""
+    known = {
+        "iteration": bench.iteration,
+        "parent_policy": bench.policies.learner.digest,
+        "path": path,
+        "canary_error": math.nan if bench.canary_error is None else bench.canary_error,
+    }
+    return {column.name: known.get(column.name, result.get(column.name)) for column in UPDATES}
+
+
+def sweep_staging(run: Path, iteration: int) -> None:
+    """Remove what killed updates left behind. The caller holds the lock of `iteration`; the updates of others go on."""
+    staging.sweep(run / STAGING, iteration)

@@ -1,0 +1,245 @@
+"""What the tasks of one flow run share: the store, and an engine and environment workers that start when first
+needed."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from r3l.config import Config
+from r3l.engines import make_engine
+from r3l.engines.base import Engine
+from r3l.engines.canary import check_canary
+from r3l.engines.chat_format import ChatFormat
+from r3l.environments import make_world
+from r3l.environments.oracles import has_oracle
+from r3l.environments.workers.pool import WorldPool
+from r3l.errors import Interrupted
+from r3l.exploration.explorer import Explorer, Limits
+from r3l.exploration.incidents import Incidents
+from r3l.exploration.progress import Tally
+from r3l.pipeline.policies import Policies, pullable
+from r3l.pipeline.runner import Runner
+from r3l.store.layout import StageRef
+from r3l.store.stage import Store
+from r3l.store.tables.schemas import STAGES
+
+ORDER = list(STAGES)
+CANARY = "canary.json"
+Tool = TypeVar("Tool", WorldPool, Engine)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Take stages before `from_stage` from `source_branch`, compute up to `to_stage`."""
+
+    source_branch: str
+    from_stage: str
+    to_stage: str
+
+
+class Placement(Protocol):
+    """Take work to other hosts. Each returns None where the work is to be done here."""
+
+    def shards(self, bench: Workbench, batch: StageRef, shards: range, /) -> list[StageRef] | None:
+        """The stages of all shards."""
+
+    def update(self, bench: Workbench, job: dict[str, Any], rows: list[str], /) -> dict[str, Any] | None:
+        """What `take_step` returns, for a job with this host's paths of policies and these files of training rows,
+        relative to the store's root."""
+
+
+class Tools:
+    """An engine, which loads one policy after another, and worker processes of each world. They start when first
+    needed."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.incidents = Incidents()
+        self._pools: dict[str, WorldPool] = {}
+        self._engine: Engine | None = None
+        self._lock = threading.Lock()
+
+    def pool(self, config: Config) -> WorldPool:
+        """The workers of the configured environment. Raises `Interrupted` after `close`."""
+        name = config.environment.model_dump_json()
+        with self._lock:
+            if name not in self._pools:
+                self._pools[name] = self._kept(
+                    WorldPool(config.environment, on_restart=partial(self.incidents.note, "worker_restarted"))
+                )
+            return self._pools[name]
+
+    def engine(self, config: Config) -> Engine:
+        """The configured engine. Raises `Interrupted` after `close`."""
+        with self._lock:
+            if self._engine is None:
+                self._engine = self._kept(make_engine(config.engine, config.policy))
+            return self._engine
+
+    def _kept(self, tool: Tool) -> Tool:
+        """Raises `Interrupted` where the tools were closed while this one started; it is closed at once."""
+        if self.closed:
+            tool.close()
+            raise Interrupted("the engine and the environment workers were closed")
+        return tool
+
+    def close(self) -> None:
+        """Close what has started; a call that waits for it fails with `Interrupted`."""
+        self.closed = True
+        for pool in self._pools.values():
+            pool.close()
+        if self._engine is not None:
+            self._engine.close()
+
+
+class Workbench:
+    """An ordinary class on purpose: Prefect looks into dataclasses and models that are passed to tasks, not into this.
+
+    A stage that is already stored needs no explorer, so a rerun of a finished iteration loads no model and no world.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        iteration: int,
+        policies: Policies,
+        tally: Tally,
+        *,
+        runner: Runner | None = None,
+        placement: Placement | None = None,
+        tools: Tools | None = None,
+        replay: Replay | None = None,
+    ) -> None:
+        self.config, self.store, self.iteration, self.policies, self.tally = config, store, iteration, policies, tally
+        self.runner, self.placement, self.replay = runner or Runner(), placement, replay
+        self.tools, self._own_tools = tools or Tools(), tools is None
+        self.canary_error: float | None = None
+        # Set at the end: what waits gives up, work elsewhere is cancelled, nothing more is committed.
+        self.stopped = threading.Event()
+        self.ended = ""  # why, in words
+        self._explorer: Explorer | None = None
+        self._equipped = False
+        self._lock = threading.Lock()
+        self._closing = threading.Lock()
+
+    @property
+    def incidents(self) -> Incidents:
+        """What happened to the engine and the environment workers, until a stage's events take it."""
+        return self.tools.incidents
+
+    @property
+    def explorer(self) -> Explorer:
+        """Started by the first stage that samples; shared by all shards.
+
+        Raises:
+            EngineError: the engine can't load the policy, or its log-probabilities are not the trainer's.
+            WorldError: the environment's data are not there.
+            Interrupted: the work has ended.
+        """
+        with self._lock:
+            self.going_on()
+            if self._explorer is None:
+                self._explorer = self._start()
+            return self._explorer
+
+    def _start(self) -> Explorer:
+        config = self.config
+        self.tally.add("engine", planned=1)
+        world, pool = make_world(config.environment), self.tools.pool(config)
+        engine = self._load_policy()
+        self.tally.add("engine", done=1)
+        self.tally.finish("engine")
+        chat = ChatFormat.load(self.policies.start.path, config.policy.thinking)
+        return Explorer(
+            world, pool, engine, chat, self.policies.behaviour.digest, limits(config), self.tally, self.incidents
+        )
+
+    def equip(self) -> None:
+        """Give the sampling servers the policy, once, for hosts that take them as they are. Other engines are each
+        host's own."""
+        with self._lock:
+            if self.config.engine.kind == "vllm_server" and not self._equipped:
+                self._load_policy()
+                self._equipped = True
+
+    def _load_policy(self) -> Engine:
+        engine = self.tools.engine(self.config)
+        pulled = getattr(self.config.engine, "puller_port", 0)
+        engine.load_policy(pullable(self.store, self.policies.behaviour) if pulled else self.policies.behaviour)
+        self.canary_error = check_canary(
+            engine,
+            canary_of(self.policies.behaviour_folder),
+            self.config.policy.dtype,
+            self.config.engine.canary_tolerance,
+        )
+        seen = (
+            "not compared: no update wrote this policy"
+            if self.canary_error is None
+            else f"the log-probabilities of the engine and the trainer differ by {self.canary_error:.3g} per token"
+        )
+        self.incidents.note("canary", self.policies.behaviour.digest, seen)
+        return engine
+
+    def wants(self, stage: str) -> bool:
+        """Whether the stage is part of what is being run: a replay may end early."""
+        return self.replay is None or ORDER.index(stage) <= ORDER.index(self.replay.to_stage)
+
+    def takes_stored(self, stage: str) -> bool:
+        """Whether a replay takes the stage as it was stored."""
+        return self.replay is not None and ORDER.index(stage) < ORDER.index(self.replay.from_stage)
+
+    @property
+    def judges(self) -> bool:
+        """Whether failed bases are judged by an oracle: not where a replay takes the bases with their verdicts from the
+        store."""
+        return (
+            has_oracle(self.config.environment)
+            and self.wants("oracle_pivots")
+            and not self.takes_stored("oracle_pivots")
+        )
+
+    def count(self, counts: dict[str, dict[str, float]]) -> None:
+        """Add what was counted elsewhere."""
+        for stage, amounts in counts.items():
+            self.tally.add(stage, **amounts)
+
+    def going_on(self) -> None:
+        """Raises `Interrupted` once the work has ended: nothing is begun then, and nothing committed of what was under
+        way."""
+        if self.stopped.is_set():
+            raise Interrupted(self.ended)
+
+    def close(self, why: str = "") -> None:
+        """End the work: nothing more is committed. With a reason, what is under way ends too: every call that waits
+        for the engine or a world fails with `Interrupted`."""
+        with self._closing:
+            if not self.stopped.is_set():
+                self.ended = why or "the iteration has ended"
+                self.stopped.set()
+        if why or self._own_tools:
+            self.tools.close()
+
+
+def limits(config: Config) -> Limits:
+    """The bounds of an episode, drawn from the settings."""
+    return Limits(
+        max_turns=config.environment.max_turns,
+        reply_tokens=config.environment.reply_tokens,
+        bad_reply=config.environment.bad_reply,
+        malformed_reward=config.environment.malformed_reward,
+        temperature=config.rollout.temperature,
+        reflection_temperature=config.rollout.reflection_temperature,
+        reflection_tokens=config.rollout.reflection_tokens,
+        structured_reflections=config.rollout.structured_reflections,
+    )
+
+
+def canary_of(folder: Path | None) -> Path | None:
+    """The canary that the update wrote beside its policy; a starting policy has none."""
+    path = folder / CANARY if folder else None
+    return path if path and path.is_file() else None

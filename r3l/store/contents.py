@@ -1,0 +1,123 @@
+"""What the views need to know of stages: a row for each manifest, and the files of each table as each line sees
+them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from r3l.store import manifest as manifests
+from r3l.store.lines import ORDER, inherited
+from r3l.store.space.bundles import Bundle
+from r3l.store.tables.schemas import VERSIONS
+
+Manifest = dict[str, Any]
+STAGES_SCHEMA = pa.schema(
+    [
+        ("run", pa.string()),
+        ("branch", pa.string()),
+        ("iteration", pa.int32()),
+        ("stage", pa.string()),
+        ("shard", pa.int32()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("seconds", pa.float64()),
+        ("fingerprint", pa.string()),
+        ("digest", pa.string()),
+        ("schema_version", pa.int32()),
+        ("code_version", pa.string()),
+        ("policy", pa.string()),
+        ("seed", pa.int64()),
+        ("settings", pa.string()),
+        ("metrics", pa.string()),
+        ("parents", pa.list_(pa.string())),
+        ("pruned", pa.list_(pa.string())),
+        ("committed_at", pa.string()),
+    ]
+)
+
+
+class Part(NamedTuple):
+    """One file of one table. `seen_by`: the branch that took it over; None: the line that it lies in. `shard` says
+    where a row's shard stands: in the file's `path`, in its `column`, or nowhere (`none`)."""
+
+    seen_by: str | None
+    shard: str
+    version: int
+    stage: str
+    table: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Of any number of stages: rows of `stages` as lists of columns, those that branches took over, and their files."""
+
+    stages: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in STAGES_SCHEMA.names})
+    seen: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in STAGES_SCHEMA.names})
+    own: list[Part] = field(default_factory=list)
+    taken_over: list[Part] = field(default_factory=list)
+
+    def add(self, other: Contents) -> None:
+        """Take in another run's."""
+        for mine, theirs in ((self.stages, other.stages), (self.seen, other.seen)):
+            for name, column in mine.items():
+                column.extend(theirs[name])
+        self.own.extend(other.own)
+        self.taken_over.extend(other.taken_over)
+
+
+def contents_of(found: Sequence[Manifest], bundles: Sequence[Bundle] = ()) -> Contents:
+    """Of these manifests, and of these bundles, which stand for the stages that they copy."""
+    everything = sorted([*found, *(one for bundle in bundles for one in bundle.manifests)], key=place)
+    seen = inherited(everything)
+    own = [part for manifest in found for part in parts_of(manifest)]
+    own += [part for bundle in bundles for part in bundle_parts(bundle)]
+    taken_over = [part for branch, manifest in seen for part in parts_of(manifest, branch)]
+    others = [stage_row(manifest) | {"branch": branch} for branch, manifest in seen]
+    return Contents(columns([stage_row(manifest) for manifest in everything]), columns(others), own, taken_over)
+
+
+def columns(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in STAGES_SCHEMA.names}
+
+
+def place(manifest: Manifest) -> tuple[str, str, int, int, int]:
+    """The order of the pipeline."""
+    shard = -1 if manifest["shard"] is None else manifest["shard"]
+    return manifest["run"], manifest["branch"], manifest["iteration"], ORDER[manifest["stage"]], shard
+
+
+def stage_row(manifest: Manifest) -> dict[str, Any]:
+    """A manifest as a row of the view `stages`."""
+    row = {name: manifest.get(name) for name in STAGES_SCHEMA.names}
+    return row | {
+        "rows": sum(part["rows"] for part in manifest["parts"]),
+        "bytes": sum(part["bytes"] for part in manifest["parts"]),
+        "seconds": manifest["metrics"].get("seconds"),
+        "settings": json.dumps(manifest["settings"], sort_keys=True),
+        "metrics": json.dumps(manifest["metrics"], sort_keys=True),
+        "parents": [parent["fingerprint"] for parent in manifest["parents"]],
+        "pruned": [f"{part['table']}.{column}" for part in manifest["parts"] for column in part.get("dropped", ())],
+    }
+
+
+def parts_of(manifest: Manifest, seen_by: str | None = None) -> Iterator[Part]:
+    """The files of a stage that have rows."""
+    folder = manifests.reference(manifest).key.folder
+    shard = "none" if manifest["shard"] is None else "path"
+    for part in manifest["parts"]:
+        if part["rows"]:
+            where = f"{folder}/{part['file']}"
+            yield Part(seen_by, shard, manifest["schema_version"], manifest["stage"], part["table"], where)
+
+
+def bundle_parts(bundle: Bundle) -> Iterator[Part]:
+    """The files of a bundle: rows of the present version, with their shard."""
+    for entry in bundle.files:
+        where = f"{bundle.folder}/{entry['file']}"
+        yield Part(None, "column", VERSIONS[entry["stage"]], entry["stage"], entry["table"], where)

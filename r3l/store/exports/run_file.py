@@ -1,0 +1,47 @@
+"""A run as one file to share: a row per trajectory, its turns, reflections, credit and training rows nested in it; or a
+log of Inspect."""
+
+from __future__ import annotations
+
+import os
+from importlib.resources import files as package_files
+from pathlib import Path
+
+import duckdb
+
+from r3l.errors import StoreError
+from r3l.store.catalog import connect, quoted
+from r3l.store.exports.inspect_log import write_log
+from r3l.store.stage import Store
+
+FORMATS = {".parquet": "FORMAT parquet, COMPRESSION zstd", ".jsonl": "FORMAT json, ARRAY false"}
+LOG = ".json"
+
+
+def export_run(store: Store, run: str, path: Path) -> int:
+    """Write a run with its branches to a ``.parquet`` or ``.jsonl`` file, or to a ``.json`` log of Inspect. Returns its
+    rows.
+
+    The file appears whole or not at all. Raises StoreError for an unknown run or ending, and where the file can't be
+    written.
+    """
+    if path.suffix not in (*FORMATS, LOG):
+        raise StoreError(f"{path}: expected a name that ends in {', '.join(FORMATS)} or {LOG}")
+    if run not in store.runs():
+        raise StoreError(f"run {run!r}: not in {store.root}; it has {', '.join(store.runs()) or 'no runs'}")
+    growing = path.with_name(f".{path.name}~{os.getpid()}")
+    with connect(store, [run]) as connection:
+        try:
+            if path.suffix == LOG:
+                write_log(connection, run, export_sql(), growing)
+            else:
+                connection.execute(f"COPY ({export_sql()}) TO {quoted(str(growing))} ({FORMATS[path.suffix]})")
+            growing.replace(path)
+        except (duckdb.Error, OSError) as error:
+            growing.unlink(missing_ok=True)
+            raise StoreError(f"{path}: can't be written ({error})") from error
+        return int(connection.execute("SELECT count(*) FROM stored.trajectories").fetchall()[0][0])
+
+
+def export_sql() -> str:
+    return package_files("r3l.store.exports").joinpath("run_file.sql").read_text(encoding="utf-8")

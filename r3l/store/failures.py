@@ -1,0 +1,39 @@
+"""Stages of which too many attempts ended by errors of the engine or the environment: mostly their work was ended under
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+
+TOLERATED = (
+    0.10  # the share that counts as usual where a stage's manifest names no other, as rollout.max_failed_share does
+)
+FAILURES = """
+WITH made AS (
+    SELECT run, branch, iteration, CASE kind WHEN 'base' THEN 'base' WHEN 'retry' THEN 'retries' ELSE 'evaluations' END AS stage,
+           trajectory_id AS id, status, reason
+    FROM stored.trajectories WHERE kind IN ('base', 'retry', 'evaluation')
+    UNION ALL SELECT run, branch, iteration, 'reflections', reflection_id, status, reason FROM stored.reflections
+),
+allowed AS (
+    SELECT run, branch, iteration, stage, max(json_extract(metrics, '$.max_failed_share')::DOUBLE) AS share
+    FROM stages GROUP BY ALL
+)
+SELECT run, branch, iteration, stage, count(*) AS attempts, count(*) FILTER (status IN ('environment_error', 'engine_error')) AS failed,
+       min_by(status || ': ' || reason, id) FILTER (status IN ('environment_error', 'engine_error')) AS first,
+       failed / attempts > coalesce(any_value(share), $tolerated) AS too_many
+FROM made LEFT JOIN allowed USING (run, branch, iteration, stage)
+GROUP BY run, branch, iteration, stage HAVING failed > 0
+ORDER BY ALL
+"""
+
+
+def failing_stages(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, str, int, str, str, bool]]:
+    """(run, branch, iteration, stage, what, whether there are too many) of each stage that has such rows, whatever
+    version wrote it."""
+    found = connection.execute(FAILURES, {"tolerated": TOLERATED}).fetchall()
+    for run, branch, iteration, stage, attempts, failed, first, too_many in found:
+        what = f"{failed} of {attempts} attempts ended by errors of the engine or the environment; the first: {first}"
+        yield run, branch, iteration, stage, what, too_many

@@ -1,0 +1,92 @@
+"""What each run of a store answers to the same few questions: asked once per state of a run, and remembered on this
+machine beside its index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+
+from r3l.errors import StoreError
+from r3l.store.catalog import DAMAGE, named_runs, opened, reason
+from r3l.store.contents import Contents
+from r3l.store.digests import fingerprint_of
+from r3l.store.index import Indexed, index_path, indexed, recall, remember
+from r3l.store.stage import Store
+
+Answers = dict[str, list[dict[str, Any]]]
+TOGETHER = 32  # runs that one connection is made for: bounds its memory and its open files
+LINES = """
+SELECT run, branch, count(DISTINCT iteration) FILTER (iteration >= 0) AS iterations, max(iteration) AS last_iteration,
+       sum(rows)::BIGINT AS rows, sum(bytes)::BIGINT AS bytes, min(committed_at) AS first_commit, max(committed_at) AS last_commit
+FROM stages GROUP BY run, branch ORDER BY run, branch
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """The answers of each run, by the name of the question; and the runs that are damaged, with the reason."""
+
+    runs: dict[str, Answers] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+def remembered(store: Store, kind: str, questions: Mapping[str, str]) -> Remembered:
+    """What each run of the store answers to some questions, asked again only of the runs that changed since; a damaged
+    run is left out by its name.
+
+    Args:
+        kind: what the questions are for; names the place where the answers are kept.
+        questions: SQL without parameters, by name; each answer is a few rows with a column `run`.
+    """
+    found, changed = Remembered(), list[Indexed]()
+    asked_for = fingerprint_of(dict(questions))
+    for run in named_runs(store):
+        try:
+            index = indexed(store, run)
+        except DAMAGE as error:
+            found.left_out[run] = reason(error)
+            continue
+        kept = recall(index_path(store, run, kind), run)
+        if kept and kept["state"] == [index.state, asked_for]:
+            found.runs[run] = kept["answers"]
+        else:
+            changed.append(index)
+    for first in range(0, len(changed), TOGETHER):
+        some = {index.run: index for index in changed[first : first + TOGETHER]}
+        for run, answers in asked(store, list(some.values()), questions, found.left_out):
+            found.runs[run] = answers
+            state = [some[run].state, asked_for]
+            remember(index_path(store, run, kind), {"run": run, "state": state, "answers": answers})
+    return found
+
+
+def asked(
+    store: Store, some: Sequence[Indexed], questions: Mapping[str, str], left_out: dict[str, str]
+) -> Iterator[tuple[str, Answers]]:
+    """The answers of some runs, by one connection; where that can't read a file, by one for each."""
+    together = Contents()
+    for index in some:
+        together.add(index.contents)
+    try:
+        with opened(store, together) as connection:
+            answers = {name: connection.sql(sql).to_arrow_table().to_pylist() for name, sql in questions.items()}
+    except duckdb.Error as error:
+        if len(some) == 1:
+            left_out[some[0].run] = f"its tables can't be read ({str(error).splitlines()[0]})"
+        else:
+            for index in some:
+                yield from asked(store, [index], questions, left_out)
+        return
+    for index in some:
+        yield index.run, {name: [row for row in rows if row["run"] == index.run] for name, rows in answers.items()}
+
+
+def known(store: Store, runs: Sequence[str]) -> None:
+    """Raise StoreError for the first of these runs that the store does not have."""
+    there = store.runs()
+    for run in runs:
+        if run not in there:
+            raise StoreError(f"run {run!r}: not in {store.root}; it has {', '.join(there) or 'no runs'}")

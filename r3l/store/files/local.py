@@ -1,0 +1,231 @@
+"""Files under a store's root: whole-file, durable, and with the one conditional write that locks and manifests need."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Protocol
+
+from r3l.errors import StoreError
+from r3l.store.files import staging
+from r3l.store.layout import STAGING
+
+
+class Files(Protocol):
+    """Paths are relative to the root, with forward slashes. A file is there whole or not at all."""
+
+    root: str
+
+    def paths(self, prefix: str) -> list[str]: ...
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        """Every file under a folder with its bytes; hidden folders and policies are not the tables' business."""
+
+    def folders(self, prefix: str) -> list[str]:
+        """The names of the folders in a folder, hidden ones left out."""
+
+    def read(self, path: str) -> bytes | None: ...
+
+    def token(self, path: str) -> str | None:
+        """Names the present content of a file, for `put_if`; None where there is no file."""
+
+    def put(self, path: str, content: bytes) -> None: ...
+
+    def put_if(self, path: str, content: bytes, token: str | None) -> bool:
+        """Write only if the file still is what `token` names (None: absent). Exactly one of several racing writers
+        wins."""
+
+    def delete(self, path: str) -> None: ...
+
+    def remove(self, folder: str) -> int:
+        """Delete a folder with all that is in it. Returns the bytes that it held."""
+
+    def url(self, path: str) -> str:
+        """What DuckDB and pyarrow open."""
+
+    def sweep_staging(self) -> list[str]:
+        """Delete what dead writers staged and never put in its place."""
+
+    def attach(self, connection: Any) -> None:
+        """Let a DuckDB connection open the files."""
+
+    def fetch(self, folder: str) -> Path:
+        """A folder under the root as a folder of this machine: itself, or a copy."""
+
+    def forget(self, folder: str) -> None:
+        """Drop this machine's copy of a folder, so that it is fetched anew; the root itself is left as it is."""
+
+    def publish(self, folder: str) -> None:
+        """Bring what was written into the local copy of a folder to the root."""
+
+    @property
+    def cache(self) -> Path:
+        """Where local copies lie."""
+
+
+class LocalFiles:
+    """A folder of the local file system."""
+
+    def __init__(self, root: Path, reading: bool = False) -> None:
+        self.folder = root.absolute()
+        self.root = str(self.folder)
+        if reading:
+            if not self.folder.is_dir():
+                raise StoreError(
+                    f"store {root}: not there; `r3l iterate` makes one, or name another by --store or R3L_STORE"
+                )
+            return
+        there = next(folder for folder in (self.folder / STAGING, *(self.folder / STAGING).parents) if folder.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            raise StoreError(f"store {root}: not writable ({there}); choose another by --store or R3L_STORE")
+
+    def paths(self, prefix: str) -> list[str]:
+        return sorted(self.sizes(prefix))
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for folder, folders, names in os.walk(self.folder / prefix, onerror=refuse_closed):
+            folders[:] = [name for name in folders if name != "policies" and not name.startswith(".")]
+            for name in names:
+                path = Path(folder, name)
+                with suppress(FileNotFoundError):  # deleted since it was listed
+                    found[path.relative_to(self.folder).as_posix()] = path.stat().st_size
+        return found
+
+    def folders(self, prefix: str) -> list[str]:
+        try:
+            return sorted(
+                entry.name
+                for entry in os.scandir(self.folder / prefix)
+                if entry.is_dir() and not entry.name.startswith(".")
+            )
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def read(self, path: str) -> bytes | None:
+        try:
+            return (self.folder / path).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except IsADirectoryError as error:
+            raise StoreError(f"{self.folder / path}: is a folder, expected a file; move it away") from error
+
+    def token(self, path: str) -> str | None:
+        content = self.read(path)
+        return None if content is None else sha256(content).hexdigest()
+
+    def put(self, path: str, content: bytes) -> None:
+        staged = self._staging() / staging.staged()
+        target = self.folder / path
+        try:
+            with open(staged, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(staged, target)
+            sync_folder(target.parent)
+        except OSError as error:
+            staged.unlink(missing_ok=True)
+            raise StoreError(
+                f"{target}: can't be written ({error.strerror}); nothing is half done, run again when there's room"
+            ) from error
+
+    def put_if(self, path: str, content: bytes, token: str | None) -> bool:
+        with self._guard():
+            if self.token(path) != token:
+                return False
+            self.put(path, content)
+            return True
+
+    def delete(self, path: str) -> None:
+        (self.folder / path).unlink(missing_ok=True)
+
+    def remove(self, folder: str) -> int:
+        held = sum(path.stat().st_size for path in (self.folder / folder).rglob("*") if path.is_file())
+        shutil.rmtree(self.folder / folder, ignore_errors=True)
+        return held
+
+    def url(self, path: str) -> str:
+        return f"{self.root}/{path}"
+
+    def sweep_staging(self) -> list[str]:
+        return [path.relative_to(self.folder).as_posix() for path in staging.sweep(self.folder / STAGING)]
+
+    def attach(self, connection: Any) -> None:
+        """Local files need no help."""
+
+    def fetch(self, folder: str) -> Path:
+        return self.folder / folder
+
+    def forget(self, folder: str) -> None:
+        """There is no copy."""
+
+    def publish(self, folder: str) -> None:
+        """It is where it belongs."""
+
+    @property
+    def cache(self) -> Path:
+        return self.folder
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        """Compare-and-write as one step between processes; the kernel frees it when its holder dies."""
+        with open(self._staging() / staging.GUARD, "ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _staging(self) -> Path:
+        folder = self.folder / STAGING
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+
+def read_object(files: Files, path: str) -> dict[str, Any]:
+    """The JSON object in a file; empty where there is no file, or where it was torn."""
+    try:
+        found = json.loads(files.read(path) or b"{}")
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def refuse_closed(error: OSError) -> None:
+    """A folder that may not be looked into is no empty one."""
+    if isinstance(error, PermissionError):
+        raise error
+
+
+def cache_folder() -> Path:
+    """Where this machine keeps what it can make again: copies of object stores, indexes of runs."""
+    return Path(os.environ.get("R3L_CACHE") or "~/.cache/r3l").expanduser()
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file of this machine, whole or not at all, durably; its folder is made where there is none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(
+        f".{path.name}~{uuid.uuid4().hex}"
+    )  # hosts that share a folder may have the same process ids
+    with open(partial, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename inside a folder survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,127 @@
+"""One writer per iteration: a lock file that names its holder, and that outlives neither its holder nor its lease."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from r3l.errors import StoreError
+from r3l.store.files import process
+from r3l.store.files.local import Files, read_object
+
+LOCK = "writer.lock"
+LEASE_SECONDS = 300.0
+RENEW_SECONDS = 60.0
+SKEW_SECONDS = 60.0  # by which another host's clock may be ahead
+log = logging.getLogger("r3l.store")
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who a lock file says holds it."""
+
+    process: str
+    since: str
+    renewed: float
+
+    @property
+    def lease_left(self) -> float:
+        """Seconds for which the lease still runs. One renewed in the future was not renewed by a clock that can be
+        trusted."""
+        age = time.time() - self.renewed
+        return LEASE_SECONDS - age if age >= -SKEW_SECONDS else 0.0
+
+    @property
+    def lives(self) -> bool:
+        """Whether that very process lives; where that can't be seen from here, whether its lease runs."""
+        known = process.lives(self.process)
+        return self.lease_left > 0 if known is None else known
+
+    def __str__(self) -> str:
+        mark = process.read(self.process)
+        return f"host {mark.host:.80}, process {mark.pid}" if mark else f"process {self.process!r:.80}"
+
+
+def holder_of(files: Files, path: str) -> Holder | None:
+    """Return the holder that the lock at `path` names; None where there is no lock, or a torn one."""
+    found = read_object(files, path)
+    mark, since, renewed = (found.get(name) for name in ("process", "since", "renewed"))
+    if (
+        not isinstance(mark, str)
+        or not isinstance(since, str)
+        or not isinstance(renewed, float)
+        or not math.isfinite(renewed)
+    ):
+        return None
+    return Holder(mark, since, renewed)
+
+
+def living(files: Files, path: str) -> Holder | None:
+    """Return the holder of the lock at `path`, if it lives."""
+    holder = holder_of(files, path)
+    return holder if holder and holder.lives else None
+
+
+@contextmanager
+def held(files: Files, path: str) -> Iterator[None]:
+    """Hold the lock at `path`. Raises StoreError naming host, process and time where a living writer holds it."""
+    mine = {
+        "process": process.mark(),
+        "nonce": uuid.uuid4().hex,
+        "since": datetime.now(UTC).isoformat(timespec="seconds"),
+        "renewed": time.time(),
+    }
+    take(files, path, mine)
+    done = threading.Event()
+    renewer = threading.Thread(target=renew, args=(files, path, mine, done), daemon=True, name="r3l-lock")
+    renewer.start()
+    try:
+        yield
+    finally:
+        done.set()
+        renewer.join()
+        if read_object(files, path).get("nonce") == mine["nonce"]:
+            files.delete(path)
+
+
+def take(files: Files, path: str, mine: dict[str, Any]) -> None:
+    """Write the lock if it is free or its holder is dead; the conditional write lets one of several takers win."""
+    token = files.token(path)
+    if token and (holder := living(files, path)):
+        unseen = f" (which can't be seen from here: its lease ends in {holder.lease_left:.0f} s)" * (
+            process.lives(holder.process) is None
+        )
+        raise StoreError(
+            f"{path}: held by {holder}{unseen}, since {holder.since:.40}; wait for it, or end it and run again"
+        )
+    if not files.put_if(path, json.dumps(mine).encode(), token):
+        raise StoreError(f"{path}: another writer took it just now; wait for it to end")
+
+
+def held_by_me(files: Files, path: str) -> bool:
+    """Whether this process holds the lock."""
+    return read_object(files, path).get("process") == process.mark()
+
+
+def renew(files: Files, path: str, mine: dict[str, Any], done: threading.Event) -> None:
+    """Keep the lease fresh until the holder is done. A store that can't be reached for a while is tried again."""
+    while not done.wait(RENEW_SECONDS):
+        try:
+            token = files.token(path)
+            if read_object(files, path).get("nonce") != mine["nonce"]:
+                log.error(
+                    "%s: lost to another writer, after %.0f s without a renewal; end this run", path, LEASE_SECONDS
+                )
+                return
+            files.put_if(path, json.dumps({**mine, "renewed": time.time()}).encode(), token)
+        except (StoreError, OSError) as error:
+            log.warning("%s: the lease could not be renewed (%s); trying again in %.0f s", path, error, RENEW_SECONDS)

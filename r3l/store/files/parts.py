@@ -1,0 +1,89 @@
+"""One Parquet file per table of a stage: records to bytes and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from r3l.errors import StoreError
+from r3l.store.tables.schemas import TABLES, arrow_schema
+
+ROW_GROUP = 10_000
+Rows: TypeAlias = "pa.Table | Sequence[Any]"
+MISFITS = (pa.ArrowException, OverflowError, UnicodeError)  # what pyarrow raises for a value that its column can't hold
+
+
+class Misfit(StoreError):
+    """A value that its column can't hold, such as an integer beyond 32 bits."""
+
+
+def to_table(table: str, rows: Rows) -> pa.Table:
+    """Rows (records of r3l.records, dicts or an Arrow table) in the table's schema.
+
+    Raises:
+        Misfit: a value doesn't fit its column.
+        StoreError: they are rows of another table, or a column that may not be null is.
+    """
+    schema = arrow_schema(table)
+    try:
+        given = (
+            rows.select(schema.names) if isinstance(rows, pa.Table) else pa.table(columns(table, rows), schema=schema)
+        )
+        for column in TABLES[table]:
+            if not column.nullable and given[column.name].null_count:
+                raise StoreError(
+                    f"table {table}: column {column.name} is null in {given[column.name].null_count} rows, and may not be"
+                )
+        given.validate(full=True)
+        return given.cast(schema)
+    except KeyError as error:
+        raise StoreError(f"table {table}: rows have no column {error}; see data/README.md") from error
+    except MISFITS as error:
+        raise Misfit(f"table {table}: rows don't fit its columns ({error}); see data/README.md") from error
+
+
+def columns(table: str, rows: Sequence[Any]) -> dict[str, list[Any]]:
+    names = [column.name for column in TABLES[table]]
+    if rows and is_dataclass(rows[0]):
+        if [field.name for field in fields(rows[0])] != names:
+            raise StoreError(
+                f"table {table}: got records of {type(rows[0]).__name__}, whose fields are not its columns"
+            )
+        return {name: [getattr(row, name) for row in rows] for name in names}
+    return {name: [row[name] for row in rows] for name in names}
+
+
+def encode(table: pa.Table) -> bytes:
+    """Parquet, zstd. Token ids and their log-probs as BYTE_STREAM_SPLIT: the high bytes are nearly constant and cost
+    next to nothing."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, row_group_size=ROW_GROUP, **write_settings(table.schema))
+    return sink.getvalue().to_pybytes()
+
+
+def write_settings(schema: pa.Schema) -> dict[str, Any]:
+    """What pyarrow's writers are told."""
+    numbers = [
+        field.name for field in schema if pa.types.is_list(field.type) and not pa.types.is_string(field.type.value_type)
+    ]
+    split = [f"{name}.list.element" for name in numbers]
+    others = [field.name for field in schema if field.name not in numbers]
+    return {
+        "compression": "zstd",
+        "use_dictionary": others,
+        "column_encoding": dict.fromkeys(split, "BYTE_STREAM_SPLIT"),
+        "write_page_checksum": True,
+        "store_schema": False,
+    }
+
+
+def decode(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of a part. Raises StoreError for bytes that are no Parquet file."""
+    try:
+        return pq.read_table(pa.BufferReader(content), columns=None if columns is None else list(columns))
+    except (pa.ArrowInvalid, OSError) as error:
+        raise StoreError(f"not a readable Parquet file: {error}") from error

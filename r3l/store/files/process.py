@@ -1,0 +1,76 @@
+"""Processes by name: which one is it, and does it still live?"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+import psutil
+
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+NAMESPACE = Path("/proc/self/ns/pid")
+CLOCK_S = 1.5  # seconds by which two readings of the same start may differ: the kernel rounds the time of its boot
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A process, told apart from every other one: its number is given out again, and other pid namespaces use the same
+    numbers."""
+
+    host: str
+    boot: str  # the kernel's boot id; empty where the system has none
+    namespace: str  # the pid namespace; empty where the system has none
+    pid: int
+    start: float  # seconds from the boot to its start
+
+    def __str__(self) -> str:
+        return "~".join(str(part) for part in astuple(self))
+
+
+def mark(pid: int | None = None) -> str:
+    """Return ``host~boot~namespace~pid~start`` of a process of this pid namespace; None: of this process."""
+    pid = os.getpid() if pid is None else pid
+    return str(Mark(*here(), pid, started(pid) or 0.0))
+
+
+def read(mark_: str) -> Mark | None:
+    """Return a mark's parts; None for a text that is no mark. One of an earlier version has neither boot nor
+    namespace."""
+    parts = mark_.split("~")
+    try:
+        host, boot, namespace, pid, start = parts if len(parts) == 5 else (parts[0], "", "", *parts[1:])
+        return Mark(host, boot, namespace, int(pid), float(start))
+    except ValueError:
+        return None
+
+
+def lives(mark_: str) -> bool | None:
+    """Return whether the process of a mark lives; None where that can't be seen from here: another host, boot or pid
+    namespace."""
+    found = read(mark_)
+    if found is None or (found.host, found.boot, found.namespace) != here():
+        return None
+    start = started(found.pid)
+    return start is not None and abs(start - found.start) < CLOCK_S
+
+
+def started(pid: int) -> float | None:
+    """Return the seconds from the boot to a process's start; None where there is no such process (a zombie counts as
+    none)."""
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        return round(
+            process.create_time() - psutil.boot_time(), 2
+        )  # unlike the time of day, not moved when the clock is set
+    except (psutil.Error, ValueError, OverflowError):
+        return None
+
+
+def here() -> tuple[str, str, str]:
+    """Return the host name, boot id and pid namespace of this process."""
+    boot = BOOT.read_text().strip() if BOOT.exists() else ""
+    return socket.gethostname(), boot, str(NAMESPACE.stat().st_ino) if NAMESPACE.exists() else ""

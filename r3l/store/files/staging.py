@@ -1,0 +1,62 @@
+"""What is being written and is not in its place yet. Each name begins with its maker's mark, and only a dead maker's is
+swept."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+import uuid
+from pathlib import Path
+
+from r3l.store.files import process
+
+GUARD = "guard"  # the file that writers lock; it stays
+UPDATE = re.compile(r"(?:update|replaced)-(\d+)")
+UNSEEN_S = 86_400.0  # seconds after which a file of a maker that can't be seen from here counts as left behind
+
+
+def staged(what: str = "file") -> str:
+    """Return a name that nobody else uses for something that this process writes."""
+    return f"{process.mark()}~{what}-{uuid.uuid4().hex}"
+
+
+def staged_update(iteration: int, what: str = "update") -> str:
+    """Return the same for an update's folder: whoever holds the lock of the iteration may sweep what others left of
+    it."""
+    return staged(f"{what}-{iteration:05d}")
+
+
+def sweep(folder: Path, iteration: int | None = None) -> list[Path]:
+    """Delete what dead makers staged in `folder`. Return what was deleted.
+
+    Args:
+        iteration: the iteration whose lock the caller holds. A maker on another host, of an update of that iteration,
+            has lost its lease.
+    """
+    found = [path for path in sorted(folder.iterdir()) if left_behind(path, iteration)] if folder.is_dir() else []
+    for path in found:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    return found
+
+
+def left_behind(path: Path, iteration: int | None) -> bool:
+    """Return whether the maker is known to be dead, or nobody can be at work on it any more."""
+    maker, _, what = path.name.rpartition("~")
+    lives, update = process.lives(maker), UPDATE.match(what)
+    if lives is not None:
+        return not lives
+    if update:
+        return int(update[1]) == iteration
+    return path.name != GUARD and time.time() - newest(path) > UNSEEN_S
+
+
+def newest(path: Path) -> float:
+    """Return when a file, or anything in a folder, was last written; now where it is just going away."""
+    try:
+        return max(one.stat().st_mtime for one in (path, *path.rglob("*")))
+    except FileNotFoundError:
+        return time.time()

@@ -1,0 +1,70 @@
+"""What dead writers left behind: found by who wrote it, never by guessing from its age alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from r3l.errors import StoreError
+from r3l.store import manifest as manifests
+from r3l.store.files.local import Files
+from r3l.store.files.lock import LOCK, held, held_by_me
+from r3l.store.layout import MANIFEST, key_of
+
+
+def sweep(files: Files, run: str) -> list[str]:
+    """Delete staged files of dead processes, and the run's parts that no manifest names. Returns what was deleted.
+
+    A part without a manifest may belong to a writer at work: an iteration that another process holds is left alone, and
+    one that nobody holds is held while it is swept.
+    """
+    swept = files.sweep_staging()
+    for folder, orphans in by_iteration(orphaned(files, run)).items():
+        lock = f"{folder}/{LOCK}"
+        if held_by_me(files, lock):
+            swept += delete(files, orphans)
+            continue
+        try:
+            with held(files, lock):
+                swept += delete(files, [path for path in orphaned(files, folder) if path in orphans])
+        except StoreError:
+            continue  # its writer is at work, and sweeps for itself at its next start
+    return swept
+
+
+def orphaned(files: Files, prefix: str) -> list[str]:
+    """Parts that no readable manifest names. A stage whose manifest can't be read keeps its parts: they are
+    evidence."""
+    paths = files.paths(prefix)
+    named: set[str] = set()
+    kept: set[str] = set()
+    for path in paths:
+        if key := key_of(path):
+            try:
+                manifest = manifests.load(files, key) or {"parts": []}
+                named |= {f"{key.folder}/{part['file']}" for part in manifest["parts"]}
+            except StoreError:
+                kept.add(key.folder)
+    parts = [path for path in paths if is_part(path)]
+    return [path for path in parts if path not in named and path.rpartition("/")[0] not in kept]
+
+
+def is_part(path: str) -> bool:
+    """Whether a path is a part of a stage (and no other file that the run's folder holds)."""
+    folder, _, name = path.rpartition("/")
+    return name.startswith("part-") and name.endswith(".parquet") and key_of(f"{folder}/{MANIFEST}") is not None
+
+
+def by_iteration(paths: Iterable[str]) -> dict[str, list[str]]:
+    """Paths by their iteration's folder."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        head, _, rest = path.partition("/iteration=")
+        found.setdefault(f"{head}/iteration={rest.partition('/')[0]}", []).append(path)
+    return found
+
+
+def delete(files: Files, paths: Iterable[str]) -> list[str]:
+    paths = list(paths)
+    for path in paths:
+        files.delete(path)
+    return paths

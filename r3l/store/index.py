@@ -1,0 +1,189 @@
+"""The index of a run: what it holds, remembered on this machine beside the size, time and inode of each file.
+
+The index is never the truth. It is used while every folder and file is as it was when their bytes were verified; a
+stale, torn or foreign one is made anew from the manifests, and only files that are new or changed are read and hashed.
+It lies under R3L_CACHE, else ~/.cache/r3l, so that a store that can only be read has one too; any of it may be deleted.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from hashlib import blake2b, sha256
+from pathlib import Path
+from typing import Any
+
+from r3l.errors import StoreError
+from r3l.store import manifest as manifests
+from r3l.store.contents import Contents, Manifest, Part, contents_of
+from r3l.store.digests import canonical
+from r3l.store.files.local import LocalFiles, cache_folder, replace_text
+from r3l.store.layout import key_of, line_folder
+from r3l.store.space.bundles import INDEX, Bundle, load_bundles
+from r3l.store.stage import Store
+from r3l.store.tables.schemas import VERSIONS
+
+FORMAT = 1
+UNSETTLED_NS = (
+    100_000_000  # what changed this shortly before it was looked at may change again within one tick of its clock
+)
+Stamp = list[int]  # size, time of the last change (ns), inode; of a folder, the time alone
+log = logging.getLogger("r3l.store")
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """A run's contents; `state` names them: another where a stage was committed, made again or pruned."""
+
+    run: str
+    state: str
+    contents: Contents
+
+
+def indexed(store: Store, run: str, verify: bool = False) -> Indexed:
+    """What the run holds, every file verified: by its bytes once on this machine (with `verify`, now), then by its
+    stamp.
+
+    Raises:
+        StoreError: a manifest or a file of the run is missing, or not what it was when it was committed.
+    """
+    path = index_path(store, run)
+    known = recall(path, run)
+    if known and not verify and unchanged(store.root, known):
+        contents = known["contents"]
+        parts = {name: [Part(*part) for part in contents[name]] for name in ("own", "taken_over")}
+        return Indexed(run, known["state"], Contents(contents["stages"], contents["seen"], **parts))
+    try:
+        return made(store, run, path, {} if verify or not known else known["files"])
+    except StoreError:  # a stage may have been made again between its manifest and its files
+        return made(store, run, path, {})
+
+
+def made(store: Store, run: str, path: Path, known: dict[str, Stamp]) -> Indexed:
+    """Read the run, verify what `known` does not, and remember it."""
+    local = isinstance(store.files, LocalFiles)
+    began = time.time_ns()
+    folders = dict(folder_stamps(store.root, run)) if local else {}
+    found, bundles = manifests_of(store, run)
+    named = dict(named_files(found, bundles))
+    everything = [*found, *(one for bundle in bundles for one in bundle.manifests)]
+    state = blake2b(canonical(sorted(one["checksum"] for one in everything)), digest_size=16).hexdigest()
+    index = Indexed(run, state, contents_of(found, bundles))
+    if not local:
+        verify_sizes(store, run, named)
+        return index
+    stamps = {name: verified(store, name, told, known.get(name)) for name, told in named.items()}
+    newest = max([*folders.values(), *(stamp[1] for stamp in stamps.values())], default=0)
+    if newest < began - UNSETTLED_NS:
+        remember(
+            path, {"run": run, "state": state, "folders": folders, "files": stamps, "contents": asdict(index.contents)}
+        )
+    return index
+
+
+def manifests_of(store: Store, run: str) -> tuple[list[Manifest], list[Bundle]]:
+    """The usable bundles of a run and its branches, and the manifests of the iterations that are in none."""
+    lines = [line_folder(run, branch) for branch in ("", *store.branches(run))]
+    bundles = [bundle for line in lines for bundle in load_bundles(store.files, line)]
+    covered = {f"{bundle.line}/iteration={iteration:05d}" for bundle in bundles for iteration in bundle.iterations}
+    loose = [f"{line}/{name}" for line in lines for name in store.files.folders(line) if name.startswith("iteration=")]
+    return list(load_all(store, [folder for folder in loose if folder not in covered])), bundles
+
+
+def load_all(store: Store, folders: list[str]) -> Iterator[Manifest]:
+    """Every manifest under these folders."""
+    for folder in folders:
+        for path in store.files.paths(folder):
+            if (key := key_of(path)) and (manifest := manifests.load(store.files, key)):
+                yield manifest
+
+
+def named_files(found: list[Manifest], bundles: list[Bundle]) -> Iterator[tuple[str, dict[str, Any] | None]]:
+    """Every file that is read: with its bytes and sha256; None where it vouches for itself, as manifests do."""
+    for manifest in [*found, *(one for bundle in bundles for one in bundle.manifests)]:
+        key = manifests.reference(manifest).key
+        yield key.manifest, None
+        yield from ((f"{key.folder}/{part['file']}", part) for part in manifest["parts"])
+    for bundle in bundles:
+        yield f"{bundle.folder}/{INDEX}", None
+        yield from ((f"{bundle.folder}/{entry['file']}", entry) for entry in bundle.files)
+
+
+def verify_sizes(store: Store, run: str, named: dict[str, dict[str, Any] | None]) -> None:
+    """Where files have no stamps: that each is there, whole. Raises StoreError for the first that is not."""
+    sizes = store.files.sizes(run)
+    for name, told in named.items():
+        if told is not None and "/." not in name and sizes.get(name) != told["bytes"]:
+            raise StoreError(f"{name}: {sizes.get(name, 'no')} bytes, the manifest says {told['bytes']}")
+
+
+def verified(store: Store, name: str, told: dict[str, Any] | None, known: Stamp | None) -> Stamp:
+    """The stamp of a file whose bytes are what was told. Raises StoreError where they are not."""
+    stamp = stamp_of(f"{store.root}/{name}")
+    if told is not None and (stamp is None or stamp != known):
+        manifests.read_verified(store.files, name, told)
+    if stamp is None:
+        raise StoreError(f"{name}: missing, though it is named; run the iteration again to make it anew")
+    return stamp
+
+
+def unchanged(root: str, known: dict[str, Any]) -> bool:
+    """Whether every folder and every file that the index names is as it was."""
+    try:
+        return all(os.stat(f"{root}/{name}").st_mtime_ns == when for name, when in known["folders"].items()) and all(
+            stamp_of(f"{root}/{name}") == stamp for name, stamp in known["files"].items()
+        )
+    except OSError:
+        return False
+
+
+def stamp_of(path: str) -> Stamp | None:
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return [found.st_size, found.st_mtime_ns, found.st_ino]
+
+
+def folder_stamps(root: str, run: str) -> Iterator[tuple[str, int]]:
+    """Every folder of the run in which a stage or a bundle can appear."""
+    for folder, folders, _ in os.walk(f"{root}/{run}"):
+        folders[:] = [
+            name for name in folders if name != "policies" and (not name.startswith(".") or name == ".bundles")
+        ]
+        yield os.path.relpath(folder, root), os.stat(folder).st_mtime_ns
+
+
+def index_path(store: Store, run: str, kind: str = "index") -> Path:
+    """Where what is remembered of a run lies: its index, or its figures."""
+    return cache_folder() / kind / sha256(store.root.encode()).hexdigest()[:16] / f"{run}.json"
+
+
+def recall(path: Path, run: str) -> dict[str, Any] | None:
+    """What was remembered of a run; None where there is nothing, it is torn, or another version made it."""
+    try:
+        head, _, body = path.read_bytes().partition(b"\n")
+        if head != head_of(body):
+            return None
+        content: dict[str, Any] = json.loads(body)
+    except (OSError, ValueError):
+        return None
+    return content if content["run"] == run else None
+
+
+def remember(path: Path, content: dict[str, Any]) -> None:
+    """Written whole. Without a place to write to, the next reader does the work again."""
+    body = json.dumps(content, separators=(",", ":"))
+    try:
+        replace_text(path, f"{head_of(body.encode()).decode()}\n{body}")
+    except OSError as error:
+        log.debug("%s: not written (%s)", path, error)
+
+
+def head_of(body: bytes) -> bytes:
+    versions = canonical([FORMAT, VERSIONS])
+    return blake2b(versions + body, digest_size=16).hexdigest().encode()

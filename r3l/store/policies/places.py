@@ -1,0 +1,139 @@
+"""Policies between hosts: a place in the store that any host can pull from, and a pulled copy that is what its digest
+says."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from r3l.errors import StoreError
+from r3l.store.files.staging import staged
+from r3l.store.layout import STAGING
+from r3l.store.policies.snapshots import IDENTITY, optimiser_digest, snapshot_digest
+from r3l.store.stage import Store
+
+SHARED = ".policies"
+
+
+def stored_place(store: Store, path: Path | str, digest: str | None = None) -> str:
+    """Where the folder lies, relative to the store's root. A policy from outside (the starting one) is put there, under
+    its digest."""
+    folder = Path(path).absolute()
+    if folder.is_relative_to(store.files.cache):
+        return folder.relative_to(store.files.cache).as_posix()
+    return share_policy(store, folder, digest or snapshot_digest(folder))
+
+
+def share_policy(store: Store, folder: Path, digest: str) -> str:
+    """Put a policy into the store, once, whoever else does so at the same time. A marker beside it, written last, says
+    that it is whole."""
+    place = f"{SHARED}/{digest}"
+    if store.files.read(f"{place}.whole") is None:
+        partial = store.files.cache / STAGING / staged("policy")
+        shutil.copytree(folder, partial)
+        put_first(partial, store.files.cache / place, digest)
+        store.publish(place)
+        store.files.put(f"{place}.whole", digest.encode())
+    return place
+
+
+def put_first(partial: Path, final: Path, digest: str) -> None:
+    """Rename the copy of a policy to its place, unless another starter put that policy there first.
+
+    What is at the place and is not that policy, such as half a download, gives way.
+    """
+    final.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        try:
+            partial.rename(final)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        if held(final) == digest:
+            shutil.rmtree(partial)
+            return
+        with suppress(FileNotFoundError):  # another starter has moved it away
+            replaced = final.rename(partial.with_name(staged("policy")))
+            shutil.rmtree(replaced)
+
+
+def share_tokenizer(store: Store, folder: Path | str, digest: str) -> str:
+    """Put what of a policy is not weights into the store, once: all that a host needs which samples from servers."""
+    place = tokenizer_place(digest)
+    if store.files.read(f"{place}.whole") is None:
+        for path in {
+            path for pattern in IDENTITY for path in Path(folder).glob(pattern) if path.suffix != ".safetensors"
+        }:
+            store.files.put(f"{place}/{path.name}", path.read_bytes())
+        store.files.put(f"{place}.whole", digest.encode())
+    return place
+
+
+def fetch_tokenizer(store: Store, digest: str) -> Path:
+    """The same as a folder of this host. Raises `StoreError` where nobody has put it there."""
+    if store.files.read(f"{tokenizer_place(digest)}.whole") is None:
+        raise StoreError(
+            f"tokenizer of policy {digest}: not in {store.root}; run the iteration again, its flow puts it there"
+        )
+    return store.local(tokenizer_place(digest))
+
+
+def tokenizer_place(digest: str) -> str:
+    return f"{SHARED}/{digest}.tokenizer"
+
+
+def fetch_policy(store: Store, place: str, digest: str) -> Path:
+    """A policy of the store as a folder of this host, checked against its digest.
+
+    A copy that is another snapshot, as after an iteration was made again elsewhere, is fetched anew.
+
+    Raises:
+        StoreError: what the store has there is not that policy.
+    """
+    got = ""
+    for _ in range(2):
+        folder = store.local(place)
+        got = held(folder)
+        if got == digest:
+            return folder
+        store.files.forget(
+            place.removesuffix("/policy")
+        )  # what lies beside it, the optimiser's state, is of the same earlier try
+    raise StoreError(
+        f"policy {place} in {store.root}: holds {got}, expected {digest}; run the iteration that wrote it again "
+        "(r3l iterate --iteration ...): only its update is taken anew"
+    )
+
+
+def fetch_optimiser(store: Store, place: str, digest: str | None) -> Path | None:
+    """The optimiser's state of the store as a folder of this host, checked against its digest; None where no step was
+    taken so far.
+
+    Where an earlier version of the code noted no digest (None), what is there is taken.
+
+    Raises:
+        StoreError: the state is missing, or is not what its update wrote.
+    """
+    got = ""
+    for _ in range(2):
+        folder = store.local(place)
+        got = optimiser_digest(folder)
+        if digest is None or got == digest:
+            return folder if got else None
+        store.files.forget(place)
+    raise StoreError(
+        f"optimiser's state {place} in {store.root}: holds {got or 'nothing'}, expected {digest or 'nothing'}, and the next "
+        "step would be another one. Put the folder back from a copy, or run the iteration that wrote it again "
+        "(r3l iterate --iteration ...): only its update is taken anew"
+    )
+
+
+def held(folder: Path) -> str:
+    """The digest of the snapshot in a folder; in words where there is none."""
+    try:
+        return snapshot_digest(folder)
+    except StoreError:
+        return "no weights"

@@ -1,0 +1,112 @@
+"""Policy snapshots: what names them, and which one a run goes on from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from safetensors import SafetensorError, safe_open
+
+from r3l.errors import StoreError
+from r3l.store import manifest as manifests
+from r3l.store.layout import StageKey, StageRef, line_folder
+from r3l.store.stage import Store
+
+# Whatever decides what a policy says: weights, architecture, adapters, tokenizer, template. Not optimiser state or
+# notes.
+IDENTITY = (
+    "*.safetensors",
+    "config.json",
+    "generation_config.json",
+    "adapter_config.json",
+    "tokenizer*.json",
+    "special_tokens_map.json",
+    "vocab.*",
+    "merges.txt",
+    "*.model",
+    "chat_template.*",
+)
+
+
+def snapshot_digest(folder: Path | str) -> str:
+    """16 hex digits that name a snapshot's content. Raises StoreError where the folder holds no weights."""
+    folder = Path(folder)
+    found = {path for pattern in IDENTITY for path in folder.glob(pattern)}
+    paths = sorted(path for path in found if path.is_file() and not path.name.startswith("optimizer"))
+    if not any(path.suffix == ".safetensors" for path in paths):
+        raise StoreError(f"policy folder {folder}: no *.safetensors in it; expected a saved transformers or peft model")
+    return content_digest(paths)
+
+
+def cut_weights(folder: Path | str) -> str:
+    """What is wrong with the weights of a folder by their headers and lengths, in words; empty where they are whole.
+
+    A download that broke off leaves a file shorter than its header says, or a file of the index out.
+    """
+    folder = Path(folder)
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(path, framework="numpy"):
+                pass
+        except (SafetensorError, OSError) as error:
+            return f"{path.name} has {path.stat().st_size:,} bytes and is cut or damaged ({error})"
+    index = folder / "model.safetensors.index.json"
+    try:
+        named = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"{index.name} is damaged ({error!r})"
+    missing = sorted(name for name in named if not (folder / name).is_file())
+    return f"{missing[0]} is missing, which {index.name} names" if missing else ""
+
+
+def optimiser_digest(folder: Path | str) -> str:
+    """16 hex digits that name an optimiser's state, moments and counts of steps; empty where there is none."""
+    paths = sorted(path for path in Path(folder).glob("*") if path.is_file())
+    return content_digest(paths) if paths else ""
+
+
+def content_digest(paths: Iterable[Path]) -> str:
+    """16 hex digits of the files' names, sizes and bytes, in this order."""
+    running = sha256()
+    for path in paths:
+        running.update(f"{path.name}:{path.stat().st_size};".encode())
+        with open(path, "rb") as file:
+            while chunk := file.read(1 << 20):
+                running.update(chunk)
+    return running.hexdigest()[:16]
+
+
+class Written(NamedTuple):
+    """What an update wrote: the policy's folder relative to the store's root, its digest, and that of the optimiser's
+    state beside it (empty: no step was taken so far; None: an earlier version of the code did not note it)."""
+
+    place: str
+    policy: str
+    optimiser: str | None
+
+    @property
+    def optimiser_place(self) -> str:
+        return f"{self.place.rpartition('/')[0]}/optimizer"
+
+
+def latest_policy(store: Store, run: str, branch: str = "", before_iteration: int | None = None) -> Written | None:
+    """The newest snapshot made before an iteration; None: none was made.
+
+    A branch without an earlier update of its own goes on from the run's.
+    """
+    last = store.next_iteration(run, branch) if before_iteration is None else before_iteration
+    for line in dict.fromkeys((branch, "")):
+        for iteration in range(last - 1, -1, -1):
+            key = StageKey(run, line, iteration, "updates")
+            if manifest := manifests.load(store.files, key):
+                return written(store, manifests.reference(manifest))
+    return None
+
+
+def written(store: Store, ref: StageRef) -> Written:
+    """What a stored update wrote."""
+    row = store.read(ref, "updates", ["path", "policy", "optimiser"]).to_pylist()[-1]
+    return Written(f"{line_folder(ref.run, ref.branch)}/{row['path']}", row["policy"], row["optimiser"])

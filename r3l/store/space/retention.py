@@ -1,0 +1,138 @@
+"""Give back the space of old iterations: heavy columns or policies go, rows and figures stay, and what can't be
+replayed is said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from r3l.errors import StoreError
+from r3l.store import manifest as manifests
+from r3l.store.catalog import committed
+from r3l.store.files.local import Files
+from r3l.store.files.parts import decode, encode
+from r3l.store.layout import StageKey, line_folder
+from r3l.store.space.bundles import drop_bundle
+from r3l.store.stage import Store
+from r3l.store.tables.schemas import arrow_schema
+
+Drop = Literal["logprobs", "tokens", "all", "policies"]
+LOGPROBS: dict[str, tuple[str, ...]] = {
+    "turns": ("response_logprobs",),
+    "reflections": ("response_logprobs",),
+    "training_rows": ("logprobs",),
+}
+TOKENS: dict[str, tuple[str, ...]] = {
+    "turns": ("context_ids", "response_ids", *LOGPROBS["turns"]),
+    "reflections": ("context_ids", "response_ids", *LOGPROBS["reflections"]),
+    "training_rows": ("token_ids", "weights", *LOGPROBS["training_rows"]),
+}
+ALL = TOKENS | {
+    "turns": (*TOKENS["turns"], "observation", "response"),
+    "reflections": (*TOKENS["reflections"], "text", "report"),
+    "trajectories": ("final_observation",),
+    "tasks": ("payload",),
+}
+COLUMNS: dict[Drop, dict[str, tuple[str, ...]]] = {"logprobs": LOGPROBS, "tokens": TOKENS, "all": ALL, "policies": {}}
+LOST: dict[Drop, tuple[str, ...]] = {
+    "logprobs": ("training rows of methods with an importance ratio or a KL term to the behaviour policy",),
+    "tokens": (
+        "reflections, retries and distilled from the stored bases",
+        "training rows and updates",
+        "the weight of single tokens",
+    ),
+    "all": (
+        "everything after base from what is stored; base itself only with the policy of that iteration",
+        "the words of any turn",
+    ),
+    "policies": (
+        "what the next iteration sampled, with the policy that it sampled with",
+        "the next update, from the weights it began with",
+        "a branch that goes on from there",
+        "an importance ratio of replayed groups to the policy that sampled them (S > 1)",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What was given back: iterations (run, branch, iteration), bytes of what was pruned before and after, what is
+    lost."""
+
+    iterations: list[tuple[str, str, int]]
+    before: int
+    after: int
+    lost: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [
+            f"{run}{'/branch=' + branch if branch else ''} iteration {iteration}"
+            for run, branch, iteration in self.iterations
+        ]
+        freed = f"{self.before - self.after:,} of {self.before:,} bytes given back"
+        return "\n".join([freed, *lines, *(f"no longer replayable there: {what}" for what in self.lost if lines)])
+
+
+def prune_run(store: Store, run: str, keep_last: int, drop: Drop = "all") -> Pruned:
+    """Empty the heavy columns of all but the newest `keep_last` iterations of the run and of each of its branches, or
+    delete the policies that those wrote, with their optimiser state.
+
+    A later reader of an emptied column gets a StoreError that says so. Raises StoreError where nothing could be kept,
+    where a stage is damaged, or where an iteration is at work.
+    """
+    if keep_last < 1:
+        raise StoreError(
+            f"--keep-last {keep_last}: expected 1 or more; the newest iteration is what the run goes on from"
+        )
+    lines: dict[str, dict[int, list[dict[str, Any]]]] = {}
+    for manifest in committed(store, [run]):
+        lines.setdefault(manifest["branch"], {}).setdefault(manifest["iteration"], []).append(manifest)
+    done, before, after = [], 0, 0
+    for branch, iterations in lines.items():
+        for iteration in sorted(iterations)[:-keep_last]:
+            with store.writer_lock(run, branch, iteration):
+                if drop == "policies":
+                    before += store.files.remove(f"{line_folder(run, branch)}/policies/iteration={iteration:05d}")
+                for manifest in iterations[iteration] if COLUMNS[drop] else ():
+                    before += sum(part["bytes"] for part in manifest["parts"])
+                    after += empty_stage(store.files, manifest, COLUMNS[drop])
+            done.append((run, branch, iteration))
+    return Pruned(done, before, after, LOST[drop])
+
+
+def empty_stage(files: Files, manifest: dict[str, Any], columns: dict[str, tuple[str, ...]]) -> int:
+    """Rewrite the parts that have such columns, then the manifest, then delete the old parts. Returns the bytes
+    left."""
+    key = manifests.reference(manifest).key
+    token = files.token(key.manifest)
+    parts = [emptied(files, key, part, columns.get(part["table"], ())) for part in manifest["parts"]]
+    content = {name: value for name, value in manifest.items() if name != "checksum"} | {"parts": parts}
+    drop_bundle(files, key)
+    if not files.put_if(key.manifest, manifests.seal(content), token):
+        raise StoreError(f"stage {key}: another writer committed it meanwhile; run prune again")
+    for old in {part["file"] for part in manifest["parts"]} - {part["file"] for part in parts}:
+        files.delete(f"{key.folder}/{old}")
+    return sum(part["bytes"] for part in parts)
+
+
+def emptied(files: Files, key: StageKey, part: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """The entry of a part without these columns' content; its digest stays that of the rows as they were made."""
+    dropped = set(part.get("dropped", ()))
+    if not part["rows"] or set(names) <= dropped:
+        return part
+    rows = decode(manifests.read_part(files, key, part))
+    schema = pa.schema([arrow_schema(part["table"]).field(name) for name in rows.column_names])
+    content = encode(
+        pa.table({name: blank(rows[name]) if name in names else rows[name] for name in rows.column_names}).cast(schema)
+    )
+    digest = sha256(content).hexdigest()
+    name = f"part-{part['table']}-{digest[:12]}.parquet"
+    files.put(f"{key.folder}/{name}", content)
+    return part | {"file": name, "bytes": len(content), "sha256": digest, "dropped": sorted(dropped | set(names))}
+
+
+def blank(column: pa.ChunkedArray) -> pa.Array:
+    return pa.array([[] if pa.types.is_list(column.type) else ""] * len(column), column.type)

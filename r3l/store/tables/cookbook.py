@@ -1,0 +1,67 @@
+"""The SQL cookbook: data/queries/README.md, made from the worked questions and what they answer on the run that
+ships."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from r3l.store.catalog import connect
+from r3l.store.query import query
+from r3l.store.stage import Store
+from r3l.store.tables.dictionary import comment
+
+DATA = Path(__file__).parents[3] / "data"
+ROWS, CELL = 8, 48
+HEAD = """# Questions to a run, in SQL
+
+Made by `python -m r3l.store.tables.cookbook` from the `.sql` files of this folder; a test keeps it so. The answers are those of
+[`sample_run`](../sample_run/README.md), a real run of two iterations that ships with the repository. Any of them, on any store:
+
+```sh
+.venv/bin/r3l sql "$(cat data/queries/02_pivots_that_paid_off.sql)" --store data/sample_run
+.venv/bin/r3l audit data/sample_run        # the page SQL has them all, to run and to change
+.venv/bin/marimo edit data/queries/explore.py   # a notebook to go on from them; needs uv pip install -e '.[notebook]'
+```
+
+The tables and views are described in [the data dictionary](../README.md). A plain name of a
+view shows one line of each run, so that nothing is counted twice; `--branch NAME` asks a branch, `lines.` all lines side by side.
+"""
+
+
+def cookbook(store: Store, folder: Path = DATA / "queries") -> str:
+    """The whole page: each question, its SQL, and the first rows of its answer on `store`."""
+    with connect(store) as connection:
+        connection.execute("SET threads = 1")  # sums of floats in one order
+        sections = [HEAD]
+        for path in sorted(folder.glob("*.sql")):
+            sql = path.read_text(encoding="utf-8")
+            body = "\n".join(line for line in sql.splitlines() if not line.startswith("--")).strip()
+            found = query(connection, sql)
+            head = f"## {int(path.name.split('_')[0])}. {comment(sql)}\n\n`{path.name}`"
+            sections.append(f"{head}\n\n```sql\n{body}\n```\n\n{answer(found.column_names, found.to_pylist())}")
+    return "\n\n".join(section.strip() for section in sections) + "\n"
+
+
+def answer(names: list[str], rows: list[dict[str, Any]]) -> str:
+    """A Markdown table of the first rows, and how many more there are."""
+    if not rows:
+        return "No rows in this run."
+    lines = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
+    lines += [f"| {' | '.join(cell(row[name]) for name in names)} |" for row in rows[:ROWS]]
+    more = f"\n\n… and {len(rows) - ROWS} more rows." if len(rows) > ROWS else ""
+    return "\n".join(lines) + more
+
+
+def cell(value: Any) -> str:
+    """One line of Markdown that can't be markup: text of models stands in it."""
+    text = (
+        "" if value is None or value != value else f"{value:.6g}" if isinstance(value, float) else str(value)
+    )  # NaN is not itself
+    text = " ".join(text.split())
+    text = text if len(text) <= CELL else text[: CELL - 1] + "…"
+    return "".join(f"\\{mark}" if mark in "|\\`*<[" else mark for mark in text)
+
+
+if __name__ == "__main__":
+    print(cookbook(Store.open(str(DATA / "sample_run"))), end="")

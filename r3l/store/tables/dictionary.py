@@ -1,0 +1,124 @@
+"""The data dictionary: data/README.md, made from the column lists and the views' own comments."""
+
+from __future__ import annotations
+
+import duckdb
+
+from r3l.store.catalog import MACROS, VIEWS, build, view_sql
+from r3l.store.check import INVARIANTS, invariant_sql
+from r3l.store.contents import Contents
+from r3l.store.tables.columns import Column, duck_type
+from r3l.store.tables.schemas import PLACE, STAGES, TABLES, VERSIONS
+
+HEAD = """# Data dictionary
+
+Made by `python -m r3l.store.tables.dictionary` from `r3l/store/tables/schemas.py`, `views/` and `invariants/`; a test keeps it so.
+
+A stage lies in `<store>/<run>/[branch=<b>/]iteration=00007/<stage>/[shard=003/]`: one `part-<table>-<content>.parquet` per table and
+`stage.json`, the manifest, written last. Readers go by manifests. Ask with `r3l sql "..."`; worked questions are in `queries/`.
+Every table has the columns of its place beside its own. A plain name shows one line of each run: the run itself or, with
+`r3l sql --branch NAME`, that branch of it. Schema `lines` has the same tables and views for every line, branches with what they took over
+from their run; schema `stored` has the tables as they are stored, each row once. A run that is damaged is left out, and named in
+`left_out`.
+
+## What can be relied on
+
+- A part is named by its content and the manifest holds its rows, bytes and sha256: a damaged one is found before use, and made again.
+- A stage is found again only with the same fingerprint (stage, version, columns, settings, parents' fingerprints, policy, seed) and only
+  while what it was made from is unchanged. Its digest is of its rows: equal rows, equal digest, whatever the wall time.
+- One writer per iteration holds `writer.lock`, which names host and process; the lock of a dead process is taken over. Readers need none.
+- A policy is used only while its files are those that its update wrote; a lost or changed one is named, and its update is taken again.
+- Every attempt has a seed. A shard sampled again by `transformers_local` has the same replies, whatever else the engine is doing, but for
+  a token that rounding decides; servers of vLLM round by what else is in their batch, so the same seeds may give other replies there.
+- An older version of a stage is read as the present one; a newer one is refused by name.
+- `r3l replay` writes into `branch=<name>/` and never touches what it replays; `r3l prune` empties heavy columns of old iterations, or
+  deletes their policies, and says what can't be replayed any more; `r3l export` writes one nested file, or a log of Inspect; `r3l compact`
+  adds `.bundles/`, copies in few large files that make long runs quick to ask, and that may be deleted at any time.
+- The root may be a folder or `s3://bucket/prefix` (keys and endpoint from the `AWS_...` variables; local copies in `R3L_CACHE`).
+
+Without r3l, the files of a stage that its manifest names are plain Parquet, readable by anything.
+"""
+
+
+def dictionary() -> str:
+    """The whole page."""
+    sections = [HEAD, place(), "## Tables"]
+    sections += [
+        f"### {table}\n\nWritten by: {', '.join(writers(table))}.\n\n{rows(columns)}"
+        for table, columns in TABLES.items()
+    ]
+    sections += [
+        "## Views",
+        view_pages(),
+        "## Invariants",
+        "`r3l check RUN` runs each; none may return a row.",
+        invariants(),
+    ]
+    return "\n\n".join(section.strip() for section in sections) + "\n"
+
+
+def writers(table: str) -> list[str]:
+    stages = list(STAGES) if table == "events" else [stage for stage, tables in STAGES.items() if table in tables]
+    return [f"{stage} (version {VERSIONS[stage]})" for stage in stages]
+
+
+def place() -> str:
+    return f"## Place\n\n{rows(PLACE)}"
+
+
+def rows(columns: list[Column]) -> str:
+    lines = [
+        f"| `{c.name}` | {duck_type(c.type)}{', may be null' if c.nullable else ''} | {escaped(c.meaning)} |"
+        for c in columns
+    ]
+    return "\n".join(["| column | type | meaning |", "|---|---|---|", *lines])
+
+
+def escaped(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def comment(sql: str) -> str:
+    """The comment lines that an SQL file begins with, as one text."""
+    lines = []
+    for line in sql.splitlines():
+        if not line.startswith("--"):
+            break
+        lines.append(line.removeprefix("--").strip())
+    return " ".join(lines)
+
+
+def view_pages() -> str:
+    """Each view with its question and its columns, as DuckDB sees them over an empty store."""
+    connection = empty()
+    pages = [f"### stages\n\nOne row per manifest.\n\n{shape(connection, 'stages')}"]
+    pages += [f"### {view}\n\n{comment(view_sql(view))}\n\n{shape(connection, view)}" for view in VIEWS]
+    pages.append(f"### Macros\n\n{comment(view_sql(MACROS))}\n\n{macros()}")
+    return "\n\n".join(pages)
+
+
+def macros() -> str:
+    """How each macro is called."""
+    calls = [
+        line.removeprefix("CREATE MACRO ") for line in view_sql(MACROS).splitlines() if line.startswith("CREATE MACRO ")
+    ]
+    return "\n".join(f"- `{call.partition(' AS TABLE')[0]}`" for call in calls)
+
+
+def empty() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    build(connection, Contents())
+    return connection
+
+
+def shape(connection: duckdb.DuckDBPyConnection, view: str) -> str:
+    described = connection.execute(f"SELECT column_name, column_type FROM (DESCRIBE {view})").fetchall()
+    return ", ".join(f"`{name}` {type_}" for name, type_ in described)
+
+
+def invariants() -> str:
+    return "\n".join(f"- {comment(invariant_sql(name))}" for name in INVARIANTS)
+
+
+if __name__ == "__main__":
+    print(dictionary(), end="")

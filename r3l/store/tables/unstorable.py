@@ -1,0 +1,91 @@
+"""Attempts that a table can't hold: each becomes an event, so that what one reply says never stops its shard."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from r3l.records import Event
+from r3l.store.files.parts import MISFITS, Misfit, Rows, to_table
+from r3l.store.layout import StageKey
+from r3l.store.tables.schemas import STAGES, TABLES
+
+# Tables of sampled attempts, with the column that names the attempt. The rows of an attempt stay or go together.
+ATTEMPTS = {
+    "trajectories": "trajectory_id",
+    "turns": "trajectory_id",
+    "oracle_pivots": "trajectory_id",
+    "evaluations": "trajectory_id",
+    "reflections": "reflection_id",
+}
+SHOWN = 200  # characters of a value that the event shows
+log = logging.getLogger("r3l.store")
+
+
+def storable(key: StageKey, tables: Mapping[str, Rows]) -> dict[str, pa.Table]:
+    """Return the tables of a stage in their schemas, without the attempts that can't be stored; each of those is an
+    event.
+
+    Raises:
+        StoreError: the rows are of another table, or the stage samples nothing.
+        Misfit: none of a table's several rows can be stored. Then the program is at fault, not a reply.
+    """
+    try:
+        return {table: to_table(table, rows) for table, rows in tables.items()}
+    except Misfit:
+        if not set(STAGES[key.stage]) <= set(ATTEMPTS) or any(isinstance(rows, pa.Table) for rows in tables.values()):
+            raise
+        misfits = {table: misfits_of(key, table, rows) for table, rows in tables.items()}
+        if any(len(misfits[table]) == len(rows) > 1 for table, rows in tables.items()):
+            raise
+    events = [event for table in tables for event in misfits[table]]
+    for event in events:
+        log.warning("stage %s: %s left out: %s", key, event.subject_id, event.reason)
+    left_out = {event.subject_id for table in ATTEMPTS for event in misfits.get(table, [])}
+    kept = {
+        table: [row for row in rows if escaped(value(row, ATTEMPTS[table])) not in left_out]
+        for table, rows in tables.items()
+        if table in ATTEMPTS
+    }
+    told = [row for row in tables["events"] if not faults("events", row)]
+    both = pa.concat_tables([to_table("events", told), to_table("events", events)])
+    return {table: to_table(table, rows) for table, rows in kept.items()} | {"events": both}
+
+
+def misfits_of(key: StageKey, table: str, rows: Sequence[Any]) -> list[Event]:
+    """Return an event for each row with values that their columns can't hold."""
+    found = []
+    for row in rows:
+        if wrong := faults(table, row):
+            subject = escaped(value(row, ATTEMPTS.get(table, "subject_id")))
+            shown = "; ".join(f"{name} = {escaped(value(row, name))[:SHOWN]}" for name in wrong)
+            reason = f"its row of {table} can't be stored: " + "; ".join(
+                f"{name}: {why}" for name, why in wrong.items()
+            )
+            found.append(Event(key.iteration, key.stage, subject, "unstorable", reason, shown))
+    return found
+
+
+def faults(table: str, row: Any) -> dict[str, str]:
+    """Return the columns that can't hold the row's values, each with the reason."""
+    found = {}
+    for column in TABLES[table]:
+        try:
+            pa.array([value(row, column.name)], column.type).validate(full=True)
+        except MISFITS as error:
+            found[column.name] = escaped(error)
+    return found
+
+
+def value(row: Any, name: str) -> Any:
+    return row[name] if isinstance(row, Mapping) else getattr(row, name)
+
+
+def escaped(value: object) -> str:
+    """Return the value as text that UTF-8 can hold. Python writes out no integer of more than 4,300 digits."""
+    if isinstance(value, int) and value.bit_length() > 4_096:
+        return f"an integer of {value.bit_length()} bits"
+    return str(value).encode("utf-8", "backslashreplace").decode()

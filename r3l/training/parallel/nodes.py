@@ -1,0 +1,70 @@
+"""An update over several nodes: the first is told the job and says where it lies, the others wait for that and join it
+by torchrun.
+
+All nodes see the job's files under the same paths. Variables: torchrun's own PET_NNODES, PET_NODE_RANK, PET_MASTER_ADDR
+and PET_MASTER_PORT, and R3L_JOB_POINTER, a file on the shared volume. `python -m r3l.training.parallel.nodes` is what a
+further node runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from r3l.errors import TrainingError
+from r3l.store.files.local import replace_text
+
+POINTER = "R3L_JOB_POINTER"
+WAIT_S = 3600.0
+
+
+def several() -> bool:
+    """Whether this process is on one of several nodes (PET_NNODES is a number, or least:most)."""
+    return os.environ.get("PET_NNODES", "1").rpartition(":")[2] not in {"", "1"}
+
+
+def command(spec: Path, processes: int) -> list[str]:
+    """What starts the job on this node: plain Python for one process, else torchrun, which meets the other nodes where
+    there are any."""
+    job = ["-m", "r3l.training", "--job", str(spec)]
+    if processes == 1 and not several():
+        return [sys.executable, *job]
+    alone = [] if several() else ["--standalone", "--local-addr=127.0.0.1"]  # a host need not know its own name
+    return [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}", *alone, *job]
+
+
+def announce(spec: Path) -> None:
+    """Tell the other nodes where the job lies, now that it is written. Nothing to do where there are none."""
+    if several() and (pointer := os.environ.get(POINTER)):
+        replace_text(Path(pointer), str(spec.absolute()))
+
+
+def joined(wait_s: float = WAIT_S, pause: Callable[[float], None] = time.sleep) -> list[str]:
+    """The command by which a further node joins, once the first node has announced its job.
+
+    Raises:
+        TrainingError: no pointer is set, or none was written within `wait_s` seconds.
+    """
+    pointer = os.environ.get(POINTER)
+    if not pointer:
+        raise TrainingError(
+            f"{POINTER} is not set: a further node of an update needs the file by which the first one names its job"
+        )
+    until = time.monotonic() + wait_s
+    while not Path(pointer).is_file():
+        if time.monotonic() > until:
+            raise TrainingError(
+                f"{pointer} was not written within {wait_s:g} s: did the first node start, and is its volume this one's?"
+            )
+        pause(0.5)
+    spec = Path(Path(pointer).read_text())
+    return command(spec, int(json.loads(spec.read_text())["training"]["processes"]))
+
+
+if __name__ == "__main__":
+    line = joined()
+    os.execv(line[0], line)

@@ -1,0 +1,148 @@
+"""A causal language model, called one segment at a time: plain forward calls with the keys and values of its path.
+
+Shapes: L = tokens of the segment, H = hidden width; keys and values are [1, heads, tokens, head width].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
+
+from r3l.errors import TrainingError
+from r3l.training.trie.path_attention import FAMILIES, NAME
+
+KeyValues = list[tuple[Tensor, Tensor]]  # of one segment: a pair a layer
+
+
+class SegmentLayer(CacheLayerMixin):
+    """A cache layer that reads the keys and values of a path and keeps a segment's own ones apart."""
+
+    def __init__(self, path: Sequence[tuple[Tensor, Tensor]], is_sliding: bool) -> None:
+        super().__init__()
+        self.path = path
+        self.is_sliding = is_sliding
+        self.past = sum(keys.shape[-2] for keys, _ in path)
+        self.own: tuple[Tensor, Tensor] | None = None
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        self.own = (key_states, value_states)
+        if not self.path:
+            return key_states, value_states
+        return torch.cat([*(k for k, _ in self.path), key_states], -2), torch.cat(
+            [*(v for _, v in self.path), value_states], -2
+        )
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Nothing to set up: the path is given at construction."""
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.past + query_length, 0
+
+    def get_seq_length(self) -> int:
+        return self.past
+
+    def get_max_length(self) -> int:
+        return -1
+
+
+class Decoder:
+    """The body and the head of a transformers model."""
+
+    def __init__(self, model: Any, dtype: torch.dtype = torch.float32) -> None:
+        self.model = model
+        self.body = model.get_decoder()
+        self.head = model.get_output_embeddings()
+        self.dtype = dtype
+        self.device = next(model.parameters()).device
+        if type(self.head) is not torch.nn.Linear:
+            raise TrainingError(
+                f"the output layer of {type(model).__name__} is a {type(self.head).__name__}; expected a plain linear "
+                "layer: leave it out of policy.lora_targets"
+            )
+        self.folds_paths = False
+        self.sliding = [getattr(layer, "is_sliding", False) for layer in DynamicCache(config=model.config).layers]
+
+    def forward(self, ids_L: Tensor, depth: int, path: Sequence[KeyValues]) -> tuple[Tensor, KeyValues]:
+        """(hidden states [L, H], the segment's own keys and values), given those of the segments before it."""
+        paths = [[part[i] for part in path] for i in range(len(self.sliding))]
+        layers = [
+            SegmentLayer([] if self.folds_paths else own, sliding)
+            for own, sliding in zip(paths, self.sliding, strict=True)
+        ]
+        options = {"paths": paths} if self.folds_paths else {}
+        positions = torch.arange(depth, depth + len(ids_L), device=self.device)
+        with self.precision():
+            out = self.body(
+                input_ids=ids_L[None],
+                position_ids=positions[None],
+                past_key_values=Cache(layers=[*layers]),
+                use_cache=True,
+                **options,
+            )
+        own: KeyValues = [layer.own for layer in layers if layer.own is not None]
+        return self.narrow(out.last_hidden_state[0]), own
+
+    @contextmanager
+    def along_paths(self) -> Iterator[None]:
+        """Attend to paths without masks or copies, where the model and the device allow it."""
+        config, before = self.model.config, self.model.config._attn_implementation
+        if self.device.type != "cpu" or before != "sdpa" or config.model_type not in FAMILIES or any(self.sliding):
+            yield
+            return
+        self.model.set_attn_implementation(NAME)
+        self.folds_paths = True
+        try:
+            yield
+        finally:
+            self.folds_paths = False
+            self.model.set_attn_implementation(before)
+
+    @contextmanager
+    def in_float32(self, held: torch.dtype) -> Iterator[None]:
+        """Products in float32 of weights as they are in `held`: what an engine in that dtype runs, but for its rounding
+        on the way. Module by module: the wide weights of one are held at a time."""
+        before, self.dtype = self.dtype, torch.float32
+        own: dict[torch.nn.Parameter, Tensor] = {}
+
+        def widen(module: torch.nn.Module, _: Any) -> None:
+            for parameter in module.parameters(recurse=False):
+                own[parameter], parameter.data = parameter.data, parameter.data.to(held).float()
+
+        def restore(module: torch.nn.Module, *_: Any) -> None:
+            for parameter in module.parameters(recurse=False):
+                if parameter in own:
+                    parameter.data = own.pop(parameter)
+
+        hooks = [
+            hook
+            for module in self.model.modules()
+            for hook in (
+                module.register_forward_pre_hook(widen),
+                module.register_forward_hook(restore, always_call=True),
+            )
+        ]
+        try:
+            yield
+        finally:
+            self.dtype = before
+            for hook in hooks:
+                hook.remove()
+
+    def begin(self) -> None:
+        """Called before the first backward of a step."""
+
+    def finish(self) -> None:
+        """Called after the last backward of a step, on every rank."""
+
+    def narrow(self, hidden: Tensor) -> Tensor:
+        """Hidden states as the head reads them."""
+        return hidden.to(self.dtype) if self.dtype == torch.bfloat16 else hidden
+
+    def precision(self) -> AbstractContextManager[Any]:
+        """Mixed precision: bfloat16 products over float32 master weights."""
+        return torch.autocast(self.device.type, torch.bfloat16) if self.dtype == torch.bfloat16 else nullcontext()

@@ -1,0 +1,168 @@
+"""Rows run whole, side by side: what the trie is compared with, and the fall-back where a trie would not be exact.
+
+padded   one row of the batch each, filled up to the longest
+packed   one after the other in a single sequence, each attending to itself alone
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from r3l.errors import TrainingError
+from r3l.training.rows import Row
+from r3l.training.trie.chunked_logprobs import token_logprobs, weighted_logprobs
+from r3l.training.trie.decoder import Decoder
+from r3l.training.trie.exactness import why_not_exact
+from r3l.training.trie.layouts import Layout, Limits, Pass, TrieLayout
+
+Floats = NDArray[np.float64]
+
+
+class DenseLayout(ABC):
+    """Subclasses say how rows are batched and how a batch is run; each row's last token is only predicted, never
+    read."""
+
+    @abstractmethod
+    def batches(self, rows: Sequence[Row], tokens: int) -> Iterator[list[int]]:
+        """Indices of the rows that are run together, up to `tokens` tokens of a batch."""
+
+    @abstractmethod
+    def hidden(self, decoder: Decoder, rows: Sequence[Row]) -> tuple[Tensor, list[NDArray[np.int64]], int]:
+        """(hidden states [tokens, H], of each row the places of its tokens in them, tokens computed)."""
+
+    def score(self, decoder: Decoder, rows: Sequence[Row], limits: Limits) -> Pass:
+        with torch.no_grad():
+            return self._run(decoder, rows, None, limits)
+
+    def backward(self, decoder: Decoder, rows: Sequence[Row], gradients: Sequence[Floats], limits: Limits) -> Pass:
+        return self._run(decoder, rows, gradients, limits)
+
+    def _run(self, decoder: Decoder, rows: Sequence[Row], gradients: Sequence[Floats] | None, limits: Limits) -> Pass:
+        logps, entropies = [np.zeros(0)] * len(rows), [np.zeros(0)] * len(rows)
+        computed = 0
+        for batch in self.batches(rows, limits.micro_batch_tokens):
+            chosen = [rows[i] for i in batch]
+            hidden, places, tokens = self.hidden(decoder, chosen)
+            sources = torch.from_numpy(
+                np.concatenate([place[row.positions - 1] for place, row in zip(places, chosen, strict=True)])
+            )
+            targets = torch.from_numpy(
+                np.concatenate([row.token_ids[row.positions] for row in chosen]).astype(np.int64)
+            )
+            read, targets = hidden[sources.to(hidden.device)], targets.to(hidden.device)
+            if gradients is None:
+                logp, entropy = token_logprobs(read, decoder.head, targets, limits.logits_chunk)
+            else:
+                slopes = torch.from_numpy(np.concatenate([gradients[i] for i in batch])).to(hidden.device)
+                value, logp, entropy = weighted_logprobs(read, decoder.head, targets, slopes, limits.logits_chunk)
+                value.backward()
+            ends = np.cumsum([len(row.positions) for row in chosen])[:-1]
+            for found, values in ((logps, logp), (entropies, entropy)):
+                for i, part in zip(batch, np.split(values.detach().double().cpu().numpy(), ends), strict=True):
+                    found[i] = part
+            computed += tokens
+        return Pass(logps, entropies, computed)
+
+
+class PaddedLayout(DenseLayout):
+    """Rows in their order, as many as fit into the micro-batch once padded."""
+
+    def batches(self, rows: Sequence[Row], tokens: int) -> Iterator[list[int]]:
+        batch: list[int] = []
+        longest = 0
+        for i, row in enumerate(rows):
+            width = max(longest, len(row.token_ids) - 1)
+            if batch and width * (len(batch) + 1) > tokens:
+                yield batch
+                batch, width = [], len(row.token_ids) - 1
+            batch.append(i)
+            longest = width
+        if batch:
+            yield batch
+
+    def hidden(self, decoder: Decoder, rows: Sequence[Row]) -> tuple[Tensor, list[NDArray[np.int64]], int]:
+        width = max(len(row.token_ids) for row in rows) - 1
+        ids, mask = np.zeros((len(rows), width), np.int64), np.zeros((len(rows), width), np.int64)
+        for i, row in enumerate(rows):
+            ids[i, : len(row.token_ids) - 1] = row.token_ids[:-1]
+            mask[i, : len(row.token_ids) - 1] = 1
+        options = {} if mask.all() else {"attention_mask": torch.from_numpy(mask).to(decoder.device)}
+        with decoder.precision():
+            out = decoder.body(input_ids=torch.from_numpy(ids).to(decoder.device), use_cache=False, **options)
+        return (
+            decoder.narrow(out.last_hidden_state.flatten(0, 1)),
+            [i * width + np.arange(width) for i in range(len(rows))],
+            ids.size,
+        )
+
+
+class PackedLayout(DenseLayout):
+    """Rows in their order, as many as fit into the micro-batch; no padding, each prefix as often as it occurs."""
+
+    def batches(self, rows: Sequence[Row], tokens: int) -> Iterator[list[int]]:
+        batch: list[int] = []
+        filled = 0
+        for i, row in enumerate(rows):
+            if batch and filled + len(row.token_ids) - 1 > tokens:
+                yield batch
+                batch, filled = [], 0
+            batch.append(i)
+            filled += len(row.token_ids) - 1
+        if batch:
+            yield batch
+
+    def hidden(self, decoder: Decoder, rows: Sequence[Row]) -> tuple[Tensor, list[NDArray[np.int64]], int]:
+        lengths = [len(row.token_ids) - 1 for row in rows]
+        if any(decoder.sliding):
+            raise TrainingError("layout packed does not know sliding windows; set training.layout to trie or padded")
+        ids = torch.from_numpy(np.concatenate([row.token_ids[:-1] for row in rows]).astype(np.int64)).to(decoder.device)
+        positions = torch.cat([torch.arange(length) for length in lengths]).to(decoder.device)
+        before = decoder.model.config._attn_implementation
+        decoder.model.set_attn_implementation(ROW_ATTENTION)
+        with decoder.precision():
+            out = decoder.body(input_ids=ids[None], position_ids=positions[None], use_cache=False, row_lengths=lengths)
+        decoder.model.set_attn_implementation(before)
+        starts = np.cumsum([0, *lengths[:-1]])
+        return (
+            decoder.narrow(out.last_hidden_state[0]),
+            [s + np.arange(n) for s, n in zip(starts, lengths, strict=True)],
+            len(ids),
+        )
+
+
+def choose_layout(name: str, config: Any) -> tuple[Layout, str]:
+    """(the layout of a setting, why not the trie): padded rows stand in where a trie would not be exact for this
+    model."""
+    reason = why_not_exact(config) if name == "trie" else ""
+    return LAYOUTS["padded" if reason else name](), reason
+
+
+LAYOUTS: dict[str, type[Layout]] = {"trie": TrieLayout, "padded": PaddedLayout, "packed": PackedLayout}
+ROW_ATTENTION = "r3l_packed_rows"
+
+
+def _row_attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    row_lengths: list[int],
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """Causal attention within each row of a packed sequence."""
+    parts = zip(query.split(row_lengths, 2), key.split(row_lengths, 2), value.split(row_lengths, 2), strict=True)
+    return torch.cat([sdpa_attention_forward(module, q, k, v, None, **options)[0] for q, k, v in parts], 1), None
+
+
+AttentionInterface.register(ROW_ATTENTION, _row_attention)

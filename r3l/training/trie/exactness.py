@@ -1,0 +1,63 @@
+"""Whether a model may be run as the update runs it: asked of its config, then of the model itself on a few tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import DynamicCache, DynamicLayer
+
+from r3l.errors import TrainingError
+from r3l.training.trie.decoder import Decoder
+
+PROBE_TOKENS, SPLIT = 8, 5
+TOLERANCE = {torch.float64: 1e-4, torch.float32: 1e-3, torch.bfloat16: 5e-2}  # relative, of all numbers together
+
+
+def why_not_exact(config: Any) -> str:
+    """Why a model of this config can't be run along a trie with plain cached forward calls; empty where it can."""
+    for i, layer in enumerate(DynamicCache(config=config).layers):
+        if not isinstance(layer, DynamicLayer):
+            return f"layer {i} keeps a {type(layer).__name__}, not keys and values"
+    return ""
+
+
+@torch.no_grad()
+def check(decoder: Decoder, segments: bool) -> None:
+    """Compare a few logits with the model's own.
+
+    Args:
+        segments: check as well that two segments give what one sequence gives.
+
+    Raises:
+        TrainingError: they differ: the model does something with its logits, or with its cache, that is not known here.
+    """
+    vocabulary, name = decoder.head.weight.shape[0], type(decoder.model).__name__
+    ids = torch.arange(1, PROBE_TOKENS + 1, device=decoder.device) * 7919 % vocabulary
+    with decoder.precision():
+        own = decoder.model(input_ids=ids[None], use_cache=False).logits[0]
+        hidden = decoder.narrow(decoder.body(input_ids=ids[None], use_cache=False).last_hidden_state[0])
+    if _differ(_logits(decoder, hidden), own, decoder.dtype):
+        raise TrainingError(
+            f"the logits of {name} are not those of its output layer (a soft cap or a scale): it can't be trained here"
+        )
+    if segments:
+        first, path = decoder.forward(ids[:SPLIT], 0, [])
+        second, _ = decoder.forward(ids[SPLIT:], SPLIT, [path])
+        if _differ(torch.cat([first, second]), hidden, decoder.dtype):
+            raise TrainingError(
+                f"{name} gives other hidden states for two segments than for one sequence; set training.layout to padded"
+            )
+
+
+def _logits(decoder: Decoder, hidden: Tensor) -> Tensor:
+    bias = decoder.head.bias
+    return torch.nn.functional.linear(
+        hidden, decoder.head.weight.to(hidden.dtype), None if bias is None else bias.to(hidden.dtype)
+    )
+
+
+def _differ(got: Tensor, expected: Tensor, dtype: torch.dtype) -> bool:
+    got, expected = got.double(), expected.double()
+    return not float((got - expected).norm()) <= TOLERANCE[dtype] * float(expected.norm())

@@ -1,0 +1,85 @@
+"""How the rows of a micro-batch are laid out for the model. All layouts give the same gradient; the trie computes
+least.
+
+Shapes: T = trained tokens of a row (each row its own).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from r3l.training.rows import Row
+from r3l.training.trie.decoder import Decoder
+from r3l.training.trie.depth_first import DepthFirst
+from r3l.training.trie.tree import Trie, build_trie
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What bounds the memory of a pass. Halved when it runs out."""
+
+    micro_batch_tokens: int
+    logits_chunk: int
+    segment_tokens: int = 0  # longest segment of the trie, 0: as they come
+    recompute: bool = False
+
+    def halved(self) -> Limits:
+        segment = max(256, (self.segment_tokens or 8192) // 2)
+        return Limits(max(64, self.micro_batch_tokens // 2), max(16, self.logits_chunk // 2), segment, recompute=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What one pass saw: log-probabilities of each row's trained tokens, and the entropies (nats) at those
+    positions."""
+
+    logps: list[Floats]
+    entropies: list[Floats]
+    tokens_computed: int
+
+
+class Layout(Protocol):
+    def score(self, decoder: Decoder, rows: Sequence[Row], limits: Limits) -> Pass: ...
+
+    def backward(self, decoder: Decoder, rows: Sequence[Row], gradients: Sequence[Floats], limits: Limits) -> Pass:
+        """Add the gradient of sum over rows and tokens of gradients[row][t] logp[row][t] to the parameters'
+        gradients."""
+        ...
+
+
+class TrieLayout:
+    """Shared prefixes once, depth-first: a token's dL/dlogp is the sum over the rows that share it."""
+
+    def score(self, decoder: Decoder, rows: Sequence[Row], limits: Limits) -> Pass:
+        trie, places, wanted = lay_out(rows, limits)
+        scores = DepthFirst(decoder, trie, wanted, limits.logits_chunk).score()
+        return Pass(
+            [scores.logp[place] for place in places], [scores.entropy[place] for place in places], trie.tokens_computed
+        )
+
+    def backward(self, decoder: Decoder, rows: Sequence[Row], gradients: Sequence[Floats], limits: Limits) -> Pass:
+        trie, places, wanted = lay_out(rows, limits)
+        summed = np.zeros(len(trie.ids))
+        for place, gradient in zip(places, gradients, strict=True):
+            summed[place] += gradient  # the positions of one row are distinct
+        scores = DepthFirst(decoder, trie, wanted, limits.logits_chunk).backward(summed, limits.recompute)
+        return Pass(
+            [scores.logp[place] for place in places], [scores.entropy[place] for place in places], trie.tokens_computed
+        )
+
+
+def lay_out(rows: Sequence[Row], limits: Limits) -> tuple[Trie, list[NDArray[np.int64]], NDArray[np.bool_]]:
+    """(trie, place in it of each row's trained tokens, whether a token of the trie is trained by any row)."""
+    trie = build_trie([row.token_ids for row in rows], limits.segment_tokens)
+    places = [trie.path(i)[row.positions] for i, row in enumerate(rows)]
+    wanted = np.zeros(len(trie.ids), bool)
+    for place in places:
+        wanted[place] = True
+    return trie, places, wanted

@@ -1,0 +1,52 @@
+"""Text of models, environments and users, made safe to look at: what can't be seen, or would act on a terminal, is
+shown as a visible mark.
+
+Every text that a terminal shows goes through `visible`: the consoles of the commands, the lines of the logs, messages
+of errors.
+"""
+
+from __future__ import annotations
+
+import logging
+import unicodedata
+from typing import Any
+
+KEPT = {"\n", "\t", "\u200c", "\u200d"}  # joiners: several scripts and emoji can't be written without them
+
+
+def mark(character: str) -> str:
+    """The visible stand-in: its code point, in brackets that every font has."""
+    return f"⟨U+{ord(character):04X}⟩"
+
+
+def acts(character: str) -> bool:
+    """Whether a character is a control, a direction mark, a line separator, a lone surrogate or invisible."""
+    return character not in KEPT and unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+def visible(text: str) -> str:
+    """The same text with every character that would act or hide replaced by its mark."""
+    harmful = {character for character in set(text) if acts(character)}
+    return text.translate({ord(character): mark(character) for character in harmful}) if harmful else text
+
+
+class VisibleRecord(logging.LogRecord):
+    """A line of a log whose message and traceback are made visible, whatever handler shows them."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        try:
+            said = self.getMessage()
+        except (TypeError, ValueError, KeyError):
+            return  # arguments that do not fit: the handler says so
+        if (shown := visible(said)) is not said:
+            self.msg, self.args = shown, ()
+        if self.exc_info:
+            self.exc_text = visible(
+                logging.Formatter().formatException(self.exc_info)
+            )  # handlers take this for the traceback
+
+
+def make_logs_visible() -> None:
+    """From now on every log line of this process is made visible."""
+    logging.setLogRecordFactory(VisibleRecord)

@@ -1,0 +1,78 @@
+"""A store of many runs, or of one long run, made from the run that ships: `python -m tests.benchmarks.store_of_many
+ROOT [RUNS] [ITERATIONS]`; then ask it: `R3L_CACHE=... r3l sql|runs|check|audit`.
+
+Iterations 0 and 1 of the shipped run, again and again under new numbers: every id, manifest and hash is in order, so
+that `r3l check` finds nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from r3l.store.catalog import committed
+from r3l.store.files.parts import to_table
+from r3l.store.layout import StageKey, StageRef
+from r3l.store.manifest import reference
+from r3l.store.stage import Store
+from r3l.store.tables.schemas import STAGES
+from tests.support.planted import SHIPPED, record_rollbacks
+
+
+def renumbered(table: pa.Table, old: int, new: int) -> pa.Table:
+    """The rows of another iteration: its number, and the ids that begin with it."""
+    for place, name in enumerate(table.column_names):
+        column = table[name]
+        if name == "iteration":
+            column = pa.array([new] * table.num_rows, column.type)
+        elif pa.types.is_string(column.type) and name.endswith("_id"):
+            column = pc.replace_substring(column, f"iteration={old}/", f"iteration={new}/")
+        table = table.set_column(place, table.schema.field(name), column)
+    return table
+
+
+def record(iteration: int, stages: list[tuple[dict[str, Any], dict[str, pa.Table]]]) -> None:
+    """What honest rollbacks returned, where the run was stored before that was recorded."""
+    mine = [(one["stage"], tables) for one, tables in stages if one["iteration"] == iteration]
+    turns = [turn for stage, tables in mine if stage == "base" for turn in tables["turns"].to_pylist()]
+    for stage, tables in mine:
+        if stage == "retries":
+            rows = tables["trajectories"].to_pylist()
+            record_rollbacks({"base": {"turns": turns}, "retries": {"trajectories": rows}})
+            tables["trajectories"] = to_table("trajectories", rows)
+
+
+def main(root: str, runs: int = 1, iterations: int = 2) -> None:
+    shipped, store = Store.open(str(SHIPPED), reading=True), Store.open(root)
+    manifests = [one for one in committed(shipped, ["sample"]) if one["branch"] == "" and one["stage"] != "evaluations"]
+    stages = [
+        (one, {table: shipped.read(reference(one), table) for table in (*STAGES[one["stage"]], "events")})
+        for one in manifests
+    ]
+    for iteration in (0, 1):
+        record(iteration, stages)
+    for run in range(runs):
+        refs: dict[StageKey, StageRef] = {}
+        for number in range(iterations):
+            for one, tables in stages:
+                old = one["iteration"]
+                if old != number % 2:
+                    continue
+                key = StageKey(f"run{run:03d}", "", number, one["stage"], one["shard"])
+                parents = [StageRef(**parent).key for parent in one["parents"]]
+                refs[key] = store.commit(
+                    key,
+                    {table: renumbered(rows, old, number) for table, rows in tables.items()},
+                    fingerprint=one["fingerprint"],
+                    parents=[refs[StageKey(key.run, "", number, parent.stage, parent.shard)] for parent in parents],
+                    settings=one["settings"],
+                    policy=one["policy"],
+                    seed=one["seed"],
+                )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], *map(int, sys.argv[2:]))

@@ -1,0 +1,88 @@
+"""Screenshots of every page of the audit app and of the report, for people to look at:
+
+    python -m tests.browser.screenshots OUT [--store STORE] [--only PART]
+
+Each page is taken at 1440 and 420 px, light and dark, as OUT/<page>-<width>-<scheme>.png. The store is data/sample_run
+unless one is named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from urllib.parse import quote
+
+from playwright.sync_api import Page
+
+from r3l.audit.report import write_report
+from r3l.store.stage import Store
+from tests.browser.serving import opened, served
+
+SAMPLE = Path(__file__).parents[2] / "data" / "sample_run"
+WIDTHS, SCHEMES = (1440, 420), ("light", "dark")
+BEST = "SELECT retry_id, task_id FROM pivots WHERE branch = '' ORDER BY gain DESC, pivot_turn DESC LIMIT 1"
+
+
+def addresses(run: str, retry: str, task: str) -> dict[str, str]:
+    """Pages by name."""
+    at = f"/run/{quote(run, safe='')}"
+    return {
+        "runs": "/",
+        "iterations": at,
+        "groups": f"{at}/groups",
+        "panes": f"{at}/open?id={quote(retry, safe='')}",
+        "tasks": f"{at}/tasks",
+        "task": f"{at}/task?id={quote(task, safe='')}",
+        "tokens": f"{at}/tokens?source={quote(retry, safe='')}&iteration={retry.split('/')[0].split('=')[1]}",
+        "reflections": f"{at}/reflections",
+        "account": f"{at}/account",
+        "sql": "/sql",
+        "answer": "/sql?q=" + quote("SELECT iteration, base_reward, retry_reward FROM iterations WHERE branch = ''"),
+        "compare": f"/compare?line={quote(run, safe='')}",
+    }
+
+
+def take(page: Page, address: str, path: Path) -> None:
+    """One page, whole, and what does not fit in its window."""
+    page.goto(address)
+    page.screenshot(path=str(path), full_page=True, animations="disabled")
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    if wide > page.viewport_size["width"]:
+        print(f"{path.name}: {wide} px wide")
+
+
+def every(out: Path, store: Store, pages: dict[str, str], only: str) -> Iterator[Path]:
+    chromium = shutil.which("chromium") or shutil.which("google-chrome") or "chromium"
+    wanted = {name: address for name, address in pages.items() if only in name}
+    for width, scheme in product(WIDTHS, SCHEMES):
+        with tempfile.TemporaryDirectory() as profile, opened(chromium, Path(profile), width, scheme) as page:
+            for name, address in wanted.items():
+                path = out / f"{name}-{width}-{scheme}.png"
+                take(page, address, path)
+                yield path
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("out", type=Path)
+    asked.add_argument("--store", default=str(SAMPLE))
+    asked.add_argument("--run", default="", help="the run to look at; empty: the first")
+    asked.add_argument("--only", default="", help="pages whose name has this in it")
+    given = asked.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    store = Store.open(given.store)
+    run = given.run or store.runs()[0]
+    with served(store) as (address, reader):
+        best = reader.of(run).rows(BEST)[0]
+        pages = {name: address + path for name, path in addresses(run, best["retry_id"], best["task_id"]).items()}
+        pages["report"] = write_report(store, run, given.out / "report.html").absolute().as_uri()
+        for path in every(given.out, store, pages, given.only):
+            print(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""A served store and a headless Chromium, for the browser tests and for screenshots."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from r3l.audit.reader import Reader
+from r3l.audit.web.app import make_app
+from r3l.store.stage import Store
+
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@contextmanager
+def served(store: Store) -> Iterator[tuple[str, Reader]]:
+    """The audit app over a store: its address on loopback, and its reader."""
+    app = make_app(store)
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.05)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", app.state.desk.reader
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+@contextmanager
+def opened(chromium: str, profile: Path, width: int, scheme: str) -> Iterator[Any]:
+    """An empty page of a fresh profile."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        context = play.chromium.launch_persistent_context(
+            str(profile),
+            executable_path=chromium,
+            headless=True,
+            args=FLAGS,
+            viewport={"width": width, "height": 1000},
+            color_scheme=scheme,
+        )
+        yield context.new_page()
+        context.close()

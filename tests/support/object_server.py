@@ -1,0 +1,34 @@
+"""A real S3-speaking server on loopback, for the tests of a store in an object store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+moto = pytest.importorskip("moto.server")
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+def make_bucket(endpoint: str, name: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The root of a store in a new bucket, with the environment set so that this process reaches it."""
+    for variable, value in {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "y",
+        "AWS_REGION": "us-east-1",
+        "R3L_CACHE": str(cache),
+    }.items():
+        monkeypatch.setenv(variable, value)
+    httpx.put(f"{endpoint}/{name}").raise_for_status()
+    return f"s3://{name}/runs"

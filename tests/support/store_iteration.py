@@ -1,0 +1,277 @@
+"""A hand-made iteration, small enough to count by hand: 2 tasks with 2 bases each, 4 reflections, 2 retries, 2
+distilled.
+
+task 0: base 0 fails (3 turns), its reflection names pivot 1, the retry wins; base 1 wins and is left alone.
+task 1: base 0 fails, its reflection can't be read; base 1 fails, pivot 2, the retry fails as well: a group of equal
+rewards. The oracle names turn 1 for the first of them, and turn 0 for the two of task 1.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from r3l.records import Credit, Event, OraclePivot, Reflection, Task, TrainingRow, Trajectory, Turn, observation_hash
+from r3l.store.layout import StageKey, StageRef
+from r3l.store.stage import Store, fingerprint
+
+STAGE_ORDER = (
+    "tasks",
+    "base",
+    "oracle_pivots",
+    "reflections",
+    "retries",
+    "distilled",
+    "credit",
+    "training_rows",
+    "updates",
+)
+Tables = dict[str, list[Any]]
+
+
+def turn(trajectory: str, iteration: int, k: int, salt: int, guidance: tuple[int, ...] = ()) -> Turn:
+    """Contexts depend on the turn alone (and guidance), replies on the salt: 3 context ids and 2 sampled ids a turn."""
+    context, reply = [100 + k, 200 + k, 300 + k, *guidance], [1000 * (salt + 1) + k, 7]
+    said, logprobs = f"You see {k}.", [-0.5, -0.25]
+    return Turn(
+        trajectory,
+        iteration,
+        k,
+        said,
+        context,
+        reply,
+        logprobs,
+        f"go {salt} {k}",
+        f"go {k}",
+        True,
+        "stop",
+        observation_hash(said),
+    )
+
+
+def trajectory(
+    id_: str, kind: str, iteration: int, task: int, attempt: int, reward: float, tokens: int, **links: Any
+) -> Trajectory:
+    turns = 3
+    return Trajectory(
+        trajectory_id=id_,
+        kind=kind,
+        iteration=iteration,
+        task=task,
+        task_id=f"t{task}",
+        task_type="look",
+        group_id=f"iteration={iteration}/task={task}",
+        attempt=attempt,
+        status="completed",
+        reason="",
+        reward=reward,
+        success=reward >= 1,
+        turns=turns,
+        response_tokens=tokens,
+        final_observation="end",
+        policy="p0",
+        seed=1,
+        seconds=0.5,
+        **links,
+    )
+
+
+def reflection(
+    base: str, iteration: int, task: int, status: str, outcome: str | None, pivot: int | None, decision: str
+) -> Reflection:
+    report = {
+        "trajectory_outcome": outcome,
+        "improvement_suggestion": "Clean the thing before you place it.",
+        "retry_from_step": pivot,
+    }
+    return Reflection(
+        reflection_id=f"{base}/reflection=0",
+        trajectory_id=base,
+        base_id=base,
+        iteration=iteration,
+        task=task,
+        group_id=f"iteration={iteration}/task={task}",
+        attempt=0,
+        status=status,
+        reason="" if status == "parsed" else "no JSON object in the reply",
+        text="text",
+        report=json.dumps(report) if status == "parsed" else "",
+        outcome=outcome,
+        pivot_asked=pivot,
+        pivot_turn=pivot,
+        decision=decision,
+        context_ids=[9, 9, 9],
+        response_ids=[8, 8],
+        response_logprobs=[-1.0, -1.0],
+        finish_reason="stop",
+        policy="p0",
+        seed=2,
+        seconds=0.25,
+    )
+
+
+Spans = list[tuple[list[int], list[int]]]
+
+
+def row(source: str, iteration: int, task: int, role: str, turns: Spans, mask: int, advantage: float) -> TrainingRow:
+    ids = [token for context, reply in turns for token in (*context, *reply)]
+    weights = [
+        float(k >= mask) if sampled else 0.0
+        for k, (context, reply) in enumerate(turns)
+        for sampled in (*(False for _ in context), *(True for _ in reply))
+    ]
+    return TrainingRow(
+        row_id=f"{source}/row",
+        group_id=f"iteration={iteration}/task={task}",
+        iteration=iteration,
+        source_id=source,
+        role=role,
+        term="rl" if role == "explore" else "sft",
+        objective="policy_gradient",
+        objective_settings="{}",
+        reduction="groups",
+        coefficient=1.0,
+        kl_coefficient=0.0,
+        kl_estimator="none",
+        advantage=advantage,
+        behaviour_policy="p0",
+        token_ids=ids,
+        weights=weights,
+        logprobs=[-0.5 * w for w in weights],
+        trained_tokens=sum(w > 0 for w in weights),
+    )
+
+
+def iteration_tables(i: int) -> dict[str, Tables]:
+    """The rows of every stage of iteration i."""
+    at = f"iteration={i}"
+    name = lambda task, kind, attempt: f"{at}/task={task}/{kind}={attempt}"  # noqa: E731
+    bases = [
+        trajectory(name(t, "base", a), "base", i, t, a, float((t, a) == (0, 1)), 6) for t in (0, 1) for a in (0, 1)
+    ]
+    base_turns = [turn(b.trajectory_id, i, k, salt) for salt, b in enumerate(bases) for k in range(3)]
+    reflections = [
+        reflection(name(0, "base", 0), i, 0, "parsed", "failure", 1, "retry"),
+        reflection(name(0, "base", 1), i, 0, "parsed", "success", 0, "outcome is success"),
+        reflection(name(1, "base", 0), i, 1, "invalid", None, None, "invalid reflection"),
+        reflection(name(1, "base", 1), i, 1, "parsed", "failure", 2, "retry"),
+    ]
+    retries, retry_turns, distilled, distilled_turns = [], [], [], []
+    for task, base, pivot, reward, salt in ((0, name(0, "base", 0), 1, 1.0, 0), (1, name(1, "base", 1), 2, 0.0, 3)):
+        links = {
+            "base_id": base,
+            "parent_id": base,
+            "reflection_id": f"{base}/reflection=0",
+            "pivot_asked": pivot,
+            "pivot_turn": pivot,
+            "shared_turns": pivot,
+        }
+        returned = [observation_hash(f"You see {k}.") for k in range(pivot + 1)]
+        retry, clean = name(task, "retry", 0), name(task, "distilled", 0)
+        retries.append(
+            trajectory(retry, "retry", i, task, 0, reward, 2 * (3 - pivot), **links, rollback_hashes=returned)
+        )
+        retry_turns += [turn(retry, i, k, salt + 50, (66, 67) if k == pivot else ()) for k in range(pivot, 3)]
+        distilled.append(trajectory(clean, "distilled", i, task, 0, reward, 6, **links, retry_id=retry))
+        distilled_turns += [turn(clean, i, k, salt if k < pivot else salt + 50) for k in range(3)]
+    spans = {b.trajectory_id: [] for b in (*bases, *distilled)}
+    for t in (*base_turns, *distilled_turns):
+        spans[t.trajectory_id].append((t.context_ids, t.response_ids))
+    masks = {name(0, "base", 0): 1, name(0, "distilled", 0): 1}
+    group = [bases[0], bases[1], distilled[0]]
+    mean, std = 2 / 3, (1 / 3) ** 0.5
+    credit = []
+    for m in group:
+        scaled = (m.reward - mean) / std
+        advantage, rule = (3.0, "top") if m.reward == 1 else (scaled, "negative")
+        mask = masks.get(m.trajectory_id, 0)
+        credit.append(
+            Credit(m.trajectory_id, m.group_id, i, 0, m.kind, m.reward, 3, mean, std, scaled, advantage, rule, mask)
+        )
+    for m in (bases[2], bases[3], distilled[1]):
+        credit.append(Credit(m.trajectory_id, m.group_id, i, 1, m.kind, 0.0, 3, 0.0, 0.0, 0.0, 0.0, "degenerate", 0))
+    rows = [row(c.trajectory_id, i, 0, "explore", spans[c.trajectory_id], c.mask_turn, c.advantage) for c in credit[:3]]
+    rows.append(row(reflections[0].reflection_id, i, 0, "reflect", [([9, 9, 9], [8, 8])], 0, 1.0))
+    suffix = [(t.context_ids, t.response_ids) for t in retry_turns if t.trajectory_id == retries[0].trajectory_id]
+    guided = spans[name(0, "base", 0)][:1] + suffix
+    rows.append(row(retries[0].trajectory_id, i, 0, "retry", guided, 1, 1.0))
+    drops = [
+        Event(i, "training_rows", c.trajectory_id, "dropped", "all rewards of the group are equal") for c in credit[3:]
+    ]
+    drops += [Event(i, "reflections", r.reflection_id, "skipped", r.decision) for r in (reflections[1], reflections[2])]
+    update = {
+        "iteration": i,
+        "step": i + 1,
+        "policy": f"p{i + 1}",
+        "parent_policy": f"p{i}",
+        "path": f"policies/iteration={i:05d}",
+        "loss": 0.5,
+        "loss_rl": 0.4,
+        "loss_sft": 0.1,
+        "loss_kl": 0.0,
+        "grad_norm": 1.5,
+        "entropy": 2.0,
+        "kl_behaviour": 0.0,
+        "kl_start": None,
+        "clip_fraction": 0.0,
+        "ratio_mean": 1.0,
+        "learning_rate": 1e-3,
+        "rows": 5,
+        "groups": 2,
+        "tokens_rl": 14,
+        "tokens_sft": 6,
+        "tokens_sequences": 67,
+        "tokens_computed": 40,
+        "scoring_passes": 0,
+        "reference_tokens": 0,
+        "kl_start_tokens": 0,
+        "canary_error": 1e-5,
+        "seconds": 3.0,
+        "peak_memory_mb": 300.0,
+        "optimiser": None,
+    }
+    return {
+        "tasks": {"tasks": [Task(i, t, f"t{t}", "household", "train", "look", "{}", 5) for t in (0, 1)]},
+        "base": {"trajectories": bases, "turns": base_turns},
+        "oracle_pivots": {
+            "oracle_pivots": [
+                OraclePivot(name(t, "base", a), i, t, f"{at}/task={t}", pivot, "lost")
+                for t, a, pivot in ((0, 0, 1), (1, 0, 0), (1, 1, 0))
+            ]
+        },
+        "reflections": {"reflections": reflections},
+        "retries": {"trajectories": retries, "turns": retry_turns},
+        "distilled": {"trajectories": distilled, "turns": distilled_turns},
+        "credit": {"credit": credit},
+        "training_rows": {"training_rows": rows, "events": drops},
+        "updates": {"updates": [update]},
+    }
+
+
+def commit_stage(
+    store: Store,
+    stage: str,
+    tables: Tables,
+    parents: list[StageRef],
+    run: str,
+    iteration: int,
+    branch: str = "",
+    **settings: Any,
+) -> StageRef:
+    key = StageKey(run, branch, iteration, stage, None if stage in {"tasks", "updates"} else 0)
+    mark = fingerprint(stage, settings, [parent.fingerprint for parent in parents], "p0")
+    return store.commit(
+        key, tables, fingerprint=mark, parents=parents, settings=settings, policy="p0", seed=5, metrics={"seconds": 1.0}
+    )
+
+
+def commit_iteration(
+    store: Store, run: str = "demo", iteration: int = 0, tables: dict[str, Tables] | None = None
+) -> dict[str, StageRef]:
+    """Commit every stage, each with the one before it as its parent."""
+    refs: dict[str, StageRef] = {}
+    parents: list[StageRef] = []
+    for stage, rows in (tables or iteration_tables(iteration)).items():
+        refs[stage] = commit_stage(store, stage, rows, parents, run, iteration)
+        parents = [refs[stage]]
+    return refs

@@ -1,0 +1,47 @@
+"""Stores with a known fault, for the kill benchmarks: one that sees none of them shows nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from r3l.store.files.local import LocalFiles
+from r3l.store.stage import Store
+
+PAUSE_S = 0.03  # between the manifest and the parts that it names, so that few kills are needed to fall there
+
+
+def never_found() -> None:
+    """The store finds no stage again, so that each start does all the work once more."""
+    Store.find = lambda self, key, fingerprint: None  # type: ignore[method-assign]
+
+
+def manifest_first() -> None:
+    """A stage's manifest is written before its parts."""
+    put, put_if, waiting = LocalFiles.put, LocalFiles.put_if, threading.local()
+
+    def put_later(self: LocalFiles, path: str, content: bytes) -> None:
+        if "/part-" in path:
+            waiting.parts = [*getattr(waiting, "parts", []), (path, content)]
+        else:
+            put(self, path, content)
+
+    def put_both(self: LocalFiles, path: str, content: bytes, token: str | None) -> bool:
+        done = put_if(self, path, content, token)
+        parts, waiting.parts = getattr(waiting, "parts", []), []
+        for part in parts:
+            time.sleep(PAUSE_S / len(parts))
+            put(self, *part)
+        return done
+
+    patched: Any = LocalFiles
+    patched.put, patched.put_if = put_later, put_both
+
+
+MUTANTS: dict[str, Callable[[], None]] = {
+    "": lambda: None,
+    "never_found": never_found,
+    "manifest_first": manifest_first,
+}

@@ -1,0 +1,73 @@
+"""The map of the gap against what unguided attempts win, by hand."""
+
+import math
+
+import pytest
+
+from r3l.experiments.map_picture import draw_map
+from r3l.experiments.phase_map import crossing, crossing_interval, dial, map_lines, map_section, places
+
+POLICIES = [f"data/policies/household-latent-{forgets}-{number}" for number in (0, 1, 2) for forgets in ("1", "0.8")]
+P = {0: 0.0, 1: 0.2, 2: 0.0, 3: 0.1, 4: 0.0, 5: 0.3}
+FINAL = {"R3L": [0.4, 0.5, 0.3, 0.4, 0.5, 0.3], "GRPO": [0.0, 0.6, 0.0, 0.5, 0.0, 0.7]}  # by seed
+RESULTS = {
+    "experiment": {"sizes": {"laptop": {"model": "household", "policies": POLICIES}}},
+    "size": "laptop",
+    "test_episodes": 60,
+    "cells": [{"run": f"{arm}{seed}", "arm": arm, "seed": seed, "rate": 1e-3} for arm in FINAL for seed in range(6)],
+    "curves": {f"{arm}{seed}": {"-1": 0.0, "11": FINAL[arm][seed]} for arm in FINAL for seed in range(6)},
+    "metrics": {},
+    "answers": [
+        {
+            "title": "What the starting policy wins: unguided",
+            "rate": 1e-3,
+            "rows": [{"seed": seed, "p": p} for seed, p in P.items()],
+        },
+        {
+            "title": "Share of groups with mixed rewards in the first three iterations",
+            "rate": 1e-3,
+            "rows": [{"arm": arm, "seed": seed, "mixed": p * 2} for arm in FINAL for seed, p in P.items()],
+        },
+    ],
+}
+
+
+def test_the_dial_is_read_from_the_policies_names():
+    assert dial(RESULTS) == {1.0: [0, 2, 4], 0.8: [1, 3, 5]}
+    other = {"experiment": {"sizes": {"laptop": {"model": "embedded", "policies": []}}}}
+    assert dial(RESULTS | other) == {}
+    assert map_section(RESULTS | other, "x-laptop") == []
+
+
+def test_a_point_of_the_map():
+    first, last = places(RESULTS, "GRPO", 1e-3)
+    assert (first.forgets, first.p, first.mixed, first.gaps) == (1.0, 0.0, 0.0, [0.4, 0.3, 0.5])
+    assert first.over.mean == pytest.approx(0.4)
+    assert (last.forgets, last.p, last.mixed) == (0.8, pytest.approx(0.2), pytest.approx(0.4))
+    assert last.gaps == pytest.approx([-0.1, -0.1, -0.4])
+    assert last.over.mean == pytest.approx(-0.2)
+    assert last.area.mean == pytest.approx(-0.1)  # a straight line from 0
+    assert places(RESULTS, "RAFT", 1e-3) == []
+
+
+def test_the_crossing_is_where_the_straight_line_comes_down_to_zero():
+    assert crossing([(0.2, -0.2), (0.0, 0.4)]) == pytest.approx(0.2 * 0.4 / 0.6)
+    assert math.isnan(crossing([(0.0, 0.4), (0.2, 0.1)]))
+    assert math.isnan(crossing([(0.0, -0.4), (0.2, 0.1)]))  # it comes up
+
+
+def test_the_interval_is_over_policies_and_needs_three():
+    found = places(RESULTS, "GRPO", 1e-3)
+    low, high = crossing_interval(found)
+    # one policy thrice: the least crossing is policy 2's, .2 x .5 / .9; the largest policy 0's, .2 x .4 / .5
+    assert 0.2 * 0.5 / 0.9 - 1e-9 <= low < 0.2 * 0.4 / 0.6 < high <= 0.2 * 0.4 / 0.5 + 1e-9
+    assert crossing_interval([one._replace(gaps=one.gaps[:2]) for one in found]) is None
+
+
+def test_the_map_says_its_n():
+    told = "\n".join(map_lines(RESULTS, 1e-3))
+    assert "| 1 | 0.000 | 0.000 | +0.400 [" in told
+    assert "Crossing: p = 0.133, 95 % bootstrap over policies " in told
+    drawn = draw_map(places(RESULTS, "GRPO", 1e-3), "GRPO", "Gap")
+    assert "Gap (n = 3 starting policies a point)" in drawn
+    assert "crossing, as predicted" in drawn

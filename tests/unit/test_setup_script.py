@@ -1,0 +1,33 @@
+"""infra/setup.sh against stand-ins for Python and uv: what it sets, and what it says."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "infra" / "setup.sh"
+STAND_IN = """#!/bin/sh
+case "$*" in
+  *--version*) echo "Python 3.11" ;;
+  "pip install"*) echo "$UV_LOCK_TIMEOUT $*" >> "$CALLS" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(("given", "seconds"), [({}, "3600"), ({"UV_LOCK_TIMEOUT": "20"}, "20")])
+def test_another_set_up_that_builds_the_same_is_waited_for_and_that_is_said(tmp_path, given, seconds):
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("python", "uv"):
+        (programs / name).write_text(STAND_IN)
+        (programs / name).chmod(0o755)
+    environment = {
+        "PATH": f"{programs}:{os.environ['PATH']}", "PYTHON": str(programs / "python"), "VENV": str(tmp_path), "R3L_EXTRAS": "dev",
+        "CALLS": str(tmp_path / "calls"),
+    }  # fmt: skip
+    done = subprocess.run(["bash", str(SCRIPT)], env=environment | given, capture_output=True, text=True, check=True)
+    assert f"this one waits for it, up to {seconds} s (UV_LOCK_TIMEOUT)" in done.stdout
+    (call,) = (tmp_path / "calls").read_text().splitlines()
+    assert call.startswith(f"{seconds} pip install --compile-bytecode")
+    assert call.endswith("-e .[dev]")

@@ -1,0 +1,230 @@
+"""The index of a run is never the truth: what is stale, torn or foreign is made anew, and a damaged run breaks no
+other's views."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from flows.cli import app as commands
+from r3l.errors import StoreError
+from r3l.store import index
+from r3l.store.catalog import connect
+from r3l.store.figures import LINES, remembered
+from r3l.store.stage import Store
+from tests.support.store_iteration import commit_iteration
+
+ROOT = Path(__file__).parents[2]
+COUNT = "SELECT run, count(*) FROM turns GROUP BY ALL ORDER BY ALL"
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch) -> Store:
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(index, "UNSETTLED_NS", 0)  # else what was just written is looked at again
+    store = Store.open(str(tmp_path / "runs"))
+    for run in ("good", "other"):
+        commit_iteration(store, run)
+    return store
+
+
+def counted(store: Store, **asked) -> tuple[list[tuple[str, int]], dict[str, str]]:
+    with connect(store, **asked) as connection:
+        return connection.execute(COUNT).fetchall(), dict(connection.execute("FROM left_out").fetchall())
+
+
+def part_of(store: Store, run: str, table: str = "turns") -> Path:
+    return next(Path(store.root, run).rglob(f"part-{table}-*.parquet"))
+
+
+def flip(path: Path, keep_times: bool = False) -> None:
+    """Turn one bit in the middle, in place."""
+    before = path.stat()
+    with open(path, "r+b") as file:
+        file.seek(before.st_size // 2)
+        byte = file.read(1)
+        file.seek(before.st_size // 2)
+        file.write(bytes([byte[0] ^ 1]))
+    if keep_times:
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_a_run_is_read_once_and_then_only_what_is_new(store, monkeypatch):
+    read: list[str] = []
+    whole = index.manifests.read_verified
+    monkeypatch.setattr(
+        index.manifests, "read_verified", lambda files, path, told: read.append(path) or whole(files, path, told)
+    )
+    assert counted(store) == ([("good", 21), ("other", 21)], {})
+    first, read[:] = list(read), []
+    assert len(first) == 2 * 13  # tables of an iteration that have rows
+    assert counted(store)[0] == [("good", 21), ("other", 21)]
+    assert read == []
+    commit_iteration(store, "good", iteration=1)
+    assert counted(store)[0] == [("good", 42), ("other", 21)]
+    assert len(read) == 13
+    assert all("good/iteration=00001/" in path for path in read)
+
+
+@pytest.mark.parametrize("damage", ["", "torn", "changed", "foreign"])
+def test_an_index_that_is_no_index_is_made_anew(store, damage):
+    expected = counted(store)
+    path = index.index_path(store, "good")
+    whole = path.read_text()
+    path.write_text(
+        {
+            "": "",
+            "torn": whole[: len(whole) // 2],
+            "changed": whole.replace('"good/', '"evil/'),
+            "foreign": index.index_path(store, "other").read_text(),
+        }[damage]
+    )
+    assert counted(store) == expected
+    assert path.read_text() == whole
+
+
+def test_what_changed_behind_the_index_is_seen(store):
+    counted(store)
+    flip(part_of(store, "good"))
+    found, left_out = counted(store)
+    assert found == [("other", 21)]
+    assert "its content changed after it was written" in left_out["good"]
+
+
+def test_verify_sees_what_keeps_its_size_and_times(store):
+    counted(store)
+    flip(part_of(store, "good"), keep_times=True)
+    assert counted(store)[1] == {}
+    assert list(counted(store, verify=True)[1]) == ["good"]
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+DAMAGE = {
+    "a part that is cut": lambda store: cut(part_of(store, "good")),
+    "a part that is gone": lambda store: part_of(store, "good").unlink(),
+    "a flipped bit": lambda store: flip(part_of(store, "good", "training_rows")),
+    "a torn manifest": lambda store: cut(next(Path(store.root, "good").rglob("stage.json"))),
+    "a manifest that is a list": lambda store: next(Path(store.root, "good").rglob("stage.json")).write_text("[]"),
+}
+
+
+@pytest.mark.parametrize("asked_before", [False, True])
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_run_is_left_out_by_name_and_breaks_no_other(store, name, asked_before):
+    if asked_before:
+        counted(store)
+        remembered(store, "test", {"lines": LINES})
+    DAMAGE[name](store)
+    found, left_out = counted(store)
+    assert found == [("other", 21)]
+    assert list(left_out) == ["good"]
+    told = remembered(store, "test", {"lines": LINES})
+    assert (list(told.runs), list(told.left_out)) == (["other"], ["good"])
+    with pytest.raises(StoreError, match="run good: "):
+        connect(store, ["good"])
+
+
+def r3l(*words: str, **settings) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "flows.cli.app", *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, **settings)
+
+
+def test_the_commands_name_what_they_leave_out_and_refuse_what_is_not_there(store):
+    part_of(store, "good").unlink()
+    told = r3l("sql", COUNT, "--store", store.root)
+    assert told.returncode == 0
+    assert "warning: run good is left out: good/iteration=00000/" in told.stderr
+    assert "other" in told.stdout
+    for words in (["sql", COUNT, "--run", "nosuch"], ["check", "nosuch"]):
+        told = r3l(*words, "--store", store.root)
+        assert (told.returncode, told.stdout) == (2, "")
+        assert "error: run 'nosuch': not in" in told.stderr
+        assert "it has good, other" in told.stderr.replace("\n", " ")
+
+
+def test_a_question_over_several_runs_says_so(store):
+    pooled = r3l("sql", "SELECT count(*) AS turns FROM turns", "--store", store.root)
+    assert "42" in pooled.stdout
+    assert "of 2 runs together" in pooled.stderr
+    assert (
+        "together" not in r3l("sql", "SELECT count(*) AS n FROM turns", "--run", "good", "--store", store.root).stderr
+    )
+
+
+@pytest.mark.parametrize(
+    "words", [["runs", "--store", "nowhere"], ["sql", "SELECT 1", "--store", "nowhere"], ["audit", "nowhere"]]
+)
+def test_a_store_that_is_not_there_is_refused(words, monkeypatch, capsys):
+    with pytest.raises(SystemExit) as ended:
+        run_main(monkeypatch, words)
+    assert ended.value.code == 2
+    assert "error: store nowhere: not there" in capsys.readouterr().err
+
+
+def run_main(monkeypatch, words: list[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["r3l", *words])
+    commands.main()
+
+
+def test_a_fault_is_one_line_and_its_traceback_is_for_those_who_ask(monkeypatch, capsys):
+    def broken() -> None:
+        raise KeyError("of no table\nand a second line")
+
+    monkeypatch.setattr(commands, "command", broken)
+    with pytest.raises(SystemExit) as ended:
+        run_main(monkeypatch, ["runs"])
+    assert ended.value.code == 3
+    assert capsys.readouterr().err.count("\n") == 1
+    with pytest.raises(KeyError):
+        run_main(monkeypatch, ["runs", "--debug"])
+
+
+# As root once, for what is imported late: the interpreter may lie where another user can't read it.
+AS_ANOTHER = """
+import json, os, sys
+from flows.cli import app, audit, tables
+for module in (audit, tables):
+    module.register(app.app)
+for user in (0, 65534):
+    os.setuid(user)
+    for words in json.loads(sys.argv[1]):
+        try:
+            code = app.app(words, standalone_mode=False)
+        except SystemExit as ended:
+            code = ended.code
+        assert not code, (user, words, code)
+print("all of them")
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_store_that_may_only_be_read_is_read(store):
+    """By another user, who can write neither to the store nor to a cache. Not below the folder of the tests, which pytest
+    closes to other users."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        root = shutil.copytree(store.root, Path(folder, "runs"))
+        before = sorted(root.rglob("*"))
+        asked = [
+            ["sql", COUNT],
+            ["runs"],
+            ["check", "good"],
+            ["status", "good"],
+            ["why", "iteration=0/task=0/base=0", "--run", "good"],
+        ]
+        words = json.dumps([[*one, "--store", str(root)] for one in asked])
+        environment = os.environ | {"R3L_CACHE": "/proc/nowhere"}
+        command = [sys.executable, "-c", AS_ANOTHER, words]
+        told = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+        assert told.stdout.endswith("all of them\n"), told.stderr
+        assert sorted(root.rglob("*")) == before
