@@ -1,7 +1,7 @@
 -- Why was no retry run, and was that right?
-SELECT f.decision, count(*) AS reflections, round(avg(b.reward), 3) AS base_reward
-FROM lines.reflections f
+SELECT run, f.decision, count(*) AS reflections, round(avg(b.reward), 3) AS base_reward
+FROM reflections f
 JOIN base b USING (run, branch, iteration, base_id)
-WHERE f.branch = '' AND f.decision <> 'retry'
-GROUP BY f.decision
-ORDER BY reflections DESC, f.decision;
+WHERE f.decision <> 'retry'
+GROUP BY run, f.decision
+ORDER BY run, reflections DESC, f.decision;

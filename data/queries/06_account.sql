@@ -1,6 +1,5 @@
 -- Is every attempt accounted for: trained on, led on to a trained one, or dropped with a reason?
-SELECT stage, sum(attempts) AS attempts, sum(trained) AS trained, sum(led_on) AS led_on, sum(dropped) AS dropped, sum(unaccounted) AS unaccounted
+SELECT run, stage, sum(attempts) AS attempts, sum(trained) AS trained, sum(led_on) AS led_on, sum(dropped) AS dropped, sum(unaccounted) AS unaccounted
 FROM account
-WHERE branch = ''
-GROUP BY stage
-ORDER BY stage;
+GROUP BY run, stage
+ORDER BY run, stage;

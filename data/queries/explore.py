@@ -1,7 +1,8 @@
-"""A store in a marimo notebook, for questions that lead to the next one: `.venv/bin/marimo edit data/queries/explore.py`.
+"""A store in a marimo notebook, for questions that lead to the next one: `.venv/bin/marimo edit
+data/queries/explore.py`.
 
-Needs `uv pip install -e '.[notebook]'`. SQL reads the tables and nothing else; `rows` is the answer as a pyarrow table, for cells of
-your own.
+Needs `uv pip install -e '.[notebook]'`. SQL reads the tables and nothing else; `rows` is the answer as a pyarrow table,
+for cells of your own.
 """
 
 import marimo
@@ -16,11 +17,11 @@ def _():
 
     import marimo as mo
 
-    from flows.summary import history
     from flows.trend import image
     from r3l.audit.lines import Line
-    from r3l.audit.sandbox import worked_questions
+    from r3l.audit.web.sandbox import worked_questions
     from r3l.errors import StoreError
+    from r3l.pipeline.summary import history
     from r3l.store.query import ask, connect_for_users
     from r3l.store.stage import Store
 
@@ -42,7 +43,9 @@ def _(Store, connect_for_users, mo, root):
     connection = connect_for_users(store)
     lines = connection.execute("SELECT DISTINCT run, branch FROM stages WHERE iteration >= 0 ORDER BY ALL").fetchall()
     mo.stop(not lines, mo.md("There is no run in this store."))
-    chosen = mo.ui.dropdown([f"{run}/{branch}" if branch else run for run, branch in lines], value=lines[0][0], label="run")
+    chosen = mo.ui.dropdown(
+        [f"{run}/{branch}" if branch else run for run, branch in lines], value=lines[0][0], label="run"
+    )
     chosen
     return chosen, connection, store
 
