@@ -37,7 +37,7 @@ def served(store: Store) -> Iterator[tuple[str, Reader]]:
     while not server.started:
         time.sleep(0.05)
     try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", app.state.desk.reader
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", app.state.audit.reader
     finally:
         server.should_exit = True
         thread.join(10)

@@ -19,7 +19,7 @@ def client(tmp_path_factory):
     app = make_app(Store.open(str(tmp_path_factory.mktemp("store"))), names=["audit.example.org"], key=KEY)
     with TestClient(app, base_url="https://audit.example.org") as found:
         yield found
-    app.state.desk.close()
+    app.state.audit.close()
 
 
 def basic(text: str) -> dict[str, str]:

@@ -44,7 +44,7 @@ def client(tmp_path_factory):
     app = make_app(store)
     with TestClient(app, base_url="http://127.0.0.1:4300") as found:
         yield found
-    app.state.desk.close()
+    app.state.audit.close()
 
 
 class Elements(HTMLParser):
@@ -167,7 +167,7 @@ def test_an_empty_store_says_what_to_do(tmp_path):
     app = make_app(Store.open(str(tmp_path)))
     with TestClient(app, base_url="http://localhost") as client:
         assert "r3l iterate" in client.get("/").text
-    app.state.desk.close()
+    app.state.audit.close()
 
 
 def test_the_worked_questions_can_all_be_asked(client):

@@ -19,7 +19,7 @@ from r3l.store.stage import Store
 app = make_app(Store.open(sys.argv[1]))
 with TestClient(app, base_url="http://localhost") as client:
     assert client.get("/run/sample").status_code == 200
-app.state.desk.reader.close()
+app.state.audit.reader.close()
 print(time.process_time())
 """
 LOOK = """
@@ -37,7 +37,7 @@ with TestClient(app, base_url="http://localhost") as client:
         answer = client.get(path)
         print(path, answer.status_code, len(answer.text), round(time.process_time() - begun, 2))
         assert answer.status_code == 200 and len(answer.text) < 1_000_000
-app.state.desk.reader.close()
+app.state.audit.reader.close()
 print("MB", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
 

@@ -22,7 +22,7 @@ from r3l.audit.pages import environment
 from r3l.audit.reader import Reader
 from r3l.audit.web import line_routes, store_routes, task_routes
 from r3l.audit.web.access import HOSTS, AskForKey, RefuseOtherSites, is_loopback, key_for
-from r3l.audit.web.app_state import Desk
+from r3l.audit.web.app_state import AppState
 from r3l.audit.web.overview import Overview
 from r3l.audit.web.sandbox import SqlBox, worked_questions
 from r3l.errors import R3LError, StoreError
@@ -46,7 +46,9 @@ def make_app(store: Store, questions: Path = QUESTIONS, names: Sequence[str] = (
     """The app over a store. It answers GET only, and only to the names of this machine and `names` (a foreign page
     can't read it by rebinding); with a `key`, only to who sends it as the password of HTTP's basic authentication."""
     app = FastAPI(title="r3l audit", openapi_url=None, docs_url=None, redoc_url=None)
-    app.state.desk = Desk(Reader(store), Overview(store), environment(), worked_questions(questions), SqlBox(store))
+    app.state.audit = AppState(
+        Reader(store), Overview(store), environment(), worked_questions(questions), SqlBox(store)
+    )
     if key:
         app.add_middleware(AskForKey, key=key)
     app.add_middleware(RefuseOtherSites)
@@ -86,7 +88,7 @@ def serve(
     except SystemExit as stopped:
         raise StoreError(f"port {port} of {host} can't be listened on; give another one by --port") from stopped
     finally:
-        app.state.desk.close()
+        app.state.audit.close()
 
 
 async def with_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -110,8 +112,8 @@ def health() -> Response:
 
 
 def problem(request: Request, status: int, title: str, message: str) -> HTMLResponse:
-    desk: Desk = request.app.state.desk
-    return desk.page("problem.html", status=status, title=title, message=message)
+    app_state: AppState = request.app.state.audit
+    return app_state.page("problem.html", status=status, title=title, message=message)
 
 
 async def refuse(request: Request, error: Any) -> HTMLResponse:

@@ -18,7 +18,7 @@ BOXES = 3  # runs and branches that have a box of their own, each with a process
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class AppState:
     """One per app."""
 
     reader: Reader
@@ -62,16 +62,16 @@ class Desk:
         return self.reader.of(line.run)
 
 
-def desk_of(request: Request) -> Desk:
-    desk: Desk = request.app.state.desk
-    return desk
+def current_state(request: Request) -> AppState:
+    app_state: AppState = request.app.state.audit
+    return app_state
 
 
-AtDesk = Annotated[Desk, Depends(desk_of)]
+CurrentState = Annotated[AppState, Depends(current_state)]
 
 
-def line_of(desk: AtDesk, run: str, branch: Annotated[str, Query(max_length=100)] = "") -> Line:
-    return known_line(desk.reader, Line(run, branch))
+def line_of(app_state: CurrentState, run: str, branch: Annotated[str, Query(max_length=100)] = "") -> Line:
+    return known_line(app_state.reader, Line(run, branch))
 
 
 OfLine = Annotated[Line, Depends(line_of)]

@@ -16,7 +16,7 @@ from r3l.audit.pages import line_url
 from r3l.audit.reader import Reader
 from r3l.audit.standing import standings
 from r3l.audit.tokens import token_page
-from r3l.audit.web.app_state import AtDesk, OfLine, whole_number
+from r3l.audit.web.app_state import CurrentState, OfLine, whole_number
 from r3l.errors import StoreError
 
 router = APIRouter(prefix="/run/{run}")
@@ -26,15 +26,15 @@ PageNumber = Annotated[int, Query(ge=0, le=10**7)]
 
 
 @router.get("")
-def overview(desk: AtDesk, line: OfLine, at: Short = "") -> HTMLResponse:
+def overview(app_state: CurrentState, line: OfLine, at: Short = "") -> HTMLResponse:
     """Where the line stands, its iterations over time, and the optimiser step and stages of one of them, the newest if
     none is named."""
-    reader = desk.of(line)
+    reader = app_state.of(line)
     past = iterations(reader, line)
     chosen = whole_number(at)
     shown = chosen if chosen is not None else past[-1]["iteration"] if past else 0
     standing = standings(reader)[line]
-    return desk.line_page(
+    return app_state.line_page(
         "iterations.html",
         line,
         "",
@@ -51,7 +51,7 @@ def overview(desk: AtDesk, line: OfLine, at: Short = "") -> HTMLResponse:
 
 @router.get("/groups")
 def groups(
-    desk: AtDesk,
+    app_state: CurrentState,
     line: OfLine,
     iteration: Short = "",
     task_type: Short = "",
@@ -75,49 +75,51 @@ def groups(
         down == "1",
         page,
     )
-    found = group_page(desk.of(line), line, asked)
-    return desk.line_page("groups.html", line, "groups", asked=asked, found=found, choices=choices(desk.of(line), line))
+    found = group_page(app_state.of(line), line, asked)
+    return app_state.line_page(
+        "groups.html", line, "groups", asked=asked, found=found, choices=choices(app_state.of(line), line)
+    )
 
 
 @router.get("/group")
-def viewer(desk: AtDesk, line: OfLine, id: Short, iteration: int, attempt: Short = "") -> HTMLResponse:
+def viewer(app_state: CurrentState, line: OfLine, id: Short, iteration: int, attempt: Short = "") -> HTMLResponse:
     """The four panes."""
-    found = group(desk.of(line), line, iteration, id)
+    found = group(app_state.of(line), line, iteration, id)
     chosen = found.attempt(attempt)
-    seen = {"panes": panes(desk.of(line), found, chosen), "beside": neighbours(desk.of(line), found)}
-    return desk.line_page("group.html", line, "groups", group=found, attempt=chosen, **seen)
+    seen = {"panes": panes(app_state.of(line), found, chosen), "beside": neighbours(app_state.of(line), found)}
+    return app_state.line_page("group.html", line, "groups", group=found, attempt=chosen, **seen)
 
 
 @router.get("/open")
-def open_id(desk: AtDesk, line: OfLine, id: Short) -> RedirectResponse:
+def open_id(app_state: CurrentState, line: OfLine, id: Short) -> RedirectResponse:
     """Go to the panes of a trajectory or reflection."""
-    found = find(desk.of(line), line, id)
+    found = find(app_state.of(line), line, id)
     if found is None:
         raise StoreError(f"{id}: no trajectory or reflection of {line} has this id")
     return RedirectResponse(line_url(line, "group", id=found.group_id, iteration=found.iteration, attempt=id))
 
 
 @router.get("/reflections")
-def reflections(desk: AtDesk, line: OfLine, iteration: Short = "", fault: Short = "") -> HTMLResponse:
+def reflections(app_state: CurrentState, line: OfLine, iteration: Short = "", fault: Short = "") -> HTMLResponse:
     """Outcome x reward, gain by pivot, and the reflections that misled."""
     at = whole_number(iteration)
-    return desk.line_page(
+    return app_state.line_page(
         "reflections.html",
         line,
         "reflections",
         at=at,
         fault=fault,
         faults=findings.FAULTS,
-        confusion=findings.confusion(desk.of(line), line, at),
-        pivots=findings.by_pivot(desk.of(line), line, at),
-        accuracy=findings.accuracy(desk.of(line), line, at),
-        worst=findings.worst_reflections(desk.of(line), line, at, fault),
+        confusion=findings.confusion(app_state.of(line), line, at),
+        pivots=findings.by_pivot(app_state.of(line), line, at),
+        accuracy=findings.accuracy(app_state.of(line), line, at),
+        worst=findings.worst_reflections(app_state.of(line), line, at, fault),
     )
 
 
 @router.get("/account")
 def account(
-    desk: AtDesk,
+    app_state: CurrentState,
     line: OfLine,
     iteration: Short = "",
     stage: Short = "",
@@ -127,8 +129,8 @@ def account(
 ) -> HTMLResponse:
     """Where attempts went, and every event by its reason."""
     at, chosen = whole_number(iteration), {"stage": stage, "event": event, "reason": reason}
-    rows = findings.events(desk.of(line), line, at, chosen, page, EVENTS)
-    return desk.line_page(
+    rows = findings.events(app_state.of(line), line, at, chosen, page, EVENTS)
+    return app_state.line_page(
         "account.html",
         line,
         "account",
@@ -137,28 +139,28 @@ def account(
         page=page,
         more=len(rows) > EVENTS,
         events=rows[:EVENTS],
-        account=findings.account(desk.of(line), line, at),
-        reasons=findings.reasons(desk.of(line), line, at),
+        account=findings.account(app_state.of(line), line, at),
+        reasons=findings.reasons(app_state.of(line), line, at),
     )
 
 
 @router.get("/tokens")
 def tokens(
-    desk: AtDesk, line: OfLine, source: Short, iteration: int, page: PageNumber = 0, every: bool = False
+    app_state: CurrentState, line: OfLine, source: Short, iteration: int, page: PageNumber = 0, every: bool = False
 ) -> HTMLResponse:
     """A training row token by token: why was this token trained with this weight?"""
-    return desk.line_page(
+    return app_state.line_page(
         "tokens.html",
         line,
         "groups",
         source=source,
-        found=token_page(desk.of(line), line, iteration, source, page, every),
+        found=token_page(app_state.of(line), line, iteration, source, page, every),
     )
 
 
 @router.get("/text")
 def text(
-    desk: AtDesk,
+    app_state: CurrentState,
     line: OfLine,
     id: Short,
     part: Literal["observation", "response", "final", "reflection"],
@@ -169,7 +171,7 @@ def text(
         "Content-Security-Policy": "default-src 'none'; sandbox",
         "Content-Disposition": 'inline; filename="text.txt"',
     }
-    return PlainTextResponse(stored_text(desk.of(line), line, id, part, turn), headers=headers)
+    return PlainTextResponse(stored_text(app_state.of(line), line, id, part, turn), headers=headers)
 
 
 TEXTS = {

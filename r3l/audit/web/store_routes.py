@@ -13,7 +13,7 @@ from r3l.audit.lines import Line, branch_difference, differing_settings, iterati
 from r3l.audit.reader import Reader, Row
 from r3l.audit.standing import standings
 from r3l.audit.web.access import from_elsewhere
-from r3l.audit.web.app_state import AtDesk
+from r3l.audit.web.app_state import CurrentState
 from r3l.audit.web.downloads import as_csv, as_parquet
 from r3l.audit.web.sandbox import ROWS, SECONDS
 from r3l.errors import StoreError
@@ -35,31 +35,31 @@ LINKED = (
 
 
 @router.get("/")
-def runs(desk: AtDesk) -> HTMLResponse:
+def runs(app_state: CurrentState) -> HTMLResponse:
     """The runs of the store, newest first, each with its branches below it."""
-    rows, left_out = desk.overview.rows()
+    rows, left_out = app_state.overview.rows()
     last = {row["line"]: row["last_iteration"] or 0 for row in rows[:LOOKED_AT]}
-    running = {line for line, iteration in last.items() if writer(desk.reader, line, iteration)}
-    return desk.page("runs.html", rows=rows, running=running, left_out=left_out)
+    running = {line for line, iteration in last.items() if writer(app_state.reader, line, iteration)}
+    return app_state.page("runs.html", rows=rows, running=running, left_out=left_out)
 
 
 @router.get("/compare")
-def compare(desk: AtDesk, line: Annotated[list[str] | None, Query()] = None) -> HTMLResponse:
+def compare(app_state: CurrentState, line: Annotated[list[str] | None, Query()] = None) -> HTMLResponse:
     """Runs and branches over one another: charts, last figures, and the settings in which they differ."""
-    there = listed(desk.reader.store)
-    chosen = [known_line(desk.reader, Line.parse(text)) for text in dict.fromkeys(line or [])][:SIDE_BY_SIDE]
-    past = [(str(one), iterations(desk.of(one), one)) for one in chosen]
-    standing = {one: standings(desk.of(one))[one] for one in chosen}
-    return desk.page(
+    there = listed(app_state.reader.store)
+    chosen = [known_line(app_state.reader, Line.parse(text)) for text in dict.fromkeys(line or [])][:SIDE_BY_SIDE]
+    past = [(str(one), iterations(app_state.of(one), one)) for one in chosen]
+    standing = {one: standings(app_state.of(one))[one] for one in chosen}
+    return app_state.page(
         "compare.html",
         there=there,
         chosen=chosen,
         past=past,
         standing=standing,
         charts=compared_charts(past, [(str(one), standing[one].curves) for one in chosen]) if len(past) > 1 else [],
-        settings=differing_settings(desk.reader, chosen) if len(chosen) > 1 else [],
+        settings=differing_settings(app_state.reader, chosen) if len(chosen) > 1 else [],
         most=SIDE_BY_SIDE,
-        change=branch_difference(desk.reader, chosen),
+        change=branch_difference(app_state.reader, chosen),
     )
 
 
@@ -68,7 +68,7 @@ Chosen = Annotated[str, Query(max_length=200)]
 
 @router.get("/sql")
 def sql(
-    desk: AtDesk,
+    app_state: CurrentState,
     request: Request,
     q: Annotated[str, Query()] = "",
     run: Chosen = "",
@@ -83,33 +83,37 @@ def sql(
         wrong, status = "This question came from a page of another site. Read it, then run it.", 403
     elif q.strip():
         try:
-            answer = desk.box_of(run).ask(q)
+            answer = app_state.box_of(run).ask(q)
         except StoreError as error:
             wrong, status = str(error), 400
     seen = {
         "query": q,
         "run": run,
-        "runs": [str(one) for one in listed(desk.reader.store)],
+        "runs": [str(one) for one in listed(app_state.reader.store)],
         "answer": answer,
         "chart": answer_chart(answer.columns, answer.rows, answer.numeric, x, y, by) if answer else None,
         "wrong": wrong,
-        "questions": desk.questions,
-        "schema": schema(desk.reader),
+        "questions": app_state.questions,
+        "schema": schema(app_state.reader),
         "rows": ROWS,
         "seconds": SECONDS,
         "linked": LINKED,
     }
-    return desk.page("sql.html", status=status, **seen)
+    return app_state.page("sql.html", status=status, **seen)
 
 
 @router.get("/sql/answer.{kind}")
 def download(
-    desk: AtDesk, request: Request, kind: Literal["csv", "parquet"], q: Annotated[str, Query()], run: Chosen = ""
+    app_state: CurrentState,
+    request: Request,
+    kind: Literal["csv", "parquet"],
+    q: Annotated[str, Query()],
+    run: Chosen = "",
 ) -> Response:
     """The answer as a file."""
     if from_elsewhere(request.headers, following=False):
         raise HTTPException(403, "This question came from a page of another site.")
-    answer = desk.box_of(run).ask(q)
+    answer = app_state.box_of(run).ask(q)
     content, media = (
         (as_csv(answer), "text/csv") if kind == "csv" else (as_parquet(answer), "application/vnd.apache.parquet")
     )

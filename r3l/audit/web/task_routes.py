@@ -6,28 +6,28 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from r3l.audit import tasks
-from r3l.audit.web.app_state import AtDesk, OfLine
+from r3l.audit.web.app_state import CurrentState, OfLine
 from r3l.audit.web.line_routes import Short
 
 router = APIRouter(prefix="/run/{run}")
 
 
 @router.get("/tasks")
-def task_types(desk: AtDesk, line: OfLine, task_type: Short = "") -> HTMLResponse:
+def task_types(app_state: CurrentState, line: OfLine, task_type: Short = "") -> HTMLResponse:
     """Success by task type and iteration, and the tasks that were sampled most often."""
-    reader = desk.of(line)
+    reader = app_state.of(line)
     heats = [
         ("held-out tasks", tasks.heat(reader, line, "evaluation")),
         ("training tasks (bases)", tasks.heat(reader, line)),
     ]
     seen = {"heats": heats, "often": tasks.often(reader, line, task_type), "task_type": task_type}
-    return desk.line_page("tasks.html", line, "tasks", **seen)
+    return app_state.line_page("tasks.html", line, "tasks", **seen)
 
 
 @router.get("/task")
-def one_task(desk: AtDesk, line: OfLine, id: Short, a: Short = "", b: Short = "") -> HTMLResponse:
+def one_task(app_state: CurrentState, line: OfLine, id: Short, a: Short = "", b: Short = "") -> HTMLResponse:
     """One task's attempts over the iterations; two of them side by side where two are chosen."""
-    reader = desk.of(line)
+    reader = app_state.of(line)
     found = tasks.attempts(reader, line, id)
     both = tasks.pair(reader, line, a, b) if a and b else None
-    return desk.line_page("task.html", line, "tasks", task=id, found=found, a=a, b=b, pair=both)
+    return app_state.line_page("task.html", line, "tasks", task=id, found=found, a=a, b=b, pair=both)
