@@ -17,7 +17,7 @@ from flows.tasks import RUNNER, runner  # noqa: E402
 from r3l.config import Config, compose  # noqa: E402
 from r3l.evaluation.benchmarks import pose  # noqa: E402
 from r3l.evaluation.score import by_type, score  # noqa: E402
-from r3l.exploration.progress import Tally  # noqa: E402
+from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline import evaluation, preflight, tracking  # noqa: E402
 from r3l.store.layout import StageRef  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
@@ -49,12 +49,12 @@ def evaluate(config: Config = compose()) -> dict[str, Any]:  # noqa: B008 (froze
     return attended(evaluation_of, config)
 
 
-def watched(progress: Tally) -> Flow[..., dict[str, Any]]:
+def watched(progress: Progress) -> Flow[..., dict[str, Any]]:
     """The flow for somebody who looks on from the same process, and has passed the preflight."""
     return watched_flow(evaluate, lambda config: attended(evaluation_of, config, progress, True))
 
 
-def evaluation_of(config: Config, progress: Tally | None = None, checked: bool = False) -> dict[str, Any]:
+def evaluation_of(config: Config, progress: Progress | None = None, checked: bool = False) -> dict[str, Any]:
     """What the flow does."""
     test = pose(config)
     store = Store.open(test.config.store.root) if checked else preflight.check(test.config, training=False)

@@ -20,7 +20,7 @@ from flows.placement.placed import PrefectPlacement  # noqa: E402
 from flows.tasks import RUNNER, runner  # noqa: E402
 from r3l.config import Config, compose  # noqa: E402
 from r3l.errors import R3LError  # noqa: E402
-from r3l.exploration.progress import Tally  # noqa: E402
+from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline import preflight, tracking  # noqa: E402
 from r3l.pipeline.iteration import open_iteration, run_stages, the_iteration  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
@@ -56,12 +56,12 @@ def as_state(summary: dict[str, Any]) -> dict[str, Any]:
     return summary
 
 
-def watched(progress: Tally) -> Flow[..., dict[str, Any]]:
+def watched(progress: Progress) -> Flow[..., dict[str, Any]]:
     """The flow for somebody who looks on from the same process, and has passed the preflight."""
     return watched_flow(iterate, lambda config: as_state(attended(iteration_of, config, progress, True)))
 
 
-def iteration_of(config: Config, progress: Tally | None = None, checked: bool = False) -> dict[str, Any]:
+def iteration_of(config: Config, progress: Progress | None = None, checked: bool = False) -> dict[str, Any]:
     """What the flow does."""
     store = Store.open(config.store.root) if checked else preflight.check(config)
     check_placement(config.placement)

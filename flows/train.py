@@ -14,14 +14,14 @@ from flows import evaluate as evaluation_flow  # noqa: E402
 from flows import iterate as iteration_flow  # noqa: E402
 from flows.ending import attended, watched_flow  # noqa: E402
 from r3l.config import Config, compose  # noqa: E402
-from r3l.exploration.progress import Tally  # noqa: E402
+from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
 
 
 class Watcher(Protocol):
     """Somebody who looks on from the same process, and has passed the preflight."""
 
-    def begins(self) -> Tally:
+    def begins(self) -> Progress:
         """An iteration begins; what is returned counts its progress."""
 
     def ended(self, summary: dict[str, Any]) -> None:

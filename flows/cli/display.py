@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.cli.eta import seconds_left, tokens_per_second
-from r3l.exploration.progress import Tally
+from r3l.exploration.progress import Progress
 from r3l.pipeline.summary import questions, shown
 
 STAGES = (
@@ -36,13 +36,13 @@ PLAIN_EVERY_S = 5.0
 
 
 class Display:
-    """Draws a tally. `phase` says what is being waited for."""
+    """Draw a `Progress`. `phase` says what is being waited for."""
 
-    def __init__(self, console: Console, title: str, tally: Tally) -> None:
-        self.console, self.title, self.tally, self.phase, self.began = (
+    def __init__(self, console: Console, title: str, progress: Progress) -> None:
+        self.console, self.title, self.progress, self.phase, self.began = (
             console,
             title,
-            tally,
+            progress,
             "starting",
             time.monotonic(),
         )
@@ -50,7 +50,7 @@ class Display:
         self._spinner = Spinner("dots")
 
     def __rich__(self) -> Panel:
-        counts = self.tally.snapshot()
+        counts = self.progress.snapshot()
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
         for name in ("stage", ""):
             table.add_column(name)
@@ -61,13 +61,14 @@ class Display:
                 continue
             table.add_row(*row(stage, counts.get(stage, {}), counts.get("shards", {}).get("planned", 0)))
         spent = Text(
-            " " + " · ".join([self.phase, f"{time.monotonic() - self.began:.0f} s", *self.pace(counts)]), style="dim"
+            " " + " · ".join([self.phase, f"{time.monotonic() - self.began:.0f} s", *self.eta_texts(counts)]),
+            style="dim",
         )
         head = Table.grid()
         head.add_row(self._spinner, spent)
         return Panel(Group(table, head), title=Text(self.title), title_align="left", border_style="blue")
 
-    def pace(self, counts: dict[str, dict[str, float]]) -> list[str]:
+    def eta_texts(self, counts: dict[str, dict[str, float]]) -> list[str]:
         """While sampling goes on: tokens a second, and how long it takes yet, as far as they can be told."""
         now = time.monotonic()
         speed, left = tokens_per_second(counts, now), seconds_left(counts, self.planned, now)
@@ -77,7 +78,7 @@ class Display:
 
     def line(self) -> str:
         """The same in one plain line, for logs."""
-        counts = self.tally.snapshot()
+        counts = self.progress.snapshot()
         parts = [
             f"{stage} {counts[stage].get('done', 0):.0f}/{counts[stage].get('planned', 0):.0f}"
             for stage in STAGES
@@ -86,7 +87,7 @@ class Display:
         return (
             f"[{time.monotonic() - self.began:4.0f} s] {self.phase}"
             + (": " if parts else "")
-            + ", ".join(parts + self.pace(counts))
+            + ", ".join(parts + self.eta_texts(counts))
         )
 
 

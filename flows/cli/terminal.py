@@ -13,7 +13,7 @@ from flows.cli.eta import TESTING, expected
 from r3l.config import Config
 from r3l.errors import Interrupted
 from r3l.evaluation.benchmarks import pose
-from r3l.exploration.progress import Tally
+from r3l.exploration.progress import Progress
 
 
 def run_iteration(config: Config, *, quiet: bool = False) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def run_evaluation(config: Config, *, quiet: bool = False) -> dict[str, Any]:
         display.phase = "evaluating"
         if config.evaluation.tasks:  # else the whole split: the flow counts it
             display.planned = {TESTING: config.evaluation.tasks * config.evaluation.repeats}
-        figures: dict[str, Any] = evaluate.watched(display.tally)(config)
+        figures: dict[str, Any] = evaluate.watched(display.progress)(config)
     if not quiet:
         evaluated(display.console, figures)
     return figures
@@ -59,7 +59,7 @@ class OnTerminal:
     def __init__(self, display: Display, config: Config, quiet: bool) -> None:
         self.display, self.config, self.quiet = display, config, quiet
 
-    def begins(self) -> Tally:
+    def begins(self) -> Progress:
         return next_iteration(self.display, self.config)
 
     def ended(self, summary: dict[str, Any]) -> None:
@@ -67,15 +67,15 @@ class OnTerminal:
             result(self.display.console, summary, ask=False)
 
 
-def next_iteration(display: Display, config: Config) -> Tally:
+def next_iteration(display: Display, config: Config) -> Progress:
     """Show the next iteration of the run from its beginning; what is returned counts its progress."""
-    display.tally = Tally()
+    display.progress = Progress()
     display.planned = expected(config)
     display.phase = (
         "starting Prefect's server" if "PREFECT_API_URL" not in os.environ else "asking Prefect's server for a run"
     )
-    display.tally.on_first("tasks", lambda: setattr(display, "phase", "running"))
-    return display.tally
+    display.progress.on_first("tasks", lambda: setattr(display, "phase", "running"))
+    return display.progress
 
 
 @contextlib.contextmanager
@@ -88,7 +88,7 @@ def displayed(config: Config, quiet: bool, training: bool = True) -> Iterator[Di
     from r3l.pipeline import preflight
 
     display = Display(
-        screen(stderr=True), f"r3l · run {config.run} · {config.method.kind} on {config.environment.kind}", Tally()
+        screen(stderr=True), f"r3l · run {config.run} · {config.method.kind} on {config.environment.kind}", Progress()
     )
     with contextlib.nullcontext() if quiet else watching(display, plain=not display.console.is_terminal):
         display.phase = "checking the settings, the policy and the tasks"

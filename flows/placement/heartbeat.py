@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from r3l.errors import R3LError, StoreError
-from r3l.exploration.progress import Tally
+from r3l.exploration.progress import Progress
 from r3l.pipeline.logs import log
 from r3l.store.files.local import Files, read_object
 
@@ -112,13 +112,13 @@ class Listener:
         return time.monotonic() - self._changed
 
 
-def counts_of(tally: Tally) -> Callable[[], Counts]:
-    """The tally's sums, without its times and what this host counts for itself alone."""
+def counts_of(progress: Progress) -> Callable[[], Counts]:
+    """The sums of `progress`, without its times and what this host counts for itself alone."""
 
     def counts() -> Counts:
         return {
             stage: {name: value for name, value in amounts.items() if name not in {"began", "ended"}}
-            for stage, amounts in tally.snapshot().items()
+            for stage, amounts in progress.snapshot().items()
             if stage not in {"engine", "shards"}
         }
 

@@ -15,7 +15,7 @@ from flows.placement.policies import introduced
 from flows.tasks import is_task
 from r3l.config import Config
 from r3l.errors import ConfigError
-from r3l.exploration.progress import Tally
+from r3l.exploration.progress import Progress
 from r3l.pipeline.runner import Runner
 from r3l.pipeline.workbench import Workbench
 from r3l.store.layout import StageRef
@@ -94,4 +94,4 @@ def _ray(config: Config) -> Iterator[Any]:
 def ray_shard_task(config: dict[str, Any], iteration: int, shard: int, policies: dict[str, Any]) -> list[StageRef]:
     """Play a shard in a process of a Ray host; its stages are plain calls there, not tasks of the server."""
     asked = Config.model_validate(config)
-    return remote_shard.play(asked, Store.open(asked.store.root), iteration, shard, policies, Tally(), Runner())
+    return remote_shard.play(asked, Store.open(asked.store.root), iteration, shard, policies, Progress(), Runner())

@@ -20,7 +20,7 @@ from flows.placement.jobs import Errand, run_elsewhere  # noqa: E402
 from flows.placement.policies import met, visiting  # noqa: E402
 from flows.tasks import RUNNER, runner  # noqa: E402
 from r3l.config import Config  # noqa: E402
-from r3l.exploration.progress import Tally  # noqa: E402
+from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline.iteration import working  # noqa: E402
 from r3l.pipeline.runner import Runner  # noqa: E402
 from r3l.pipeline.stages import stage_io  # noqa: E402
@@ -61,7 +61,7 @@ def ask(bench: Workbench, batch: StageRef, shard: int, policies: dict[str, Any])
         config.placement.shard_deployment, f"r3l-shard-{key}", asked, beat_place(config, bench.iteration, shard)
     )
     refs = run_elsewhere(errand, store.files, config.placement, finished, bench.stopped, bench.count)
-    bench.tally.add("shards", done=1)
+    bench.progress.add("shards", done=1)
     return refs
 
 
@@ -78,11 +78,11 @@ def shard(config: Config, iteration: int, shard: int, key: str, policies: dict[s
         attempt: which try of the shard this is, 0-based.
     """
     store = Store.open(config.store.root)
-    tally = Tally()
+    progress = Progress()
     with beating(
-        store.files, beat_place(config, iteration, shard), attempt, config.placement.heartbeat_s, counts_of(tally)
+        store.files, beat_place(config, iteration, shard), attempt, config.placement.heartbeat_s, counts_of(progress)
     ) as beat:
-        refs = play(config, store, iteration, shard, policies, tally, runner())
+        refs = play(config, store, iteration, shard, policies, progress, runner())
         beat.check()
         left = {"key": key, "refs": [ref.model_dump() for ref in refs]}
         store.files.put(result_place(config, iteration, shard), json.dumps(left).encode())
@@ -90,11 +90,17 @@ def shard(config: Config, iteration: int, shard: int, key: str, policies: dict[s
 
 
 def play(
-    config: Config, store: Store, iteration: int, shard: int, policies: dict[str, Any], tally: Tally, runner: Runner
+    config: Config,
+    store: Store,
+    iteration: int,
+    shard: int,
+    policies: dict[str, Any],
+    progress: Progress,
+    runner: Runner,
 ) -> list[StageRef]:
     """The shard's stages, each found in the store or made here."""
     batch = stage_io.reference(store, StageKey(config.run, config.branch, iteration, "tasks"))
-    bench = Workbench(visiting(config), store, iteration, met(config, store, policies), tally, runner=runner)
+    bench = Workbench(visiting(config), store, iteration, met(config, store, policies), progress, runner=runner)
     with working(bench):
         return shard_stages(bench, batch, [shard])
 

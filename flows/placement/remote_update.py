@@ -19,7 +19,7 @@ from prefect import flow  # noqa: E402
 from flows.placement.heartbeat import beating, counts_of  # noqa: E402
 from flows.placement.jobs import Errand, run_elsewhere  # noqa: E402
 from r3l.errors import StoreError  # noqa: E402
-from r3l.exploration.progress import Tally  # noqa: E402
+from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
 from r3l.pipeline.stages.identity import CODE_VERSIONS  # noqa: E402
 from r3l.pipeline.update.local import counted, policy_place, take_step  # noqa: E402
@@ -125,13 +125,13 @@ def update(store: str, job: str, attempt: int = 0) -> dict[str, Any]:
     staging.sweep(
         opened.files.cache / told["line"] / STAGED, spec["iteration"]
     )  # of tries that died, or that this one replaces
-    tally = Tally()
-    with beating(opened.files, told["heartbeat"], attempt, told["heartbeat_s"], counts_of(tally)) as beat:
+    progress = Progress()
+    with beating(opened.files, told["heartbeat"], attempt, told["heartbeat_s"], counts_of(progress)) as beat:
         log().info(
             "iteration %d: %d files of rows, policy %s", spec["iteration"], len(spec["rows"]), spec["policy"]["digest"]
         )
         job_here = at_home(opened, spec, told["start"])
-        result = take_step(opened, told["line"], spec["iteration"], job_here, counted(tally), beat.check, STAGED)
+        result = take_step(opened, told["line"], spec["iteration"], job_here, counted(progress), beat.check, STAGED)
         place = policy_place(told["line"], spec["iteration"])
         opened.files.put(f"{place}/{RESULT}", json.dumps({"key": told["key"], "result": result}).encode())
     return {"policy": result["policy"], "loss": result.get("loss")}

@@ -74,7 +74,7 @@ async def play(explorer: Explorer, start: Start, stage: str, temperature: float 
     finally:
         explorer.pool.end(start.trajectory_id)
     played.seconds = time.monotonic() - began
-    explorer.tally.add(
+    explorer.progress.add(
         stage, done=1, done_tokens=sum(len(turn.response_ids) for turn in played.turns), reward=played.reward
     )
     return played
@@ -90,7 +90,7 @@ async def _turns(explorer: Explorer, start: Start, stage: str, temperature: floa
             temperature=temperature,
             max_tokens=limits.reply_tokens,
         )
-        explorer.tally.add(stage, turns=1, tokens=len(completion.token_ids))
+        explorer.progress.add(stage, turns=1, tokens=len(completion.token_ids))
         if completion.finish_reason == "context":
             played.end(
                 Status.CONTEXT_LIMIT,

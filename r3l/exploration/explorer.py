@@ -11,7 +11,7 @@ from r3l.engines.base import Completion, Engine, Sampling
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments.base import World
 from r3l.exploration.incidents import Incidents
-from r3l.exploration.progress import Tally
+from r3l.exploration.progress import Progress
 
 if TYPE_CHECKING:
     from r3l.environments.workers.pool import WorldPool
@@ -39,7 +39,7 @@ class Explorer:
     chat: ChatFormat
     policy: str  # digest of the behaviour policy
     limits: Limits
-    tally: Tally = field(default_factory=Tally)
+    progress: Progress = field(default_factory=Progress)
     incidents: Incidents = field(default_factory=Incidents)
 
     async def complete(

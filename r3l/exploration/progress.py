@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 
-class Tally:
+class Progress:
     """Counts per stage: `planned` and `done` attempts, `turns`, `tokens`, those of done attempts, `reward` (a sum), and
     when it began."""
 

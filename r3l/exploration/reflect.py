@@ -53,7 +53,9 @@ async def reflect(
         except NoRoom as error:
             reading = Reading(Status.CONTEXT_LIMIT, str(error))
     tokens = len(completion.token_ids)
-    explorer.tally.add("reflections", done=1, tokens=tokens, done_tokens=tokens, parsed=reading.status == Status.PARSED)
+    explorer.progress.add(
+        "reflections", done=1, tokens=tokens, done_tokens=tokens, parsed=reading.status == Status.PARSED
+    )
     return Reflection(
         reflection_id=reflection_id,
         trajectory_id=about.trajectory.trajectory_id,

@@ -41,7 +41,7 @@ async def _rolled_back(
         rollback = await _roll_back(explorer, task, parent.turns, retry_id, pivot)
         if rollback.diverged_at is not None:
             if plan.diverged == "drop" or pivot == 0:
-                explorer.tally.add("retries", done=1)
+                explorer.progress.add("retries", done=1)
                 diverged = Played(rolled_back=rollback.observations[: rollback.diverged_at + 1])
                 return diverged.end(
                     Status.DIVERGED, f"turn {rollback.diverged_at}: other observation than recorded"
@@ -49,7 +49,7 @@ async def _rolled_back(
             pivot = 0
             rollback = await _roll_back(explorer, task, parent.turns, retry_id, 0)
     except WorldError as error:
-        explorer.tally.add("retries", done=1)
+        explorer.progress.add("retries", done=1)
         return Played().end(Status.ENVIRONMENT_ERROR, f"rollback to turn {pivot}: {error}"), pivot
     start = Start(
         retry_id,

@@ -24,7 +24,7 @@ async def sample(
     try:
         opening = await asyncio.wrap_future(explorer.pool.start(trajectory_id, task))
     except WorldError as error:
-        explorer.tally.add(kind, done=1)
+        explorer.progress.add(kind, done=1)
         return episode(explorer, task, trajectory_id, kind, attempt, Played().end(Status.ENVIRONMENT_ERROR, str(error)))
     context = explorer.chat.opening(
         [{"role": "system", "content": explorer.world.system_prompt()}, {"role": "user", "content": opening.text}]

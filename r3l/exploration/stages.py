@@ -25,7 +25,7 @@ async def _all(attempts: Iterable[Awaitable[T]]) -> list[T]:
 
 def base_stage(explorer: Explorer, tasks: Sequence[Task], plan: Plan) -> list[Episode]:
     """`plan.bases` base trajectories of every task."""
-    explorer.tally.add("base", planned=len(tasks) * plan.bases)
+    explorer.progress.add("base", planned=len(tasks) * plan.bases)
     return asyncio.run(_all([sample(explorer, task, attempt) for task in tasks for attempt in range(plan.bases)]))
 
 
@@ -39,7 +39,7 @@ def reflections_stage(
 ) -> list[Reflection]:
     """The reflection number `attempt` on every base; abouts[i] is the latest attempt that grew from bases[i]."""
     by_slot = {task.task: task for task in tasks}
-    explorer.tally.add("reflections", planned=len(bases))
+    explorer.progress.add("reflections", planned=len(bases))
     return asyncio.run(
         _all(
             [
@@ -81,7 +81,7 @@ def retries_stage(
             for base, _, one in reflected
             if one.decision != "retry" and (plan.retried_bases is None or base.trajectory.attempt < plan.retried_bases)
         ]
-    explorer.tally.add("retries", planned=len(wanted))
+    explorer.progress.add("retries", planned=len(wanted))
     return asyncio.run(_all(attempts))
 
 

@@ -10,7 +10,7 @@ from r3l.evaluation import placing
 from r3l.evaluation.benchmarks import Posed
 from r3l.evaluation.play import evaluation_rows, evaluation_stage
 from r3l.evaluation.sampling import evaluated_tasks
-from r3l.exploration.progress import Tally
+from r3l.exploration.progress import Progress
 from r3l.pipeline import policies
 from r3l.pipeline.iteration import working
 from r3l.pipeline.runner import Runner
@@ -27,7 +27,7 @@ def evaluate(
     store: Store,
     iteration: int,
     *,
-    progress: Tally | None = None,
+    progress: Progress | None = None,
     runner: Runner | None = None,
     tools: Tools | None = None,
 ) -> StageRef:
@@ -41,7 +41,7 @@ def evaluate(
         Interrupted: the work was ended from outside.
     """
     found = policies.find(test.config, store, iteration + 1).as_evaluated()
-    bench = Workbench(test.config, store, iteration, found, progress or Tally(), runner=runner, tools=tools)
+    bench = Workbench(test.config, store, iteration, found, progress or Progress(), runner=runner, tools=tools)
     with working(bench):
         ref: StageRef = bench.runner.call(play, bench, test, iteration)
         return ref

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from r3l.config import Config
 from r3l.errors import ConfigError, Interrupted
-from r3l.exploration.progress import Tally
+from r3l.exploration.progress import Progress
 from r3l.pipeline import policies, replay_buffer
 from r3l.pipeline.logs import log
 from r3l.pipeline.runner import Runner
@@ -35,7 +35,7 @@ def open_iteration(
     store: Store,
     iteration: int,
     *,
-    progress: Tally | None = None,
+    progress: Progress | None = None,
     runner: Runner | None = None,
     placement: Placement | None = None,
     tools: Tools | None = None,
@@ -70,7 +70,7 @@ def open_iteration(
             store,
             iteration,
             found,
-            progress or Tally(),
+            progress or Progress(),
             runner=runner,
             placement=placement,
             tools=tools,
@@ -106,7 +106,7 @@ def run_stages(bench: Workbench) -> list[StageRef]:
         policies.check_optimiser(bench.store, bench.policies)  # before sampling for a step that can't be taken
     batch: StageRef = bench.runner.call(calls.draw_tasks, bench)
     shards = range(-(-bench.config.rollout.tasks // bench.config.rollout.tasks_per_shard))
-    bench.tally.add("shards", planned=len(shards))
+    bench.progress.add("shards", planned=len(shards))
     placed = bench.placement.shards(bench, batch, shards) if bench.placement and bench.replay is None else None
     refs = [batch, *(shard_stages(bench, batch, shards) if placed is None else placed)]
     if bench.wants("updates"):

@@ -7,7 +7,7 @@ from typing import Any
 from r3l.config import Config
 from r3l.config.compose import assigned, validated
 from r3l.errors import ConfigError
-from r3l.exploration.progress import Tally
+from r3l.exploration.progress import Progress
 from r3l.pipeline.iteration import open_iteration, run_stages
 from r3l.pipeline.logs import log
 from r3l.pipeline.runner import Runner
@@ -28,7 +28,7 @@ def recompute(
     assignments: list[str],
     branch: str = "",
     *,
-    progress: Tally | None = None,
+    progress: Progress | None = None,
     runner: Runner | None = None,
     placement: Placement | None = None,
 ) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from r3l.environments.workers.pool import WorldPool
 from r3l.errors import Interrupted
 from r3l.exploration.explorer import Explorer, Limits
 from r3l.exploration.incidents import Incidents
-from r3l.exploration.progress import Tally
+from r3l.exploration.progress import Progress
 from r3l.pipeline.policies import Policies, pullable
 from r3l.pipeline.runner import Runner
 from r3l.store.layout import StageRef
@@ -108,14 +108,20 @@ class Workbench:
         store: Store,
         iteration: int,
         policies: Policies,
-        tally: Tally,
+        progress: Progress,
         *,
         runner: Runner | None = None,
         placement: Placement | None = None,
         tools: Tools | None = None,
         replay: Replay | None = None,
     ) -> None:
-        self.config, self.store, self.iteration, self.policies, self.tally = config, store, iteration, policies, tally
+        self.config, self.store, self.iteration, self.policies, self.progress = (
+            config,
+            store,
+            iteration,
+            policies,
+            progress,
+        )
         self.runner, self.placement, self.replay = runner or Runner(), placement, replay
         self.tools, self._own_tools = tools or Tools(), tools is None
         self.canary_error: float | None = None
@@ -149,14 +155,14 @@ class Workbench:
 
     def _start(self) -> Explorer:
         config = self.config
-        self.tally.add("engine", planned=1)
+        self.progress.add("engine", planned=1)
         world, pool = make_world(config.environment), self.tools.pool(config)
         engine = self._load_policy()
-        self.tally.add("engine", done=1)
-        self.tally.finish("engine")
+        self.progress.add("engine", done=1)
+        self.progress.finish("engine")
         chat = ChatFormat.load(self.policies.start.path, config.policy.thinking)
         return Explorer(
-            world, pool, engine, chat, self.policies.behaviour.digest, limits(config), self.tally, self.incidents
+            world, pool, engine, chat, self.policies.behaviour.digest, limits(config), self.progress, self.incidents
         )
 
     def equip(self) -> None:
@@ -206,7 +212,7 @@ class Workbench:
     def count(self, counts: dict[str, dict[str, float]]) -> None:
         """Add what was counted elsewhere."""
         for stage, amounts in counts.items():
-            self.tally.add(stage, **amounts)
+            self.progress.add(stage, **amounts)
 
     def going_on(self) -> None:
         """Raises `Interrupted` once the work has ended: nothing is begun then, and nothing committed of what was under

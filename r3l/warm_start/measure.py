@@ -31,7 +31,7 @@ from r3l.records import Episode, Kind, Plan, Reflection, Status, Task
 
 PLAN = Plan(bases=1, reflection="report", retries_per_base=1, retry_when="not_success")
 IN_FLIGHT = 48  # tasks played at once
-Progress = Callable[[str], None]
+OnProgress = Callable[[str], None]
 Judge = Callable[[Task, Episode], dict[str, Any]]
 
 
@@ -72,7 +72,7 @@ def measure(
     tasks: int = 100,
     temperature: float = 1.0,
     world: AlfworldSettings | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> Figures:
     """Play, reflect on and retry `tasks` held-out games, once each.
 
@@ -96,7 +96,7 @@ def attempts_of(
     judge: Judge,
     temperature: float = 1.0,
     reflection_tokens: int = 192,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> list[Attempt]:
     """`tasks` held-out tasks of a world played, reflected on and retried; `judge` says what a reflector without
     mistakes would say."""
@@ -125,7 +125,7 @@ def attempts_of(
 
 
 async def all_attempts(
-    explorer: Explorer, judge: Judge, tasks: Sequence[Task], progress: Progress | None
+    explorer: Explorer, judge: Judge, tasks: Sequence[Task], progress: OnProgress | None
 ) -> list[Attempt]:
     room = asyncio.Semaphore(IN_FLIGHT)
     done = 0

@@ -25,7 +25,7 @@ from r3l.warm_start.alfworld.demonstrations import Demonstration, Habits, demons
 from r3l.warm_start.alfworld.drills import drill
 from r3l.warm_start.alfworld.renaming import renamed
 
-Progress = Callable[[str], None]
+OnProgress = Callable[[str], None]
 EPISODES = 2  # per game: many games, so that rooms are not learned by heart
 GAMES = 1500
 VOCABULARY = 1024  # before report keys and prompt lines
@@ -42,7 +42,7 @@ def warm_start(
     minutes: float = 20.0,
     workers: int = 2,
     measured_tasks: int = 100,
-    progress: Progress = print,
+    progress: OnProgress = print,
     habits: Habits | None = None,
     init: Path | None = None,
 ) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def some_renamed(shown: list[Demonstration], mixer: random.Random) -> list[Demon
     return [renamed(episode, mixer) if mixer.random() < RENAMED_SHARE else episode for episode in shown]
 
 
-def collect(seed: int, workers: int, seconds: float, progress: Progress, habits: Habits) -> list[Demonstration]:
+def collect(seed: int, workers: int, seconds: float, progress: OnProgress, habits: Habits) -> list[Demonstration]:
     """Demonstrations in an order that does not depend on `workers`; none that a stray action derailed."""
     began, shown = time.monotonic(), []
     with contextlib.closing(demonstrations(derive(seed, "demonstrations"), GAMES, EPISODES, workers, habits)) as games:

@@ -21,7 +21,7 @@ from r3l.training.trie.products import FastProducts
 from r3l.warm_start.loss import weighted_loss
 from r3l.warm_start.rows import Row
 
-Progress = Callable[[str], None]
+OnProgress = Callable[[str], None]
 SORTED_TOGETHER = 512  # rows sorted by length before they are cut into batches
 REPORT_EVERY = 50
 
@@ -77,7 +77,7 @@ def load_model(folder: Path) -> Any:
     return LlamaForCausalLM.from_pretrained(folder, use_safetensors=True)
 
 
-def train(model: Any, rows: Sequence[Row], schedule: Schedule, seed: int, progress: Progress) -> dict[str, float]:
+def train(model: Any, rows: Sequence[Row], schedule: Schedule, seed: int, progress: OnProgress) -> dict[str, float]:
     """Returns steps, tokens, seconds and the mean loss of replies over the last `REPORT_EVERY` steps."""
     optimizers = new_optimizers(model, schedule)
     began, step, tokens, recent = time.monotonic(), 0, 0, [0.0]

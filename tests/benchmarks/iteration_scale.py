@@ -30,7 +30,7 @@ from prefect.runtime import flow_run  # noqa: E402
 from flows.tasks import RUNNER, PrefectRunner  # noqa: E402
 from r3l.config import compose  # noqa: E402
 from r3l.engines.base import PolicySnapshot  # noqa: E402
-from r3l.exploration.progress import Tally  # noqa: E402
+from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline.iteration import run_stages  # noqa: E402
 from r3l.pipeline.saved_config import save_config  # noqa: E402
 from r3l.pipeline.stages import calls  # noqa: E402
@@ -58,13 +58,13 @@ AUDITED = {
 class Memory(threading.Thread):
     """Resident megabytes of this process, by how many shards were done."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, progress: Progress) -> None:
         super().__init__(daemon=True)
-        self.tally, self.seen, self.ended = tally, dict[int, int](), threading.Event()
+        self.progress, self.seen, self.ended = progress, dict[int, int](), threading.Event()
 
     def run(self) -> None:
         while not self.ended.wait(0.25):
-            done = int(self.tally.snapshot().get("training_rows", {}).get("shards", 0))
+            done = int(self.progress.snapshot().get("training_rows", {}).get("shards", 0))
             self.seen[done] = max(self.seen.get(done, 0), resident())
 
 
@@ -112,7 +112,7 @@ def main(trajectories: int = 1000, per_shard: int = 25) -> None:
             Task(iteration, k, f"corridor/{k}", "corridor", "train", "walk", "{}", 7 + k) for k in range(many)
         ]
         process._command = lambda *_: [sys.executable, "-S", "-c", UPDATE, _[0], json.dumps(FIGURES)]  # type: ignore[attr-defined]
-        store, tally = Store.open(root), Tally()
+        store, progress = Store.open(root), Progress()
         snapshot = PolicySnapshot(root, "policy-0")
         policies: Any = SimpleNamespace(
             start=snapshot,
@@ -123,10 +123,10 @@ def main(trajectories: int = 1000, per_shard: int = 25) -> None:
             optimiser="",
         )
         save_config(store, config, 0)
-        memory = Memory(tally)
+        memory = Memory(progress)
         memory.start()
         began, worked, before = time.monotonic(), time.process_time(), resident()
-        runs = simulated(SimpleNamespace(value=Workbench(config, store, 0, policies, tally, runner=PrefectRunner())))
+        runs = simulated(SimpleNamespace(value=Workbench(config, store, 0, policies, progress, runner=PrefectRunner())))
         memory.ended.set()
         report(
             store,

@@ -18,7 +18,7 @@ from r3l.config import Config
 from r3l.engines.base import PolicySnapshot
 from r3l.engines.chat_format import ChatFormat
 from r3l.errors import StoreError
-from r3l.exploration.progress import Tally
+from r3l.exploration.progress import Progress
 from r3l.pipeline import policies
 from r3l.pipeline.stages import calls
 from r3l.pipeline.stages.chain import shard_stages
@@ -76,7 +76,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 def bench_of(root: Path, server: ScriptedPlayer, *assignments: str) -> tuple[Workbench, StageRef]:
     config = small_config(root, *PLAYED, f'engine.urls="{server.url}"', *assignments)
     store = Store.open(str(root))
-    bench = Workbench(config, store, 0, policies.find(config, store, 0), Tally())
+    bench = Workbench(config, store, 0, policies.find(config, store, 0), Progress())
     return bench, calls.draw_tasks(bench)
 
 
@@ -94,7 +94,7 @@ def test_the_same_rows_from_elsewhere_once_and_again_where_they_were_lost(server
     there = placed(bench, batch, range(2))
     assert digests(there) == here
     assert [(one["shard"], one["attempt"]) for one in asked] == [(0, 0), (1, 0)]
-    counts = bench.tally.snapshot()
+    counts = bench.progress.snapshot()
     assert counts["base"]["done"] == 4  # heard by heartbeats
     assert counts["base"]["done_tokens"] == counts["base"]["tokens"] > 0
     assert placed(bench, batch, range(2)) == there

@@ -20,7 +20,7 @@ from flows.cli import tables
 from flows.cli.console import CleanConsole
 from flows.cli.display import Display, result, row
 from r3l.errors import StoreError
-from r3l.exploration.progress import Tally
+from r3l.exploration.progress import Progress
 from r3l.pipeline.logs import log_line
 from r3l.pipeline.summary import QUESTIONS
 from r3l.records import Event
@@ -62,7 +62,7 @@ def test_a_console_shows_text_as_text(view, times):
 
 
 def test_the_live_panel_and_the_result_show_names_as_they_are():
-    display = Display(CleanConsole(file=io.StringIO(), width=300), f"r3l · run {HOSTILE}", Tally())
+    display = Display(CleanConsole(file=io.StringIO(), width=300), f"r3l · run {HOSTILE}", Progress())
     display.phase = HOSTILE
     said = printed(display)
     assert times_shown(said) == 1  # the title; the phase is broken into lines

@@ -32,7 +32,7 @@ DOWNLOADED_SPLITS = {
     "valid_unseen": "valid_unseen",
 }
 REMEDY = "run `alfworld-download` elsewhere and copy json_2.1.1 to the folder alfworld of the data root, or set ALFWORLD_DATA"
-Progress = Callable[[int, int], None]  # games done, games in all
+OnProgress = Callable[[int, int], None]  # games done, games in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def games_root(settings: AlfworldSettings) -> Path:
     return Path(elsewhere) / DOWNLOADED if elsewhere and not (root / DOWNLOADED).is_dir() else root / DOWNLOADED
 
 
-def list_games(settings: AlfworldSettings, split: str, progress: Progress | None = None) -> list[GameEntry]:
+def list_games(settings: AlfworldSettings, split: str, progress: OnProgress | None = None) -> list[GameEntry]:
     """The games of a split in a fixed order; generated ones are made where they are missing.
 
     Raises:
@@ -119,7 +119,7 @@ def write_game(game: Game, folder: Path) -> Path:
     return target / "trial" / GAME_FILE
 
 
-def downloaded_games(root: Path, split: str, progress: Progress | None) -> list[GameEntry]:
+def downloaded_games(root: Path, split: str, progress: OnProgress | None) -> list[GameEntry]:
     """The solvable games of a downloaded split, by an index that is made once: it takes opening every game."""
     folder = root / downloaded_split(split)
     paths = game_paths(folder)
@@ -156,7 +156,7 @@ def part_of(settings: AlfworldSettings, split: str) -> str:
     return f"{len(game_paths(games_root(settings) / name))} of {DOWNLOADED_GAMES[name]:,} games"
 
 
-def solvable(path: Path, root: Path, progress: Progress | None, number: int, total: int) -> GameEntry | None:
+def solvable(path: Path, root: Path, progress: OnProgress | None, number: int, total: int) -> GameEntry | None:
     if progress:
         progress(number, total)
     if not json.loads(path.read_text()).get("solvable"):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from r3l.config.environments import AlfworldSettings
 from r3l.environments.alfworld.game_files import (
     DOWNLOADED,
-    Progress,
+    OnProgress,
     games_root,
     list_games,
     part_of,
@@ -59,7 +59,7 @@ class AlfworldWorld:
     def parse_reply(self, text: str) -> Reply:
         return parse_tagged_reply(text)
 
-    def tasks(self, split: str, progress: Progress | None = None) -> list[Task]:
+    def tasks(self, split: str, progress: OnProgress | None = None) -> list[Task]:
         """Generated games are made where they are missing; `progress` is told (games done, games in all)."""
         return [
             Task(

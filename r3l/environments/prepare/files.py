@@ -14,7 +14,7 @@ import httpx
 from r3l.errors import WorldError
 
 BLOCK = 1 << 20
-Progress = Callable[[str, int, int], None]  # what, done, in all (0: not known)
+OnProgress = Callable[[str, int, int], None]  # what, done, in all (0: not known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Fingerprint:
     sha256: str
 
 
-def fingerprint(path: Path, root: Path, progress: Progress) -> Fingerprint:
+def fingerprint(path: Path, root: Path, progress: OnProgress) -> Fingerprint:
     """The hash of a file; of a folder the hash of its files' names and hashes. Raises `WorldError` where it is
     missing."""
     if not path.exists():
@@ -48,7 +48,7 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def fetch(address: str, target: Path, progress: Progress) -> None:
+def fetch(address: str, target: Path, progress: OnProgress) -> None:
     """Download a file, whole or not at all.
 
     Raises:
@@ -73,7 +73,7 @@ def fetch(address: str, target: Path, progress: Progress) -> None:
         ) from error
 
 
-def unpack(archive: Path, folder: Path, progress: Progress) -> None:
+def unpack(archive: Path, folder: Path, progress: OnProgress) -> None:
     """The files of a zip archive under `folder`; none may lead outside of it. Raises `WorldError` where it is no
     archive."""
     try:

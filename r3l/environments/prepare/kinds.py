@@ -16,7 +16,7 @@ from r3l.config.environments import (
     WebShopSettings,
 )
 from r3l.environments import data_of
-from r3l.environments.prepare.files import Progress, fetch, unpack
+from r3l.environments.prepare.files import OnProgress, fetch, unpack
 from r3l.errors import WorldError
 from r3l.home import located
 from r3l.store.files.local import replace_text
@@ -53,7 +53,7 @@ def silent(what: str, done: int, total: int) -> None:
     """Progress that nobody wants to see."""
 
 
-def alfworld(settings: AlfworldSettings, root: Path, download: bool, progress: Progress, wanted: Splits) -> Plan:
+def alfworld(settings: AlfworldSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits) -> Plan:
     """Generated games are made; downloaded ones come from the data root, $ALFWORLD_DATA or the project's releases."""
     from r3l.environments.alfworld.game_files import DOWNLOADED_GAMES, GAME_FILE, REMEDY, games_root, list_games
 
@@ -79,12 +79,12 @@ def alfworld(settings: AlfworldSettings, root: Path, download: bool, progress: P
     return Plan("downloaded-partial", splits, tuple(found / split for split in splits), notes=notes)
 
 
-def household(settings: HouseholdSettings, root: Path, download: bool, progress: Progress, wanted: Splits) -> Plan:
+def household(settings: HouseholdSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits) -> Plan:
     """Nothing to fetch: its games are drawn by seed."""
     return Plan(f"{settings.level}-{settings.tasks_seed}", ("train", "heldout"))
 
 
-def webshop(settings: WebShopSettings, root: Path, download: bool, progress: Progress, wanted: Splits) -> Plan:
+def webshop(settings: WebShopSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits) -> Plan:
     """The synthetic catalogue needs nothing; ``catalogue=webshop/original`` (below the data root) fetches the small
     original set."""
     from r3l.environments.webshop.files import catalogue_folder
@@ -107,7 +107,7 @@ def webshop(settings: WebShopSettings, root: Path, download: bool, progress: Pro
     return Plan(folder.name, splits, tuple(sorted(folder.glob("*.json"))), expected)
 
 
-def fetch_missing(folder: Path, files: dict[str, str], download: bool, progress: Progress) -> None:
+def fetch_missing(folder: Path, files: dict[str, str], download: bool, progress: OnProgress) -> None:
     missing = {name: address for name, address in files.items() if not (folder / name).is_file()}
     if missing and not download:
         listing = "; ".join(f"{folder / name} from {address}" for name, address in missing.items())
@@ -121,7 +121,7 @@ def fetch_missing(folder: Path, files: dict[str, str], download: bool, progress:
 
 
 def scienceworld(
-    settings: ScienceWorldSettings, root: Path, download: bool, progress: Progress, wanted: Splits
+    settings: ScienceWorldSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits
 ) -> Plan:
     """Nothing to fetch but the package and Java; the simulator's own counts of variations must be those of the
     split."""
@@ -153,7 +153,7 @@ def kept_rows(stem: Path) -> Path | None:
     return next((path for path in (stem.with_suffix(".jsonl"), stem.with_suffix(".parquet")) if path.is_file()), None)
 
 
-def mathematics(settings: MathSettings, root: Path, download: bool, progress: Progress, wanted: Splits) -> Plan:
+def mathematics(settings: MathSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits) -> Plan:
     """A benchmark's rows are kept below the data root, so that no later run asks its hub. Of a split that is not
     `wanted` (empty: all are) no file is asked for."""
     from r3l.environments.mathematics.benchmarks import BENCHMARKS, hub_rows

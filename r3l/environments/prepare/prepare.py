@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from r3l.config.environments import AnyEnvironment, EnvironmentSettings
 from r3l.environments import make_world
-from r3l.environments.prepare.files import Fingerprint, Progress, fingerprint
+from r3l.environments.prepare.files import Fingerprint, OnProgress, fingerprint
 from r3l.environments.prepare.kinds import KINDS, Plan, silent
 from r3l.errors import ConfigError, WorldError
 from r3l.home import located
@@ -46,7 +46,7 @@ def prepare(
     *,
     splits: Sequence[str] = (),
     download: bool = True,
-    progress: Progress = silent,
+    progress: OnProgress = silent,
 ) -> Prepared:
     """Everything that `kind` needs to run under `data_root`, with these settings of the environment; of these `splits`
     alone where some are named.
@@ -118,7 +118,7 @@ def refuse_changes(manifest: Path, files: Sequence[Fingerprint]) -> None:
 
 
 def write_split(
-    settings: EnvironmentSettings, plan: Plan, split: str, folder: Path, progress: Progress
+    settings: EnvironmentSettings, plan: Plan, split: str, folder: Path, progress: OnProgress
 ) -> dict[str, Any]:
     """The split's tasks as lines, after their number was verified; returns its entry of the manifest."""
     tasks = make_world(settings).tasks(split)

@@ -66,7 +66,7 @@ def run_stage(
         )
         log().info(log_line(stage, tables))
         bench.runner.committed(stage)
-    bench.tally.add(stage, shards=1)
+    bench.progress.add(stage, shards=1)
     return ref
 
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from r3l.exploration.progress import Tally
+from r3l.exploration.progress import Progress
 from r3l.pipeline.update.process import launch, settle
 from r3l.pipeline.workbench import CANARY
 from r3l.store.files.staging import staged_update
@@ -56,12 +56,12 @@ def take_step(
     return result
 
 
-def counted(tally: Tally) -> Callable[[dict[str, Any]], None]:
+def counted(progress: Progress) -> Callable[[dict[str, Any]], None]:
     """What the job says, as counts of its micro-batches and tokens."""
 
     def heard(line: dict[str, Any]) -> None:
         tokens = line.get("tokens")
-        tally.add(
+        progress.add(
             "updates",
             turns=1 if line.get("event") == "micro_batch" else 0,
             tokens=float(tokens) if isinstance(tokens, int | float) else 0.0,

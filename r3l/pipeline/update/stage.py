@@ -30,7 +30,7 @@ def update_tables(bench: Workbench, rows: Sequence[StageRef], groups: int, older
         older: digest to folder of the policies that sampled replayed rows.
     """
     config, place = bench.config, policy_place(line_folder(bench.config.run, bench.config.branch), bench.iteration)
-    bench.tally.add("updates", planned=1)
+    bench.progress.add("updates", planned=1)
     told = job(bench, groups, older)
     paths = [path for ref in rows for path in files(bench.store, ref)]
     result = bench.placement.update(bench, told, paths) if bench.placement else None
@@ -41,11 +41,11 @@ def update_tables(bench: Workbench, rows: Sequence[StageRef], groups: int, older
             line_folder(config.run, config.branch),
             bench.iteration,
             told,
-            counted(bench.tally),
+            counted(bench.progress),
             bench.going_on,
             stopped=bench.stopped,
         )
-    bench.tally.add("updates", done=1)
+    bench.progress.add("updates", done=1)
     return {
         "updates": [_row(bench, result, f"policies/{place.rpartition('/')[2]}/policy")],
         "events": [

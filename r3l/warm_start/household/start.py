@@ -33,7 +33,7 @@ from r3l.warm_start.start import empty_folder, save, texts
 from r3l.warm_start.tokenizer import train_tokenizer
 from r3l.warm_start.train import Schedule, load_model, new_model, train
 
-Progress = Callable[[str], None]
+OnProgress = Callable[[str], None]
 VOCABULARY = 640  # before report keys and prompt lines
 OF_A_TYPE = 5  # held-out tasks that are drawn for each one of the recipe's types
 TREATED = ("pick_clean_then_place_in_recep", "pick_heat_then_place_in_recep", "pick_cool_then_place_in_recep")
@@ -107,7 +107,7 @@ def household_start(
     seed: int = 0,
     minutes: float | None = None,
     measured_tasks: int = 100,
-    progress: Progress = print,
+    progress: OnProgress = print,
     init: Path | None = None,
     forgets: float | None = None,
 ) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def new_chat(shown: Sequence[Demonstration], system: str) -> ChatFormat:
     return ChatFormat(train_tokenizer([*texts(islice(shown, FOR_TOKENIZER)), *3 * prompts], prompts, VOCABULARY))
 
 
-def made_before(folder: Path, name: str, seed: int, progress: Progress) -> Path:
+def made_before(folder: Path, name: str, seed: int, progress: OnProgress) -> Path:
     """The folder, with the policy of that recipe in it: made where it is missing."""
     if not (folder / "config.json").is_file():
         household_start(folder, name, seed, measured_tasks=0, progress=progress)
