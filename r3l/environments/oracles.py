@@ -17,13 +17,11 @@ from r3l.records import Task
 
 # actions[k] is turn k's, "" where it had no valid one; observations[k] came before it, the last one after the last
 # action.
-Judge = Callable[[Any, Task, Sequence[str], Sequence[str]], Verdict]
+Oracle = Callable[[Any, Task, Sequence[str], Sequence[str]], Verdict]
 KNOWN = {"pick_and_place_simple", *TREATMENT}  # the kinds of ALFWorld errands that its oracle reads
 
 
-def judge_alfworld(
-    settings: AlfworldSettings, task: Task, actions: Sequence[str], observations: Sequence[str]
-) -> Verdict:
+def by_alfworld(settings: AlfworldSettings, task: Task, actions: Sequence[str], observations: Sequence[str]) -> Verdict:
     """By the recorded turns: after the last thing that was seen, taken or treated as the errand asks."""
     about = read_trajectory(games_root(settings), task)["pddl_params"]
     if task.task_type not in KNOWN or about.get("object_sliced"):
@@ -34,22 +32,22 @@ def judge_alfworld(
     return Verdict(int(report["retry_from_step"]), str(report["root_cause_analysis"]))
 
 
-def judge_household(
+def by_household(
     settings: HouseholdSettings, task: Task, actions: Sequence[str], observations: Sequence[str]
 ) -> Verdict:
     return household_oracle.oracle_pivot(task, actions)
 
 
-def judge_scienceworld(
+def by_scienceworld(
     settings: ScienceWorldSettings, task: Task, actions: Sequence[str], observations: Sequence[str]
 ) -> Verdict:
     return scienceworld_oracle.oracle_pivot(task, actions, settings)
 
 
-ORACLES: dict[str, Judge] = {
-    "alfworld": judge_alfworld,
-    "household": judge_household,
-    "scienceworld": judge_scienceworld,
+ORACLES: dict[str, Oracle] = {
+    "alfworld": by_alfworld,
+    "household": by_household,
+    "scienceworld": by_scienceworld,
 }
 
 
@@ -57,7 +55,9 @@ def has_oracle(settings: EnvironmentSettings) -> bool:
     return getattr(settings, "kind", "") in ORACLES
 
 
-def judge(settings: EnvironmentSettings, task: Task, actions: Sequence[str], observations: Sequence[str]) -> Verdict:
+def verdict_of(
+    settings: EnvironmentSettings, task: Task, actions: Sequence[str], observations: Sequence[str]
+) -> Verdict:
     """Judge an episode that was not won. Raises `WorldError` where the environment has no oracle, or its simulator
     failed."""
     if not has_oracle(settings):

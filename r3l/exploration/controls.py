@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 
 from r3l.exploration.explorer import Explorer
-from r3l.exploration.oracle import judge
+from r3l.exploration.oracle import oracle_pivot
 from r3l.records import Episode, Plan, Reflection, Task
 from r3l.seeds import derive
 
@@ -38,7 +38,7 @@ async def pivot_of(explorer: Explorer, plan: Plan, task: Task, about: Episode, t
     if plan.pivot == "turn_before":
         return told.pivot_turn and told.pivot_turn - 1
     if plan.pivot == "oracle":
-        verdict, _ = await judge(explorer, task, about)
+        verdict, _ = await oracle_pivot(explorer, task, about)
         return told.pivot_turn if verdict.pivot_turn is None else verdict.pivot_turn
     return told.pivot_turn
 

@@ -23,19 +23,21 @@ def oracle_stage(
     ]
 
     async def all_of_them() -> list[tuple[OraclePivot, list[Event]]]:
-        return list(await asyncio.gather(*(judge(explorer, by_slot[base.trajectory.task], base) for base in failed)))
+        return list(
+            await asyncio.gather(*(oracle_pivot(explorer, by_slot[base.trajectory.task], base) for base in failed))
+        )
 
-    judged = asyncio.run(all_of_them())
-    return [pivot for pivot, _ in judged], [event for _, events in judged for event in events]
+    answers = asyncio.run(all_of_them())
+    return [pivot for pivot, _ in answers], [event for _, events in answers for event in events]
 
 
-async def judge(explorer: Explorer, task: Task, base: Episode) -> tuple[OraclePivot, list[Event]]:
+async def oracle_pivot(explorer: Explorer, task: Task, base: Episode) -> tuple[OraclePivot, list[Event]]:
     about = base.trajectory
     actions = [turn.action for turn in base.turns]
     observations = [*(turn.observation for turn in base.turns), about.final_observation]
     try:
         verdict = await asyncio.wrap_future(
-            explorer.pool.judge(f"{about.trajectory_id}/oracle", task, actions, observations)
+            explorer.pool.ask_oracle(f"{about.trajectory_id}/oracle", task, actions, observations)
         )
     except WorldError as error:
         event = Event(about.iteration, "oracle_pivots", about.trajectory_id, "dropped", f"no verdict: {error}")

@@ -200,7 +200,7 @@ class Workbench:
         return self.replay is not None and ORDER.index(stage) < ORDER.index(self.replay.from_stage)
 
     @property
-    def judges(self) -> bool:
+    def asks_oracle(self) -> bool:
         """Whether failed bases are judged by an oracle: not where a replay takes the bases with their verdicts from the
         store."""
         return (

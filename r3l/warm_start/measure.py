@@ -32,7 +32,7 @@ from r3l.records import Episode, Kind, Plan, Reflection, Status, Task
 PLAN = Plan(bases=1, reflection="report", retries_per_base=1, retry_when="not_success")
 IN_FLIGHT = 48  # tasks played at once
 OnProgress = Callable[[str], None]
-Judge = Callable[[Task, Episode], dict[str, Any]]
+Expected = Callable[[Task, Episode], dict[str, Any]]
 
 
 @dataclass(slots=True)
@@ -81,19 +81,19 @@ def measure(
     """
     settings = world or AlfworldSettings(heldout_games=tasks, reply_tokens=80)
 
-    def judge(task: Task, base: Episode) -> dict[str, Any]:
+    def expected(task: Task, base: Episode) -> dict[str, Any]:
         errand = Errand.of(task.task_type, read_trajectory(games_root(settings), task)["pddl_params"])
         texts = [turn.observation for turn in base.turns] + [base.trajectory.final_observation]
         return oracle(Record(errand, texts, [turn.action for turn in base.turns], base.trajectory.success))
 
-    return figures(attempts_of(policy, settings, tasks, judge, temperature, progress=progress))
+    return figures(attempts_of(policy, settings, tasks, expected, temperature, progress=progress))
 
 
 def attempts_of(
     policy: Path,
     settings: EnvironmentSettings,
     tasks: int,
-    judge: Judge,
+    expected: Expected,
     temperature: float = 1.0,
     reflection_tokens: int = 192,
     progress: OnProgress | None = None,
@@ -119,13 +119,13 @@ def attempts_of(
                     reflection_tokens=reflection_tokens,
                 ),
             )
-            return asyncio.run(all_attempts(explorer, judge, tasks_of(settings, "heldout")[:tasks], progress))
+            return asyncio.run(all_attempts(explorer, expected, tasks_of(settings, "heldout")[:tasks], progress))
     finally:
         engine.close()
 
 
 async def all_attempts(
-    explorer: Explorer, judge: Judge, tasks: Sequence[Task], progress: OnProgress | None
+    explorer: Explorer, expected: Expected, tasks: Sequence[Task], progress: OnProgress | None
 ) -> list[Attempt]:
     room = asyncio.Semaphore(IN_FLIGHT)
     done = 0
@@ -133,7 +133,7 @@ async def all_attempts(
     async def one(number: int, task: Task) -> Attempt:
         nonlocal done
         async with room:
-            made = await attempt(explorer, judge, Task(**{**asdict(task), "task": number}))
+            made = await attempt(explorer, expected, Task(**{**asdict(task), "task": number}))
         done += 1
         if progress:
             progress(f"measured {done} of {len(tasks)} held-out tasks")
@@ -142,10 +142,10 @@ async def all_attempts(
     return await asyncio.gather(*[one(number, task) for number, task in enumerate(tasks)])
 
 
-async def attempt(explorer: Explorer, judge: Judge, task: Task) -> Attempt:
+async def attempt(explorer: Explorer, expected: Expected, task: Task) -> Attempt:
     base = await sample(explorer, task, 0)
     reflection = await reflect(explorer, task, PLAN, base, base, 0)
-    made = Attempt(task, base, reflection, judge(task, base))
+    made = Attempt(task, base, reflection, expected(task, base))
     if reflection.decision == "retry" and not base.trajectory.success:
         again, alone = await asyncio.gather(
             retry(explorer, task, PLAN, base, base, reflection), unguided(explorer, task, base, reflection)

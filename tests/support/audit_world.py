@@ -67,7 +67,7 @@ class World:
         for one in self.base:
             self.explore(one)
         for task in self.tasks:
-            self.judge(task)
+            self.oracle(task)
 
     def task(self, slot: int) -> Task:
         kind = TYPES[slot % len(TYPES)]
@@ -205,7 +205,7 @@ class World:
             (self.trajectory(task, "distilled", base.attempt, stitched, won, **links, retry_id=retry), stitched)
         )
 
-    def judge(self, task: Task) -> None:
+    def oracle(self, task: Task) -> None:
         """Group-relative advantages, a training row for each member of a mixed group and for each retry that did
         better."""
         members = [one for one in (*self.base, *self.distilled) if one[0].task == task.task]

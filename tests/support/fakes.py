@@ -111,7 +111,7 @@ class CorridorPool:
         diverged = next((k for k, (a, b) in enumerate(zip(seen, observations, strict=True)) if a != b), None)
         return done(Rollback(seen, diverged))
 
-    def judge(self, name: str, task: Task, actions: list[str], observations: list[str]) -> Future[Verdict]:
+    def ask_oracle(self, name: str, task: Task, actions: list[str], observations: list[str]) -> Future[Verdict]:
         return done(Verdict(actions.index("trap"), "lost") if "trap" in actions else Verdict(len(actions) - 1, "slow"))
 
     def end(self, session: str) -> None:

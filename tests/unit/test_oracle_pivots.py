@@ -10,7 +10,7 @@ from r3l.config.environments import AlfworldSettings, HouseholdSettings, WebShop
 from r3l.environments.base import Verdict
 from r3l.environments.household.oracle import oracle_pivot
 from r3l.environments.household.world import HouseholdWorld
-from r3l.environments.oracles import has_oracle, judge
+from r3l.environments.oracles import has_oracle, verdict_of
 from r3l.environments.workers.pool import WorldPool
 from r3l.errors import WorldError
 from r3l.exploration.oracle import oracle_stage
@@ -40,7 +40,7 @@ def test_the_failed_bases_are_judged_and_the_won_one_is_not():
 
 def test_a_failed_oracle_is_a_row_without_a_pivot_and_an_event():
     class Broken(CorridorPool):
-        def judge(self, name, task, actions, observations):
+        def ask_oracle(self, name, task, actions, observations):
             return failed(WorldError("no Java"))
 
     walker = explorer(walk, Broken())
@@ -54,7 +54,7 @@ def test_the_household_oracle_in_a_worker_process_is_the_one_here():
     with WorldPool(settings, workers=1) as pool:
         for one in HouseholdWorld(settings).tasks("train"):
             actions = ["look", "", "go to countertop 1", "look"]
-            found = pool.judge("iteration=0/task=0/base=0/oracle", one, actions, [""] * 5).result(60)
+            found = pool.ask_oracle("iteration=0/task=0/base=0/oracle", one, actions, [""] * 5).result(60)
             assert found == oracle_pivot(one, actions)
         assert pool.homes == {}  # no session is left of it
 
@@ -87,14 +87,16 @@ def test_alfworld_a_mug_that_was_taken_and_never_heated(tmp_path):
     """It was taken in turn 2: turn 3 should have gone to the microwave."""
     settings, about = alfworld(tmp_path, "pick_heat_then_place_in_recep")
     opening = SAW[0].replace("Your task", "You see a desk 1, a microwave 1, and a shelf 1. Your task")
-    assert judge(settings, about, DID, [opening, *SAW[1:]]).pivot == 3
+    assert verdict_of(settings, about, DID, [opening, *SAW[1:]]).pivot == 3
 
 
 def test_alfworld_a_mug_that_was_seen_and_not_taken(tmp_path):
     """It was in sight after turn 1: turn 2 should have taken it."""
     settings, about = alfworld(tmp_path, "pick_and_place_simple")
     assert (
-        judge(settings, about, [*DID[:2], "look", ""], [*SAW[:3], "You see nothing.", "Answer with an action."]).pivot
+        verdict_of(
+            settings, about, [*DID[:2], "look", ""], [*SAW[:3], "You see nothing.", "Answer with an action."]
+        ).pivot
         == 2
     )
 
@@ -109,7 +111,7 @@ def test_alfworld_a_mug_that_was_seen_and_not_taken(tmp_path):
 )
 def test_alfworld_an_errand_that_its_oracle_does_not_know(tmp_path, task_type, params):
     settings, about = alfworld(tmp_path, task_type, **params)
-    assert judge(settings, about, DID, SAW) == Verdict(None, "unknown errand")
+    assert verdict_of(settings, about, DID, SAW) == Verdict(None, "unknown errand")
 
 
 def test_a_world_without_an_oracle_says_so():
@@ -117,4 +119,4 @@ def test_a_world_without_an_oracle_says_so():
     with pytest.raises(
         WorldError, match="'webshop' has no oracle; those that have one: alfworld, household, scienceworld"
     ):
-        judge(WebShopSettings(), task(), [], [""])
+        verdict_of(WebShopSettings(), task(), [], [""])

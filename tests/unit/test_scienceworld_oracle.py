@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from r3l.environments.base import Observation, Step
-from r3l.environments.scienceworld.oracle import Verdict, judge, oracle_pivot
+from r3l.environments.scienceworld.oracle import Verdict, oracle_pivot, verdict_of
 from r3l.records import Task
 
 GOING_ON, WON, LOST = (
@@ -29,7 +29,7 @@ GOING_ON, WON, LOST = (
     ],
 )
 def test_verdicts_by_hand(progress, last, verdict):
-    assert judge(progress, last) == verdict
+    assert verdict_of(progress, last) == verdict
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="no Java: apt-get install default-jre-headless")

@@ -28,10 +28,10 @@ def oracle_pivot(task: Task, actions: Sequence[str], settings: ScienceWorldSetti
         if (last := steps[-1]) is not None and last.done:
             break
     environment.close()
-    return judge([step.progress if step else None for step in steps], steps[-1] if steps else None)
+    return verdict_of([step.progress if step else None for step in steps], steps[-1] if steps else None)
 
 
-def judge(progress: Sequence[float | None], last: Step | None) -> Verdict:
+def verdict_of(progress: Sequence[float | None], last: Step | None) -> Verdict:
     """`progress[k]` is the score after turn k, None where the turn reached the simulator with nothing; `last` the last
     step."""
     if last is not None and last.success:

@@ -81,14 +81,14 @@ class WorldPool:
             observations=observations,
         )
 
-    def judge(self, name: str, task: Task, actions: list[str], observations: list[str]) -> Future[Verdict]:
+    def ask_oracle(self, name: str, task: Task, actions: list[str], observations: list[str]) -> Future[Verdict]:
         """What the environment's oracle says of a failed episode; arguments as of `rollback`, `name` is for messages.
 
         It fails with `WorldError` where the environment has no oracle (`r3l.environments.oracles.has_oracle`).
         """
         return self.call(
             self.worker_of(task),
-            "judge",
+            "oracle",
             name,
             task.task_id,
             lambda value: Verdict(**value),

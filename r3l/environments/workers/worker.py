@@ -25,7 +25,7 @@ from pydantic import TypeAdapter
 from r3l.config.environments import AnyEnvironment, EnvironmentSettings
 from r3l.environments import make_world
 from r3l.environments.base import Waiting, World
-from r3l.environments.oracles import judge
+from r3l.environments.oracles import verdict_of
 from r3l.environments.workers.sessions import Sessions
 from r3l.errors import ServerAway
 from r3l.records import Task
@@ -124,8 +124,8 @@ def perform(sessions: Sessions, settings: EnvironmentSettings, call: Call) -> di
         return asdict(sessions.step(session, call["action"]))
     if name == "rollback":
         return asdict(sessions.rollback(session, Task(**call["task"]), call["actions"], call["observations"]))
-    if name == "judge":
-        return asdict(judge(settings, Task(**call["task"]), call["actions"], call["observations"]))
+    if name == "oracle":
+        return asdict(verdict_of(settings, Task(**call["task"]), call["actions"], call["observations"]))
     sessions.end(session)
     return None
 

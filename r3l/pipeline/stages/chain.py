@@ -45,7 +45,7 @@ def submit(bench: Workbench, plan: Plan, batch: StageRef, shard: int, chain: Cha
     begin = bench.runner.submit
     if bench.wants("base"):
         chain.base.append(begin(calls.sample_bases, bench, batch, shard))
-    if bench.judges:
+    if bench.asks_oracle:
         chain.oracle_pivots.append(begin(calls.find_oracle_pivots, bench, batch, chain.base[0], shard))
     for round_ in range(plan.retries_per_base if plan.reflection != "none" else 0):
         reflect_and_retry(bench, chain, batch, shard, round_)
