@@ -1,5 +1,5 @@
-"""What is wrong with settings, one line each: by the names that were typed, with the nearest name that there is
-first."""
+"""Messages about wrong settings, one line per fault: they use the names that were typed and list the nearest known
+name first."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ UNIONS = ("method", "environment", "engine")  # sections of several kinds
 
 
 def nearest_first(name: str, known: Iterable[str]) -> list[str]:
-    """Return `known` names, those most like `name` first, equally like ones by the alphabet."""
+    """Return `known` names, the most similar to `name` first, equally similar ones in alphabetical order."""
     return sorted(sorted(known), key=lambda one: -SequenceMatcher(None, name.lower(), one.lower()).ratio())
 
 
 def complaints(error: ValidationError) -> str:
-    """Return a line for each thing that is wrong."""
+    """Return one line per fault."""
     return "\n  ".join(["these settings can't be used:", *map(complaint, error.errors())])  # type: ignore[arg-type]
 
 
 def complaint(item: dict[str, Any]) -> str:
-    """Return one thing that is wrong: the setting as it is typed, what was got and what is expected."""
+    """Return the message about one fault: the setting as it is typed, the given value and what is expected."""
     place, given = typed(item["loc"]), item.get("input")
     name = ".".join(place)
     if item["type"] == "extra_forbidden":
@@ -41,7 +41,7 @@ def complaint(item: dict[str, Any]) -> str:
 
 
 def unknown(place: list[str], known: Iterable[str]) -> str:
-    """Return the complaint about a setting that is none."""
+    """Return the message about an unknown setting."""
     *section, key = place
     there = ", ".join(nearest_first(key, known))
     where = f"{'.'.join(section)} has" if section else "expected one of"
@@ -49,20 +49,20 @@ def unknown(place: list[str], known: Iterable[str]) -> str:
 
 
 def typed(loc: tuple[int | str, ...]) -> list[str]:
-    """Return pydantic's place of a setting as a person types it: without the kind that it puts behind a section of
-    several."""
+    """Return pydantic's location of a setting as a person types it: without the kind that pydantic adds after a section
+    that has several kinds."""
     place = [str(part) for part in loc]
     return [place[0], *place[2:]] if len(place) > 1 and place[0] in UNIONS and place[1] in kinds(place[0]) else place
 
 
 def kinds(section: str) -> set[str]:
-    """Return the kinds that a section can be of."""
+    """Return the kinds that a section can have."""
     union = Config.model_fields[section].annotation
     return {member.model_fields["kind"].default for member in get_args(union)}
 
 
 def fields(section: list[str]) -> Iterable[str]:
-    """Return the settings of a section; of the whole, without any."""
+    """Return the settings of a section, or the top-level settings if `section` is empty."""
     model: Any = Config
     for name in section:
         found = model.model_fields.get(name) if isinstance(model, type) and issubclass(model, BaseModel) else None

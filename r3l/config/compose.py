@@ -1,4 +1,4 @@
-"""Presets are small TOML files, one folder a section: they are composed, never multiplied."""
+"""Presets are small TOML files in one folder per section. Settings are composed from them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ FOLDERS = ("models", "environments", "methods")
 
 
 def preset_names(folder: str) -> list[str]:
-    """Names of the presets in a folder of r3l/presets."""
+    """Return the names of the presets in a folder of r3l/presets."""
     return sorted(path.stem for path in (PRESETS / folder).glob("*.toml"))
 
 
 def load_preset(folder: str, name: str) -> dict[str, Any]:
-    """The settings of one preset.
+    """Return the settings of one preset.
 
     Raises:
         ConfigError: there is no such preset; the message lists those that exist.
@@ -38,7 +38,7 @@ def load_preset(folder: str, name: str) -> dict[str, Any]:
 
 
 def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """`above` on top of `below`, section by section. A section of another `kind` replaces the one below."""
+    """Merge `above` into `below`, section by section. A section of another `kind` replaces the one below."""
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)
@@ -52,17 +52,17 @@ def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def resolve_conditions(settings: dict[str, Any]) -> dict[str, Any]:
-    """A preset's ``[when.webshop.method]`` table counts where the environment is of that kind, and nowhere else."""
+    """Apply a preset's ``[when.webshop.method]`` table if the environment is of that kind; drop it otherwise."""
     cases = settings.get("when", {})
     kind = settings.get("environment", {}).get("kind")
     return merge({key: value for key, value in settings.items() if key != "when"}, cases.get(kind, {}))
 
 
 def assignment(text: str) -> dict[str, Any]:
-    """``method.alpha=5`` as a nested dict; the value is JSON where it parses as JSON, else text.
+    """Return ``method.alpha=5`` as a nested dict. The value is JSON if it parses as JSON, otherwise text.
 
     Raises:
-        ConfigError: no equals sign, or no key.
+        ConfigError: The text has no equals sign or no key.
     """
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
@@ -77,8 +77,7 @@ def assignment(text: str) -> dict[str, Any]:
 
 
 def assigned(settings: dict[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """``key=value`` assignments on top of settings, the last one first in rank. Raises `ConfigError` as `assignment`
-    does."""
+    """Apply ``key=value`` assignments to settings; later ones win. Raise `ConfigError` as `assignment` does."""
     for text in assignments:
         settings = merge(settings, assignment(text))
     return settings
@@ -93,11 +92,12 @@ def compose(
     assignments: Iterable[str] = (),
     **top: Any,
 ) -> Config:
-    """Presets of model, environment and method, and of a machine where one is named, then `top` settings, then
-    ``key=value`` assignments.
+    """Compose a `Config`: presets of model, environment, method and (if named) machine, then the `top` settings, then
+    ``key=value`` assignments. Later ones win.
 
     Raises:
-        ConfigError: an unknown preset or setting, or a value out of bounds; names the value and what is expected.
+        ConfigError: A preset or setting is unknown, or a value is out of bounds. The message names the value and what
+            is expected.
     """
     settings: dict[str, Any] = {}
     for folder, name in zip(FOLDERS, (model, environment, method), strict=True):
@@ -112,7 +112,7 @@ def compose(
 
 
 def validated(settings: dict[str, Any]) -> Config:
-    """A `Config`, or a `ConfigError` with a line for each thing that is wrong."""
+    """Return a `Config`, or raise a `ConfigError` with one line per fault."""
     refuse_unknown(settings)
     try:
         return Config.model_validate(settings)
@@ -121,14 +121,15 @@ def validated(settings: dict[str, Any]) -> Config:
 
 
 def refuse_unknown(settings: dict[str, Any]) -> None:
-    """Union members ignore extras for the forms' sake; here, where a person types, a typo is refused."""
+    """Raise `ConfigError` for an unknown setting of a union member. The members themselves ignore unknown keys, because
+    forms send keys of another tab."""
     kinds = {
         name: {"kind": part["kind"]} for name, part in settings.items() if isinstance(part, dict) and "kind" in part
     }
     try:
         defaults = Config.model_validate(kinds)
     except ValidationError:
-        return  # an unknown kind: validation of the whole says so
+        return  # an unknown kind: the validation of all settings reports it
     for name in ("method", "environment", "engine"):
         member = getattr(defaults, name)
         known = type(member).model_fields

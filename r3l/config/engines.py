@@ -1,4 +1,4 @@
-"""Settings of each engine: one member of a union each."""
+"""Settings of each engine, one union member per engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ class EngineSettings(Member):
     canary_tolerance: float = Field(
         0.0,
         ge=0,
-        description="mean log-probability difference to the trainer, a token; 0: by dtype",
+        description=(
+            "Largest accepted mean difference per token between the log-probabilities of the engine and of the "
+            "trainer. 0: a default for the dtype."
+        ),
         json_schema_extra=identity_of(),
     )
 
@@ -23,23 +26,29 @@ class EngineSettings(Member):
 class TransformersLocalSettings(EngineSettings):
     kind: Literal["transformers_local"] = "transformers_local"
     max_batch: int = Field(
-        64, ge=1, le=4096, description="sequences decoded together, 1 to 4096", json_schema_extra=identity_of()
+        64,
+        ge=1,
+        le=4096,
+        description="Number of sequences that are decoded together, 1 to 4096.",
+        json_schema_extra=identity_of(),
     )
     cache_tokens: int = Field(
         400_000,
         ge=0,
-        description="key/value tokens kept for later turns and retries, 0 or more",
+        description="Number of tokens whose keys and values are kept for later turns and retries, 0 or more.",
         json_schema_extra=identity_of(),
     )
     threads: int = Field(
         0,
         ge=0,
         le=256,
-        description="torch threads, 0: one for a tiny policy, else as many as cores",
+        description="Number of torch threads, 0 to 256. 0: one for a tiny policy, otherwise one per core.",
         json_schema_extra=identity_of(),
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="where it samples", json_schema_extra=identity_of()
+        "auto",
+        description="Device that samples. auto: CUDA where there is a GPU, otherwise the CPU.",
+        json_schema_extra=identity_of(),
     )
 
 
@@ -47,39 +56,49 @@ class VllmServerSettings(EngineSettings):
     kind: Literal["vllm_server"] = "vllm_server"
     urls: str = Field(
         "http://127.0.0.1:8000",
-        description="addresses of the servers, with commas; dns://NAME:PORT: all behind a name",
+        description=(
+            "Addresses of the vLLM servers, separated by commas. dns://NAME:PORT stands for all hosts behind a name."
+        ),
         json_schema_extra=identity_of(),
     )
     health_s: float = Field(
         10,
         ge=0.05,
-        description="seconds between health checks; a server that misses three is not used",
+        description="Seconds between two health checks. A server that misses three checks is no longer used.",
         json_schema_extra=identity_of(),
     )
     puller_port: int = Field(
         0,
         ge=0,
         le=65535,
-        description="port of `python -m r3l.store.policies.puller` beside each server; 0: servers see the "
-        "trainer's paths",
+        description=(
+            "Port of `python -m r3l.store.policies.puller` beside each server. 0: the servers read the trainer's "
+            "paths themselves."
+        ),
         json_schema_extra=identity_of(),
     )
     api_key_env: str = Field(
         "R3L_ENGINE_KEY",
-        description="environment variable that holds the servers' key",
+        description="Environment variable that holds the API key of the servers.",
         json_schema_extra=identity_of(),
     )
-    timeout_s: float = Field(600, gt=0, description="seconds for one call", json_schema_extra=identity_of())
+    timeout_s: float = Field(
+        600, gt=0, description="Time limit of one call in seconds.", json_schema_extra=identity_of()
+    )
     retries: int = Field(
-        5, ge=0, le=100, description="further tries of a failed call, 0 to 100", json_schema_extra=identity_of()
+        5,
+        ge=0,
+        le=100,
+        description="Number of further tries of a failed call, 0 to 100.",
+        json_schema_extra=identity_of(),
     )
     adopt: bool = Field(
         False,
-        description="another client loads the policy: a server that runs is taken as it is",
+        description="Use a running server with the policy that it has, because another client loads policies into it.",
         json_schema_extra=identity_of(),
     )
     connections: int = Field(
-        256, ge=1, le=10_000, description="calls in flight, 1 to 10000", json_schema_extra=identity_of()
+        256, ge=1, le=10_000, description="Number of calls in flight, 1 to 10000.", json_schema_extra=identity_of()
     )
 
 
@@ -89,7 +108,7 @@ class VllmLocalSettings(EngineSettings):
         0.45,
         gt=0,
         le=0.95,
-        description="share of GPU memory for the engine, up to 0.95",
+        description="Share of the GPU memory that the engine may use, above 0, up to 0.95.",
         json_schema_extra=identity_of(),
     )
 

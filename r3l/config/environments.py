@@ -1,5 +1,5 @@
-"""Settings of each environment: one member of a union each. The paper's numbers stand in its section Experimental
-Setup."""
+"""Settings of each environment, one union member per environment. The paper's numbers are from its section
+Experimental Setup."""
 
 from __future__ import annotations
 
@@ -13,27 +13,35 @@ from r3l.config.section import Member, any_of, identity_of
 class EnvironmentSettings(Member):
     IDENTITY_OF = ("tasks", "base", "oracle_pivots", "reflections", "retries", "evaluations")
 
-    split: str = Field("train", description="the split that training tasks are drawn from")
+    split: str = Field("train", description="Split that the training tasks are drawn from.")
     task_types: tuple[str, ...] = Field(
-        (), description="only tasks of these types, in training and evaluation; empty: all"
+        (), description="Task types that are played in training and evaluation. If empty, all of them."
     )
-    max_turns: int = Field(25, ge=1, le=1000, description="turns of an episode, 1 to 1000")
-    reply_tokens: int = Field(512, ge=8, le=32768, description="limit of a reply, 8 to 32768 (paper: 512)")
+    max_turns: int = Field(25, ge=1, le=1000, description="Largest number of turns per episode, 1 to 1000.")
+    reply_tokens: int = Field(
+        512, ge=8, le=32768, description="Largest number of tokens per reply, 8 to 32768 (paper: 512)."
+    )
     bad_reply: Literal["continue", "end"] = Field(
-        "continue", description="a malformed reply costs a turn, or ends the episode"
+        "continue", description="What a malformed reply does. continue: it costs a turn; end: it ends the episode."
     )
     malformed_reward: float = Field(
-        0.0, ge=-1, le=0, description="reward of an episode that a malformed reply ended, -1 to 0"
+        0.0, ge=-1, le=0, description="Reward of an episode that a malformed reply ended, -1 to 0."
     )
-    workers: int = Field(2, ge=1, le=512, description="worker processes, 1 to 512", json_schema_extra=identity_of())
+    workers: int = Field(
+        2,
+        ge=1,
+        le=512,
+        description="Number of worker processes that play episodes, 1 to 512.",
+        json_schema_extra=identity_of(),
+    )
     step_timeout_s: float = Field(
         60,
         gt=0,
-        description="seconds a worker may take for one call before it is replaced",
+        description="Seconds that a worker may take for one call before it is replaced.",
         json_schema_extra=identity_of(),
     )
     data_root: str = Field(
-        "data/tasks", description="where the environment's tasks are kept", json_schema_extra=identity_of()
+        "data/tasks", description="Folder that holds the tasks of the environment.", json_schema_extra=identity_of()
     )
 
 
@@ -41,14 +49,17 @@ class AlfworldSettings(EnvironmentSettings):
     kind: Literal["alfworld"] = "alfworld"
     games: Literal["kitchen", "full", "downloaded"] = Field(
         "kitchen",
-        description="kitchen: small generated rooms (median 7 receptacles, 5 objects), four task types; full: generated, as "
-        "large as the original's (20 and 43), all six types; downloaded: json_2.1.1",
+        description=(
+            "Which games are played. kitchen: small generated rooms (median 7 receptacles and 5 objects) with "
+            "four task types; full: generated rooms of the original's size (20 and 43) with all six types; "
+            "downloaded: the original games, json_2.1.1."
+        ),
     )
-    partial: bool = Field(False, description="play a folder that has only a part of the downloaded games")
-    train_games: int = Field(200, ge=1, description="generated training games, 1 or more")
-    heldout_games: int = Field(100, ge=1, description="generated held-out games, 1 or more")
-    games_seed: int = Field(0, ge=0, description="seed of the generated games, 0 or more")
-    admissible: bool = Field(False, description="list the admissible commands in each observation")
+    partial: bool = Field(False, description="Accept a folder that holds only a part of the downloaded games.")
+    train_games: int = Field(200, ge=1, description="Number of generated training games, 1 or more.")
+    heldout_games: int = Field(100, ge=1, description="Number of generated held-out games, 1 or more.")
+    games_seed: int = Field(0, ge=0, description="Seed of the generated games, 0 or more.")
+    admissible: bool = Field(False, description="List the admissible commands in each observation.")
 
 
 LONG_HOUSEHOLD_TURNS = 32  # the longest of the shortest ways is 29 turns, and things have to be found
@@ -57,17 +68,24 @@ LONG_HOUSEHOLD_TURNS = 32  # the longest of the shortest ways is 29 turns, and t
 class HouseholdSettings(EnvironmentSettings):
     kind: Literal["household"] = "household"
     level: Literal["easy", "standard", "long"] = Field(
-        "standard", description="long: 20 turns and more, late unrecoverable errors"
+        "standard",
+        description="Difficulty of the tasks. long: tasks of 20 turns and more, with late errors that cannot be undone.",
     )
     max_turns: int = Field(
-        25, ge=1, le=1000, description="turns of an episode, 1 to 1000 (level long: 32 or more, 50 where not given)"
+        25,
+        ge=1,
+        le=1000,
+        description="Largest number of turns per episode, 1 to 1000. Level long needs 32 or more and has 50 by default.",
     )
-    train_tasks: int = Field(1000, ge=1, le=100_000, description="training tasks, 1 to 100000")
+    train_tasks: int = Field(1000, ge=1, le=100_000, description="Number of training tasks, 1 to 100000.")
     heldout_tasks: int = Field(
-        200, ge=1, le=100_000, description="held-out tasks, 1 to 100000; they share no errand with training"
+        200,
+        ge=1,
+        le=100_000,
+        description="Number of held-out tasks, 1 to 100000. They share no errand with the training tasks.",
     )
-    tasks_seed: int = Field(0, ge=0, description="seed of the tasks, 0 or more")
-    end_when_lost: bool = Field(False, description="end the episode once the task can't be won any more")
+    tasks_seed: int = Field(0, ge=0, description="Seed of the tasks, 0 or more.")
+    end_when_lost: bool = Field(False, description="End the episode as soon as the task can no longer be solved.")
 
     @model_validator(mode="before")
     @classmethod
@@ -80,70 +98,105 @@ class HouseholdSettings(EnvironmentSettings):
     def refuse_too_few_turns(self) -> HouseholdSettings:
         if self.level == "long" and self.max_turns < LONG_HOUSEHOLD_TURNS:
             raise ValueError(
-                f"max_turns={self.max_turns} is too few for level long, whose tasks take 20 to 29 turns with everything "
-                f"in sight: give {LONG_HOUSEHOLD_TURNS} or more (50 leaves room to search)"
+                f"max_turns={self.max_turns} is too few for level long, whose shortest solutions take 20 to 29 turns: "
+                f"give {LONG_HOUSEHOLD_TURNS} or more (50 leaves room to search)"
             )
         return self
 
 
 class ScienceWorldSettings(EnvironmentSettings):
     kind: Literal["scienceworld"] = "scienceworld"
-    max_turns: int = Field(30, ge=1, le=1000, description="turns of an episode, 1 to 1000 (paper: 30)")
+    max_turns: int = Field(30, ge=1, le=1000, description="Largest number of turns per episode, 1 to 1000 (paper: 30).")
     memory_mb: int = Field(
-        512, ge=128, description="heap of a worker's Java machine in MB, 128 or more", json_schema_extra=identity_of()
+        512,
+        ge=128,
+        description="Heap of each worker's Java virtual machine in MB, 128 or more.",
+        json_schema_extra=identity_of(),
     )
 
 
 class WebShopSettings(EnvironmentSettings):
     kind: Literal["webshop"] = "webshop"
-    max_turns: int = Field(15, ge=1, le=1000, description="turns of an episode, 1 to 1000 (paper: 15)")
+    max_turns: int = Field(15, ge=1, le=1000, description="Largest number of turns per episode, 1 to 1000 (paper: 15).")
     catalogue: str = Field(
-        "synthetic", description="synthetic, or a folder with the original files, or http:// of a server"
+        "synthetic",
+        description=(
+            "Source of the products: synthetic, a folder with the original files, or the http:// address of a "
+            "WebShop server."
+        ),
     )
     products: int | None = Field(
-        None, ge=1, description="products of the catalogue; empty: 1100 synthetic ones, or all of the files"
+        None,
+        ge=1,
+        description="Number of products in the catalogue. If empty, 1100 synthetic ones, or all of the files.",
     )
-    catalogue_seed: int = Field(0, ge=0, description="seed of the synthetic catalogue, 0 or more")
+    catalogue_seed: int = Field(0, ge=0, description="Seed of the synthetic catalogue, 0 or more.")
     goals: Literal["auto", "human", "attributes"] = Field(
         "auto",
-        description="human: instructions that people wrote; attributes: made from products; auto: human where there are any",
+        description=(
+            "Source of the instructions. human: written by people; attributes: made from the products; auto: "
+            "human where there are any, otherwise attributes."
+        ),
     )
-    text_mode: Literal["rich", "plain"] = Field("rich", description="rich: [button] X [button_]; plain: [SEP]")
+    text_mode: Literal["rich", "plain"] = Field(
+        "rich",
+        description="How a page becomes text. rich: buttons as [button] X [button_]; plain: parts separated by [SEP].",
+    )
     split_rule: Literal["paper", "webshop", "scaled"] = Field(
         "paper",
-        description="paper: train 0-4095, test 4096-4195; webshop: test 0-499, dev 500-1499, train the rest; scaled: tenths",
+        description=(
+            "Which goals belong to which split. paper: train 0-4095, test 4096-4195; webshop: test 0-499, dev "
+            "500-1499, train the rest; scaled: the same in tenths."
+        ),
     )
     title_nouns: Literal["auto", "words", "spacy"] = Field(
         "auto",
-        description="how a title's nouns are found for the reward; spacy: by its English model, as the original; words: without; "
-        "auto: by the model where one is installed",
+        description=(
+            "How the reward finds the nouns of a title. spacy: by spaCy's English model, as the original does; "
+            "words: without a model; auto: by the model where one is installed."
+        ),
     )
     action_rule: Literal["original", "released"] = Field(
-        "original", description="original: the same page again after an action that can't be done; released: told why"
+        "original",
+        description=(
+            "What follows an action that is impossible. original: the same page again; released: a message that "
+            "says why."
+        ),
     )
-    server_goals: int = Field(12087, ge=1, description="goals that a server has (the original's human goals: 12087)")
+    server_goals: int = Field(
+        12087, ge=1, description="Number of goals that the WebShop server has. The original has 12087 human goals."
+    )
 
 
 class MathSettings(EnvironmentSettings):
     kind: Literal["math"] = "math"
-    max_turns: int = Field(3, ge=1, le=100, description="attempts, 1 to 100 (paper: 3)")
-    reply_tokens: int = Field(4096, ge=8, le=131072, description="limit of a reply, 8 to 131072 (paper: 4096)")
+    max_turns: int = Field(3, ge=1, le=100, description="Largest number of attempts per problem, 1 to 100 (paper: 3).")
+    reply_tokens: int = Field(
+        4096, ge=8, le=131072, description="Largest number of tokens per reply, 8 to 131072 (paper: 4096)."
+    )
     dataset: str = Field(
-        "procedural", description="procedural, dapo, gsm8k, math500, minerva, olympiad, amc23, or a jsonl/parquet file"
+        "procedural",
+        description=(
+            "Source of the problems: procedural, dapo, gsm8k, math500, minerva, olympiad, amc23, or the path of a "
+            ".jsonl or .parquet file."
+        ),
     )
     kinds: str = Field(
-        "chain_sum,simple_equations,gcd,gsm_symbolic", description="procedural: kinds of reasoning-gym, with commas"
+        "chain_sum,simple_equations,gcd,gsm_symbolic",
+        description="Kinds of problems of reasoning-gym, separated by commas. Only for dataset procedural.",
     )
-    train_tasks: int = Field(1000, ge=1, le=100_000, description="procedural training tasks, 1 to 100000")
-    heldout_tasks: int = Field(200, ge=1, le=100_000, description="procedural held-out tasks, 1 to 100000")
+    train_tasks: int = Field(1000, ge=1, le=100_000, description="Number of procedural training tasks, 1 to 100000.")
+    heldout_tasks: int = Field(200, ge=1, le=100_000, description="Number of procedural held-out tasks, 1 to 100000.")
     tasks_seed: int = Field(
-        0, ge=0, description="seed of the procedural tasks and of the held-out rows of a training set"
+        0, ge=0, description="Seed of the procedural tasks, and of the held-out rows of a training set."
     )
-    answer_format: Literal["answer", "boxed"] = Field("answer", description="<answer>...</answer> or \\boxed{...}")
+    answer_format: Literal["answer", "boxed"] = Field(
+        "answer", description="How a reply marks its answer: <answer>...</answer> or \\boxed{...}."
+    )
     grade_timeout_s: float = Field(
         1,
         gt=0,
-        description="seconds of processor time that the grader may take for one answer (an ordinary one: 0.3 at most)",
+        description="Seconds of processor time that the grader may take per answer. An ordinary answer takes at most 0.3.",
     )
 
 

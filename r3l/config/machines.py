@@ -1,4 +1,4 @@
-"""The machines of the presets: what GPUs there are, and which of them sample and which train."""
+"""The machines of the presets: how many GPUs there are, which of them sample and which train."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ GPU = Literal["a100", "h20", "h100", "h200"]
 
 
 class Machine(Section):
-    nodes: int = Field(ge=1, description="hosts with GPUs")
-    gpu: GPU = Field(description="its kind")
-    engine_gpus: int = Field(ge=1, description="GPUs that sample")
-    training_gpus: int = Field(ge=1, description="GPUs that train, one process each")
+    nodes: int = Field(ge=1, description="Number of hosts with GPUs.")
+    gpu: GPU = Field(description="Kind of the GPUs.")
+    engine_gpus: int = Field(ge=1, description="Number of GPUs that sample.")
+    training_gpus: int = Field(ge=1, description="Number of GPUs that train, with one process per GPU.")
 
 
 def load_machine(name: str, **changes: Any) -> Machine:
-    """The machine of a preset in r3l/presets/machines, with `changes` that are not None.
+    """Return the machine of a preset in r3l/presets/machines, with those `changes` that are not None.
 
     Raises:
-        ConfigError: there is no such preset.
+        ConfigError: There is no such preset.
     """
     return Machine.model_validate(
         load_preset("machines", name)["machine"] | {key: value for key, value in changes.items() if value}

@@ -1,4 +1,4 @@
-"""Settings of each method: one member of a union each. data/METHODS.md explains them; presets hold the values."""
+"""Settings of each method, one union member per method. data/METHODS.md explains them; presets hold the values."""
 
 from __future__ import annotations
 
@@ -8,98 +8,173 @@ from pydantic import Field, model_validator
 
 from r3l.config.section import Member, any_of
 
+SCALE = "How rewards R of a group become advantages. std: (R - mean) / (std + 1e-6), with ddof 1; none: R - mean."
+NORMALISATION = (
+    "How the loss of a group is averaged. trajectory: over all reply tokens of each trajectory, masked "
+    "ones too, then over the group; trajectory_unmasked: the same without the masked tokens; token: mean "
+    "over all tokens."
+)
+TOP_RULE = (
+    "Which trajectories get top_value as their advantage. group_max: the best of a group; success: those "
+    "that solved the task; none: no trajectory."
+)
+AMPLIFY = "Amplify positive advantages (paper, Eq. 8)."
+KL = "Weight of the KL penalty to the starting policy, 0 to 10. 0: no reference policy is loaded."
+CLIP_HIGH = "The importance ratio is clipped above 1 plus this value, above 0."
+INVALID = (
+    "What an invalid reflection leads to. skip: no retry; clamp: a retry from the nearest valid pivot; "
+    "zero: a retry from turn 0."
+)
+
 
 class MethodSettings(Member):
     """Group-relative credit, shared by all methods."""
 
-    IDENTITY_OF = ("credit", "training_rows")  # what is sampled goes by the plan that the method makes of them
+    IDENTITY_OF = ("credit", "training_rows")  # sampling depends on the plan that the method derives from them
 
-    scale: Literal["std", "none"] = Field("std", description="std: (R - mean) / (std + 1e-6), ddof 1; none: R - mean")
+    scale: Literal["std", "none"] = Field("std", description=SCALE)
     loss_normalisation: Literal["trajectory", "trajectory_unmasked", "token"] = Field(
-        "trajectory",
-        description="trajectory: 1/|tau| over all its reply tokens, mean over the group; token: mean over tokens",
+        "trajectory", description=NORMALISATION
     )
-    loss_factor: float = Field(1.0, gt=0, description="factor on the RL term, above 0 (preset released: 0.5)")
-    kl_coefficient: float = Field(0.0, ge=0, le=10, description="0: no reference policy at all")
-    kl_estimator: Literal["k1", "k2", "k3"] = Field("k3", description="estimator of the KL penalty")
+    loss_factor: float = Field(1.0, gt=0, description="Factor on the RL loss, above 0 (preset released: 0.5).")
+    kl_coefficient: float = Field(0.0, ge=0, le=10, description=KL)
+    kl_estimator: Literal["k1", "k2", "k3"] = Field("k3", description="Estimator of the KL penalty.")
     kl_estimator_distilled: Literal["k1", "k2", "k3"] = Field(
         "k2",
-        description="the same on distilled rows, whose replies were sampled under guidance: k3 grows exponentially there",
+        description=(
+            "Estimator of the KL penalty on distilled rows. Their replies were sampled under guidance, where k3 "
+            "grows exponentially."
+        ),
     )
-    top_rule: Literal["group_max", "success", "none"] = Field("none", description="which trajectories get top_value")
-    top_value: float | None = Field(None, description="advantage of the top trajectories; empty: alpha")
+    top_rule: Literal["group_max", "success", "none"] = Field("none", description=TOP_RULE)
+    top_value: float | None = Field(None, description="Advantage of the top trajectories. If empty, alpha.")
     alpha: float = Field(
-        3.0, ge=1, le=100, description="amplification of other positive advantages, 1 to 100 (paper: 3)"
+        3.0, ge=1, le=100, description="Factor on the other positive advantages, 1 to 100 (paper, Eq. 8: 3)."
     )
-    amplify: bool = Field(False, description="positive amplification on or off (paper, Eq. 8)")
-    success_threshold: float = Field(1.0, description="reward from which a trajectory counts as solved")
+    amplify: bool = Field(False, description=AMPLIFY)
+    success_threshold: float = Field(1.0, description="Smallest reward with which a trajectory counts as solved.")
 
     @model_validator(mode="after")
     def refuse_diluted_top(self) -> MethodSettings:
         if self.amplify and self.scale == "std" and self.top_rule != "none" and self.top_value == 1:
             raise ValueError(
-                "scale=std with top_value=1 is refused: with N = 8, binary rewards and one success it leaves positive over "
-                "negative advantage mass at 0.40 (paper 1.21, released 1.14), and the lone success gets 1.0 where plain GRPO "
-                "gives 2.47. Use top_value=alpha (leave it empty), or scale=none."
+                "scale=std with top_value=1 is refused: with N = 8, binary rewards and one success, the ratio of positive to "
+                "negative advantage mass is 0.40 (paper: 1.21, released: 1.14), and the only success gets advantage 1.0, "
+                "where plain GRPO gives 2.47. Leave top_value empty (top_value=alpha), or use scale=none."
             )
         return self
 
 
 class R3LSettings(MethodSettings):
     kind: Literal["r3l"] = "r3l"
-    top_rule: Literal["group_max", "success", "none"] = Field(
-        "group_max", description="which trajectories get top_value"
-    )
-    amplify: bool = Field(True, description="positive amplification on or off (paper, Eq. 8)")
+    top_rule: Literal["group_max", "success", "none"] = Field("group_max", description=TOP_RULE)
+    amplify: bool = Field(True, description=AMPLIFY)
     pivot_mask: Literal["both", "retry_only", "off"] = Field(
-        "both", description="weight 0 before the pivot (paper, Eq. 7)"
+        "both",
+        description=(
+            "Which trajectories have weight 0 before the pivot (paper, Eq. 7). both: the base and its retry; "
+            "retry_only: the retry; off: none."
+        ),
     )
-    reflect: bool = Field(True, description="off: N bases, no reflection, no retry")
+    reflect: bool = Field(
+        True,
+        description="Reflect on base trajectories and retry them. If off, N base trajectories are sampled per task.",
+    )
     retry_when: Literal["not_success", "reward_below", "always", "never"] = Field(
-        "not_success", description="when a retry is run"
+        "not_success",
+        description=(
+            "Which base trajectories are retried. not_success: those that did not solve the task; reward_below: "
+            "those with less than retry_reward_below; always; never."
+        ),
     )
-    retry_reward_below: float = Field(1.0, description="with reward_below: bases under this reward are retried")
+    retry_reward_below: float = Field(
+        1.0, description="Base trajectories with less than this reward are retried. Only for retry_when reward_below."
+    )
     retry_from: Literal["pivot", "start"] = Field(
-        "pivot", description="retries begin at the pivot, or from scratch (released, math)"
+        "pivot",
+        description=(
+            "Where a retry begins. pivot: at the pivot turn; start: at the first turn, as the release does for "
+            "mathematics."
+        ),
     )
     retries_per_base: int = Field(
-        1, ge=0, le=16, description="sequential retries, each after a fresh reflection, 0 to 16"
+        1,
+        ge=0,
+        le=16,
+        description=(
+            "Number of retries per base trajectory, one after another, each after a reflection of its own, 0 to 16."
+        ),
     )
-    invalid_reflection: Literal["skip", "clamp", "zero"] = Field(
-        "skip", description="no retry, pivot clamped, or pivot 0"
-    )
+    invalid_reflection: Literal["skip", "clamp", "zero"] = Field("skip", description=INVALID)
     guidance_position: Literal["system", "mid_system", "user"] = Field(
-        "mid_system", description="where the guidance stands (pivot 0: always in the system prompt)"
+        "mid_system",
+        description=(
+            "Where the guidance stands in the context. system: in the system prompt; mid_system: in a system "
+            "message at the pivot; user: in a user message at the pivot. With pivot 0 it is always in the system "
+            "prompt."
+        ),
     )
     diverged: Literal["drop", "restart"] = Field(
-        "drop", description="rollback saw other observations: no retry, or pivot 0"
+        "drop",
+        description=(
+            "What happens if the observations after a rollback differ from the recorded ones. drop: no retry; "
+            "restart: a retry from turn 0."
+        ),
     )
-    group_fill: Literal["none", "extra_base"] = Field("none", description="sample a base in place of a retry not run")
+    group_fill: Literal["none", "extra_base"] = Field(
+        "none",
+        description="What replaces a retry that was not run. none: nothing; extra_base: a further base trajectory.",
+    )
     pivot: Literal["reflection", "turn_before", "random", "oracle"] = Field(
         "reflection",
-        description="control: retries begin where the reflection says, a turn before, anywhere, or at the oracle's pivot",
+        description=(
+            "Control experiment: where retries begin. reflection: at the turn that the reflection names; "
+            "turn_before: one turn earlier; random: at a random turn; oracle: at the environment's true pivot."
+        ),
     )
     guidance: Literal["own", "shuffled", "none"] = Field(
-        "own", description="control: retries are told their own reflection, one on another task, or nothing"
+        "own",
+        description=(
+            "Control experiment: what retries are told. own: their own reflection; shuffled: a reflection on "
+            "another task; none: nothing."
+        ),
     )
-    sft_weight: float = Field(1.0, ge=0, le=100, description="of the meta-task term, 0 to 100")
+    sft_weight: float = Field(1.0, ge=0, le=100, description="Weight of the meta-task loss, 0 to 100.")
     sft_rule: Literal["improved", "solved", "none"] = Field(
-        "improved", description="improved: R(retry) > R(base); solved: the release's rule; none: no meta-task rows"
+        "improved",
+        description=(
+            "Which reflections and retries become meta-task rows. improved: those whose retry has a higher reward "
+            "than its base; solved: the rule of the release; none: no rows."
+        ),
     )
     sft_reduction: Literal["group", "tokens", "sum"] = Field(
         "group",
-        description="of the meta-task term; group: a row weighs 1/(|y||G|), as an RL row of advantage 1 of its group, mean over "
-        "the groups; tokens: mean over all meta-task tokens, however few; sum: plain sum",
+        description=(
+            "How the meta-task loss is averaged. group: a row weighs 1/(|y||G|), as an RL row of advantage 1 in "
+            "its group, then the mean over the groups; tokens: the mean over all meta-task tokens, however few; "
+            "sum: the plain sum."
+        ),
     )
-    sft_as_rl: bool = Field(False, description="meta-task rows as RL rows of advantage 1 (released)")
+    sft_as_rl: bool = Field(
+        False, description="Train meta-task rows with the RL loss and advantage 1, as the release does."
+    )
 
 
 class ClippedSettings(MethodSettings):
-    """What the methods with an importance ratio share."""
+    """Settings that all methods with an importance ratio share."""
 
-    kl_coefficient: float = Field(0.01, ge=0, le=10, description="0: no reference policy at all (paper: 0.01)")
-    clip_low: float = Field(0.2, gt=0, lt=1, description="ratio clipped below 1 - this")
-    clip_high: float = Field(0.2, gt=0, description="ratio clipped above 1 + this")
+    kl_coefficient: float = Field(
+        0.01,
+        ge=0,
+        le=10,
+        description=(
+            "Weight of the KL penalty to the starting policy, 0 to 10 (paper: 0.01). 0: no reference policy is loaded."
+        ),
+    )
+    clip_low: float = Field(
+        0.2, gt=0, lt=1, description="The importance ratio is clipped below 1 minus this value, above 0, below 1."
+    )
+    clip_high: float = Field(0.2, gt=0, description=CLIP_HIGH)
 
 
 class GRPOSettings(ClippedSettings):
@@ -108,40 +183,57 @@ class GRPOSettings(ClippedSettings):
 
 class RAFTSettings(MethodSettings):
     kind: Literal["raft"] = "raft"
-    loss_normalisation: Literal["trajectory", "trajectory_unmasked", "token"] = Field("token", description="as in GRPO")
+    loss_normalisation: Literal["trajectory", "trajectory_unmasked", "token"] = Field(
+        "token", description=NORMALISATION
+    )
 
 
 class OPMDSettings(MethodSettings):
     kind: Literal["opmd"] = "opmd"
-    scale: Literal["std", "none"] = Field("none", description="none: R - mean")
-    tau: float = Field(1.0, ge=0, description="the loss is divided by 1 + tau")
+    scale: Literal["std", "none"] = Field("none", description=SCALE)
+    tau: float = Field(1.0, ge=0, description="The loss is divided by 1 + tau, 0 or more.")
 
 
 class GSPOSettings(ClippedSettings):
     kind: Literal["gspo"] = "gspo"
-    clip_low: float = Field(0.0003, gt=0, lt=1, description="sequence ratio clipped below 1 - this")
-    clip_high: float = Field(0.0004, gt=0, description="sequence ratio clipped above 1 + this")
+    clip_low: float = Field(
+        0.0003,
+        gt=0,
+        lt=1,
+        description="The ratio of a whole sequence is clipped below 1 minus this value, above 0, below 1.",
+    )
+    clip_high: float = Field(
+        0.0004, gt=0, description="The ratio of a whole sequence is clipped above 1 plus this value, above 0."
+    )
 
 
 class DAPOSettings(ClippedSettings):
     kind: Literal["dapo"] = "dapo"
-    kl_coefficient: float = Field(0.0, ge=0, le=10, description="0: no reference policy at all")
-    clip_high: float = Field(0.28, gt=0, description="ratio clipped above 1 + this")
+    kl_coefficient: float = Field(0.0, ge=0, le=10, description=KL)
+    clip_high: float = Field(0.28, gt=0, description=CLIP_HIGH)
     loss_normalisation: Literal["trajectory", "trajectory_unmasked", "token"] = Field(
-        "token", description="token: mean over all tokens"
+        "token", description=NORMALISATION
     )
-    dynamic_sampling: bool = Field(False, description="groups of equal rewards leave the batch's mean")
+    dynamic_sampling: bool = Field(
+        False, description="Leave groups whose rewards are all equal out of the batch's mean."
+    )
     overlong_tokens: int = Field(
-        0, ge=0, description="0: off; else soft punishment over so many tokens before overlong_limit"
+        0,
+        ge=0,
+        description=(
+            "Number of reply tokens before overlong_limit over which the reward falls by up to 1. 0: no such penalty."
+        ),
     )
-    overlong_limit: int = Field(0, ge=0, description="reply tokens of a trajectory from which the reward is 1 lower")
+    overlong_limit: int = Field(
+        0, ge=0, description="Number of reply tokens per trajectory from which the reward is 1 lower."
+    )
 
     @model_validator(mode="after")
     def refuse_limit_below_its_ramp(self) -> DAPOSettings:
         if self.overlong_tokens > 0 and self.overlong_limit < self.overlong_tokens:
             raise ValueError(
-                f"overlong_limit={self.overlong_limit} is below overlong_tokens={self.overlong_tokens}: the punishment "
-                "rises over the last overlong_tokens before overlong_limit, so give the limit in reply tokens of a trajectory"
+                f"overlong_limit={self.overlong_limit} is below overlong_tokens={self.overlong_tokens}: the penalty rises "
+                "over the last overlong_tokens before overlong_limit. Give the limit in reply tokens per trajectory"
             )
         return self
 
@@ -149,27 +241,34 @@ class DAPOSettings(ClippedSettings):
 class ReflectGRPOSettings(ClippedSettings):
     kind: Literal["reflect_grpo"] = "reflect_grpo"
     retry_from: Literal["start", "pivot"] = Field(
-        "start", description="retries begin at the start, or at the pivot of the reflection"
+        "start",
+        description="Where a retry begins. start: at the first turn; pivot: at the turn that the reflection names.",
     )
     retry_when: Literal["not_success", "always"] = Field(
-        "always", description="always: every base with a valid reflection is retried"
+        "always",
+        description=(
+            "Which base trajectories are retried. always: each one with a valid reflection; not_success: those "
+            "that did not solve the task."
+        ),
     )
-    invalid_reflection: Literal["skip", "clamp", "zero"] = Field(
-        "skip", description="no retry, pivot clamped, or pivot 0"
-    )
+    invalid_reflection: Literal["skip", "clamp", "zero"] = Field("skip", description=INVALID)
     guidance_position: Literal["system", "mid_system", "user"] = Field(
-        "mid_system", description="where the guidance stands"
+        "mid_system",
+        description=(
+            "Where the guidance stands in the context. system: in the system prompt; mid_system: in a system "
+            "message at the pivot; user: in a user message at the pivot."
+        ),
     )
 
 
 class CritiqueGRPOSettings(ClippedSettings):
     kind: Literal["critique_grpo"] = "critique_grpo"
-    gamma: float = Field(0.1, gt=0, description="f(p) = p / (p + gamma)")
+    gamma: float = Field(0.1, gt=0, description="Constant of the shaping function f(p) = p / (p + gamma), above 0.")
 
 
 class RLOOSettings(MethodSettings):
     kind: Literal["rloo"] = "rloo"
-    scale: Literal["std", "none"] = Field("none", description="none: R - mean")
+    scale: Literal["std", "none"] = Field("none", description=SCALE)
 
 
 AnyMethod = Annotated[

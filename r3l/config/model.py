@@ -1,4 +1,4 @@
-"""The one model that a run is started with."""
+"""The settings of a run: one model."""
 
 from __future__ import annotations
 
@@ -17,39 +17,53 @@ class Config(Section):
     run: str = Field(
         "demo",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
-        description="name of the run: letters, digits, . _ -",
+        description="Name of the run: a letter or digit, then letters, digits, dots, hyphens and underscores.",
         json_schema_extra=identity_of(),
     )
     iteration: int | None = Field(
         None,
         ge=-1,
-        description="empty: the run's next one, as found in the store (evaluation: -1 is the start)",
+        description=(
+            "Number of the iteration. If empty, the next one of the run as the store has it. For an evaluation, "
+            "-1 is the starting policy."
+        ),
         json_schema_extra=identity_of(),
     )
     branch: str = Field(
         "",
         pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,99})?$",
-        description="empty: the run itself; else a branch of it",
+        description="Branch of the run that the iteration belongs to. If empty, the run itself.",
         json_schema_extra=identity_of(),
     )
-    seed: int = Field(0, ge=0, description="seed of everything drawn, 0 or more")
+    seed: int = Field(0, ge=0, description="Seed of everything that is drawn, 0 or more.")
     method: AnyMethod = Field(
-        default_factory=R3LSettings, description="what is sampled, how it is credited, which loss"
+        default_factory=R3LSettings,
+        description="The method: what it samples, how it assigns credit and which loss it uses.",
     )
     environment: AnyEnvironment = Field(
-        default_factory=AlfworldSettings, description="the world that the tasks come from"
+        default_factory=AlfworldSettings, description="The environment that the tasks come from."
     )
-    policy: PolicySettings = Field(default_factory=PolicySettings, description="the model that is trained")
-    engine: AnyEngine = Field(default_factory=TransformersLocalSettings, description="what samples from the policy")
-    rollout: RolloutSettings = Field(default_factory=RolloutSettings, description="how much is sampled, and how")
-    training: TrainingSettings = Field(default_factory=TrainingSettings, description="the update job")
-    evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings, description="test episodes")
-    placement: PlacementSettings = Field(default_factory=PlacementSettings, description="which hosts do the work")
+    policy: PolicySettings = Field(default_factory=PolicySettings, description="The language model that is trained.")
+    engine: AnyEngine = Field(
+        default_factory=TransformersLocalSettings, description="The inference engine that samples from the policy."
+    )
+    rollout: RolloutSettings = Field(
+        default_factory=RolloutSettings, description="How many tasks and trajectories an iteration samples, and how."
+    )
+    training: TrainingSettings = Field(
+        default_factory=TrainingSettings,
+        description="The update job: optimiser, memory, devices and the replay buffer.",
+    )
+    evaluation: EvaluationSettings = Field(
+        default_factory=EvaluationSettings, description="The held-out episodes that measure a policy."
+    )
+    placement: PlacementSettings = Field(default_factory=PlacementSettings, description="Which hosts sample and train.")
     tracking: TrackingSettings = Field(
-        default_factory=TrackingSettings, description="where the figures go beside the store"
+        default_factory=TrackingSettings,
+        description="Experiment trackers that receive the metrics in addition to the store.",
     )
-    store: StoreSettings = Field(default_factory=StoreSettings, description="where the tables are kept")
+    store: StoreSettings = Field(default_factory=StoreSettings, description="Where the tables are kept.")
 
     def kept_at(self, root: str) -> Config:
-        """The same, with the store at `root`: for a run that is played elsewhere."""
+        """Return a copy with the store at `root`, for a run that is played on another host."""
         return self.model_copy(update={"store": StoreSettings(root=root)})

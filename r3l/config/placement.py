@@ -1,4 +1,4 @@
-"""Where shards and the update run. It changes no row, so it is part of no stage's identity."""
+"""Where shards and the update run. Placement changes no row, so it belongs to no stage's identity."""
 
 from __future__ import annotations
 
@@ -14,21 +14,38 @@ class PlacementSettings(Section):
 
     shards: Literal["here", "workers", "ray"] = Field(
         "here",
-        description="here: threads of the flow; workers: a flow run of shard_deployment for each; ray: tasks on a Ray cluster",
+        description=(
+            "Where shards of tasks are played. here: in threads of the flow; workers: in one flow run of "
+            "shard_deployment per shard; ray: in tasks of a Ray cluster."
+        ),
     )
     shard_deployment: str = Field(
-        "r3l-shard/shard", description="deployment of the flow r3l-shard, with a store that all hosts see"
+        "r3l-shard/shard", description="Deployment of the flow r3l-shard. All hosts need a store that they share."
     )
     ray_address: str = Field(
-        "", description="ray://HOST:10001, or auto; empty: a Ray of this machine, started for the run"
+        "",
+        description=(
+            "Address of the Ray cluster: ray://HOST:10001, or auto. If empty, a Ray on this machine is started "
+            "for the run."
+        ),
     )
     update_deployment: str = Field(
-        "", description="empty: a process beside the flow; else a deployment, e.g. r3l-update/update"
+        "",
+        description=(
+            "Deployment that runs the update, such as r3l-update/update. If empty, the update is a process beside "
+            "the flow."
+        ),
     )
     attempts: int = Field(
-        3, ge=1, le=100, description="tries of a job whose host is lost, 1 to 100; a job that fails is not tried again"
+        3,
+        ge=1,
+        le=100,
+        description=(
+            "Number of times that a job is started if its host is lost, 1 to 100. A job that fails is not started "
+            "again."
+        ),
     )
     silent_s: float = Field(
-        120, ge=1, description="seconds without a heartbeat before the host of a job elsewhere counts as lost"
+        120, ge=1, description="Seconds without a heartbeat after which the host of a remote job counts as lost."
     )
-    heartbeat_s: float = Field(10, ge=0.1, description="seconds between two heartbeats of a job elsewhere")
+    heartbeat_s: float = Field(10, ge=0.1, description="Seconds between two heartbeats of a remote job.")

@@ -1,4 +1,4 @@
-"""What one preset sets otherwise than another: `r3l presets --diff a b`."""
+"""The differences between two presets: `r3l presets --diff a b`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Difference = tuple[str, Any, Any]
 
 
 def diff_presets(a: str, b: str, folder: str = "methods") -> list[Difference]:
-    """(setting, value in a, value in b) for every setting that differs; None where only one of them has it.
+    """Return (setting, value in a, value in b) for every setting that differs; None where a preset lacks it.
 
-    What differs in one environment only is named with it: ``environment.malformed_reward (webshop)``.
+    A difference in one environment only is named with the environment: ``environment.malformed_reward (webshop)``.
 
     Raises:
-        ConfigError: there is no such preset.
+        ConfigError: There is no such preset.
     """
     kinds = [member.model_fields["kind"].default for member in get_args(get_args(AnyEnvironment)[0])]
     differences = {kind: between(flat(resolved(folder, a, kind)), flat(resolved(folder, b, kind))) for kind in kinds}
@@ -30,13 +30,13 @@ def diff_presets(a: str, b: str, folder: str = "methods") -> list[Difference]:
 
 
 def resolved(folder: str, name: str, environment: str) -> dict[str, Any]:
-    """Every setting with one preset on top of the defaults."""
+    """Return every setting, with one preset on top of the defaults."""
     settings = merge({"environment": {"kind": environment}}, load_preset(folder, name))
     return validated(resolve_conditions(settings)).model_dump(mode="json")
 
 
 def flat(settings: dict[str, Any]) -> dict[str, Any]:
-    """``{"method": {"alpha": 3}}`` as ``{"method.alpha": 3}``."""
+    """Return ``{"method": {"alpha": 3}}`` as ``{"method.alpha": 3}``."""
     leaves: dict[str, Any] = {}
     for key, value in settings.items():
         if isinstance(value, dict):

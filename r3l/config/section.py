@@ -1,5 +1,5 @@
-"""The base of every section: unknown keys are refused, so that a typo never runs. A setting says which stages it is
-part of."""
+"""The base of every section. It refuses unknown keys, so that a typo is an error. Each setting says which stages it
+belongs to."""
 
 from typing import Any, ClassVar
 
@@ -7,15 +7,15 @@ from pydantic import BaseModel, ConfigDict
 
 
 def title(section: type) -> str:
-    """What forms call it: Policy, not PolicySettings."""
+    """Return the section's title in forms: Policy for PolicySettings."""
     return section.__name__.removesuffix("Settings")
 
 
 def identity_of(*stages: str) -> dict[str, Any]:
-    """Say at a field which stages' identity it belongs to, as ``Field(..., json_schema_extra=identity_of("base"))``.
+    """Name the stages whose identity a field belongs to: ``Field(..., json_schema_extra=identity_of("base"))``.
 
-    Without a stage it belongs to none: changing it changes no stored row. A field that does not say belongs to the
-    stages of its section.
+    Without a stage the field belongs to none, because it changes no stored row. A field without this mark belongs to
+    the stages of its section.
     """
     return {"identity": list(stages)}
 
@@ -26,13 +26,13 @@ class Section(BaseModel):
 
 
 class Member(Section):
-    """A member of a union (tabs in a form). A form may keep the keys of the tab left behind, so extras are ignored."""
+    """A member of a union, shown as tabs in a form. A form may send the keys of another tab, so extras are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, validate_default=True, model_title_generator=title)
 
 
 def belongs(section: type[Section], field: str, stage: str) -> bool:
-    """Whether the field is part of the stage's identity: by what it says itself, else by what its section says."""
+    """Return whether a field is part of a stage's identity: by the field's own mark, else by its section's."""
     extra = section.model_fields[field].json_schema_extra
     said = extra.get("identity") if isinstance(extra, dict) else None
     stages = section.IDENTITY_OF if said is None else said
@@ -40,7 +40,7 @@ def belongs(section: type[Section], field: str, stage: str) -> bool:
 
 
 def settings_of(section: Section, stage: str) -> dict[str, Any]:
-    """The settings that are part of a stage's identity, as JSON values; sections without any are left out."""
+    """Return the settings that are part of a stage's identity, as JSON values, without empty sections."""
     found: dict[str, Any] = {}
     for name, value in section.model_dump(mode="json").items():
         part = getattr(section, name)
@@ -52,7 +52,7 @@ def settings_of(section: Section, stage: str) -> dict[str, Any]:
 
 
 def any_of(schema: dict[str, Any]) -> None:
-    """Show a discriminated union as tabs: Prefect's forms know `anyOf`, not `oneOf` with a discriminator."""
+    """Turn a discriminated union into `anyOf`, which Prefect's forms show as tabs. They do not know `oneOf`."""
     schema.pop("discriminator", None)
     if "oneOf" in schema:
         schema["anyOf"] = schema.pop("oneOf")

@@ -1,4 +1,4 @@
-"""The sections that are the same for every method, environment and engine. A form hides bounds: descriptions say
+"""The sections that every method, environment and engine shares. Descriptions state the bounds, because forms hide
 them."""
 
 from __future__ import annotations
@@ -20,35 +20,38 @@ class PolicySettings(Section):
     )  # the snapshot itself belongs to them by its digest
 
     name: str = Field(
-        "embedded", description="a preset of r3l/presets/models, or a name of your own", json_schema_extra=identity_of()
+        "embedded",
+        description="Name of the policy: a preset in r3l/presets/models, or a name of your own.",
+        json_schema_extra=identity_of(),
     )
     path: str = Field(
         "data/policies/embedded",
-        description="a transformers folder with tokenizer and chat template",
+        description="Folder of the model in the transformers format, with tokenizer and chat template.",
         json_schema_extra=identity_of(),
     )
     adapter: Literal["none", "lora"] = Field(
         "none",
-        description="none: train all weights; lora: train a peft adapter",
+        description="What is trained. none: all weights; lora: a LoRA adapter of peft.",
         json_schema_extra=identity_of("updates"),
     )
     lora_rank: int = Field(
-        16, ge=1, le=512, description="LoRA rank, 1 to 512", json_schema_extra=identity_of("updates")
+        16, ge=1, le=512, description="Rank of the LoRA adapter, 1 to 512.", json_schema_extra=identity_of("updates")
     )
     lora_alpha: int = Field(
-        32, ge=1, le=1024, description="LoRA alpha, 1 to 1024", json_schema_extra=identity_of("updates")
+        32, ge=1, le=1024, description="Alpha of the LoRA adapter, 1 to 1024.", json_schema_extra=identity_of("updates")
     )
     lora_targets: str = Field(
         "all-linear",
-        description="peft target modules: all-linear, or names with commas",
+        description="Modules that LoRA adapts: all-linear, or module names separated by commas.",
         json_schema_extra=identity_of("updates"),
     )
-    dtype: Literal["float32", "bfloat16"] = Field("float32", description="of the weights in the engine")
+    dtype: Literal["float32", "bfloat16"] = Field("float32", description="Data type of the weights in the engine.")
     context_tokens: int = Field(
-        4096, ge=64, le=131072, description="context limit in tokens, 64 to 131072 (paper: 20480)"
+        4096, ge=64, le=131072, description="Largest context in tokens, 64 to 131072 (paper: 20480)."
     )
     thinking: bool | None = Field(
-        None, description="enable_thinking of templates that have it (Qwen3); empty: the template's default"
+        None,
+        description="Value of enable_thinking for chat templates that have it (Qwen3). If empty, the template's default.",
     )
 
 
@@ -59,34 +62,46 @@ class RolloutSettings(Section):
         8,
         ge=1,
         le=100_000,
-        description="tasks in an iteration, 1 to 100000 (paper: 96)",
+        description="Number of tasks per iteration, 1 to 100000 (paper: 96).",
         json_schema_extra=identity_of("tasks"),
     )
-    group_size: int = Field(8, ge=2, le=256, multiple_of=2, description="N, trajectories per task: even, 2 to 256")
-    tasks_per_shard: int = Field(2, ge=1, le=10_000, description="tasks in one Prefect task, 1 to 10000")
+    group_size: int = Field(
+        8, ge=2, le=256, multiple_of=2, description="Number N of trajectories per task: even, 2 to 256."
+    )
+    tasks_per_shard: int = Field(
+        2, ge=1, le=10_000, description="Number of tasks per shard, which is one Prefect task per stage, 1 to 10000."
+    )
     shards_in_flight: int = Field(
-        8, ge=1, le=1000, description="shards worked on at once, 1 to 1000", json_schema_extra=identity_of()
+        8,
+        ge=1,
+        le=1000,
+        description="Number of shards that are played at the same time, 1 to 1000.",
+        json_schema_extra=identity_of(),
     )
     temperature: float = Field(
         1.0,
         ge=0,
         le=2,
-        description="of base and retry sampling, 0 to 2 (paper: 1.0)",
+        description="Sampling temperature of base and retry trajectories, 0 to 2 (paper: 1.0).",
         json_schema_extra=identity_of("base", "retries"),
     )
     reflection_temperature: float = Field(
-        0.7, ge=0, le=2, description="0 to 2 (paper: 0.7, released: 1.0)", json_schema_extra=identity_of("reflections")
+        0.7,
+        ge=0,
+        le=2,
+        description="Sampling temperature of reflections, 0 to 2 (paper: 0.7, release: 1.0).",
+        json_schema_extra=identity_of("reflections"),
     )
     reflection_tokens: int = Field(
         192,
         ge=16,
         le=32768,
-        description="limit of a reflection, 16 to 32768 (paper: 4096)",
+        description="Largest number of tokens per reflection, 16 to 32768 (paper: 4096).",
         json_schema_extra=identity_of("reflections"),
     )
     structured_reflections: bool = Field(
         False,
-        description="constrain reflections to the JSON schema, pivot bounded",
+        description="Constrain reflections to the JSON schema, with the pivot within the episode's turns.",
         json_schema_extra=identity_of("reflections"),
     )
     max_failed_share: float = Field(
@@ -104,71 +119,99 @@ class RolloutSettings(Section):
 class TrainingSettings(Section):
     IDENTITY_OF = ("updates",)
 
-    learning_rate: float = Field(3e-4, gt=0, le=1, description="above 0, up to 1 (paper: 1e-6; embedded policy: 3e-4)")
-    schedule: Literal["constant", "warmup"] = Field("constant", description="constant, or linear warm-up then constant")
-    warmup_steps: int = Field(10, ge=1, le=100_000, description="steps of the warm-up, 1 to 100000")
-    beta1: float = Field(0.9, ge=0, lt=1, description="AdamW, 0 to below 1")
-    beta2: float = Field(0.95, ge=0, lt=1, description="AdamW, 0 to below 1")
-    weight_decay: float = Field(0.0, ge=0, le=1, description="AdamW, 0 to 1")
-    max_grad_norm: float = Field(1.0, gt=0, description="gradient clipping, above 0 (paper: 1.0)")
-    layout: Literal["trie", "padded", "packed"] = Field("trie", description="trie: one pass over shared prefixes")
+    learning_rate: float = Field(
+        3e-4, gt=0, le=1, description="Learning rate of AdamW, above 0, up to 1 (paper: 1e-6; embedded policy: 3e-4)."
+    )
+    schedule: Literal["constant", "warmup"] = Field(
+        "constant",
+        description=(
+            "Learning-rate schedule. constant: always the same; warmup: linear warm-up over warmup_steps, then "
+            "constant."
+        ),
+    )
+    warmup_steps: int = Field(
+        10, ge=1, le=100_000, description="Number of optimiser steps of the warm-up, 1 to 100000."
+    )
+    beta1: float = Field(0.9, ge=0, lt=1, description="First beta of AdamW, 0 to below 1.")
+    beta2: float = Field(0.95, ge=0, lt=1, description="Second beta of AdamW, 0 to below 1.")
+    weight_decay: float = Field(0.0, ge=0, le=1, description="Weight decay of AdamW, 0 to 1.")
+    max_grad_norm: float = Field(1.0, gt=0, description="Norm that gradients are clipped to, above 0 (paper: 1.0).")
+    layout: Literal["trie", "padded", "packed"] = Field(
+        "trie",
+        description=(
+            "How the rows of a group are laid out. trie: one pass over shared prefixes; padded: one padded batch; "
+            "packed: rows one after another."
+        ),
+    )
     micro_batch_tokens: int = Field(
         16384,
         ge=64,
-        description="trie tokens per micro-batch of whole groups, 64 or more",
+        description="Number of trie tokens per micro-batch, which holds whole groups, 64 or more.",
         json_schema_extra=identity_of(),
     )
     logits_chunk: int = Field(
-        1024, ge=16, description="positions whose logits are held at once, 16 or more", json_schema_extra=identity_of()
+        1024,
+        ge=16,
+        description="Number of positions whose logits are in memory at the same time, 16 or more.",
+        json_schema_extra=identity_of(),
     )
     checkpoint_segments: bool = Field(
         False,
-        description="recompute activations of long segments in the backward pass",
+        description="Recompute the activations of long segments in the backward pass: less memory, more time.",
         json_schema_extra=identity_of(),
     )
     dtype: Literal["float32", "bfloat16"] = Field(
-        "float32", description="forward and backward; master weights stay float32"
+        "float32", description="Data type of the forward and backward pass. The master weights stay float32."
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="where the update job runs", json_schema_extra=identity_of()
+        "auto",
+        description="Device of the update job. auto: CUDA where there is a GPU, otherwise the CPU.",
+        json_schema_extra=identity_of(),
     )
     processes: int = Field(
         1,
         ge=0,
         le=1024,
-        description="torchrun processes, 1 to 1024; 0: the update runs in the flow's own process",
+        description="Number of torchrun processes, 1 to 1024. 0: the update runs in the flow's own process.",
         json_schema_extra=identity_of(),
     )
-    sharding: Literal["none", "fsdp2"] = Field("none", description="fsdp2 for models that don't fit on one device")
+    sharding: Literal["none", "fsdp2"] = Field(
+        "none", description="How the model is divided among processes. fsdp2: for models that do not fit on one device."
+    )
     timeout_s: float = Field(
         3600,
         gt=0,
-        description="seconds without a sign of life before the job is stopped",
+        description="Seconds without a sign of life after which the update job is stopped.",
         json_schema_extra=identity_of(),
     )
     sync_interval: int = Field(
-        1, ge=1, le=1000, description="S: updates per renewal of the behaviour policy, 1 to 1000"
+        1, ge=1, le=1000, description="Number S of updates after which the behaviour policy is renewed, 1 to 1000."
     )
     kl_start_rows: int = Field(
         8,
         ge=0,
-        description="rows whose KL to the starting policy is measured where the loss has none; 0: none "
-        "(nor with fsdp2)",
+        description=(
+            "Number of rows on which the KL to the starting policy is measured if the loss has no KL term. 0: no "
+            "measurement. With fsdp2 there is none."
+        ),
     )
     replay_decay: float = Field(
         2.0,
         gt=0,
-        description="replay priority = decay ** -age, above 0 (only S > 1)",
+        description="Base of the replay priority, decay ** -age, above 0. Only with sync_interval above 1.",
         json_schema_extra=identity_of("replay"),
     )
     replay_limit: int = Field(
-        3, ge=1, description="uses of one row at most, 1 or more (only S > 1)", json_schema_extra=identity_of("replay")
+        3,
+        ge=1,
+        description="Largest number of times that a row is trained on, 1 or more. Only with sync_interval above 1.",
+        json_schema_extra=identity_of("replay"),
     )
     replay_share: float = Field(
         0.5,
         ge=0,
         le=1,
-        description="groups taken from the replay buffer, 0 to 1 (only S > 1)",
+        description="Share of the groups that is taken from the replay buffer, 0 to 1. Only with sync_interval above 1.",
         json_schema_extra=identity_of("replay"),
     )
 
@@ -177,22 +220,39 @@ class EvaluationSettings(Section):
     IDENTITY_OF = ("evaluations",)
 
     benchmark: str = Field(
-        "", description="a name of r3l/evaluation/benchmarks.py; empty: the run's own environment, on the split below"
+        "",
+        description="Benchmark in r3l/evaluation/benchmarks.py. If empty, the run's own environment on the split below.",
     )
-    split: str = Field("heldout", description="a split of the environment")
-    answer_format: str = Field("", description="answer or boxed, for mathematics; empty: the benchmark's first")
-    attempts: int = Field(1, ge=1, le=100, description="attempts at a problem of mathematics, 1 to 100; reported apart")
-    tasks: int = Field(60, ge=0, description="tasks evaluated, 1 or more; 0: the whole split")
+    split: str = Field("heldout", description="Split of the environment that is evaluated.")
+    answer_format: str = Field(
+        "",
+        description=(
+            "How replies mark their answer in mathematics: answer or boxed. If empty, the first format of the "
+            "benchmark."
+        ),
+    )
+    attempts: int = Field(
+        1,
+        ge=1,
+        le=100,
+        description=(
+            "Number of attempts per mathematics problem, 1 to 100. Each number of attempts is reported separately."
+        ),
+    )
+    tasks: int = Field(60, ge=0, description="Number of tasks that are evaluated. 0: the whole split.")
     sample: Literal["stratified", "first"] = Field(
         "stratified",
-        description="which tasks of a split: stratified, drawn by the seed with each task type in its share; or the first",
+        description=(
+            "Which tasks of a split are evaluated. stratified: drawn by the seed, with each task type in its "
+            "share; first: the first ones."
+        ),
     )
-    repeats: int = Field(1, ge=1, le=100, description="episodes per task, 1 to 100")
-    temperature: float = Field(0.4, ge=0, le=2, description="0 to 2 (paper: 0.4)")
+    repeats: int = Field(1, ge=1, le=100, description="Number of episodes per task, 1 to 100.")
+    temperature: float = Field(0.4, ge=0, le=2, description="Sampling temperature, 0 to 2 (paper: 0.4).")
     every: int = Field(
         0,
         ge=0,
-        description="evaluate after every K iterations of `r3l train`; 0: never",
+        description="Number of iterations of `r3l train` between two evaluations. 0: no evaluation.",
         json_schema_extra=identity_of(),
     )
 
@@ -201,5 +261,8 @@ class StoreSettings(Section):
     IDENTITY_OF = ()
 
     root: str = Field(
-        "", description="a folder or s3:// address; empty: R3L_STORE, else data/runs in R3L_HOME or the checkout"
+        "",
+        description=(
+            "Folder or s3:// address of the store. If empty, R3L_STORE, else data/runs in R3L_HOME or in the checkout."
+        ),
     )

@@ -1,4 +1,4 @@
-"""Trackers that are fed from the stored metrics; what they are not given now, `r3l track` gives them later."""
+"""Experiment trackers. They receive the stored metrics, during a run or later with `r3l track`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ class TrackingSettings(Section):
     IDENTITY_OF = ()
 
     to: list[Tracker] = Field(
-        default_factory=list, description="tensorboard, mlflow, wandb, trackio: fed after each iteration"
+        default_factory=list,
+        description="Trackers that receive the metrics after each iteration: tensorboard, mlflow, wandb, trackio.",
     )
-    tensorboard: str = Field("", description="log folder; empty: runs")
-    mlflow: str = Field("", description="tracking URI; empty: MLFLOW_TRACKING_URI, else MLflow's own default")
-    wandb: str = Field("", description="project; empty: r3l")
-    trackio: str = Field("", description="project; empty: r3l")
-    timeout_s: float = Field(120, gt=0, description="seconds after which a tracker counts as down, above 0")
+    tensorboard: str = Field("", description="Log folder of TensorBoard. If empty, runs.")
+    mlflow: str = Field(
+        "", description="Tracking URI of MLflow. If empty, MLFLOW_TRACKING_URI, else MLflow's own default."
+    )
+    wandb: str = Field("", description="Project in Weights & Biases. If empty, r3l.")
+    trackio: str = Field("", description="Project in Trackio. If empty, r3l.")
+    timeout_s: float = Field(120, gt=0, description="Seconds after which a tracker counts as unreachable, above 0.")

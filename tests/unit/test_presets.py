@@ -1,15 +1,21 @@
 """Every preset parses; what differs between two of them is told; a combination that can't work is refused."""
 
+import re
+from collections.abc import Iterator
 from itertools import product
+from typing import Annotated, get_args, get_origin
 
 import pytest
 import typer
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from typer.testing import CliRunner
 
 from flows.cli.tables import register
 from r3l.config import compose, load_preset, preset_names
 from r3l.config.compose import merge, resolve_conditions, validated
 from r3l.config.methods import DAPOSettings, R3LSettings
+from r3l.config.model import Config
 from r3l.config.preset_diff import diff_presets
 from r3l.errors import ConfigError
 from r3l.methods import METHODS, plan
@@ -136,3 +142,25 @@ def test_a_limit_below_its_ramp_is_refused():
 def test_an_unknown_preset_lists_those_that_exist():
     with pytest.raises(ConfigError, match=r"unknown preset 'papre' in methods: expected one of .*paper"):
         diff_presets("papre", "paper")
+
+
+def settings(section: type[BaseModel] = Config, place: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Every setting of the form with its place, the members of a union one by one."""
+    for name, field in section.model_fields.items():
+        members = get_args(get_args(field.annotation)[0]) if get_origin(field.annotation) is Annotated else ()
+        inner = [one for one in (*members, *get_args(field.annotation), field.annotation) if isinstance(one, type)]
+        yield f"{place}{name}", field
+        for one in inner:
+            if issubclass(one, BaseModel):
+                yield from settings(one, f"{place}{name}.{one.__name__}.")
+
+
+def test_every_setting_is_described_in_sentences_that_state_its_bounds():
+    """Descriptions are the form's text, and a form hides bounds."""
+    every = {place: field for place, field in settings() if not place.endswith(".kind")}
+    assert {"method.R3LSettings.alpha", "engine.VllmServerSettings.urls"} <= set(every)
+    for place, field in every.items():
+        text = field.description or ""
+        assert re.match(r"[A-Z].* .*\.$", text, re.DOTALL), f"{place}: {text!r} is no sentence"
+        for bound in (getattr(one, "le", None) for one in field.metadata):
+            assert bound is None or f"{bound:g}" in text or f"{bound}" in text, f"{place}: {bound} is not in {text!r}"
