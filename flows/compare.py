@@ -58,11 +58,11 @@ def compare(
     experiment = load_experiment(located(path))
     progress: UUID = create_progress_artifact(progress=0.0, key=artifact_key(f"compare-{experiment.name}", "progress"))  # type: ignore[assignment]
 
-    def heard(ended: Ended) -> None:
+    def on_ended(ended: Ended) -> None:
         log().info("%s", ended)
         update_progress_artifact(progress, progress=100.0 * ended.number / ended.of)
 
-    made = run_experiment(path, size, store, results, max(1, workers), minutes, Only(arms, seeds, rates), heard)
+    made = run_experiment(path, size, store, results, max(1, workers), minutes, Only(arms, seeds, rates), on_ended)
     create_markdown_artifact(
         markdown=made, key=artifact_key(f"compare-{experiment.name}", ""), description=experiment.title
     )
@@ -77,7 +77,7 @@ def run_experiment(
     workers: int,
     minutes: float,
     only: Only,
-    heard: Callable[[Ended], None],
+    on_ended: Callable[[Ended], None],
 ) -> str:
     """What the flow does, without Prefect; returns the page.
 
@@ -97,7 +97,7 @@ def run_experiment(
         min(workers, os.cpu_count() or 1),
         minutes or math.inf,
     ):
-        heard(ended)
+        on_ended(ended)
     found = read_results(experiment, size, opened, kept)
     write_results(located(results), found)
     return page(found)

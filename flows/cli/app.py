@@ -132,7 +132,7 @@ def warm_start(
     """Make a small starting policy: tokenizer, demonstrations in the world itself, supervised training, held-out
     figures."""
 
-    def told(line: str) -> None:
+    def log_line(line: str) -> None:
         screen(stderr=True).print(line)
 
     if environment == "household":
@@ -140,13 +140,19 @@ def warm_start(
 
         named = "-".join(["household", recipe, *([] if forgets is None else [f"{forgets:g}"]), str(seed)])
         figures = household_start(
-            out or home() / "data/policies" / named, recipe, seed, minutes, progress=told, init=init, forgets=forgets
+            out or home() / "data/policies" / named,
+            recipe,
+            seed,
+            minutes,
+            progress=log_line,
+            init=init,
+            forgets=forgets,
         )
     else:
         from r3l.warm_start.start import warm_start as make
 
         figures = make(
-            out or home() / "data/policies/embedded", seed=seed, minutes=minutes or 20.0, init=init, progress=told
+            out or home() / "data/policies/embedded", seed=seed, minutes=minutes or 20.0, init=init, progress=log_line
         )
     say(json.dumps(figures, indent=1))
 

@@ -77,11 +77,11 @@ def config_of(run: str, named: dict[str, str], engine: str, given: list[str], it
     benchmark = str(assigned({}, others).get("evaluation", {}).get("benchmark") or "")
     if ours and benchmark:
         return with_environment(config_of(run, named, engine, others, iteration), ours)
-    recorded = None if any(named.values()) else recorded_settings(run, given)
-    if recorded is None:
+    saved = None if any(named.values()) else recorded_settings(run, given)
+    if saved is None:
         chosen = {name: value or DEFAULTS[name] for name, value in named.items()}
         return settings(run, **chosen, engine=engine, assignments=given, iteration=iteration)
-    asked = assigned(recorded, ([f"engine.kind={engine}"] if engine else []) + given)
+    asked = assigned(saved, ([f"engine.kind={engine}"] if engine else []) + given)
     return validated(asked | {"iteration": iteration})
 
 
@@ -91,8 +91,8 @@ def recorded_settings(run: str, given: list[str]) -> dict[str, Any] | None:
     newest = store.next_iteration(run) - 1
     if newest < 0:
         return None
-    recorded = load_config(store, run, "", newest).model_dump(mode="json")
-    return recorded | {"store": {"root": store.root}}
+    saved = load_config(store, run, "", newest).model_dump(mode="json")
+    return saved | {"store": {"root": store.root}}
 
 
 def register(app: typer.Typer) -> None:

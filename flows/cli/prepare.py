@@ -34,12 +34,12 @@ def prepare(
     with Progress(*columns, console=screen(stderr=True), transient=True) as bars:
         shown: dict[str, Any] = {}
 
-        def told(what: str, done: int, total: int) -> None:
+        def report(what: str, done: int, total: int) -> None:
             if what not in shown:
                 shown[what] = bars.add_task(what, total=total)
             bars.update(shown[what], completed=done, total=total)
 
-        ready = make_ready(kind, data_root, settings, splits=split or (), download=not offline, progress=told)
+        ready = make_ready(kind, data_root, settings, splits=split or (), download=not offline, progress=report)
     for note in ready.notes:
         say(note)
     say(json.dumps(ready.splits))

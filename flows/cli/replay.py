@@ -13,7 +13,7 @@ from rich.text import Text
 from flows.cli.console import say, screen
 from r3l.pipeline.replay import replay_config
 from r3l.pipeline.workbench import Replay
-from r3l.store.difference import diff, told
+from r3l.store.difference import diff, difference_lines
 from r3l.store.stage import Store
 
 
@@ -52,7 +52,7 @@ def show(console: Console, result: dict[str, Any]) -> None:
     found = diff(
         Store.open(result["store"]), result["run"], result["iteration"], result["source_branch"], result["branch"]
     )
-    for line in told(found):
+    for line in difference_lines(found):
         console.print(line, soft_wrap=True)
 
 

@@ -49,14 +49,14 @@ def run_elsewhere(
     settings: PlacementSettings,
     finished: Callable[[], Result | None],
     stopped: threading.Event,
-    heard: Callable[[Counts], None],
+    on_counts: Callable[[Counts], None],
 ) -> Result:
     """What `finished` finds in the store once the work is done.
 
     Args:
         finished: the work's result, None as long as it is not whole.
         stopped: set where the caller ends: the run elsewhere is cancelled.
-        heard: told what was counted elsewhere since the last time.
+        on_counts: called with what the remote job counted since the last time.
 
     Raises:
         Interrupted: the caller has ended.
@@ -69,7 +69,7 @@ def run_elsewhere(
         run = submit(errand, attempt)
         if run.state is not None and run.state.is_final():
             continue  # of an earlier try, which left nothing whole
-        state = wait(run, Listener(files, errand.heartbeat, attempt), settings.silent_s, stopped, heard)
+        state = wait(run, Listener(files, errand.heartbeat, attempt), settings.silent_s, stopped, on_counts)
         if (found := finished()) is not None:
             return found
         if not state.is_crashed():
@@ -102,13 +102,13 @@ def submit(errand: Errand, attempt: int) -> FlowRun:
 
 
 def wait(
-    run: FlowRun, listener: Listener, silent_s: float, stopped: threading.Event, heard: Callable[[Counts], None]
+    run: FlowRun, listener: Listener, silent_s: float, stopped: threading.Event, on_counts: Callable[[Counts], None]
 ) -> State[Any]:
     """The run's final state; a run whose host is silent for too long is taken to have crashed."""
     try:
         while not stopped.wait(POLL_S):
             state = state_of(run)
-            heard(listener.listen())
+            on_counts(listener.listen())
             if state is not None and state.is_final():
                 return state
             if state is not None and not (state.is_running() or state.is_cancelling()):

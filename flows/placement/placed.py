@@ -58,11 +58,11 @@ def _submitting(bench: Workbench, batch: StageRef) -> Iterator[Callable[[int], A
         return
     config = bench.config.kept_at(bench.store.root)
     bench.equip()
-    told, slots = config.model_dump(mode="json"), config.environment.workers
+    config_json, slots = config.model_dump(mode="json"), config.environment.workers
     with _ray(config) as (runner, options):
         with options(num_cpus=slots):
             yield lambda shard: runner.submit(
-                ray_shard_task, {"config": told, "iteration": bench.iteration, "shard": shard, "policies": known}
+                ray_shard_task, {"config": config_json, "iteration": bench.iteration, "shard": shard, "policies": known}
             )
 
 

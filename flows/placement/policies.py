@@ -47,16 +47,20 @@ def introduced(config: Config, store: Store, policies: Policies) -> dict[str, An
     }
 
 
-def met(config: Config, store: Store, told: dict[str, Any]) -> Policies:
+def met(config: Config, store: Store, digests: dict[str, Any]) -> Policies:
     """The policies as a visiting host has them; it trains none. Raises `StoreError` where the store's are not those
     that were told."""
     if config.engine.kind == "vllm_server":  # its path is the servers' own, and its canary was checked by the flow
-        behaviour = PolicySnapshot(**told["behaviour"])
+        behaviour = PolicySnapshot(**digests["behaviour"])
         return Policies(
-            PolicySnapshot(str(fetch_tokenizer(store, told["start"])), told["start"]), behaviour, behaviour, None, None
+            PolicySnapshot(str(fetch_tokenizer(store, digests["start"])), digests["start"]),
+            behaviour,
+            behaviour,
+            None,
+            None,
         )
-    start = PolicySnapshot(str(fetch_policy(store, told["place"], told["start"])), told["start"])
-    asked = told["behaviour"]
+    start = PolicySnapshot(str(fetch_policy(store, digests["place"], digests["start"])), digests["start"])
+    asked = digests["behaviour"]
     path = fetch_policy(store, asked["place"], asked["digest"])
     behaviour = PolicySnapshot(str(path), asked["digest"], start.path if asked["adapter"] else None, asked["place"])
     folder = path.parent

@@ -35,7 +35,7 @@ from r3l.store.stage import Store  # noqa: E402
 def ask(bench: Workbench, batch: StageRef, shard: int, policies: dict[str, Any]) -> list[StageRef]:
     """Have the shard played by the deployment that is set, and give back its committed stages."""
     config, store = bench.config, bench.store
-    told = config.kept_at(store.root).model_dump(mode="json")
+    config_json = config.kept_at(store.root).model_dump(mode="json")
     key = fingerprint_of(
         [
             config.run,
@@ -56,7 +56,7 @@ def ask(bench: Workbench, batch: StageRef, shard: int, policies: dict[str, Any])
 
     if finished() is None:
         bench.equip()
-    asked = {"config": told, "iteration": bench.iteration, "shard": shard, "key": key, "policies": policies}
+    asked = {"config": config_json, "iteration": bench.iteration, "shard": shard, "key": key, "policies": policies}
     errand = Errand(
         config.placement.shard_deployment, f"r3l-shard-{key}", asked, beat_place(config, bench.iteration, shard)
     )

@@ -45,15 +45,15 @@ def ask(bench: Workbench, job: dict[str, Any], rows: list[str]) -> dict[str, Any
     line = line_folder(config.run, config.branch)
     folder = f"{iteration_folder(config.run, config.branch, bench.iteration)}/elsewhere"
     beat = f"{folder}/update-beat.json"
-    told = {
+    request = {
         "job": portable(store, job, rows),
         "start": bench.policies.start.digest,
         "line": line,
         "heartbeat": beat,
         "heartbeat_s": config.placement.heartbeat_s,
     }
-    key = fingerprint_of([told["job"], CODE_VERSIONS["updates"]])
-    store.files.put(f"{folder}/update.json", json.dumps(told | {"key": key}, indent=1).encode())
+    key = fingerprint_of([request["job"], CODE_VERSIONS["updates"]])
+    store.files.put(f"{folder}/update.json", json.dumps(request | {"key": key}, indent=1).encode())
     place = policy_place(line, bench.iteration)
 
     def finished() -> dict[str, Any] | None:
@@ -118,20 +118,20 @@ def update(store: str, job: str, attempt: int = 0) -> dict[str, Any]:
         attempt: which try of the job this is, 0-based.
     """
     opened = Store.open(store)
-    told = json.loads(opened.files.read(job) or b"null")
-    if told is None:
+    request = json.loads(opened.files.read(job) or b"null")
+    if request is None:
         raise StoreError(f"{job}: no such job in {opened.root}; the flow r3l-update is started by the flow r3l")
-    spec = told["job"]
+    spec = request["job"]
     staging.sweep(
-        opened.files.cache / told["line"] / STAGED, spec["iteration"]
+        opened.files.cache / request["line"] / STAGED, spec["iteration"]
     )  # of tries that died, or that this one replaces
     progress = Progress()
-    with beating(opened.files, told["heartbeat"], attempt, told["heartbeat_s"], counts_of(progress)) as beat:
+    with beating(opened.files, request["heartbeat"], attempt, request["heartbeat_s"], counts_of(progress)) as beat:
         log().info(
             "iteration %d: %d files of rows, policy %s", spec["iteration"], len(spec["rows"]), spec["policy"]["digest"]
         )
-        job_here = at_home(opened, spec, told["start"])
-        result = take_step(opened, told["line"], spec["iteration"], job_here, counted(progress), beat.check, STAGED)
-        place = policy_place(told["line"], spec["iteration"])
-        opened.files.put(f"{place}/{RESULT}", json.dumps({"key": told["key"], "result": result}).encode())
+        job_here = at_home(opened, spec, request["start"])
+        result = take_step(opened, request["line"], spec["iteration"], job_here, counted(progress), beat.check, STAGED)
+        place = policy_place(request["line"], spec["iteration"])
+        opened.files.put(f"{place}/{RESULT}", json.dumps({"key": request["key"], "result": result}).encode())
     return {"policy": result["policy"], "loss": result.get("loss")}

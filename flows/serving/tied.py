@@ -22,12 +22,12 @@ def tie() -> None:
     from prefect.settings import get_current_settings
 
     def start(server: SubprocessASGIServer) -> subprocess.Popen[Any]:
-        told = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
+        environment = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
         settings = get_current_settings().to_environment_variables(exclude_unset=True)
         app = ["--factory", "prefect.server.api.server:create_app", "--lifespan", "on", "--log-level", "error"]
         return subprocess.Popen(
             [sys.executable, "-m", "flows.serving.tied", *app, "--host", "127.0.0.1", "--port", str(server.port)],
-            env={**os.environ, **told, **settings, LAUNCHER: mark()},
+            env={**os.environ, **environment, **settings, LAUNCHER: mark()},
             start_new_session=True,
         )
 

@@ -100,7 +100,7 @@ class Page:
     @property
     def names(self) -> dict[str, str]:
         """What a task is called in the table: the part of its name that differs."""
-        return told_apart([row["task_id"] for row in self.rows])
+        return distinct_names([row["task_id"] for row in self.rows])
 
     @property
     def last(self) -> int:
@@ -119,7 +119,7 @@ def group_page(reader: Reader, line: Line, asked: Filter) -> Page:
     return Page(rows, rows[0]["total"] if rows else 0, asked.page)
 
 
-def told_apart(names: Sequence[str]) -> dict[str, str]:
+def distinct_names(names: Sequence[str]) -> dict[str, str]:
     """Name -> the part of it that differs from the others: without the folders and words at the beginning that all
     share."""
     distinct = sorted(set(names))

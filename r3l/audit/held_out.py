@@ -82,8 +82,8 @@ def by_terms(base: str, rows: Sequence[Row]) -> dict[str, list[Score]]:
         differing = ["evaluation"]
     found: dict[str, list[Score]] = defaultdict(list)
     for row in rows:
-        told = (f"{term} {row[term]}" for term in differing if row[term] is not None)
-        name = ", ".join([base, *told])
+        settings = (f"{term} {row[term]}" for term in differing if row[term] is not None)
+        name = ", ".join([base, *settings])
         successes: list[bool] = row["successes"]
         worth = independent_episodes(successes, row["task_ids"])
         found[name].append(Score(row["iteration"], sum(successes), len(successes), worth))

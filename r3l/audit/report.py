@@ -100,18 +100,18 @@ def render(reader: Reader, line: Line) -> str:
 
 def telling(reader: Reader, line: Line) -> Iterator[Telling]:
     """Ten attempts: some of each kind as far as there are any, then more of the first kinds; without retries, bases."""
-    told: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     wanted = [(why, count, pick(reader, line, condition, order)) for why, count, condition, order in TELLING]
     places: dict[str, Row] = {}
     for enough in (False, True):
         for why, count, rows in wanted:
-            fresh = [row for row in rows if row["trajectory_id"] not in told]
-            for row in fresh[: COUNT - len(told) if enough else min(count, COUNT - len(told))]:
-                told[row["trajectory_id"]], places[row["trajectory_id"]] = why, row
-    for row in reader.rows(BASES, {"run": line.run, "branch": line.branch}) if not told else []:
-        if len(told) < COUNT:
-            told[row["trajectory_id"]], places[row["trajectory_id"]] = "A base attempt", row
-    for id_, why in told.items():
+            fresh = [row for row in rows if row["trajectory_id"] not in reasons]
+            for row in fresh[: COUNT - len(reasons) if enough else min(count, COUNT - len(reasons))]:
+                reasons[row["trajectory_id"]], places[row["trajectory_id"]] = why, row
+    for row in reader.rows(BASES, {"run": line.run, "branch": line.branch}) if not reasons else []:
+        if len(reasons) < COUNT:
+            reasons[row["trajectory_id"]], places[row["trajectory_id"]] = "A base attempt", row
+    for id_, why in reasons.items():
         found = group(reader, line, places[id_]["iteration"], places[id_]["group_id"])
         attempt = found.attempt(id_)
         yield Telling(why, found, attempt, panes(reader, found, attempt))

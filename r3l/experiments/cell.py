@@ -20,14 +20,14 @@ from r3l.pipeline.iteration import open_iteration, run_stages
 from r3l.pipeline.workbench import Replay, Tools
 from r3l.store.stage import Store
 
-Heard = Callable[[int], None]
+OnIteration = Callable[[int], None]
 
 
 def run_cell(
     config: Config,
     iterations: int,
     until: float = math.inf,
-    heard: Heard = lambda done: None,
+    on_iteration: OnIteration = lambda done: None,
     forks: Sequence[Fork] = (),
     forked_iterations: int = 0,
 ) -> bool:
@@ -35,7 +35,7 @@ def run_cell(
 
     Args:
         until: time (of `time.time`) after which no further iteration begins.
-        heard: told of the number of iterations that the run has, whenever it changes.
+        on_iteration: called with the number of iterations that the run has, whenever it changes.
 
     Returns:
         Whether the run has all its iterations and evaluations.
@@ -47,13 +47,13 @@ def run_cell(
     store, tools = preflight.check(config), Tools()
     try:
         evaluate_cell(config, store, -1, tools)
-        stored = store.next_iteration(config.run)
+        finished = store.next_iteration(config.run)
         for iteration in range(iterations):
             if time.time() > until:
                 return False
-            if iteration >= stored:
+            if iteration >= finished:
                 iterate_cell(config, store, iteration, tools)
-                heard(iteration + 1)
+                on_iteration(iteration + 1)
             if config.evaluation.every and (iteration + 1) % config.evaluation.every == 0:
                 evaluate_cell(config, store, iteration, tools)
         for iteration in range(min(forked_iterations, iterations) if forks else 0):

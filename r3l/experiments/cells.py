@@ -65,24 +65,24 @@ def outcomes(
     experiment: Experiment, configs: Sequence[Config], iterations: int, workers: int, until: float
 ) -> Iterator[tuple[int, Outcome]]:
     """(index, outcome) of every cell that was begun before `until`."""
-    told = experiment.model_dump_json()
+    experiment_json = experiment.model_dump_json()
     if workers == 0:
         for place, config in enumerate(configs):
             if time.time() > until:
                 return
-            yield place, one_cell(told, config.model_dump_json(), iterations, until)
+            yield place, one_cell(experiment_json, config.model_dump_json(), iterations, until)
         return
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        running: dict[Future[Outcome], int] = {}
+        pending: dict[Future[Outcome], int] = {}
         waiting = list(enumerate(configs))
-        while waiting or running:
-            while waiting and len(running) < workers and time.time() <= until:
+        while waiting or pending:
+            while waiting and len(pending) < workers and time.time() <= until:
                 place, config = waiting.pop(0)
-                running[pool.submit(one_cell, told, config.model_dump_json(), iterations, until)] = place
-            if not running:
+                pending[pool.submit(one_cell, experiment_json, config.model_dump_json(), iterations, until)] = place
+            if not pending:
                 return
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                yield running.pop(future), future.result()
+            for future in wait(pending, return_when=FIRST_COMPLETED).done:
+                yield pending.pop(future), future.result()
 
 
 def one_cell(experiment: str, config: str, iterations: int, until: float) -> Outcome:

@@ -83,7 +83,7 @@ def differences(results: Results, claim: Claim) -> dict[int, tuple[float, float]
 def at_equal_cost(results: Results, claim: Claim) -> dict[int, tuple[float, float]]:
     """By seed, the success of both arms when each had sampled what the thriftier one sampled in all, or its mean until
     then; straight lines between evaluations."""
-    cost, told = BY_COST[claim.measure]
+    cost, unit = BY_COST[claim.measure]
     mine, theirs = (
         {seed: by_cost(results, run, cost) for seed, run in runs(results, claim, arm).items()}
         for arm in (claim.arm, claim.against)
@@ -91,7 +91,7 @@ def at_equal_cost(results: Results, claim: Claim) -> dict[int, tuple[float, floa
     found = {}
     for seed in sorted(mine.keys() & theirs.keys()):
         least = min(mine[seed][0][-1], theirs[seed][0][-1])
-        found[seed] = (told(least, *mine[seed]), told(least, *theirs[seed]))
+        found[seed] = (unit(least, *mine[seed]), unit(least, *theirs[seed]))
     return found
 
 

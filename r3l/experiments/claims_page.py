@@ -23,19 +23,19 @@ class Held(NamedTuple):
     gap: Gap | None
 
 
-def results_page(told_of: Claims, folder: Path) -> str:
+def results_page(claims: Claims, folder: Path) -> str:
     """The page as Markdown: sentences to quote, the count of verdicts, the claims that were run, then those that were
     not."""
     kept = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
-    held = [held_at(place, kept) for claim in told_of.claims for place in places(claim)]
+    held = [held_at(place, kept) for claim in claims.claims for place in places(claim)]
     measured = [one for one in held if one.gap]
     qs = adjusted([one.gap.p for one in measured if one.gap])
     judged = [verdict(one.gap, q, one.claim.direction) for one, q in zip(measured, qs, strict=True) if one.gap]
     table = [row(one, q, said) for one, q, said in zip(measured, qs, judged, strict=True)]
-    missing = [one for one in told_of.claims if not any(other.claim.claim == one.claim for other in measured)]
+    missing = [one for one in claims.claims if not any(other.claim.claim == one.claim for other in measured)]
     counted = Counter(judged) | Counter({NOT_RUN: sum(bool(one.experiment) for one in missing)})
     counted |= Counter({NOT_TESTABLE: sum(not one.experiment for one in missing)})
-    lines = [told_of.preface.strip("\n"), "", "## Verdicts", "", "| verdict | rows |", "|---|---|"]
+    lines = [claims.preface.strip("\n"), "", "## Verdicts", "", "| verdict | rows |", "|---|---|"]
     lines += [
         f"| {name} | {count} |" for name, count in sorted(counted.items(), key=lambda one: (-one[1], one[0])) if count
     ]
@@ -68,11 +68,11 @@ def row(held: Held, q: float, judged: str) -> str:
         )
     rate = rate_of(results, claim)
     where = f"[{claim.experiment}](results/{claim.experiment}.md){'' if rate is None else f', {rate:g}'}"
-    told = ". ".join(filter(None, [values_told(results, claim), claim.note]))
-    return f"| {claim.claim} | {claim.paper} | {where} | {told} | {gap_told(found, q)} | {judged} |"
+    notes = ". ".join(filter(None, [values_text(results, claim), claim.note]))
+    return f"| {claim.claim} | {claim.paper} | {where} | {notes} | {gap_text(found, q)} | {judged} |"
 
 
-def values_told(results: Results, claim: Claim) -> str:
+def values_text(results: Results, claim: Claim) -> str:
     """What both sides reached."""
     if claim.question:
         return "; ".join(
@@ -84,7 +84,7 @@ def values_told(results: Results, claim: Claim) -> str:
     return f"{claim.measure}: {claim.arm} {ours:{digits}}, {claim.against or 'its first third'} {theirs:{digits}}"
 
 
-def gap_told(found: Gap, q: float) -> str:
+def gap_text(found: Gap, q: float) -> str:
     digits = ".3f" if abs(found.mean) < 100 else ",.0f"
     low, high = found.interval
     n = f"{found.policies} {'policy' if found.policies == 1 else 'policies'}" + (

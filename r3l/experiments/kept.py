@@ -58,16 +58,16 @@ def kept_results(file: Path) -> Kept:
     if not file.is_file():
         return Kept()
     try:
-        told = json.loads(file.read_text())
-        experiment = Experiment.model_validate(told["experiment"])
-        finished = {cell["run"] for cell in told["cells"]}
+        saved = json.loads(file.read_text())
+        experiment = Experiment.model_validate(saved["experiment"])
+        finished = {cell["run"] for cell in saved["cells"]}
         return Kept(
-            cells={cell.config.run: cell for cell in experiment.cells(told["size"]) if cell.config.run in finished},
-            curves={run: {int(at): rate for at, rate in curve.items()} for run, curve in told["curves"].items()},
-            metrics=told["metrics"],
-            answers=[Answer(**one) for one in told["answers"]],
-            test_episodes=told["test_episodes"],
-            policies=told.get("policies", {}),
+            cells={cell.config.run: cell for cell in experiment.cells(saved["size"]) if cell.config.run in finished},
+            curves={run: {int(at): rate for at, rate in curve.items()} for run, curve in saved["curves"].items()},
+            metrics=saved["metrics"],
+            answers=[Answer(**one) for one in saved["answers"]],
+            test_episodes=saved["test_episodes"],
+            policies=saved.get("policies", {}),
         )
     except (KeyError, TypeError, ValueError, ValidationError) as error:
         raise ConfigError(

@@ -120,7 +120,7 @@ def map_lines(results: Results, rate: float) -> list[str]:
         for one in found:
             mixed = "" if one.mixed != one.mixed else f"{one.mixed:.3f}"
             lines.append(
-                f"| {one.forgets:g} | {one.p:.3f} | {mixed} | {told(one.over)} | {told(one.area)} | {one.over.policies} |"
+                f"| {one.forgets:g} | {one.p:.3f} | {mixed} | {interval_text(one.over)} | {interval_text(one.area)} | {one.over.policies} |"
             )
         at, interval = crossing([(one.p, one.over.mean) for one in found]), crossing_interval(found)
         said = "none among these points" if at != at else f"p = {at:.3f}"
@@ -133,7 +133,7 @@ def map_lines(results: Results, rate: float) -> list[str]:
     return lines
 
 
-def told(over: Gap) -> str:
+def interval_text(over: Gap) -> str:
     """The mean with its 95 % interval over policies; for one policy with the error by the test episodes alone."""
     low, high = over.interval
     return f"{over.mean:+.3f} " + (

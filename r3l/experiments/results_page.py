@@ -206,19 +206,19 @@ def index(folder: Path) -> str:
     ]
     lines += ["| experiment | runs | starting policies | learning rates | pictures |", "|---|---|---|---|---|"]
     for file in sorted(folder.glob("*.json")):
-        told = json.loads(file.read_text())
-        of = told["experiment"]["sizes"][told["size"]]
+        saved = json.loads(file.read_text())
+        of = saved["experiment"]["sizes"][saved["size"]]
         policies = (
-            {seed % max(1, len(of["policies"])) for seed in (cell["seed"] for cell in told["cells"])}
+            {seed % max(1, len(of["policies"])) for seed in (cell["seed"] for cell in saved["cells"])}
             if of["policies"]
             else {0}
         )
-        rates = sorted({cell["rate"] for cell in told["cells"] if cell["rate"] is not None})
+        rates = sorted({cell["rate"] for cell in saved["cells"] if cell["rate"] is not None})
         drawn = sorted(one.name for one in (folder / file.stem).glob("*.svg"))
         pictures = ", ".join(f"[{name.removesuffix('.svg')}]({file.stem}/{name})" for name in drawn)
         shown = ", ".join(f"{rate:g}" for rate in rates)
         lines.append(
-            f"| [{told['experiment']['title']}]({file.stem}.md) | {len(told['cells'])} | {len(policies)} | {shown} | {pictures} |"
+            f"| [{saved['experiment']['title']}]({file.stem}.md) | {len(saved['cells'])} | {len(policies)} | {shown} | {pictures} |"
         )
     return "\n".join(lines) + "\n"
 

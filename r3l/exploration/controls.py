@@ -23,30 +23,33 @@ async def controlled(
 ) -> list[Wanted]:
     """`wanted` with the plan's pivots and guidance; as it is where the plan asks for the reflections' own."""
     pivots = await asyncio.gather(
-        *(pivot_of(explorer, plan, tasks[base.trajectory.task], about, told) for base, about, told in wanted)
+        *(
+            pivot_of(explorer, plan, tasks[base.trajectory.task], about, reflection)
+            for base, about, reflection in wanted
+        )
     )
-    reports = [report_of(plan, told, wanted) for _, _, told in wanted]
+    reports = [report_of(plan, reflection, wanted) for _, _, reflection in wanted]
     return [
-        (base, about, replace(told, pivot_turn=pivot, report=report))
-        for (base, about, told), pivot, report in zip(wanted, pivots, reports, strict=True)
+        (base, about, replace(reflection, pivot_turn=pivot, report=report))
+        for (base, about, reflection), pivot, report in zip(wanted, pivots, reports, strict=True)
     ]
 
 
-async def pivot_of(explorer: Explorer, plan: Plan, task: Task, about: Episode, told: Reflection) -> int | None:
+async def pivot_of(explorer: Explorer, plan: Plan, task: Task, about: Episode, reflection: Reflection) -> int | None:
     if plan.pivot == "random":
-        return Random(derive(task.seed, told.reflection_id, "random pivot")).randrange(len(about.turns))
+        return Random(derive(task.seed, reflection.reflection_id, "random pivot")).randrange(len(about.turns))
     if plan.pivot == "turn_before":
-        return told.pivot_turn and told.pivot_turn - 1
+        return reflection.pivot_turn and reflection.pivot_turn - 1
     if plan.pivot == "oracle":
         verdict, _ = await oracle_pivot(explorer, task, about)
-        return told.pivot_turn if verdict.pivot_turn is None else verdict.pivot_turn
-    return told.pivot_turn
+        return reflection.pivot_turn if verdict.pivot_turn is None else verdict.pivot_turn
+    return reflection.pivot_turn
 
 
-def report_of(plan: Plan, told: Reflection, wanted: Sequence[Wanted]) -> str:
+def report_of(plan: Plan, reflection: Reflection, wanted: Sequence[Wanted]) -> str:
     """The guidance: the reflection's own report, or for `shuffled` one on another task (its own where there is no
     other)."""
-    others = [other.report for _, _, other in wanted if other.task != told.task]
+    others = [other.report for _, _, other in wanted if other.task != reflection.task]
     if plan.guidance == "shuffled" and others:
-        return Random(derive(told.seed, told.reflection_id, "shuffled guidance")).choice(others)
-    return told.report
+        return Random(derive(reflection.seed, reflection.reflection_id, "shuffled guidance")).choice(others)
+    return reflection.report

@@ -87,8 +87,8 @@ def _decided(explorer: Explorer, task: Task, plan: Plan, about: Episode, reading
     decision, world = decide(plan, about, reading), explorer.world
     if decision != "retry" or not isinstance(world, Secretive):
         return decision
-    told = world.reveals(task, reading.report, [turn.response for turn in about.turns])
-    return "no retry: the report tells the answer" if told else decision
+    leak = world.reveals(task, reading.report, [turn.response for turn in about.turns])
+    return "no retry: the report tells the answer" if leak else decision
 
 
 def _messages(plan: Plan, about: Episode) -> list[Message]:

@@ -61,13 +61,13 @@ def retries_stage(
     """The retries that the reflections ask for; with group_fill=extra_base a further base in place of each one not
     run."""
     by_slot = {task.task: task for task in tasks}
-    told = {
+    reflection_of = {
         one.base_id: one for one in reflections
     }  # a reflection that could not be stored is an event, and asks for no retry
     reflected = [
-        (base, about, told[base.trajectory.trajectory_id])
+        (base, about, reflection_of[base.trajectory.trajectory_id])
         for base, about in zip(bases, abouts, strict=True)
-        if base.trajectory.trajectory_id in told
+        if base.trajectory.trajectory_id in reflection_of
     ]
     wanted = [(base, about, one) for base, about, one in reflected if one.decision == "retry"]
     if (plan.pivot, plan.guidance) != ("reflection", "own"):

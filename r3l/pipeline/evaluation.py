@@ -61,7 +61,7 @@ def play(bench: Workbench, test: Posed, iteration: int) -> StageRef:
     while True:
         key = placing.place(store, config, iteration, settings, bench.policies.behaviour.digest)
         try:
-            return run_stage(bench, "evaluations", key.shard, [], compute, beside=posed)
+            return run_stage(bench, "evaluations", key.shard, [], compute, extra=posed)
         except StoreError:
             if key == placing.place(store, config, iteration, settings, bench.policies.behaviour.digest):
                 raise

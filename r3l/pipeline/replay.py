@@ -70,8 +70,8 @@ def replay_config(
         StoreError: the iteration was never begun.
     """
     check_stages(asked.from_stage, asked.to_stage)
-    recorded = load_config(store, run, asked.source_branch, iteration)
-    settings = assigned(recorded.model_dump(mode="json"), assignments)
+    saved_config = load_config(store, run, asked.source_branch, iteration)
+    settings = assigned(saved_config.model_dump(mode="json"), assignments)
     place = {"branch": branch or free_branch(store, run), "iteration": iteration, "store": {"root": store.root}}
     return validated(settings | place)
 

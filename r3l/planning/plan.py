@@ -38,7 +38,7 @@ class Plan:
         return next(figure.value for figure in self.figures if figure.name == name)
 
 
-def make_plan(config: Config, machine: Machine, stored: Stored | None = None) -> Plan:
+def make_plan(config: Config, machine: Machine, observed: Stored | None = None) -> Plan:
     """What one iteration of `config` needs on `machine`.
 
     Args:
@@ -51,10 +51,15 @@ def make_plan(config: Config, machine: Machine, stored: Stored | None = None) ->
     shape = shape_of(config.policy)
     row = row_for(config, shape.parameters, {name: one.parameters for name, one in PAPER.items()})
     memory, troubles = _memory(config, shape, machine)
-    tokens = _tokens(config, row, stored)
+    tokens = _tokens(config, row, observed)
     sampled = next(figure.value for figure in tokens if figure.name == "response tokens")
-    figures = [*memory, *tokens, *_time(config, shape, machine, row, stored), *_storage(config, shape, sampled, stored)]
-    return Plan(figures, _assumptions(config, machine, row, stored), troubles)
+    figures = [
+        *memory,
+        *tokens,
+        *_time(config, shape, machine, row, observed),
+        *_storage(config, shape, sampled, observed),
+    ]
+    return Plan(figures, _assumptions(config, machine, row, observed), troubles)
 
 
 def _memory(config: Config, shape: Shape, machine: Machine) -> tuple[list[Figure], list[str]]:
@@ -119,11 +124,11 @@ def _scale(config: Config) -> float:
     return config.rollout.tasks / TASKS * config.rollout.group_size / GROUP
 
 
-def _tokens(config: Config, row: Row, stored: Stored | None) -> list[Figure]:
-    if stored:
-        source = f"run {stored.run}: {stored.tasks} tasks measured"
-        share = config.rollout.tasks / stored.tasks
-        turns, sampled, trained = (figure * share for figure in (stored.turns, stored.sampled, stored.trained))
+def _tokens(config: Config, row: Row, observed: Stored | None) -> list[Figure]:
+    if observed:
+        source = f"run {observed.run}: {observed.tasks} tasks measured"
+        share = config.rollout.tasks / observed.tasks
+        turns, sampled, trained = (figure * share for figure in (observed.turns, observed.sampled, observed.trained))
         return [
             Figure("tokens", "turns", turns, "", source),
             Figure("tokens", "sampled tokens", sampled, "tokens", source),
@@ -137,10 +142,10 @@ def _tokens(config: Config, row: Row, stored: Stored | None) -> list[Figure]:
     ]
 
 
-def _time(config: Config, shape: Shape, machine: Machine, row: Row, stored: Stored | None) -> list[Figure]:
-    if stored and stored.seconds:
-        source = f"run {stored.run}, where it ran"
-        spent = {name: seconds * config.rollout.tasks / stored.tasks for name, seconds in stored.seconds.items()}
+def _time(config: Config, shape: Shape, machine: Machine, row: Row, observed: Stored | None) -> list[Figure]:
+    if observed and observed.seconds:
+        source = f"run {observed.run}, where it ran"
+        spent = {name: seconds * config.rollout.tasks / observed.tasks for name, seconds in observed.seconds.items()}
         figures = [Figure("time", name, seconds, "s", source) for name, seconds in spent.items()]
         return [
             *figures,
@@ -159,12 +164,12 @@ def _time(config: Config, shape: Shape, machine: Machine, row: Row, stored: Stor
     ]
 
 
-def _storage(config: Config, shape: Shape, sampled: float, stored: Stored | None) -> list[Figure]:
+def _storage(config: Config, shape: Shape, sampled: float, observed: Stored | None) -> list[Figure]:
     trained = shape.adapter_parameters(config.policy.lora_rank) if config.policy.adapter == "lora" else shape.parameters
-    tables = stored.bytes / stored.trained * sampled if stored else TABLE_BYTES * sampled
+    tables = observed.bytes / observed.trained * sampled if observed else TABLE_BYTES * sampled
     source = (
-        f"run {stored.run}: {stored.bytes / stored.trained:.1f} bytes a response token"
-        if stored
+        f"run {observed.run}: {observed.bytes / observed.trained:.1f} bytes a response token"
+        if observed
         else (f"measured: {TABLE_BYTES:g} bytes a response token, everything in it")
     )
     saved = saved_bytes(config) * trained
@@ -175,13 +180,13 @@ def _storage(config: Config, shape: Shape, sampled: float, stored: Stored | None
     ]
 
 
-def _assumptions(config: Config, machine: Machine, row: Row, stored: Stored | None) -> list[str]:
+def _assumptions(config: Config, machine: Machine, row: Row, observed: Stored | None) -> list[str]:
     said = [
         "memory: activations without fragmentation; one path of policy.context_tokens, the longest there can be",
         "storage: every iteration's policy and optimiser are kept until they are pruned",
     ]
-    if stored:
-        said.append(f"tokens: as run {stored.run} had them for a task; another policy, world, method or N has others")
+    if observed:
+        said.append(f"tokens: as run {observed.run} had them for a task; another policy, world, method or N has others")
     else:
         said += [
             "tokens: the paper's table counts sampled tokens only; prompts come on top and are mostly found in the prefix cache",

@@ -62,7 +62,7 @@ class Difference:
         )
 
     def __str__(self) -> str:
-        return "\n".join(told(self))
+        return "\n".join(difference_lines(self))
 
 
 def diff(store: Store, run: str, iteration: int, branch_a: str, branch_b: str) -> Difference:
@@ -164,7 +164,7 @@ def changed_figures(
     )
 
 
-def told(found: Difference) -> Iterator[str]:
+def difference_lines(found: Difference) -> Iterator[str]:
     """The difference in lines of text."""
     a, b = found.branch_a or "the run", found.branch_b or "the run"
     yield f"{found.run} iteration {found.iteration}: {b} against {a}"

@@ -52,14 +52,14 @@ def table_digest(table: pa.Table) -> str:
     """sha256 (hex) of a table's rows in order: equal for equal rows, whatever the chunks, encodings or wall times. Of
     events, those that tell of attempts."""
     table = lasting(table)
-    running = sha256()
+    digest = sha256()
     for field, column in zip(table.schema, table.columns, strict=True):
         if field.name in VOLATILE:
             continue
-        running.update(f"{field.name}:{field.type}:{len(column)};".encode())
+        digest.update(f"{field.name}:{field.type}:{len(column)};".encode())
         for piece in values(pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], field.type)):
-            running.update(piece)
-    return running.hexdigest()
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def lasting(table: pa.Table) -> pa.Table:

@@ -38,7 +38,7 @@ class Story:
     tokens: list[Row]  # of the turn that was asked for: token, id, logprob, weight
 
     def __str__(self) -> str:
-        return "\n".join(told(self))
+        return "\n".join(story_lines(self))
 
 
 def why(store: Store, run: str, trajectory_id: str, branch: str = "", turn: int | None = None) -> Story:
@@ -105,7 +105,7 @@ def tokens(turn: Row) -> list[Row]:
     ]
 
 
-def told(story: Story) -> Iterator[str]:
+def story_lines(story: Story) -> Iterator[str]:
     """The story in lines of text."""
     line = story.line
     yield f"{line['trajectory_id']}  {line['kind']} of run {line['run']}{' branch ' + line['branch'] if line['branch'] else ''}"
@@ -117,14 +117,14 @@ def told(story: Story) -> Iterator[str]:
         yield from (f"               {plain(text)}" for text in (line["root_cause"], line["suggestion"]) if text)
         yield f"  pivot        {line['pivot_turn']} turns kept of {line['parent_id']}, {line['shared_turns']} shared with the base"
         yield f"  retry        {line['retry_id']}, distilled into {line['distilled_id'] or 'nothing'}"
-    yield from credit_told(line)
-    yield from (f"  led to       {offspring_told(row)}" for row in story.offspring)
-    yield from turns_told(story.turns)
+    yield from credit_lines(line)
+    yield from (f"  led to       {offspring_line(row)}" for row in story.offspring)
+    yield from turn_lines(story.turns)
     for t in story.tokens:
         yield f"      token {t['token']:>4}  id {t['id']:>7}  logprob {t['logprob']:8.4f}  weight {t['weight']:.6g}"
 
 
-def credit_told(line: Row) -> Iterator[str]:
+def credit_lines(line: Row) -> Iterator[str]:
     if line["rule"]:
         group = f"group of {line['group_size']}, mean {line['group_mean']:.4g}, deviation {line['group_std']:.4g}"
         yield f"  credit       {line['rule']}: advantage {line['advantage']:.4g} (scaled {line['scaled']:.4g}; {group})"
@@ -137,7 +137,7 @@ def credit_told(line: Row) -> Iterator[str]:
         yield f"  step         {line['step']}: {line['parent_policy']} -> {line['written_policy']} in {line['written_path']}"
 
 
-def offspring_told(row: Row) -> str:
+def offspring_line(row: Row) -> str:
     reflection = f"{row['reflection_id']}: {row['outcome'] or row['status']}"
     if row["retry_id"] is None:
         return f"{reflection}; no retry: {plain(row['decision'])}"
@@ -145,7 +145,7 @@ def offspring_told(row: Row) -> str:
     return f"{reflection}; retried from turn {row['pivot_turn']}, {came_to}, {row['distilled_id'] or 'not distilled'}"
 
 
-def turns_told(turns: Sequence[Row]) -> Iterator[str]:
+def turn_lines(turns: Sequence[Row]) -> Iterator[str]:
     for turn in turns:
         weight = f"weight {turn['weight']:.6g} x {len(turn['response_ids'])} tokens" if turn["weight"] else "no weight"
         yield f"    turn {turn['turn']:>3}  {plain(turn['action']) or '(invalid reply)':<40.40}  {weight}"

@@ -76,7 +76,7 @@ def made(store: Store, run: str, path: Path, known: dict[str, Stamp]) -> Indexed
     if not local:
         verify_sizes(store, run, named)
         return index
-    stamps = {name: verified(store, name, told, known.get(name)) for name, told in named.items()}
+    stamps = {name: verified(store, name, entry, known.get(name)) for name, entry in named.items()}
     newest = max([*folders.values(), *(stamp[1] for stamp in stamps.values())], default=0)
     if newest < began - UNSETTLED_NS:
         remember(
@@ -116,16 +116,16 @@ def named_files(found: list[Manifest], bundles: list[Bundle]) -> Iterator[tuple[
 def verify_sizes(store: Store, run: str, named: dict[str, dict[str, Any] | None]) -> None:
     """Where files have no stamps: that each is there, whole. Raises StoreError for the first that is not."""
     sizes = store.files.sizes(run)
-    for name, told in named.items():
-        if told is not None and "/." not in name and sizes.get(name) != told["bytes"]:
-            raise StoreError(f"{name}: {sizes.get(name, 'no')} bytes, the manifest says {told['bytes']}")
+    for name, entry in named.items():
+        if entry is not None and "/." not in name and sizes.get(name) != entry["bytes"]:
+            raise StoreError(f"{name}: {sizes.get(name, 'no')} bytes, the manifest says {entry['bytes']}")
 
 
-def verified(store: Store, name: str, told: dict[str, Any] | None, known: Stamp | None) -> Stamp:
+def verified(store: Store, name: str, entry: dict[str, Any] | None, known: Stamp | None) -> Stamp:
     """The stamp of a file whose bytes are what was told. Raises StoreError where they are not."""
     stamp = stamp_of(f"{store.root}/{name}")
-    if told is not None and (stamp is None or stamp != known):
-        manifests.read_verified(store.files, name, told)
+    if entry is not None and (stamp is None or stamp != known):
+        manifests.read_verified(store.files, name, entry)
     if stamp is None:
         raise StoreError(f"{name}: missing, though it is named; run the iteration again to make it anew")
     return stamp

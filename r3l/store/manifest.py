@@ -59,10 +59,10 @@ def unsealed(content: bytes, path: str) -> dict[str, Any]:
         raise StoreError(
             f"{path}: these settings can't be read (no JSON object); run the iteration again, which writes them anew"
         )
-    told = found.pop("checksum", None)
-    if told is not None and told != sha256(canonical(found)).hexdigest():
+    checksum = found.pop("checksum", None)
+    if checksum is not None and checksum != sha256(canonical(found)).hexdigest():
         raise StoreError(
-            f"{path}: changed after it was written (checksum {str(told)[:12]}); run the iteration again, "
+            f"{path}: changed after it was written (checksum {str(checksum)[:12]}); run the iteration again, "
             "which writes it anew"
         )
     return found
@@ -128,7 +128,7 @@ def read_part(files: Files, key: StageKey, part: dict[str, Any]) -> bytes:
     return read_verified(files, f"{key.folder}/{part['file']}", part)
 
 
-def read_verified(files: Files, path: str, told: dict[str, Any]) -> bytes:
+def read_verified(files: Files, path: str, entry: dict[str, Any]) -> bytes:
     """The bytes of a file, which are `told` (bytes, sha256). Raises StoreError where it is missing or they are
     others."""
     content = files.read(path)
@@ -136,11 +136,11 @@ def read_verified(files: Files, path: str, told: dict[str, Any]) -> bytes:
         raise StoreError(
             f"{path}: missing, though the manifest names it; run the iteration again and the stage is made anew"
         )
-    if len(content) != told["bytes"]:
+    if len(content) != entry["bytes"]:
         raise StoreError(
-            f"{path}: {len(content)} bytes, the manifest says {told['bytes']}; run the iteration again to make it anew"
+            f"{path}: {len(content)} bytes, the manifest says {entry['bytes']}; run the iteration again to make it anew"
         )
-    if sha256(content).hexdigest() != told["sha256"]:
+    if sha256(content).hexdigest() != entry["sha256"]:
         raise StoreError(
             f"{path}: its content changed after it was written (sha256 differs); run the iteration again to make it anew"
         )

@@ -82,7 +82,7 @@ class Store:
             self._refuse_rewriting(key, fingerprint)
         checked = storable(key, whole(key, tables))
         parts = [self._put_part(key, table, rows) for table, rows in checked.items() if rows.num_rows]
-        told = [[part["table"], part["digest"]] for part in parts if lasting(checked[part["table"]]).num_rows]
+        digests = [[part["table"], part["digest"]] for part in parts if lasting(checked[part["table"]]).num_rows]
         content = {
             "run": key.run,
             "branch": key.branch,
@@ -90,7 +90,7 @@ class Store:
             "stage": key.stage,
             "shard": key.shard,
             "fingerprint": fingerprint,
-            "digest": sha256(canonical(told)).hexdigest(),
+            "digest": sha256(canonical(digests)).hexdigest(),
             "schema_version": VERSIONS[key.stage],
             "code_version": r3l.__version__,
             "seed": seed,

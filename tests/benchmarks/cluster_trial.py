@@ -192,13 +192,13 @@ class Trial:
         found = httpx.post(f"{self.api}/flow_runs/filter", json={}, timeout=60).json()
         return [run for run in found if run["deployment_id"] and (not states or run["state"]["type"] in states)]
 
-    def under_fire(self, running: subprocess.Popen[bytes], store: Store) -> None:
+    def under_fire(self, process: subprocess.Popen[bytes], store: Store) -> None:
         """The four faults, one after the other, each once the iteration has gone on since the last."""
 
         def sampled(number: int) -> Callable[[], bool]:
             """Whether so many shards have their bases, or the flow has ended."""
             return lambda: (
-                running.poll() is not None
+                process.poll() is not None
                 or sum(
                     "/base/shard" in path and path.endswith("stage.json")
                     for path in store.files.paths("trial/iteration=00000")
@@ -242,10 +242,10 @@ def wait(what: str, seconds: float, condition: Callable[[], bool]) -> None:
         time.sleep(0.5)
 
 
-def ended(running: subprocess.Popen[bytes], log: Path) -> None:
-    running.wait(PATIENCE_S)
-    if running.returncode:
-        raise AssertionError(f"the flow ended with {running.returncode}:\n{log.read_text()[-4000:]}")
+def ended(process: subprocess.Popen[bytes], log: Path) -> None:
+    process.wait(PATIENCE_S)
+    if process.returncode:
+        raise AssertionError(f"the flow ended with {process.returncode}:\n{log.read_text()[-4000:]}")
 
 
 def digests(store: Store) -> dict[str, str]:
@@ -276,10 +276,10 @@ def trial(folder: Path, hosts: dict[str, Host]) -> dict[str, Any]:
         "placement.heartbeat_s=1",
         "training.processes=2",
     )
-    running = one.iterate(config, "across")
-    fire = threading.Thread(target=one.under_fire, args=(running, store), daemon=True)
+    process = one.iterate(config, "across")
+    fire = threading.Thread(target=one.under_fire, args=(process, store), daemon=True)
     fire.start()
-    ended(running, folder / "across.log")
+    ended(process, folder / "across.log")
     fire.join(PATIENCE_S)
     one.note("across hosts under fire, seconds", round(time.monotonic() - began, 1))
     there, here = digests(store), digests(alone)

@@ -132,9 +132,9 @@ def rates_of(
     prompt_tokens: int,
     batch: int,
     reply: int,
-    stored: bool = False,
+    prefix_kept: bool = False,
 ) -> Rates:
-    """From replies of one token and of `reply` tokens. `stored`: only the first run computes the prompts."""
+    """From replies of one token and of `reply` tokens. `prefix_kept`: only the first run computes the prompts."""
 
     def seconds(count: int, times: int) -> list[float]:
         found = []
@@ -144,8 +144,8 @@ def rates_of(
             found.append((spent() - started[0], time.perf_counter() - started[1]))
         return [min(side) for side in zip(*found, strict=True)]
 
-    first = seconds(1, 1 if stored else REPEATS)
-    again = seconds(1, REPEATS) if stored else first
+    first = seconds(1, 1 if prefix_kept else REPEATS)
+    again = seconds(1, REPEATS) if prefix_kept else first
     whole = seconds(reply, REPEATS)
     both = [(prompt_tokens / a, batch * (reply - 1) / (c - b)) for a, b, c in zip(first, again, whole, strict=True)]
     return Rates(both[0], both[1])
@@ -180,7 +180,7 @@ def engine_rates(engine: Engine, prompts: list[list[int]], reply: int, spent: Ca
         for future in futures:
             future.result()
 
-    return rates_of(run, spent, sum(map(len, prompts)), len(prompts), reply, stored=True)
+    return rates_of(run, spent, sum(map(len, prompts)), len(prompts), reply, prefix_kept=True)
 
 
 def vllm_rates(options: argparse.Namespace, path: str, prompts: list[list[int]]) -> Rates:

@@ -63,9 +63,9 @@ def main(number: int, limit: float = 1.0) -> None:
         after, _ = timed(grader, "1", "1")
         with ThreadPoolExecutor(1) as pool:
             hostile = pool.submit(grader.verify, "1", answer)
-            beside = []
+            concurrent = []
             while not hostile.done():
-                beside.append(timed(grader, "\\frac{1}{2}", "0.5")[0])
+                concurrent.append(timed(grader, "\\frac{1}{2}", "0.5")[0])
         print(
             json.dumps(
                 {
@@ -74,9 +74,9 @@ def main(number: int, limit: float = 1.0) -> None:
                     "cost_s": round(cost, 2),
                     "reason": reason,
                     "next_ms": round(after * 1e3, 1),
-                    "beside": len(beside),
-                    "beside_median_ms": round(statistics.median(beside) * 1e3, 1),
-                    "beside_largest_ms": round(max(beside) * 1e3, 1),
+                    "beside": len(concurrent),
+                    "beside_median_ms": round(statistics.median(concurrent) * 1e3, 1),
+                    "beside_largest_ms": round(max(concurrent) * 1e3, 1),
                 }
             )
         )

@@ -52,9 +52,9 @@ class Pool:
         return self.seen.get(run, 0) == len(self.runs[run]) - 1
 
 
-def play(pool, files, stopped=None, heard=lambda counts: None):
+def play(pool, files, stopped=None, on_counts=lambda counts: None):
     errand = Errand("r3l-update/update", "key", {}, "beat.json")
-    return run_elsewhere(errand, files, SETTINGS, pool.finished, stopped or threading.Event(), heard)
+    return run_elsewhere(errand, files, SETTINGS, pool.finished, stopped or threading.Event(), on_counts)
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_the_end_of_the_caller_cancels_it(monkeypatch, files):
 
     pool = Pool(monkeypatch, files, [Scheduled(), Running()])
     with pytest.raises(KeyboardInterrupt):
-        play(pool, files, heard=interrupted)
+        play(pool, files, on_counts=interrupted)
     assert pool.cancelled == [0]
 
 

@@ -189,8 +189,8 @@ def test_a_deployed_run_that_is_cancelled_in_the_ui(
 ) -> None:
     known = {run["id"] for run in server.asked("flow_runs")}
     config = config_of(tmp_path, player.url)
-    told = json.dumps({"config": json.loads(config.model_dump_json())})
-    server.prefect("deployment", "run", "r3l/iterate", "--params", told)
+    parameters = json.dumps({"config": json.loads(config.model_dump_json())})
+    server.prefect("deployment", "run", "r3l/iterate", "--params", parameters)
     in_the_middle(player, stage, lambda: worker_of(server))
     asked = {"state": {"type": "CANCELLING", "name": "Cancelling"}}
     began = time.monotonic()

@@ -44,11 +44,11 @@ def test_the_engine_ran_what_the_trainer_wrote(run):
     errors = ask(store, "SELECT canary_error FROM updates ORDER BY iteration")
     assert errors[0]["canary_error"] != errors[0]["canary_error"]  # NaN: nothing trained yet
     assert 0 <= errors[1]["canary_error"] < 2e-3
-    told = ask(store, "SELECT iteration, subject_id, reason FROM events WHERE event = 'canary' ORDER BY iteration")
+    canaries = ask(store, "SELECT iteration, subject_id, reason FROM events WHERE event = 'canary' ORDER BY iteration")
     updates = ask(store, "SELECT parent_policy FROM updates ORDER BY iteration")
-    assert [row["subject_id"] for row in told] == [row["parent_policy"] for row in updates]
-    assert told[0]["reason"].startswith("not compared")
-    assert "differ by" in told[1]["reason"]
+    assert [row["subject_id"] for row in canaries] == [row["parent_policy"] for row in updates]
+    assert canaries[0]["reason"].startswith("not compared")
+    assert "differ by" in canaries[1]["reason"]
 
 
 def test_every_stage_is_there_and_the_store_checks_out(run):

@@ -43,9 +43,9 @@ class Done:
         is_final = is_running = is_cancelling = is_crashed = staticmethod(lambda: False)
 
 def submit(errand, attempt):
-    told = errand.parameters | {"attempt": attempt}
+    parameters = errand.parameters | {"attempt": attempt}
     code = "import json, sys; from flows.placement.remote_update import update; update.fn(**json.loads(sys.argv[1]))"
-    subprocess.run([sys.executable, "-c", code, json.dumps(told)], check=True)
+    subprocess.run([sys.executable, "-c", code, json.dumps(parameters)], check=True)
     return Done
 
 elsewhere.submit = submit

@@ -48,9 +48,9 @@ def test_up_run_down(tmp_path):
         return done.stdout + done.stderr
 
     try:
-        key = (told := r3l("up", "--port", str(port))).split("its password")[1].split()[0]
+        key = (output := r3l("up", "--port", str(port))).split("its password")[1].split()[0]
         api, auth = f"http://127.0.0.1:{port}/api", tuple(key.split(":"))
-        assert f"http://127.0.0.1:{port}\n" in told
+        assert f"http://127.0.0.1:{port}\n" in output
         assert all(key not in path.read_text() for path in (tmp_path / ".prefect").glob("*.log"))
         refusals(api, auth)
         config = json.loads(small_config(tmp_path / "store").model_dump_json())

@@ -62,8 +62,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
             visitor = errand.parameters["config"] | {
                 "policy": errand.parameters["config"]["policy"] | {"path": "not/on/this/host"}
             }
-            told = found[-1] | {"config": Config.model_validate(visitor)}
-            remote_shard.shard.fn(**told)
+            request = found[-1] | {"config": Config.model_validate(visitor)}
+            remote_shard.shard.fn(**request)
             state = Running()
         return type("Run", (), {"id": 0, "name": "run", "state": state})
 
@@ -137,10 +137,10 @@ def test_a_visiting_host_fetches_what_it_samples_with_and_no_more(
     )
     store = Store.open(config.store.root)
     known = learnt(store, policies.find(config, store, 0), tmp_path)
-    told = introduced(config, store, known)
+    policies_json = introduced(config, store, known)
 
     monkeypatch.setenv("R3L_CACHE", str(tmp_path / "visitor"))
-    found = met(config, Store.open(config.store.root), json.loads(json.dumps(told)))
+    found = met(config, Store.open(config.store.root), json.loads(json.dumps(policies_json)))
     assert (found.start.digest, found.behaviour.digest) == (known.start.digest, known.behaviour.digest)
     assert ChatFormat.load(found.start.path).stop_ids == ChatFormat.load(known.start.path).stop_ids
     fetched = [path.name for path in (tmp_path / "visitor").rglob("*") if path.is_file()]

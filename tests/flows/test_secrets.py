@@ -48,7 +48,7 @@ def below(folder: Path) -> Iterator[tuple[str, bytes]]:
     return ((str(path), path.read_bytes()) for path in folder.rglob("*") if path.is_file())
 
 
-async def told_to_prefect() -> list[tuple[str, bytes]]:
+async def values_in_prefect() -> list[tuple[str, bytes]]:
     """Everything that Prefect's server gives out of the runs: parameters, labels, states, logs, artifacts."""
     from prefect.client.orchestration import get_client
 
@@ -110,7 +110,7 @@ def test_no_key_is_in_the_store(run):
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_no_key_is_in_what_prefect_was_told(run):
-    said = asyncio.run(told_to_prefect())
+    said = asyncio.run(values_in_prefect())
     sizes = {name: len(json.loads(content)) for name, content in said}
     assert sizes["prefect/flow_runs.json"] >= 1
     assert sizes["prefect/task_runs.json"] >= 5

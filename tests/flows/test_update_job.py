@@ -16,8 +16,8 @@ from r3l.store.files.process import started
 def launch(monkeypatch, folder: Path, script: str, timeout_s: float = 20):
     """Run `script` in the job's place."""
     monkeypatch.setattr(process, "_command", lambda spec, processes: [sys.executable, "-c", script])
-    heard = []
-    return process.launch({"out": str(folder)}, folder, 1, timeout_s, heard.append), heard
+    lines = []
+    return process.launch({"out": str(folder)}, folder, 1, timeout_s, lines.append), lines
 
 
 def test_its_lines_are_heard_and_its_result_is_read(monkeypatch, tmp_path):
@@ -27,9 +27,9 @@ print(json.dumps({{"event": "micro_batch", "tokens": 7}}))
 print("not json")
 pathlib.Path({str(tmp_path)!r}, "update.json").write_text(json.dumps({{"loss": 0.5}}))
 """
-    result, heard = launch(monkeypatch, tmp_path, script)
+    result, lines = launch(monkeypatch, tmp_path, script)
     assert result == {"loss": 0.5}
-    assert heard == [{"event": "micro_batch", "tokens": 7}, {"event": "text", "text": "not json"}]
+    assert lines == [{"event": "micro_batch", "tokens": 7}, {"event": "text", "text": "not json"}]
 
 
 def test_its_environment_has_no_credential(monkeypatch, tmp_path):

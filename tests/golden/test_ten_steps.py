@@ -75,17 +75,17 @@ def ten_steps(folder: Path) -> list[dict[str, float]]:
 
 
 def test_the_curve_is_the_recorded_one(tmp_path: Path) -> None:
-    curve, recorded = ten_steps(tmp_path), json.loads(RECORDED.read_text())
-    assert len(curve) == len(recorded) == STEPS
-    for step, (got, expected) in enumerate(zip(curve, recorded, strict=True), 1):
+    curve, golden = ten_steps(tmp_path), json.loads(RECORDED.read_text())
+    assert len(curve) == len(golden) == STEPS
+    for step, (got, expected) in enumerate(zip(curve, golden, strict=True), 1):
         assert got == pytest.approx(expected, rel=2e-4, abs=1e-7), f"step {step}"
 
 
 def test_the_recorded_run_learns() -> None:
-    recorded = json.loads(RECORDED.read_text())
-    assert recorded[-1]["loss_sft"] < 0.9 * recorded[0]["loss_sft"]
-    assert recorded[-1]["kl_behaviour"] != recorded[0]["kl_behaviour"]
-    assert any(step["clip_fraction"] > 0 for step in recorded)
+    golden = json.loads(RECORDED.read_text())
+    assert golden[-1]["loss_sft"] < 0.9 * golden[0]["loss_sft"]
+    assert golden[-1]["kl_behaviour"] != golden[0]["kl_behaviour"]
+    assert any(step["clip_fraction"] > 0 for step in golden)
 
 
 if __name__ == "__main__":

@@ -45,16 +45,16 @@ def test_every_reply_is_a_row_of_its_shard(tmp_path, count, seed):
     for shard, rows in enumerate(shards(count, seed)):
         key = StageKey("fuzz", "", 0, "reflections", shard)
         ref = store.commit(key, {"reflections": rows}, fingerprint="f")
-        stored, events = store.read(ref, "reflections").to_pylist(), store.read(ref, "events").to_pylist()
-        assert {row["reflection_id"] for row in stored} | {event["subject_id"] for event in events} == {
+        reflections, events = store.read(ref, "reflections").to_pylist(), store.read(ref, "events").to_pylist()
+        assert {row["reflection_id"] for row in reflections} | {event["subject_id"] for event in events} == {
             row.reflection_id for row in rows
         }
-        assert len(stored) + len(events) == SHARD
+        assert len(reflections) + len(events) == SHARD
         assert all(
             event["reason"].startswith("its row of reflections can't be stored: text: ") for event in events
         )  # raw half surrogates
-        statuses += [row["status"] for row in stored]
-        for row in stored:
+        statuses += [row["status"] for row in reflections]
+        for row in reflections:
             assert bool(row["reason"]) == (row["status"] == "invalid")
             if row["status"] == "parsed":
                 assert (

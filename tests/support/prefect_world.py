@@ -88,18 +88,18 @@ def served(
         environment["PREFECT_API_AUTH_STRING"] = key_of(folder / "prefect")
     clients = {name: value for name, value in environment.items() if not name.startswith("PREFECT_SERVER_")}
     found = Served(environment["PREFECT_API_URL"], clients, folder)
-    running: list[subprocess.Popen[bytes]] = []
+    servers: list[subprocess.Popen[bytes]] = []
     try:
         command = [sys.executable, "-m", "flows.cli.app", "server"] if guarded else [PREFECT, "server", "start"]
-        running.append(start(Served(found.api, environment, folder), "server", "--port", str(port), command=command))
+        servers.append(start(Served(found.api, environment, folder), "server", "--port", str(port), command=command))
         wait("the server", START_S, lambda: healthy(found.api))
         for command in register:
             done = subprocess.run(list(command), env=clients, check=False, capture_output=True, text=True)
             assert done.returncode == 0, f"{' '.join(command)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
-        running.append(start(found, "worker", "worker", "start", "--pool", "r3l"))
+        servers.append(start(found, "worker", "worker", "start", "--pool", "r3l"))
         yield found
     finally:
-        for process in reversed(running):
+        for process in reversed(servers):
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 

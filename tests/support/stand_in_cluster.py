@@ -75,7 +75,7 @@ class StandInCluster:
         return made
 
     def _start(self, name: str, index: int, container: dict[str, Any]) -> subprocess.Popen[bytes]:
-        told = self.told(name, index, container)
+        environment = self.environment_of(name, index, container)
         with (self.folder / f"{name}-{index}.log").open("w") as log:
             return subprocess.Popen(
                 [*container.get("command", []), *container["args"]],
@@ -83,10 +83,10 @@ class StandInCluster:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env=told,
+                env=environment,
             )
 
-    def told(self, name: str, index: int, container: dict[str, Any]) -> dict[str, str]:
+    def environment_of(self, name: str, index: int, container: dict[str, Any]) -> dict[str, str]:
         """The variables of a pod's process: nothing of this one's but where programs are."""
         found = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(self.folder)}
         for source in container.get("envFrom", []):

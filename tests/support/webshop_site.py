@@ -145,14 +145,14 @@ def serving(shop):
 
         def answer(self, form):
             try:
-                page, elsewhere = site.respond(self.path, form)
+                page, location = site.respond(self.path, form)
             except (AttributeError, KeyError, ValueError, IndexError):
                 self.send_error(500)
                 return
             content = (page or "").encode()
-            self.send_response(302 if elsewhere else 200)
-            if elsewhere:
-                self.send_header("location", elsewhere)
+            self.send_response(302 if location else 200)
+            if location:
+                self.send_header("location", location)
             self.send_header("content-length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)

@@ -6,7 +6,7 @@ import pytest
 
 from r3l.audit.attempts import find, group, neighbours, panes
 from r3l.audit.findings import account, accuracy, by_pivot, confusion, events, reasons, stages, worst_reflections
-from r3l.audit.groups import Filter, choices, group_page, told_apart
+from r3l.audit.groups import Filter, choices, distinct_names, group_page
 from r3l.audit.lines import Line, branch_difference, differing_settings, iterations, known_line, lines
 from r3l.audit.reader import Reader
 from r3l.audit.tokens import token_page
@@ -191,8 +191,11 @@ def test_a_branch_shows_its_own_credit_over_its_runs_attempts(reader):
 
 
 def test_the_groups_beside_a_group(reader):
-    beside = [neighbours(reader, group(reader, LINE, 1, f"iteration=1/task={task}")) for task in (0, 1)]
-    assert beside == [{"before": None, "after": "iteration=1/task=1"}, {"before": "iteration=1/task=0", "after": None}]
+    adjacent = [neighbours(reader, group(reader, LINE, 1, f"iteration=1/task={task}")) for task in (0, 1)]
+    assert adjacent == [
+        {"before": None, "after": "iteration=1/task=1"},
+        {"before": "iteration=1/task=0", "after": None},
+    ]
 
 
 def test_ids_are_found(reader):
@@ -341,11 +344,11 @@ def test_a_critique_in_prose_is_a_reflection_too(tmp_path):
 
 def test_a_list_of_groups_shows_what_differs_in_the_names_of_tasks():
     names = ["household/easy-0/train/00047", "household/easy-0/train/00302"]
-    assert list(told_apart(names).values()) == ["00047", "00302"]
-    assert told_apart(["alfworld/train/00061-pick_cool-Pan-1", "alfworld/train/00063-pick_cool-Pot-1"]) == {
+    assert list(distinct_names(names).values()) == ["00047", "00302"]
+    assert distinct_names(["alfworld/train/00061-pick_cool-Pan-1", "alfworld/train/00063-pick_cool-Pot-1"]) == {
         "alfworld/train/00061-pick_cool-Pan-1": "00061-pick_cool-Pan-1",
         "alfworld/train/00063-pick_cool-Pot-1": "00063-pick_cool-Pot-1",
     }
-    assert told_apart(["a/b", "a/b"]) == {"a/b": "b"}
-    assert told_apart(["x", "y"]) == {"x": "x", "y": "y"}
-    assert told_apart([]) == {}
+    assert distinct_names(["a/b", "a/b"]) == {"a/b": "b"}
+    assert distinct_names(["x", "y"]) == {"x": "x", "y": "y"}
+    assert distinct_names([]) == {}

@@ -7,7 +7,7 @@ import pytest
 
 from r3l.errors import ConfigError
 from r3l.experiments.claims import Claim, differences, gap, load_claims, noise, starts
-from r3l.experiments.claims_page import gap_told, held_at, places, results_page
+from r3l.experiments.claims_page import gap_text, held_at, places, results_page
 from r3l.experiments.experiment import load_experiment
 from r3l.experiments.results_page import index
 
@@ -29,8 +29,8 @@ RESULTS = {
 }
 
 
-def claim(**told):
-    return Claim(claim="c", paper="p", experiment="x", arm="A", **told)
+def claim(**fields):
+    return Claim(claim="c", paper="p", experiment="x", arm="A", **fields)
 
 
 def test_differences_are_paired_by_seed():
@@ -115,7 +115,7 @@ def test_shares_of_an_answer_by_hand():
     assert found.p == pytest.approx(0.0434, abs=2e-4)  # z = .14 / .06931 = 2.020
     assert gap(results, Claim(**asked, against="nobody")) is None
     assert gap(results, Claim(**asked, against="alone", rate=1e-3)) is None
-    assert gap_told(found, 0.05) == "+0.140 [+0.004, +0.276]; p 0.043, q 0.050; 2 policies pooled"
+    assert gap_text(found, 0.05) == "+0.140 [+0.004, +0.276]; p 0.043, q 0.050; 2 policies pooled"
 
 
 def test_the_page_counts_verdicts_and_lists_what_was_not_run(tmp_path):
@@ -147,8 +147,8 @@ def test_a_claim_is_held_against_further_results_and_learning_rates():
 
 
 def test_the_shipped_page_is_made_from_the_kept_results():
-    told = load_claims(Path("data/claims.toml"))
-    assert Path("data/RESULTS.md").read_text() == results_page(told, Path("data/results")), "run `r3l results`"
+    claims = load_claims(Path("data/claims.toml"))
+    assert Path("data/RESULTS.md").read_text() == results_page(claims, Path("data/results")), "run `r3l results`"
     assert Path("data/results/README.md").read_text() == index(Path("data/results")), "run `r3l results`"
 
 
@@ -161,9 +161,9 @@ def test_the_readmes_table_is_that_of_the_kept_results():
         .partition("| arm | ALFWorld, 3e-4 | ALFWorld, 1e-3 | household, 3e-4 | household, 1e-3 |\n")
     )
     lines = table.partition("\n\n")[0].splitlines()[1:]
-    told = {arm: cells for arm, *cells in (line.strip("| ").split(" | ") for line in lines)}
-    assert len(told) == 6
-    for arm, cells in told.items():
+    readme_rows = {arm: cells for arm, *cells in (line.strip("| ").split(" | ") for line in lines)}
+    assert len(readme_rows) == 6
+    for arm, cells in readme_rows.items():
         found = [next(one for one in kept[name] if (one["arm"], one["rate"]) == (arm, rate)) for name, rate in columns]
         assert cells == [f"{one['area']:.3f}, {one['plateau']:.3f}" for one in found], arm
 

@@ -50,8 +50,8 @@ def test_experiments_and_sizes_that_share_a_run_agree_on_it():
         experiment = load_experiment(path)
         for size, of in experiment.sizes.items():
             for cell in experiment.cells(size):
-                told = (cell.config.model_dump(), of.iterations)
-                assert known.setdefault(cell.config.run, told) == told, f"{path.stem}, {size}: {cell.config.run}"
+                setup = (cell.config.model_dump(), of.iterations)
+                assert known.setdefault(cell.config.run, setup) == setup, f"{path.stem}, {size}: {cell.config.run}"
 
 
 def test_a_size_that_is_none():

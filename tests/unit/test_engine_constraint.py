@@ -44,7 +44,7 @@ def test_every_constrained_reply_is_valid_json_and_others_are_left_alone(engine:
     free = Sampling(1.0, 20, 1, (stop,))
     alone = engine.complete("alone", prompt, free).result(timeout=60)
     held = [engine.complete(f"held={seed}", prompt, Sampling(1.0, 200, seed, (stop,), SCHEMA)) for seed in range(8)]
-    beside = engine.complete("beside", prompt, free).result(timeout=60)
+    unconstrained = engine.complete("beside", prompt, free).result(timeout=60)
     pivots = set()
     for call in held:
         reply = call.result(timeout=60)
@@ -56,7 +56,7 @@ def test_every_constrained_reply_is_valid_json_and_others_are_left_alone(engine:
         assert report["pivot"] in (0, 1, 2)
         pivots.add(report["pivot"])
     assert len(pivots) > 1
-    assert beside.token_ids == alone.token_ids
+    assert unconstrained.token_ids == alone.token_ids
 
 
 def test_a_report_that_is_held_to_its_schema_parses_and_keeps_short(engine: Engine) -> None:

@@ -38,14 +38,14 @@ def test_policies_loaded_one_after_the_other_answer_as_transformers_does_and_pla
         }
         for update, other in zip((adapter, whole), others, strict=True)
     ]
-    told = {
+    request = {
         "policies": [asdict(policy) for policy in policies],
         "prompt": PROMPT,
         "memory_share": 0.1,
         "updates": updates,
     }
     done = subprocess.run(
-        [str(ENVIRONMENT / "bin/python"), "-m", "tests.unit.vllm_local_play", json.dumps(told)],
+        [str(ENVIRONMENT / "bin/python"), "-m", "tests.unit.vllm_local_play", json.dumps(request)],
         cwd=ROOT,
         capture_output=True,
         text=True,

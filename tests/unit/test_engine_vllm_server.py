@@ -28,9 +28,9 @@ ADAPTER = PolicySnapshot("policies/8", "d8", "policies/base")
 
 @pytest.fixture
 def servers() -> Iterator[list[ScriptedVllm]]:
-    running = [ScriptedVllm(), ScriptedVllm()]
-    yield running
-    for server in running:
+    scripted = [ScriptedVllm(), ScriptedVllm()]
+    yield scripted
+    for server in scripted:
         server.stop()
 
 

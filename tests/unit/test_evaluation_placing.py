@@ -50,7 +50,7 @@ def test_one_that_lost_its_place_meanwhile_takes_the_next_and_is_played_once(sto
     """Another evaluation found shard 0 free at the same time, and was stored first."""
     played, places = [], []
 
-    def run_stage(bench, stage, shard, parents, compute, beside):
+    def run_stage(bench, stage, shard, parents, compute, extra):
         places.append(shard)
         made = compute()
         if len(places) == 1:

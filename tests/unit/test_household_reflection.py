@@ -102,9 +102,10 @@ def test_failures_by_hand(actions, pivot, cause, advice):
 
 
 def test_the_summary_names_the_task_and_the_last_useful_turn():
-    told = reflect(task(), [*FETCH, *HEAT, "look", "look"])["trajectory_summary"]
+    summary = reflect(task(), [*FETCH, *HEAT, "look", "look"])["trajectory_summary"]
     assert (
-        told == "Asked: put a clean hot mug, and a tomato in box. Of use until heat mug 1 with microwave 1 at turn 4."
+        summary
+        == "Asked: put a clean hot mug, and a tomato in box. Of use until heat mug 1 with microwave 1 at turn 4."
     )
     assert reflect(task(), ["look"])["trajectory_summary"].endswith("Nothing was of use.")
 

@@ -26,14 +26,14 @@ def lost():
 def test_the_turn_that_is_named_is_the_one_with_that_number(lost):
     rng, numbers = random.Random(0), set()
     for one in lost * 10:
-        (system, told), report = excerpt(one, 40, rng)
+        (system, user), report = excerpt(one, 40, rng)
         number = report["retry_from_step"]
         action = one.turns[one.report["retry_from_step"]].reply
         assert system["content"] == prompt("reflection")
-        assert f"\nTurn {number}: {action}\n" in told["content"]
+        assert f"\nTurn {number}: {action}\n" in user["content"]
         assert f" at turn {number} can't be undone" in report["trajectory_summary"]
-        assert told["content"].startswith(one.turns[0].observation)
-        assert 2 <= told["content"].count("\nTurn ") <= 10
+        assert user["content"].startswith(one.turns[0].observation)
+        assert 2 <= user["content"].count("\nTurn ") <= 10
         assert {**report, "retry_from_step": 0, "trajectory_summary": ""} == {
             **one.report,
             "retry_from_step": 0,
@@ -46,13 +46,13 @@ def test_the_turn_that_is_named_is_the_one_with_that_number(lost):
 
 def test_what_comes_after_the_excerpt_is_its_feedback(lost):
     for one in lost:
-        (_, told), _ = excerpt(one, 40, random.Random(1))
-        turns = [line.partition(": ")[2] for line in told["content"].split("\n") if line.startswith("Turn ")]
+        (_, user), _ = excerpt(one, 40, random.Random(1))
+        turns = [line.partition(": ")[2] for line in user["content"].split("\n") if line.startswith("Turn ")]
         begin = next(
             k for k in range(len(one.turns)) if [turn.reply for turn in one.turns[k : k + len(turns)]] == turns
         )
         after = [*(turn.observation for turn in one.turns), one.final][begin + len(turns)]
-        assert told["content"].endswith(f"\nFeedback: {after}\nReward: 0.0")
+        assert user["content"].endswith(f"\nFeedback: {after}\nReward: 0.0")
 
 
 def test_each_lost_episode_has_its_excerpts_and_the_number_weighs_most(lost):
@@ -76,16 +76,16 @@ def test_each_lost_episode_has_its_excerpts_and_the_number_weighs_most(lost):
 def test_the_long_way_has_three_parts_and_going_on_has_the_last_one(tmp_path, monkeypatch):
     small = replace(RECIPES["long"], demonstrations=12, steps=10, hidden=32, layers=1)
     monkeypatch.setitem(RECIPES, "long", small)
-    told = []
-    made = household_start(tmp_path / "first", "long", 0, minutes=1, measured_tasks=0, progress=told.append)
+    prompts = []
+    made = household_start(tmp_path / "first", "long", 0, minutes=1, measured_tasks=0, progress=prompts.append)
     assert {name: part["steps"] for name, part in made["training"].items()} == {
         "primer": 2,
         "warm-start": 2,
         "reports": 6,
     }
-    assert [line.partition(":")[0] for line in told] == ["primer", "warm-start", "reports"]
+    assert [line.partition(":")[0] for line in prompts] == ["primer", "warm-start", "reports"]
     again = household_start(
-        tmp_path / "again", "long", 1, minutes=1, measured_tasks=0, progress=told.append, init=tmp_path / "first"
+        tmp_path / "again", "long", 1, minutes=1, measured_tasks=0, progress=prompts.append, init=tmp_path / "first"
     )
     assert {name: part["steps"] for name, part in again["training"].items()} == {"reports": 10}
     assert (tmp_path / "again" / "model.safetensors").read_bytes() != (

@@ -118,10 +118,10 @@ def test_a_leak_in_what_the_world_says_is_found(turns, base, where, subject):
 
 
 def test_a_leak_in_guidance_is_found_unless_the_policy_said_it_itself():
-    told = replace(REFLECTION, report='{"improvement_suggestion": "answer 45"}')
-    (leak,) = gold_leaks([TASK], [BASE], TURNS, [told])
+    leaking = replace(REFLECTION, report='{"improvement_suggestion": "answer 45"}')
+    (leak,) = gold_leaks([TASK], [BASE], TURNS, [leaking])
     assert (leak.where, leak.subject_id) == ("guidance", "r")
-    assert gold_leaks([TASK], [BASE], [TURNS[0], replace(TURNS[1], response="perhaps 45, no: 40")], [told]) == []
+    assert gold_leaks([TASK], [BASE], [TURNS[0], replace(TURNS[1], response="perhaps 45, no: 40")], [leaking]) == []
 
 
 @pytest.mark.parametrize(
@@ -138,10 +138,10 @@ def test_guidance_without_the_answer_in_its_words(report):
 
 @pytest.mark.parametrize("report", ['{"notes": [{"deep": "it is 45"}]}', "Prose of a critique: it is 45."])
 def test_guidance_with_the_answer_somewhere_in_its_words(report):
-    told = replace(REFLECTION, report=report)
-    assert [leak.where for leak in gold_leaks([TASK], [BASE], TURNS, [told])] == ["guidance"]
+    leaking = replace(REFLECTION, report=report)
+    assert [leak.where for leak in gold_leaks([TASK], [BASE], TURNS, [leaking])] == ["guidance"]
     assert (
-        gold_leaks([TASK], [BASE], TURNS, [replace(told, decision="no retry: outcome success")]) == []
+        gold_leaks([TASK], [BASE], TURNS, [replace(leaking, decision="no retry: outcome success")]) == []
     )  # it guided nothing
 
 

@@ -63,9 +63,9 @@ def test_check_says_so(tmp_path):
     commit(store, "leaky", "Your answer is not correct.", f"Answer {GOLD}.")
     app = Typer()
     app.command()(tables.check)
-    told = CliRunner().invoke(app, ["leaky", "--store", str(tmp_path)])
-    assert told.exit_code == 1
-    assert told.stdout.splitlines()[0].startswith(
+    result = CliRunner().invoke(app, ["leaky", "--store", str(tmp_path)])
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[0].startswith(
         "leaks: leaky iteration=0/task=0/base=0/reflection=0: the guidance holds the gold answer '8128': "
     )
     sound = CliRunner().invoke(app, ["clean", "--store", str(tmp_path)])

@@ -132,11 +132,11 @@ def test_the_gold_answer_of_a_procedural_task_solves_it_and_is_in_nothing_that_i
     world = MathWorld(SETTINGS)
     env = world.make()
     for task in world.tasks("train"):
-        told = json.loads(task.payload)
-        assert env.reset(task).text == told["question"]
-        wrong, right = env.step("-987654321"), env.step(told["gold"])
+        payload = json.loads(task.payload)
+        assert env.reset(task).text == payload["question"]
+        wrong, right = env.step("-987654321"), env.step(payload["gold"])
         assert (wrong.reward, right.reward, right.success) == (0.0, 1.0, True)
-        assert not any(holds(told["gold"], step.observation.text) for step in (wrong, right))
+        assert not any(holds(payload["gold"], step.observation.text) for step in (wrong, right))
     assert {task.task_type for task in world.tasks("train")} == {"chain_sum", "simple_equations", "gcd", "gsm_symbolic"}
 
 

@@ -65,9 +65,9 @@ def test_the_interval_is_over_policies_and_needs_three():
 
 
 def test_the_map_says_its_n():
-    told = "\n".join(map_lines(RESULTS, 1e-3))
-    assert "| 1 | 0.000 | 0.000 | +0.400 [" in told
-    assert "Crossing: p = 0.133, 95 % bootstrap over policies " in told
+    text = "\n".join(map_lines(RESULTS, 1e-3))
+    assert "| 1 | 0.000 | 0.000 | +0.400 [" in text
+    assert "Crossing: p = 0.133, 95 % bootstrap over policies " in text
     drawn = draw_map(places(RESULTS, "GRPO", 1e-3), "GRPO", "Gap")
     assert "Gap (n = 3 starting policies a point)" in drawn
     assert "crossing, as predicted" in drawn

@@ -34,7 +34,7 @@ def planned(
     environment="alfworld",
     method="paper",
     gpu=None,
-    stored=None,
+    observed=None,
     **assignments,
 ):
     config = compose(
@@ -44,7 +44,7 @@ def planned(
         machine=machine,
         assignments=[f"{name.replace('__', '.')}={value}" for name, value in assignments.items()],
     )
-    return make_plan(config, load_machine(machine, gpu=gpu), stored)
+    return make_plan(config, load_machine(machine, gpu=gpu), observed)
 
 
 @pytest.mark.parametrize("model", PUBLISHED)
@@ -181,10 +181,10 @@ def test_what_does_not_fit_is_said():
 
 def test_a_stored_run_takes_the_place_of_the_paper():
     """32 tasks of 100 turns each in all, 16 kB of tables: 96 tasks take three times that."""
-    stored = Stored(
+    observed = Stored(
         "before", tasks=32, turns=3200, sampled=6000, trained=8000, bytes=16_000, seconds={"base": 10.0, "updates": 5.0}
     )
-    plan = planned(stored=stored)
+    plan = planned(observed=observed)
     assert (plan.value("turns"), plan.value("sampled tokens"), plan.value("response tokens")) == (9600, 18_000, 24_000)
     assert plan.value("tables") == pytest.approx(48_000 / 1e9)
     assert (plan.value("base"), plan.value("updates"), plan.value("iteration")) == (30.0, 15.0, 45.0)

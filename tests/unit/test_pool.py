@@ -110,11 +110,11 @@ def test_a_hanging_worker_fails_its_sessions_and_is_replaced(settings: AlfworldS
         pool.start("beside", tasks[1]).result(60)
         pool.settings = settings.model_copy(update={"step_timeout_s": 1.0})
         os.kill(pool.workers[0].process.pid, signal.SIGSTOP)
-        hanging, beside = pool.step("hangs", "look"), pool.step("beside", "look")
+        hanging, waiting = pool.step("hangs", "look"), pool.step("beside", "look")
         with pytest.raises(WorldError, match=rf"task {tasks[0].task_id}, step of hangs: no answer within 1 s"):
             hanging.result(30)
         with pytest.raises(WorldError, match="step of hangs"):
-            beside.result(30)
+            waiting.result(30)
         with pytest.raises(WorldError):
             pool.step("beside", "look").result(30)
         pool.settings = settings
@@ -123,8 +123,8 @@ def test_a_hanging_worker_fails_its_sessions_and_is_replaced(settings: AlfworldS
 
 
 def test_a_killed_worker_fails_its_sessions_and_is_replaced(pool: WorldPool, tasks: list[Task]) -> None:
-    told: list[tuple[str, str]] = []
-    pool.on_restart = lambda worker, reason: told.append((worker, reason))
+    incidents: list[tuple[str, str]] = []
+    pool.on_restart = lambda worker, reason: incidents.append((worker, reason))
     pool.start("dies", tasks[0]).result(60)
     os.kill(pool.workers[0].process.pid, signal.SIGSTOP)
     step = pool.step("dies", "look")
@@ -133,7 +133,7 @@ def test_a_killed_worker_fails_its_sessions_and_is_replaced(pool: WorldPool, tas
         step.result(30)
     assert pool.start("again", tasks[0]).result(60).text.startswith("You are in the middle")
     assert pool.counts()["restarts"] == 1
-    [(worker, reason)] = told
+    [(worker, reason)] = incidents
     assert worker == "worker=0"
     assert "exit status -9" in reason
     assert "step of dies" in reason

@@ -71,10 +71,10 @@ def server():
 
 def test_a_synthetic_shop_needs_no_file(tmp_path):
     pytest.importorskip("thefuzz", reason="the extra [webshop] is not installed")
-    told = []
-    ready = prepare("webshop", tmp_path, progress=lambda *what: told.append(what))
+    reported = []
+    ready = prepare("webshop", tmp_path, progress=lambda *what: reported.append(what))
     assert ready.splits == {"train": 4096, "test": 100}
-    assert ("tasks of train", 4096, 4096) in told
+    assert ("tasks of train", 4096, 4096) in reported
     manifest = json.loads(ready.manifest.read_text())
     lines = (tmp_path / manifest["splits"]["train"]["path"]).read_bytes()
     assert manifest["splits"]["train"]["path"] == "webshop/prepared-synthetic-0/train.jsonl"
@@ -101,12 +101,12 @@ def test_the_tasks_of_a_manifest_are_the_worlds_wherever_it_was_moved(tmp_path):
 
 def test_generated_games_are_made_hashed_and_verified(tmp_path):
     pytest.importorskip("alfworld", reason="the extra [alfworld] is not installed")
-    told = []
+    reported = []
     ready = prepare(
-        "alfworld", tmp_path, {"train_games": 3, "heldout_games": 2}, progress=lambda *what: told.append(what)
+        "alfworld", tmp_path, {"train_games": 3, "heldout_games": 2}, progress=lambda *what: reported.append(what)
     )
     assert ready.splits == {"train": 3, "heldout": 2}
-    assert ("games of train", 3, 3) in told
+    assert ("games of train", 3, 3) in reported
     entry = json.loads(ready.manifest.read_text())["files"][0]
     assert (entry["path"], entry["files"]) == ("alfworld/kitchen-0", 10), "a game file and a trajectory each"
     prepare("alfworld", tmp_path, {"train_games": 3, "heldout_games": 2})
@@ -257,10 +257,10 @@ def test_unknown_kinds_and_settings(tmp_path):
 def test_a_download_is_whole_or_not_at_all(tmp_path, server):
     address, files, _ = server
     files["ok.json"] = b"[1, 2]" * 1000
-    told = []
-    fetch(f"{address}/ok.json", tmp_path / "deep/ok.json", lambda *what: told.append(what))
+    reported = []
+    fetch(f"{address}/ok.json", tmp_path / "deep/ok.json", lambda *what: reported.append(what))
     assert (tmp_path / "deep/ok.json").read_bytes() == files["ok.json"]
-    assert told[-1] == ("download ok.json", 6000, 6000)
+    assert reported[-1] == ("download ok.json", 6000, 6000)
     with pytest.raises(
         WorldError,
         match=r"deep/no.json is missing and could not be downloaded .*404.*: get .*/no.json and put it there",

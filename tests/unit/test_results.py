@@ -128,14 +128,14 @@ def test_page_plots_and_figures_are_written(store, tmp_path):
     experiment = short(Path("data/experiments/main_household.toml"))
     fill(store, experiment.cells("laptop")[0], 4)
     found = read_results(experiment, "laptop", store)
-    told = write_results(tmp_path / "results", found).read_text()
-    assert "| R3L | 0.0003 | 1 (1) | 0.000 | 1.000 | **0.500** | 1.000 |  | 2 | 30 | 6 |" in told
+    text = write_results(tmp_path / "results", found).read_text()
+    assert "| R3L | 0.0003 | 1 (1) | 0.000 | 1.000 | **0.500** | 1.000 |  | 2 | 30 | 6 |" in text
     kept = json.loads((tmp_path / "results" / "main_household-laptop.json").read_text())
     assert kept["summaries"][0]["final_error"] is None  # NaN is no JSON
     drawn = [one.name for one in pictures_of(found)]
     assert drawn == ["success-by-steps", "success-by-turns", "mixed-by-steps"]
     assert all((tmp_path / "results" / "main_household-laptop" / f"{name}.svg").is_file() for name in drawn)
-    assert all(f"(main_household-laptop/{name}.svg)" in told for name in drawn)
+    assert all(f"(main_household-laptop/{name}.svg)" in text for name in drawn)
 
 
 def test_lines_are_means_over_policies_in_both_directions_with_their_spread(store):

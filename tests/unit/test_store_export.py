@@ -57,11 +57,11 @@ def test_a_log_of_inspect_has_a_sample_per_trajectory(store, tmp_path):
     won = next(sample for sample in log["samples"] if sample["id"] == WON)
     assert [message["role"] for message in won["messages"][:4]] == ["user", "assistant"] * 2
     turns = store.read(next(ref for ref in store.stages("demo") if ref.stage == "distilled"), "turns").to_pylist()
-    told = [text for turn in turns if turn["trajectory_id"] == WON for text in (turn["observation"], turn["response"])]
-    assert [message["content"] for message in won["messages"]][:6] == told
+    texts = [text for turn in turns if turn["trajectory_id"] == WON for text in (turn["observation"], turn["response"])]
+    assert [message["content"] for message in won["messages"]][:6] == texts
     assert won["scores"]["reward"]["value"] == 1.0
     assert won["scores"]["success"]["value"] == "C"
-    assert won["output"]["completion"] == told[-1]
+    assert won["output"]["completion"] == texts[-1]
     assert (won["metadata"]["pivot_turn"], won["metadata"]["credit"]["advantage"]) == (1, 3.0)
 
 

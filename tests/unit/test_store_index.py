@@ -60,7 +60,7 @@ def test_a_run_is_read_once_and_then_only_what_is_new(store, monkeypatch):
     read: list[str] = []
     whole = index.manifests.read_verified
     monkeypatch.setattr(
-        index.manifests, "read_verified", lambda files, path, told: read.append(path) or whole(files, path, told)
+        index.manifests, "read_verified", lambda files, path, entry: read.append(path) or whole(files, path, entry)
     )
     assert counted(store) == ([("good", 21), ("other", 21)], {})
     first, read[:] = list(read), []
@@ -128,8 +128,8 @@ def test_a_damaged_run_is_left_out_by_name_and_breaks_no_other(store, name, aske
     found, left_out = counted(store)
     assert found == [("other", 21)]
     assert list(left_out) == ["good"]
-    told = remembered(store, "test", {"lines": LINES})
-    assert (list(told.runs), list(told.left_out)) == (["other"], ["good"])
+    index_rows = remembered(store, "test", {"lines": LINES})
+    assert (list(index_rows.runs), list(index_rows.left_out)) == (["other"], ["good"])
     with pytest.raises(StoreError, match="run good: "):
         connect(store, ["good"])
 
@@ -141,15 +141,15 @@ def r3l(*words: str, **settings) -> subprocess.CompletedProcess[str]:
 
 def test_the_commands_name_what_they_leave_out_and_refuse_what_is_not_there(store):
     part_of(store, "good").unlink()
-    told = r3l("sql", COUNT, "--store", store.root)
-    assert told.returncode == 0
-    assert "warning: run good is left out: good/iteration=00000/" in told.stderr
-    assert "other" in told.stdout
+    result = r3l("sql", COUNT, "--store", store.root)
+    assert result.returncode == 0
+    assert "warning: run good is left out: good/iteration=00000/" in result.stderr
+    assert "other" in result.stdout
     for words in (["sql", COUNT, "--run", "nosuch"], ["check", "nosuch"]):
-        told = r3l(*words, "--store", store.root)
-        assert (told.returncode, told.stdout) == (2, "")
-        assert "error: run 'nosuch': not in" in told.stderr
-        assert "it has good, other" in told.stderr.replace("\n", " ")
+        result = r3l(*words, "--store", store.root)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert "error: run 'nosuch': not in" in result.stderr
+        assert "it has good, other" in result.stderr.replace("\n", " ")
 
 
 def test_a_question_over_several_runs_says_so(store):
@@ -225,6 +225,6 @@ def test_a_store_that_may_only_be_read_is_read(store):
         words = json.dumps([[*one, "--store", str(root)] for one in asked])
         environment = os.environ | {"R3L_CACHE": "/proc/nowhere"}
         command = [sys.executable, "-c", AS_ANOTHER, words]
-        told = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
-        assert told.stdout.endswith("all of them\n"), told.stderr
+        result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+        assert result.stdout.endswith("all of them\n"), result.stderr
         assert sorted(root.rglob("*")) == before

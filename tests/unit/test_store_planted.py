@@ -14,12 +14,12 @@ Stages = dict[str, Tables]
 
 def reflection_in_both_contexts(stages: Stages) -> None:
     """The reflection's own ids after the pivot, in the retry and in what is distilled from it: the two still agree."""
-    told = {one["reflection_id"]: one["response_ids"] for one in stages["reflections"]["reflections"]}
+    responses = {one["reflection_id"]: one["response_ids"] for one in stages["reflections"]["reflections"]}
     one = next(one for one in stages["distilled"]["trajectories"] if one["turns"] > one["pivot_turn"] + 1)
     for stage, id_ in (("retries", one["retry_id"]), ("distilled", one["trajectory_id"])):
         for turn in stages[stage]["turns"]:
             if (turn["trajectory_id"], turn["turn"]) == (id_, one["pivot_turn"] + 1):
-                turn["context_ids"] = [*told[one["reflection_id"]], *turn["context_ids"]]
+                turn["context_ids"] = [*responses[one["reflection_id"]], *turn["context_ids"]]
 
 
 def stale_hash(stages: Stages) -> None:

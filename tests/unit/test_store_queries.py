@@ -122,8 +122,8 @@ def test_the_macros_are_the_python(macro: str, mask: str, settings, tmp_path):
         "demo",
         0,
     )
-    stored, _ = credit_stage(R3LSettings(), members)
-    commit_stage(store, "credit", {"credit": stored}, [], "demo", 0)
+    credits, _ = credit_stage(R3LSettings(), members)
+    commit_stage(store, "credit", {"credit": credits}, [], "demo", 0)
     expected, _ = credit_stage(settings, members)
     assert len(expected) == len(members)
     connection = connect(store)

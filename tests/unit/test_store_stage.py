@@ -254,9 +254,9 @@ def test_a_stage_is_intact_until_a_part_is_lost_or_cut_or_another_takes_its_plac
 def test_events_of_the_machine_change_no_digest(tmp_path):
     """A run made again has other restarts and canaries, and holds the same."""
     digests = set()
-    for number, told in enumerate(((), ("engine_retry",), ("worker_restarted", "canary"))):
+    for number, kinds in enumerate(((), ("engine_retry",), ("worker_restarted", "canary"))):
         tables = iteration_tables(0)["base"] | {
-            "events": [Event(0, "base", "worker=0", event, "why") for event in told]
+            "events": [Event(0, "base", "worker=0", event, "why") for event in kinds]
         }
         digests.add(Store.open(str(tmp_path / str(number))).commit(KEY, tables, fingerprint="f").digest)
     dropped = iteration_tables(0)["base"] | {

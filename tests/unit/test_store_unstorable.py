@@ -54,10 +54,10 @@ def test_an_attempt_goes_with_all_its_turns(store):
 
 def test_an_event_that_can_not_be_stored_is_an_event_and_its_attempt_stays(store):
     tables = iteration_tables(7)["base"]
-    told = tables["trajectories"][0].trajectory_id
+    trajectory_id = tables["trajectories"][0].trajectory_id
     events = [
-        Event(7, "base", told, "worker_restarted", "it said \ud800"),
-        Event(7, "base", told, "worker_restarted", "again"),
+        Event(7, "base", trajectory_id, "worker_restarted", "it said \ud800"),
+        Event(7, "base", trajectory_id, "worker_restarted", "again"),
     ]
     ref = store.commit(BASE, tables | {"events": events}, fingerprint="f")
     assert store.read(ref, "trajectories").num_rows == len(tables["trajectories"])

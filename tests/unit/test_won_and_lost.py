@@ -70,9 +70,9 @@ def of_scienceworld(world: World, task: Task) -> tuple[Actions, Actions]:
     from r3l.environments.scienceworld.java import MACHINES
     from r3l.environments.scienceworld.world import SIMPLIFICATION
 
-    machine, told = MACHINES.get(512), json.loads(task.payload)
+    machine, payload = MACHINES.get(512), json.loads(task.payload)
     simulator = machine.borrow()
-    simulator.load(told["type"], told["variation"], SIMPLIFICATION, True)
+    simulator.load(payload["type"], payload["variation"], SIMPLIFICATION, True)
     winning = list(simulator.getGoldActionSequence())
     machine.give_back(simulator)
     return winning, [*winning[:5], "dance", "go to kitchen", "open cupboard", "focus on cupboard"]

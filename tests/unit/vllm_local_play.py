@@ -40,15 +40,15 @@ def refusal(engine: VllmLocal, canary: str) -> str:
 
 
 def main() -> None:
-    told = json.loads(sys.argv[1])
+    request = json.loads(sys.argv[1])
     policy_settings = PolicySettings(adapter="lora", dtype="float32", context_tokens=256)
-    engine = VllmLocal(VllmLocalSettings(memory_share=told["memory_share"]), policy_settings)
+    engine = VllmLocal(VllmLocalSettings(memory_share=request["memory_share"]), policy_settings)
     found = []
-    for policy in told["policies"]:
+    for policy in request["policies"]:
         engine.load_policy(PolicySnapshot(**policy))
-        found.append(said(engine, told["prompt"]))
+        found.append(said(engine, request["prompt"]))
     refusals = []
-    for update in told["updates"]:
+    for update in request["updates"]:
         for planted in update["planted"]:
             engine.load_policy(PolicySnapshot(**planted))
             refusals.append(refusal(engine, update["canary"]))

@@ -79,7 +79,7 @@ def line_chart(
     parts += [whiskers(one.intervals, scale_x, scale_y, place % COLOURS) for place, one in enumerate(drawn)]
     parts += [path(one.points, scale_x, scale_y, place % COLOURS) for place, one in enumerate(drawn)]
     parts += hovers(drawn, xs, scale_x, scale_y, shown, link, axes.below) if hover else []
-    return canvas("chart", WIDTH, HEIGHT, "".join(parts), told(label, drawn, shown), "group" if link else "img")
+    return canvas("chart", WIDTH, HEIGHT, "".join(parts), spoken_label(label, drawn, shown), "group" if link else "img")
 
 
 def titles(axes: Axes) -> str:
@@ -90,7 +90,7 @@ def titles(axes: Axes) -> str:
     )
 
 
-def told(label: str, series: Sequence[Series], shown: Callable[[Any], str]) -> str:
+def spoken_label(label: str, series: Sequence[Series], shown: Callable[[Any], str]) -> str:
     """The chart for who hears the page: its title, and where each line begins and ends."""
     spoken = []
     for one in series:
@@ -115,8 +115,8 @@ def canvas(css: str, width: int, height: int, inner: str, label: str = "", role:
     """An SVG of its own size, but a chart, which fills its place. Without a label it is an ornament to whoever hears
     the page."""
     size = "" if css == "chart" else f' width="{width}" height="{height}"'
-    heard = f' role="{role}" aria-label="{escape(label)}"' if label else ' aria-hidden="true"'
-    return Markup(f'<svg class="{css}" viewBox="0 0 {width} {height}"{size}{heard}>{inner}</svg>')
+    accessible = f' role="{role}" aria-label="{escape(label)}"' if label else ' aria-hidden="true"'
+    return Markup(f'<svg class="{css}" viewBox="0 0 {width} {height}"{size}{accessible}>{inner}</svg>')
 
 
 def nice_ticks(low: float, high: float, zero: bool) -> list[float]:

@@ -45,7 +45,7 @@ def fetch(cursor: duckdb.DuckDBPyConnection, query: str, rows: int) -> tuple[lis
         cursor.close()
 
 
-def told(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """A value as JSON: numbers as numbers (a Decimal as a list of its text), everything else as the text of a cell."""
     if value is None or isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= CELL):
         return value
@@ -92,7 +92,7 @@ def main() -> None:
             )  # SIGALRM ends a process that does not handle it
             with writing_nothing():
                 columns, rows = fetch(cursor, asked["sql"], asked["rows"] + 1)
-            said = json.dumps({"columns": columns, "rows": [[told(value) for value in row] for row in rows]})
+            said = json.dumps({"columns": columns, "rows": [[json_value(value) for value in row] for row in rows]})
             signal.setitimer(signal.ITIMER_REAL, 0)
         except (R3LError, duckdb.Error) as error:
             said = json.dumps({"error": str(error)})

@@ -39,8 +39,8 @@ def runs(app_state: CurrentState) -> HTMLResponse:
     """The runs of the store, newest first, each with its branches below it."""
     rows, left_out = app_state.overview.rows()
     last = {row["line"]: row["last_iteration"] or 0 for row in rows[:LOOKED_AT]}
-    running = {line for line, iteration in last.items() if writer(app_state.reader, line, iteration)}
-    return app_state.page("runs.html", rows=rows, running=running, left_out=left_out)
+    live = {line for line, iteration in last.items() if writer(app_state.reader, line, iteration)}
+    return app_state.page("runs.html", rows=rows, live=live, left_out=left_out)
 
 
 @router.get("/compare")

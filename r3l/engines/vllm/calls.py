@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 
-def heard(call: asyncio.Task[Any]) -> None:
+def retrieve_error(call: asyncio.Task[Any]) -> None:
     """Take note of a call's error: where its caller has given it up nobody else does, and asyncio would print it."""
     if not call.cancelled():
         call.exception()

@@ -73,7 +73,7 @@ class VllmFleet:
         is clearly less so. Where none runs the policy, wait until one is back. Raises `ServerAway` after
         `timeout_s`."""
         deadline = time.monotonic() + self.settings.timeout_s
-        while not (running := self.running):
+        while not (healthy := self.running):
             if time.monotonic() > deadline or not (self.revivals or self.names):
                 raise ServerAway(
                     f"{request_id}: no server runs the policy after {self.settings.timeout_s:g} s: "
@@ -81,7 +81,7 @@ class VllmFleet:
                 )
             await asyncio.sleep(PAUSES[0])
         task = "/".join(request_id.split("/")[:2])
-        least = min(running, key=lambda server: server.in_flight)
+        least = min(healthy, key=lambda server: server.in_flight)
         last = self._last.get(task, least)
         chosen = last if last.equipped and last.in_flight <= least.in_flight + SLACK else least
         self._last[task] = chosen

@@ -13,7 +13,7 @@ from typing import Any
 from r3l.config.engines import VllmLocalSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.base import Completion, FinishReason, PolicySnapshot, Sampling, spaced
-from r3l.engines.vllm.calls import heard
+from r3l.engines.vllm.calls import retrieve_error
 from r3l.errors import EngineError, Interrupted
 
 RANKS = (8, 16, 32, 64, 128, 256, 512)  # the adapter ranks that vLLM knows
@@ -178,7 +178,7 @@ class VllmLocal:
 
 async def _translated(call: Coroutine[Any, Any, Any]) -> Any:
     if (task := asyncio.current_task()) is not None:
-        task.add_done_callback(heard)
+        task.add_done_callback(retrieve_error)
     try:
         return await call
     except EngineError:

@@ -20,7 +20,7 @@ import httpx
 from r3l.config.engines import VllmServerSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.base import Completion, PolicySnapshot, Sampling
-from r3l.engines.vllm.calls import heard
+from r3l.engines.vllm.calls import retrieve_error
 from r3l.engines.vllm.fleet import VllmFleet
 from r3l.engines.vllm.http_clients import HttpClients
 from r3l.engines.vllm.routes import ServerGone
@@ -97,7 +97,7 @@ class VllmServer:
 
     async def _watched(self, call: Coroutine[Any, Any, Any]) -> Any:
         if (outer := asyncio.current_task()) is not None:
-            outer.add_done_callback(heard)
+            outer.add_done_callback(retrieve_error)
         task = asyncio.ensure_future(call)
         self._calls.add(task)
         try:
@@ -165,14 +165,14 @@ class VllmServer:
         )
 
     async def _score(self, token_ids: list[int]) -> dict[str, list[float]]:
-        running = self.fleet.running
-        if not running:
+        healthy = self.fleet.running
+        if not healthy:
             raise EngineError("no server runs a policy: call load_policy before score")
         try:
-            scores = await asyncio.gather(*[server.score(token_ids) for server in running])
+            scores = await asyncio.gather(*[server.score(token_ids) for server in healthy])
         except ServerGone as error:
             raise EngineError(f"a server was lost while it scored the canary: {error}") from error
-        return {server.url: score for server, score in zip(running, scores, strict=True)}
+        return {server.url: score for server, score in zip(healthy, scores, strict=True)}
 
     def _enter(self) -> None:
         self._active += 1

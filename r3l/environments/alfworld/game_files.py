@@ -49,8 +49,8 @@ def games_root(settings: AlfworldSettings) -> Path:
     root = located(settings.data_root) / "alfworld"
     if settings.games != "downloaded":
         return root / f"{settings.games}-{settings.games_seed}"
-    elsewhere = os.environ.get("ALFWORLD_DATA", "")
-    return Path(elsewhere) / DOWNLOADED if elsewhere and not (root / DOWNLOADED).is_dir() else root / DOWNLOADED
+    downloaded = os.environ.get("ALFWORLD_DATA", "")
+    return Path(downloaded) / DOWNLOADED if downloaded and not (root / DOWNLOADED).is_dir() else root / DOWNLOADED
 
 
 def list_games(settings: AlfworldSettings, split: str, progress: OnProgress | None = None) -> list[GameEntry]:

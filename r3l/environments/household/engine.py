@@ -150,9 +150,9 @@ class HouseholdEngine:
         if index < 0 or not (state.held == index or (self.reachable(state) and state.places[index] == state.at)):
             return NOTHING
         mark = state.marks[index]
-        told = [word for word, bit in (("hot", HOT), ("cool", COOL), ("clean", 1)) if mark & bit]
+        adjectives = [word for word, bit in (("hot", HOT), ("cool", COOL), ("clean", 1)) if mark & bit]
         words = [
-            *([" and ".join(told)] if told else []),
+            *([" and ".join(adjectives)] if adjectives else []),
             *(["sliced"] if mark & SLICED else []),
             *(["ruined"] if mark & RUINED else []),
         ]

@@ -101,16 +101,16 @@ class Game:
     @classmethod
     def from_json(cls, text: str) -> Game:
         """Raises `KeyError`, `TypeError` or `ValueError` where `text` is no game."""
-        told = json.loads(text)
-        receptacles = tuple(told["receptacles"])
+        fields = json.loads(text)
+        receptacles = tuple(fields["receptacles"])
         return cls(
-            level=told["level"],
-            task_type=told["task_type"],
+            level=fields["level"],
+            task_type=fields["task_type"],
             receptacles=receptacles,
-            objects=tuple(told["objects"]),
-            places=tuple(receptacles.index(place) for place in told["objects"].values()),
-            wanted=tuple(Wanted(kind, tuple(conditions), count) for kind, conditions, count in told["wanted"]),
-            target=told["target"],
+            objects=tuple(fields["objects"]),
+            places=tuple(receptacles.index(place) for place in fields["objects"].values()),
+            wanted=tuple(Wanted(kind, tuple(conditions), count) for kind, conditions, count in fields["wanted"]),
+            target=fields["target"],
         )
 
 

@@ -126,8 +126,8 @@ class GraderProcess:
     def mark(self, request: dict[str, Any]) -> Grade:
         """The mark of an answer. A process that gave none is ended."""
         try:
-            if told := self.ask(request):
-                return Grade(**told)
+            if answer := self.ask(request):
+                return Grade(**answer)
             reason = "timeout"
         except (BrokenPipeError, EOFError):
             reason = "timeout" if self.process.wait() == -signal.SIGVTALRM else "too large: the grader died of it"

@@ -38,13 +38,15 @@ def gold_leaks(
     """
     problems = {task.task_id: json.loads(task.payload) for task in tasks if task.environment == "math"}
     episodes = [one for one in trajectories if one.task_id in problems]
-    told = {one.trajectory_id: problems[one.task_id] for one in episodes}
+    problem_of = {one.trajectory_id: problems[one.task_id] for one in episodes}
     played: dict[str, list[Turn]] = defaultdict(list)
     for turn in sorted(turns, key=lambda turn: turn.turn):
         played[turn.trajectory_id].append(turn)
-    leaks = [leak for one in episodes for leak in of_episode(one, played[one.trajectory_id], told[one.trajectory_id])]
+    leaks = [
+        leak for one in episodes for leak in of_episode(one, played[one.trajectory_id], problem_of[one.trajectory_id])
+    ]
     for reflection in reflections:
-        problem = told.get(reflection.trajectory_id)
+        problem = problem_of.get(reflection.trajectory_id)
         known = [turn.response for turn in played[reflection.trajectory_id]]
         if problem and reflection.decision == "retry" and reveals(problem, reflection.report, known):
             leaks.append(Leak(reflection.reflection_id, "guidance", problem["gold"], reflection.report))

@@ -99,8 +99,8 @@ def made(kind: str, seed: int, size: int) -> Any:
 
 def as_problem(kind: str, index: int, entry: dict[str, Any]) -> Problem:
     """What is scored is what JSON keeps of the entry: fractions and the like become text."""
-    stored = json.loads(json.dumps(entry, default=str))
-    return Problem(f"{kind}-{index:05d}", str(stored["question"]).strip(), str(stored["answer"]), kind, kind, stored)
+    plain = json.loads(json.dumps(entry, default=str))
+    return Problem(f"{kind}-{index:05d}", str(plain["question"]).strip(), str(plain["answer"]), kind, kind, plain)
 
 
 def solves(dataset: Any, problem: Problem) -> bool:

@@ -53,8 +53,8 @@ def item(asin: str, sort: Sort, attributes: list[str], draw: random.Random) -> d
     """One row of the items file. The first attribute is in the title, the others are told in bullets or the
     description."""
     brand = "".join(draw.sample(SYLLABLES, draw.randint(1, 2))).title() + draw.choice(ENDINGS)
-    told = attributes[1:]
-    split = draw.randint(0, len(told))
+    claimed = attributes[1:]
+    split = draw.randint(0, len(claimed))
     options = {
         name: [{"value": value, "image": None} for value in values_of(pool.split("|"), draw)]
         for name, pool in sort.options.items()
@@ -67,9 +67,9 @@ def item(asin: str, sort: Sort, attributes: list[str], draw: random.Random) -> d
         "query": sort.query,
         "product_category": f"{ROOTS[sort.category]} › {sort.path} › {sort.noun}",
         "full_description": " ".join(
-            [f"The {sort.noun.lower()} by {brand}.", *claims(told[split:], draw), draw.choice(FILLERS)]
+            [f"The {sort.noun.lower()} by {brand}.", *claims(claimed[split:], draw), draw.choice(FILLERS)]
         ),
-        "small_description": [*claims(told[:split], draw), draw.choice(FILLERS)],
+        "small_description": [*claims(claimed[:split], draw), draw.choice(FILLERS)],
         "pricing": pricing(sort, draw),
         "customization_options": options,
         "images": [""],

@@ -62,9 +62,9 @@ def side_by_side(
 
     def take(lane: queue.SimpleQueue[Call], sessions: Sessions) -> None:
         while True:
-            told = answer(sessions, settings, lane.get())
+            reply = answer(sessions, settings, lane.get())
             with writing:
-                write(answers, told)
+                write(answers, reply)
 
     for lane in lanes:
         threading.Thread(target=take, args=(lane, Sessions(world)), daemon=True).start()

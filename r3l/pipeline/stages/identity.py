@@ -56,8 +56,8 @@ def texts(config: Config, sampled: Plan, stage: str) -> list[Any]:
     """The texts that a stage shows to the policy, with an example in the places of what differs from attempt to
     attempt."""
     if stage in {"base", "retries", "evaluations"}:
-        told = [guidance("{report}")] if stage == "retries" else []
-        return [*shown_by(make_world(config.environment)), *told]
+        reflection_texts = [guidance("{report}")] if stage == "retries" else []
+        return [*shown_by(make_world(config.environment)), *reflection_texts]
     if stage == "reflections" and sampled.reflection != "none":
         return list(reflection_messages([("{observation}", "{reply}")], "{feedback}", 0.0, kind=sampled.reflection))
     return []

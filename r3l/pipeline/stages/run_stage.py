@@ -25,14 +25,14 @@ def run_stage(
     parents: Sequence[StageRef],
     compute: Compute,
     intact: Callable[[Workbench, StageRef], bool] = lambda bench, ref: True,
-    beside: Mapping[str, Any] | None = None,
+    extra: Mapping[str, Any] | None = None,
 ) -> StageRef:
     """The stored stage where it is what it would become, and what it names beyond its tables is `intact`; else compute
     and commit it.
 
     Args:
         shard: number of the stage's folder; None where it has one for the whole iteration.
-        beside: what the stage is made with beside its settings, for its identity.
+        extra: what the stage is made with besides its settings, for its identity.
 
     Raises:
         Interrupted: the work was ended meanwhile; nothing is committed.
@@ -43,7 +43,7 @@ def run_stage(
         source = StageKey(config.run, bench.replay.source_branch, bench.iteration, stage, shard)
         return stage_io.reference(bench.store, source)
     key = StageKey(config.run, config.branch, bench.iteration, stage, shard)
-    settings = {**(beside or {}), **stage_settings(config, stage)}
+    settings = {**(extra or {}), **stage_settings(config, stage)}
     policy, against = policies_of(bench, stage)
     made_from = [ref.fingerprint for ref in parents]
     identity = fingerprint(

@@ -26,7 +26,7 @@ def take_step(
     line: str,
     iteration: int,
     job: dict[str, Any],
-    heard: Callable[[dict[str, Any]], None],
+    on_line: Callable[[dict[str, Any]], None],
     settling: Callable[[], None] = lambda: None,
     staged: str = STAGING,
     stopped: threading.Event | None = None,
@@ -45,7 +45,9 @@ def take_step(
     staging = store.files.cache / line / staged / staged_update(iteration)
     place = policy_place(line, iteration)
     training = job["training"]
-    result = launch(job | {"out": str(staging)}, staging, training["processes"], training["timeout_s"], heard, stopped)
+    result = launch(
+        job | {"out": str(staging)}, staging, training["processes"], training["timeout_s"], on_line, stopped
+    )
     result["policy"] = snapshot_digest(staging / "policy")
     result["optimiser"] = optimiser_digest(staging / "optimizer")
     if "canary" in result:
@@ -59,7 +61,7 @@ def take_step(
 def counted(progress: Progress) -> Callable[[dict[str, Any]], None]:
     """What the job says, as counts of its micro-batches and tokens."""
 
-    def heard(line: dict[str, Any]) -> None:
+    def on_line(line: dict[str, Any]) -> None:
         tokens = line.get("tokens")
         progress.add(
             "updates",
@@ -67,4 +69,4 @@ def counted(progress: Progress) -> Callable[[dict[str, Any]], None]:
             tokens=float(tokens) if isinstance(tokens, int | float) else 0.0,
         )
 
-    return heard
+    return on_line

@@ -30,14 +30,14 @@ def launch(
     folder: Path,
     processes: int,
     timeout_s: float,
-    heard: Callable[[dict[str, Any]], None],
+    on_line: Callable[[dict[str, Any]], None],
     stopped: threading.Event | None = None,
 ) -> dict[str, Any]:
     """Run the job in `folder` and give back its update.json.
 
     Args:
         processes: 1, more under torchrun, or 0: no process of its own.
-        heard: called with each JSON line that the job prints.
+        on_line: called with each JSON line that the job prints.
         timeout_s: seconds without a line before the job counts as hung and is stopped.
         stopped: set where nobody waits for the job any more: it is stopped.
 
@@ -46,7 +46,7 @@ def launch(
         Interrupted: `stopped` was set.
     """
     if processes == 0:
-        return run_here(job, heard)
+        return run_here(job, on_line)
     folder.mkdir(parents=True, exist_ok=True)
     spec = folder / "job.json"
     spec.write_text(json.dumps(job, indent=1))
@@ -67,7 +67,7 @@ def launch(
             for line in _lines(process, timeout_s, stopped or threading.Event()):
                 said = _parsed(line)
                 causes += [str(said.get("cause"))] if said.get("event") == "failed" else []
-                heard(said)
+                on_line(said)
         except BaseException:
             _stop(process)
             raise
@@ -77,14 +77,14 @@ def launch(
     return dict(json.loads((Path(job["out"]) / "update.json").read_text()))
 
 
-def run_here(job: dict[str, Any], heard: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def run_here(job: dict[str, Any], on_line: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """The job in this process: for policies whose step takes less time than a process needs to start. Nobody watches
     it."""
     from r3l.training.job import Job
     from r3l.training.parallel.ranks import Ranks
     from r3l.training.update import run_update
 
-    run_update(Job.model_validate(job), Ranks(), lambda event, **fields: heard({"event": event, **fields}))
+    run_update(Job.model_validate(job), Ranks(), lambda event, **fields: on_line({"event": event, **fields}))
     return dict(json.loads((Path(job["out"]) / "update.json").read_text()))
 
 

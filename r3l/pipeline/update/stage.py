@@ -31,16 +31,16 @@ def update_tables(bench: Workbench, rows: Sequence[StageRef], groups: int, older
     """
     config, place = bench.config, policy_place(line_folder(bench.config.run, bench.config.branch), bench.iteration)
     bench.progress.add("updates", planned=1)
-    told = job(bench, groups, older)
+    job_spec = job(bench, groups, older)
     paths = [path for ref in rows for path in files(bench.store, ref)]
-    result = bench.placement.update(bench, told, paths) if bench.placement else None
+    result = bench.placement.update(bench, job_spec, paths) if bench.placement else None
     if result is None:
-        told["rows"] = [str(path) for ref in rows for path in local_files(bench.store, ref)]
+        job_spec["rows"] = [str(path) for ref in rows for path in local_files(bench.store, ref)]
         result = take_step(
             bench.store,
             line_folder(config.run, config.branch),
             bench.iteration,
-            told,
+            job_spec,
             counted(bench.progress),
             bench.going_on,
             stopped=bench.stopped,

@@ -70,13 +70,13 @@ def optimiser_digest(folder: Path | str) -> str:
 
 def content_digest(paths: Iterable[Path]) -> str:
     """16 hex digits of the files' names, sizes and bytes, in this order."""
-    running = sha256()
+    digest = sha256()
     for path in paths:
-        running.update(f"{path.name}:{path.stat().st_size};".encode())
+        digest.update(f"{path.name}:{path.stat().st_size};".encode())
         with open(path, "rb") as file:
             while chunk := file.read(1 << 20):
-                running.update(chunk)
-    return running.hexdigest()[:16]
+                digest.update(chunk)
+    return digest.hexdigest()[:16]
 
 
 class Written(NamedTuple):

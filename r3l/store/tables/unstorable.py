@@ -50,8 +50,8 @@ def storable(key: StageKey, tables: Mapping[str, Rows]) -> dict[str, pa.Table]:
         for table, rows in tables.items()
         if table in ATTEMPTS
     }
-    told = [row for row in tables["events"] if not faults("events", row)]
-    both = pa.concat_tables([to_table("events", told), to_table("events", events)])
+    storable_events = [row for row in tables["events"] if not faults("events", row)]
+    both = pa.concat_tables([to_table("events", storable_events), to_table("events", events)])
     return {table: to_table(table, rows) for table, rows in kept.items()} | {"events": both}
 
 

@@ -46,7 +46,7 @@ def drill(rng: random.Random) -> list[DemoTurn]:
     return turns + [listing(rng, errand, rng.choice(rooms), rng.choice(rooms)) for _ in range(TURNS)]
 
 
-def listing(rng: random.Random, errand: Errand, here: str, elsewhere: str) -> DemoTurn:
+def listing(rng: random.Random, errand: Errand, here: str, next_place: str) -> DemoTurn:
     names = [f"{rng.choice(object_kinds())} {rng.choice(NUMBERS)}" for _ in range(rng.randint(1, LISTED))]
     if rng.random() < TARGET_SHARE:
         names[rng.randrange(len(names))] = f"{errand.target} {rng.choice(NUMBERS)}"
@@ -59,7 +59,7 @@ def listing(rng: random.Random, errand: Errand, here: str, elsewhere: str) -> De
     found = next((name for name in names if name.split()[0] == errand.target), None)
     shown = names[: names.index(found) + 1] if found else names
     thought = f"{errand.plan}: see {', '.join(shown)}. {f'yes, {found}.' if found else 'no.'}"
-    action = f"take {found} from {here}" if found else f"go to {elsewhere}"
+    action = f"take {found} from {here}" if found else f"go to {next_place}"
     return DemoTurn(seen, f"<think>{thought}</think><action>{action}</action>", action, found is None)
 
 

@@ -43,16 +43,16 @@ def excerpt(shown: Demonstration, max_turns: int, rng: random.Random) -> tuple[l
     named, turns = shown.report["retry_from_step"], shown.turns
     begin, end = max(0, named - rng.randrange(*BEFORE)), min(len(turns), named + rng.randrange(*AFTER))
     first = begin if rng.random() < TRUE_NUMBERS else rng.randrange(max_turns - (end - begin))
-    told = [(turn.observation, turn.reply) for turn in turns[begin:end]]
+    shown_turns = [(turn.observation, turn.reply) for turn in turns[begin:end]]
     if begin:
-        told[0] = (
-            f"{turns[0].observation}\n{told[0][0]}",
-            told[0][1],
+        shown_turns[0] = (
+            f"{turns[0].observation}\n{shown_turns[0][0]}",
+            shown_turns[0][1],
         )  # what is asked for stands in the first observation
     final = turns[end].observation if end < len(turns) else shown.final
     number = named - begin + first
     summary = shown.report["trajectory_summary"].replace(f" at turn {named} ", f" at turn {number} ")
     return (
-        reflection_messages(told, final, float(shown.won), first),
+        reflection_messages(shown_turns, final, float(shown.won), first),
         {**shown.report, "trajectory_summary": summary, "retry_from_step": number},
     )
