@@ -15,8 +15,8 @@ from prefect.states import Completed  # noqa: E402
 
 from flows import artifacts  # noqa: E402
 from flows.ending import attended, watched_flow  # noqa: E402
-from flows.placement.jobs import check_placement  # noqa: E402
 from flows.placement.placed import PrefectPlacement  # noqa: E402
+from flows.placement.remote_jobs import check_placement  # noqa: E402
 from flows.tasks import RUNNER, runner  # noqa: E402
 from r3l.config import Config, compose  # noqa: E402
 from r3l.errors import R3LError  # noqa: E402

@@ -77,7 +77,7 @@ def config_of(run: str, named: dict[str, str], engine: str, given: list[str], it
     benchmark = str(assigned({}, others).get("evaluation", {}).get("benchmark") or "")
     if ours and benchmark:
         return with_environment(config_of(run, named, engine, others, iteration), ours)
-    saved = None if any(named.values()) else recorded_settings(run, given)
+    saved = None if any(named.values()) else saved_settings(run, given)
     if saved is None:
         chosen = {name: value or DEFAULTS[name] for name, value in named.items()}
         return settings(run, **chosen, engine=engine, assignments=given, iteration=iteration)
@@ -85,7 +85,7 @@ def config_of(run: str, named: dict[str, str], engine: str, given: list[str], it
     return validated(asked | {"iteration": iteration})
 
 
-def recorded_settings(run: str, given: list[str]) -> dict[str, Any] | None:
+def saved_settings(run: str, given: list[str]) -> dict[str, Any] | None:
     """None where the run has no iteration."""
     store = Store.open(compose(assignments=[text for text in given if text.startswith("store.")]).store.root)
     newest = store.next_iteration(run) - 1

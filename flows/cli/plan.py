@@ -13,8 +13,8 @@ from rich.table import Table
 from flows.cli.console import say, screen
 from r3l.config import Config, compose
 from r3l.config.machines import Machine, load_machine
+from r3l.planning.observed import observe_run
 from r3l.planning.plan import Plan, make_plan
-from r3l.planning.stored import stored_figures
 from r3l.store.stage import Store
 
 
@@ -35,7 +35,7 @@ def plan(
     nothing."""
     config = compose(model=policy, environment=environment, method=preset, machine=machine, assignments=set_ or [])
     there = load_machine(machine, gpu=gpu or None)
-    made = make_plan(config, there, stored_figures(Store.open(store, reading=True), like) if like else None)
+    made = make_plan(config, there, observe_run(Store.open(store, reading=True), like) if like else None)
     if as_json:
         say(json.dumps(asdict(made), indent=1))
     else:

@@ -11,7 +11,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from flows.placement import remote_shard, remote_update
-from flows.placement.policies import introduced
+from flows.placement.remote_policies import share_policies
 from flows.tasks import is_task
 from r3l.config import Config
 from r3l.errors import ConfigError
@@ -52,7 +52,7 @@ def placed(bench: Workbench, batch: StageRef, shards: range) -> list[StageRef]:
 
 @contextmanager
 def _submitting(bench: Workbench, batch: StageRef) -> Iterator[Callable[[int], Any]]:
-    known = introduced(bench.config, bench.store, bench.policies)
+    known = share_policies(bench.config, bench.store, bench.policies)
     if bench.config.placement.shards == "workers":
         yield lambda shard: bench.runner.submit(wait_for_shard, bench, batch, shard, known)
         return

@@ -16,8 +16,8 @@ prefect_settings.apply()
 from prefect import flow  # noqa: E402
 
 from flows.placement.heartbeat import beating, counts_of  # noqa: E402
-from flows.placement.jobs import Errand, run_elsewhere  # noqa: E402
-from flows.placement.policies import met, visiting  # noqa: E402
+from flows.placement.remote_jobs import Errand, run_remote  # noqa: E402
+from flows.placement.remote_policies import fetch_policies, with_adopted_servers  # noqa: E402
 from flows.tasks import RUNNER, runner  # noqa: E402
 from r3l.config import Config  # noqa: E402
 from r3l.exploration.progress import Progress  # noqa: E402
@@ -60,7 +60,7 @@ def ask(bench: Workbench, batch: StageRef, shard: int, policies: dict[str, Any])
     errand = Errand(
         config.placement.shard_deployment, f"r3l-shard-{key}", asked, beat_place(config, bench.iteration, shard)
     )
-    refs = run_elsewhere(errand, store.files, config.placement, finished, bench.stopped, bench.count)
+    refs = run_remote(errand, store.files, config.placement, finished, bench.stopped, bench.count)
     bench.progress.add("shards", done=1)
     return refs
 
@@ -100,7 +100,9 @@ def play(
 ) -> list[StageRef]:
     """The shard's stages, each found in the store or made here."""
     batch = stage_io.reference(store, StageKey(config.run, config.branch, iteration, "tasks"))
-    bench = Workbench(visiting(config), store, iteration, met(config, store, policies), progress, runner=runner)
+    bench = Workbench(
+        with_adopted_servers(config), store, iteration, fetch_policies(config, store, policies), progress, runner=runner
+    )
     with working(bench):
         return shard_stages(bench, batch, [shard])
 

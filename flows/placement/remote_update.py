@@ -17,7 +17,7 @@ prefect_settings.apply()
 from prefect import flow  # noqa: E402
 
 from flows.placement.heartbeat import beating, counts_of  # noqa: E402
-from flows.placement.jobs import Errand, run_elsewhere  # noqa: E402
+from flows.placement.remote_jobs import Errand, run_remote  # noqa: E402
 from r3l.errors import StoreError  # noqa: E402
 from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
@@ -27,7 +27,7 @@ from r3l.pipeline.workbench import Workbench  # noqa: E402
 from r3l.store.digests import fingerprint_of  # noqa: E402
 from r3l.store.files import staging  # noqa: E402
 from r3l.store.layout import iteration_folder, line_folder  # noqa: E402
-from r3l.store.policies.places import fetch_optimiser, fetch_policy, stored_place  # noqa: E402
+from r3l.store.policies.places import fetch_optimiser, fetch_policy, place_in_store  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
 
 RESULT = "result.json"
@@ -66,26 +66,26 @@ def ask(bench: Workbench, job: dict[str, Any], rows: list[str]) -> dict[str, Any
         {"store": store.root, "job": f"{folder}/update.json"},
         beat,
     )
-    return run_elsewhere(errand, store.files, config.placement, finished, bench.stopped, bench.count)
+    return run_remote(errand, store.files, config.placement, finished, bench.stopped, bench.count)
 
 
 def portable(store: Store, job: dict[str, Any], rows: list[str]) -> dict[str, Any]:
     """The spec with places in the store instead of this host's paths. A starting policy is put into the store first."""
     policy = job["policy"]
-    places = {digest: stored_place(store, path, digest) for digest, path in job["policies"].items()}
+    places = {digest: place_in_store(store, path, digest) for digest, path in job["policies"].items()}
     base = (
-        stored_place(store, policy["base_path"]) if policy["base_path"] else None
+        place_in_store(store, policy["base_path"]) if policy["base_path"] else None
     )  # the starting policy, as the reference is
     return job | {
         "rows": rows,
         "policies": places,
-        "reference": stored_place(store, job["reference"]),
+        "reference": place_in_store(store, job["reference"]),
         "policy": {
             "digest": policy["digest"],
-            "path": stored_place(store, policy["path"], policy["digest"]),
+            "path": place_in_store(store, policy["path"], policy["digest"]),
             "base_path": base,
         },
-        "optimiser": stored_place(store, job["optimiser"], "") if job["optimiser"] else None,
+        "optimiser": place_in_store(store, job["optimiser"], "") if job["optimiser"] else None,
     }
 
 

@@ -26,11 +26,11 @@ def check_leaks(store: Store, run: str) -> list[Finding]:
                 f"{run} {leak.subject_id}",
                 f"the {leak.where} holds the gold answer {leak.gold!r}: {leak.text[:200]!r}",
             )
-            for leak in stored_leaks(connection)
+            for leak in leaks_in_store(connection)
         ]
 
 
-def stored_leaks(connection: duckdb.DuckDBPyConnection) -> list[Leak]:
+def leaks_in_store(connection: duckdb.DuckDBPyConnection) -> list[Leak]:
     """Every leak in the runs and branches of a catalog connection (`r3l.store.catalog.connect`), in their order."""
     places = connection.execute(
         "SELECT DISTINCT run, branch, iteration FROM stored.tasks WHERE environment = 'math' ORDER BY ALL"

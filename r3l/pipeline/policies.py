@@ -11,7 +11,7 @@ from r3l.engines.base import PolicySnapshot
 from r3l.engines.made_policies import make_here
 from r3l.errors import ConfigError
 from r3l.home import located
-from r3l.store.policies.places import fetch_optimiser, fetch_policy, stored_place
+from r3l.store.policies.places import fetch_optimiser, fetch_policy, place_in_store
 from r3l.store.policies.snapshots import Written, cut_weights, latest_policy, snapshot_digest
 from r3l.store.stage import Store
 
@@ -68,7 +68,9 @@ def check_optimiser(store: Store, policies: Policies) -> None:
 def pullable(store: Store, snapshot: PolicySnapshot) -> PolicySnapshot:
     """With its place in the store, for servers on hosts that pull it from there; a starting policy is put there
     first."""
-    return snapshot if snapshot.place else replace(snapshot, place=stored_place(store, snapshot.path, snapshot.digest))
+    return (
+        snapshot if snapshot.place else replace(snapshot, place=place_in_store(store, snapshot.path, snapshot.digest))
+    )
 
 
 def starting_policy(config: Config) -> PolicySnapshot:

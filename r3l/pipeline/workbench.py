@@ -195,7 +195,7 @@ class Workbench:
         """Whether the stage is part of what is being run: a replay may end early."""
         return self.replay is None or ORDER.index(stage) <= ORDER.index(self.replay.to_stage)
 
-    def takes_stored(self, stage: str) -> bool:
+    def takes_from_store(self, stage: str) -> bool:
         """Whether a replay takes the stage as it was stored."""
         return self.replay is not None and ORDER.index(stage) < ORDER.index(self.replay.from_stage)
 
@@ -206,7 +206,7 @@ class Workbench:
         return (
             has_oracle(self.config.environment)
             and self.wants("oracle_pivots")
-            and not self.takes_stored("oracle_pivots")
+            and not self.takes_from_store("oracle_pivots")
         )
 
     def count(self, counts: dict[str, dict[str, float]]) -> None:

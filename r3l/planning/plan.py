@@ -9,9 +9,9 @@ from r3l.config import Config
 from r3l.config.machines import Machine
 from r3l.planning.gpus import GPUS
 from r3l.planning.memory import RESERVE, engine_cache_tokens, saved_bytes, training_memory
+from r3l.planning.observed import ObservedRun
 from r3l.planning.paper_costs import ENGINE_GPUS, GPU, GROUP, TASKS, TRAINING_GPUS, Row, row_for
 from r3l.planning.shapes import PAPER, Shape, shape_of
-from r3l.planning.stored import Stored
 
 TABLE_BYTES = (
     12.0  # of all tables, for each response token of base, retry and distilled trajectories (data/LOG.md, "The plan")
@@ -38,7 +38,7 @@ class Plan:
         return next(figure.value for figure in self.figures if figure.name == name)
 
 
-def make_plan(config: Config, machine: Machine, observed: Stored | None = None) -> Plan:
+def make_plan(config: Config, machine: Machine, observed: ObservedRun | None = None) -> Plan:
     """What one iteration of `config` needs on `machine`.
 
     Args:
@@ -124,7 +124,7 @@ def _scale(config: Config) -> float:
     return config.rollout.tasks / TASKS * config.rollout.group_size / GROUP
 
 
-def _tokens(config: Config, row: Row, observed: Stored | None) -> list[Figure]:
+def _tokens(config: Config, row: Row, observed: ObservedRun | None) -> list[Figure]:
     if observed:
         source = f"run {observed.run}: {observed.tasks} tasks measured"
         share = config.rollout.tasks / observed.tasks
@@ -142,7 +142,7 @@ def _tokens(config: Config, row: Row, observed: Stored | None) -> list[Figure]:
     ]
 
 
-def _time(config: Config, shape: Shape, machine: Machine, row: Row, observed: Stored | None) -> list[Figure]:
+def _time(config: Config, shape: Shape, machine: Machine, row: Row, observed: ObservedRun | None) -> list[Figure]:
     if observed and observed.seconds:
         source = f"run {observed.run}, where it ran"
         spent = {name: seconds * config.rollout.tasks / observed.tasks for name, seconds in observed.seconds.items()}
@@ -164,7 +164,7 @@ def _time(config: Config, shape: Shape, machine: Machine, row: Row, observed: St
     ]
 
 
-def _storage(config: Config, shape: Shape, sampled: float, observed: Stored | None) -> list[Figure]:
+def _storage(config: Config, shape: Shape, sampled: float, observed: ObservedRun | None) -> list[Figure]:
     trained = shape.adapter_parameters(config.policy.lora_rank) if config.policy.adapter == "lora" else shape.parameters
     tables = observed.bytes / observed.trained * sampled if observed else TABLE_BYTES * sampled
     source = (
@@ -180,7 +180,7 @@ def _storage(config: Config, shape: Shape, sampled: float, observed: Stored | No
     ]
 
 
-def _assumptions(config: Config, machine: Machine, row: Row, observed: Stored | None) -> list[str]:
+def _assumptions(config: Config, machine: Machine, row: Row, observed: ObservedRun | None) -> list[str]:
     said = [
         "memory: activations without fragmentation; one path of policy.context_tokens, the longest there can be",
         "storage: every iteration's policy and optimiser are kept until they are pruned",

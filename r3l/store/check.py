@@ -23,7 +23,7 @@ from r3l.store.policies.places import fetch_optimiser, fetch_policy
 from r3l.store.policies.snapshots import latest_policy
 from r3l.store.space.compaction import damaged_bundles
 from r3l.store.stage import Store
-from r3l.store.tables.versions import stored_names
+from r3l.store.tables.versions import names_in_version
 
 INVARIANTS = (
     "1_guidance_absent",
@@ -144,7 +144,7 @@ def verify(store: Store, key: StageKey) -> dict[str, Any]:
     for part in manifest["parts"]:
         rows = decode(manifests.read_part(store.files, key, part), None)
         if rows.num_rows != part["rows"] or set(rows.column_names) != set(
-            stored_names(part["table"], manifest["schema_version"])
+            names_in_version(part["table"], manifest["schema_version"])
         ):
             raise StoreError(
                 f"{key.folder}/{part['file']}: {rows.num_rows} rows of {rows.column_names}, the manifest says {part['rows']}"

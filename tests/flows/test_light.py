@@ -32,7 +32,7 @@ ITERATE = (
     + """
 import json, subprocess
 import flows.iterate
-from flows.placement import jobs as elsewhere
+from flows.placement import remote_jobs
 from flows.iterate import iterate
 from r3l.config import Config
 
@@ -48,9 +48,9 @@ def submit(errand, attempt):
     subprocess.run([sys.executable, "-c", code, json.dumps(parameters)], check=True)
     return Done
 
-elsewhere.submit = submit
+remote_jobs.submit = submit
 flows.iterate.check_placement = lambda settings: None
-elsewhere.state_of = lambda run: type("Ended", (), {"is_final": lambda self: True, "is_crashed": lambda self: False})()
+remote_jobs.state_of = lambda run: type("Ended", (), {"is_final": lambda self: True, "is_crashed": lambda self: False})()
 config = Config.model_validate_json(sys.argv[1])
 iterate(config)
 

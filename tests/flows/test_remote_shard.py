@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from prefect.states import Completed, Running
 
-from flows.placement import jobs, remote_shard
+from flows.placement import remote_jobs, remote_shard
 from flows.placement.placed import placed
-from flows.placement.policies import introduced, met
+from flows.placement.remote_policies import fetch_policies, share_policies
 from r3l.config import Config
 from r3l.engines.base import PolicySnapshot
 from r3l.engines.chat_format import ChatFormat
@@ -55,7 +55,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What is asked of the pool; it is done at once, in this process, as on a host that has no policy."""
     found: list[dict[str, Any]] = []
 
-    def submit(errand: jobs.Errand, attempt: int) -> Any:
+    def submit(errand: remote_jobs.Errand, attempt: int) -> Any:
         found.append(errand.parameters | {"attempt": attempt})
         state = Completed()
         if all(earlier != found[-1] for earlier in found[:-1]):  # the same work again: the run that there was
@@ -67,9 +67,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
             state = Running()
         return type("Run", (), {"id": 0, "name": "run", "state": state})
 
-    monkeypatch.setattr(jobs, "POLL_S", 0.01)
-    monkeypatch.setattr(jobs, "submit", submit)
-    monkeypatch.setattr(jobs, "state_of", lambda run: Completed())
+    monkeypatch.setattr(remote_jobs, "POLL_S", 0.01)
+    monkeypatch.setattr(remote_jobs, "submit", submit)
+    monkeypatch.setattr(remote_jobs, "state_of", lambda run: Completed())
     return found
 
 
@@ -137,10 +137,10 @@ def test_a_visiting_host_fetches_what_it_samples_with_and_no_more(
     )
     store = Store.open(config.store.root)
     known = learnt(store, policies.find(config, store, 0), tmp_path)
-    policies_json = introduced(config, store, known)
+    policies_json = share_policies(config, store, known)
 
     monkeypatch.setenv("R3L_CACHE", str(tmp_path / "visitor"))
-    found = met(config, Store.open(config.store.root), json.loads(json.dumps(policies_json)))
+    found = fetch_policies(config, Store.open(config.store.root), json.loads(json.dumps(policies_json)))
     assert (found.start.digest, found.behaviour.digest) == (known.start.digest, known.behaviour.digest)
     assert ChatFormat.load(found.start.path).stop_ids == ChatFormat.load(known.start.path).stop_ids
     fetched = [path.name for path in (tmp_path / "visitor").rglob("*") if path.is_file()]
@@ -158,4 +158,6 @@ def test_a_visiting_host_fetches_what_it_samples_with_and_no_more(
 def test_a_policy_that_nobody_put_there_is_said(endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = small_config(make_bucket(endpoint, "none", tmp_path, monkeypatch), "engine.kind=vllm_server")
     with pytest.raises(StoreError, match=r"tokenizer of policy 0123.* not in .*run the iteration again"):
-        met(config, Store.open(config.store.root), {"start": "0123", "behaviour": {"path": "p", "digest": "d"}})
+        fetch_policies(
+            config, Store.open(config.store.root), {"start": "0123", "behaviour": {"path": "p", "digest": "d"}}
+        )

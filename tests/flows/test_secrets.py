@@ -88,7 +88,7 @@ def run(tmp_path_factory, prefect_server) -> Iterator[tuple[Store, Path, dict[st
         server.stop()
 
 
-def stored(store: Store) -> list[tuple[str, bytes]]:
+def rows_of(store: Store) -> list[tuple[str, bytes]]:
     """Every object of the store, hidden folders and policies with them."""
     listed = store.files._store.list(None).collect()
     return [(entry["path"], store.files.read(entry["path"]) or b"") for entry in listed]
@@ -98,7 +98,7 @@ def stored(store: Store) -> list[tuple[str, bytes]]:
 @pytest.mark.timeout(1200)
 def test_no_key_is_in_the_store(run):
     store, cache, summary = run
-    files = stored(store)
+    files = rows_of(store)
     names = {Path(name).name for name, _ in files}
     assert summary["iteration"] == 0
     assert {"config.json", "stage.json", "job.json", "update.json"} & names >= {"config.json", "stage.json"}

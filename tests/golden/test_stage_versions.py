@@ -52,7 +52,7 @@ PINNED = {
 }
 
 
-def stored_episodes(stage: str) -> list[Episode]:
+def golden_episodes(stage: str) -> list[Episode]:
     """The episodes of a stage of tests/support/store_iteration.py."""
     rows = iteration_tables(0)[stage]
     return [
@@ -93,19 +93,19 @@ def made_retries(folder: Path) -> Tables:
 
 
 def made_distilled(folder: Path) -> Tables:
-    return tables(*stages.distilled_stage(stored_episodes("base"), stored_episodes("retries")))
+    return tables(*stages.distilled_stage(golden_episodes("base"), golden_episodes("retries")))
 
 
 def made_credit(folder: Path) -> Tables:
     credit, events = credit_stage(
-        METHOD, [one.trajectory for stage in ("base", "distilled") for one in stored_episodes(stage)]
+        METHOD, [one.trajectory for stage in ("base", "distilled") for one in golden_episodes(stage)]
     )
     return {"credit": credit, "events": events}
 
 
 def made_training_rows(folder: Path) -> Tables:
     """Of the credit that the fixed input has, whatever the credit stage makes by now."""
-    episodes = [one for stage in ("base", "retries", "distilled") for one in stored_episodes(stage)]
+    episodes = [one for stage in ("base", "retries", "distilled") for one in golden_episodes(stage)]
     fixed = iteration_tables(0)
     rows, events = training_rows_stage(METHOD, episodes, fixed["reflections"]["reflections"], fixed["credit"]["credit"])
     return {"training_rows": rows, "events": events}

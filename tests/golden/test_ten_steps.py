@@ -20,7 +20,7 @@ from r3l.training.parallel.ranks import Ranks
 from r3l.training.update import run_update
 from tests.support.update_world import group, record, write_policy, write_rows
 
-RECORDED = Path(__file__).with_name("ten_steps.json")
+GOLDEN = Path(__file__).with_name("ten_steps.json")
 KEPT = ("loss", "loss_rl", "loss_sft", "loss_kl", "grad_norm", "entropy", "kl_behaviour", "clip_fraction", "ratio_mean")
 STEPS = 10
 
@@ -75,14 +75,14 @@ def ten_steps(folder: Path) -> list[dict[str, float]]:
 
 
 def test_the_curve_is_the_recorded_one(tmp_path: Path) -> None:
-    curve, golden = ten_steps(tmp_path), json.loads(RECORDED.read_text())
+    curve, golden = ten_steps(tmp_path), json.loads(GOLDEN.read_text())
     assert len(curve) == len(golden) == STEPS
     for step, (got, expected) in enumerate(zip(curve, golden, strict=True), 1):
         assert got == pytest.approx(expected, rel=2e-4, abs=1e-7), f"step {step}"
 
 
 def test_the_recorded_run_learns() -> None:
-    golden = json.loads(RECORDED.read_text())
+    golden = json.loads(GOLDEN.read_text())
     assert golden[-1]["loss_sft"] < 0.9 * golden[0]["loss_sft"]
     assert golden[-1]["kl_behaviour"] != golden[0]["kl_behaviour"]
     assert any(step["clip_fraction"] > 0 for step in golden)
@@ -90,5 +90,5 @@ def test_the_recorded_run_learns() -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        RECORDED.write_text(json.dumps(ten_steps(Path(folder)), indent=1) + "\n")
-    sys.stdout.write(RECORDED.read_text())
+        GOLDEN.write_text(json.dumps(ten_steps(Path(folder)), indent=1) + "\n")
+    sys.stdout.write(GOLDEN.read_text())

@@ -10,7 +10,7 @@ from r3l.engines.embedded.packing import Feed, plan
 from r3l.engines.embedded.segments import Segment, SegmentTree
 
 
-def stored(tree: SegmentTree, prompt: list[int], reply: list[int]) -> Segment:
+def cached(tree: SegmentTree, prompt: list[int], reply: list[int]) -> Segment:
     """A finished request: its prompt and reply are stored (keys and values hold the token itself)."""
     source, at = tree.find(prompt)
     segment = tree.extend(source, at)
@@ -34,10 +34,10 @@ def read(segment: Segment, until: int) -> list[int]:
 
 def test_the_next_turn_continues_in_place_and_a_retry_forks_at_the_pivot() -> None:
     tree = SegmentTree(1000)
-    base = stored(tree, [1, 2, 3], [4, 5])
-    assert stored(tree, [1, 2, 3, 4, 5, 6], [7, 8]) is base
+    base = cached(tree, [1, 2, 3], [4, 5])
+    assert cached(tree, [1, 2, 3, 4, 5, 6], [7, 8]) is base
     assert list(base.ids) == [1, 2, 3, 4, 5, 6, 7, 8]
-    retry = stored(tree, [1, 2, 3, 4, 9], [7])
+    retry = cached(tree, [1, 2, 3, 4, 9], [7])
     assert (retry.parent, retry.start, list(retry.ids)) == (base, 4, [9, 7])
     assert tree.find([1, 2, 3, 4, 9, 7, 7]) == (retry, 6)
     assert tree.find([1, 2, 3, 4, 5, 0]) == (base, 5)
@@ -47,7 +47,7 @@ def test_the_next_turn_continues_in_place_and_a_retry_forks_at_the_pivot() -> No
 
 def test_the_longest_prefix_is_found_though_a_sibling_begins_with_the_same_reply() -> None:
     tree = SegmentTree(1000)
-    first = stored(tree, [1, 2, 3], [4, 5, 6])
+    first = cached(tree, [1, 2, 3], [4, 5, 6])
     source, at = tree.find([1, 2])
     second = tree.extend(source, at)
     assert (second.parent, second.start) == (first, 2)
@@ -60,10 +60,10 @@ def test_the_longest_prefix_is_found_though_a_sibling_begins_with_the_same_reply
 
 def test_the_least_recently_used_leaves_go_first_and_running_ones_stay() -> None:
     tree = SegmentTree(12)
-    old = stored(tree, [1, 2, 3], [4, 5])
-    new = stored(tree, [7, 7, 7], [8, 8])
+    old = cached(tree, [1, 2, 3], [4, 5])
+    new = cached(tree, [7, 7, 7], [8, 8])
     tree.extend(old, 5)
-    stored(tree, [9, 9, 9], [9, 9])
+    cached(tree, [9, 9, 9], [9, 9])
     assert tree.tokens == 10
     assert tree.evicted == 5
     assert old in tree.root.children
@@ -73,7 +73,7 @@ def test_the_least_recently_used_leaves_go_first_and_running_ones_stay() -> None
 def test_pieces_of_a_fork_by_hand() -> None:
     """Base of 6 tokens, forks at 4 (twice) and 2: who reads what."""
     tree = SegmentTree(1000)
-    base = stored(tree, [1, 2, 3, 4], [5, 6])
+    base = cached(tree, [1, 2, 3, 4], [5, 6])
     tree.extend(base, 6)
     forks = [tree.extend(base, at) for at in (4, 2, 4)]
     feeds = [Feed(fork, 1, fork.start) for fork in forks] + [Feed(base, 1, 6)]
@@ -100,7 +100,7 @@ def test_what_is_found_is_always_a_prefix_and_the_longest_one(asked: list[list[i
         if not tree.evicted:
             assert length >= max((_common(prompt, known) for known in kept), default=0)
         reply = [number % 3, 2]
-        stored(tree, prompt, reply)
+        cached(tree, prompt, reply)
         kept.append(prompt + reply)
         assert tree.tokens <= capacity
 

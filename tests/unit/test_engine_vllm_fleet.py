@@ -84,7 +84,7 @@ def test_calls_of_a_host_that_fell_silent_are_made_elsewhere_and_it_is_won_back(
     assert engine.counts()["retried_calls"] == 1
     at.cut.clear()
     at.back.set()
-    until(lambda: len(engine.fleet.running) == 2)
+    until(lambda: len(engine.fleet.healthy) == 2)
 
 
 def test_one_missed_check_is_no_loss(made: list[Any]) -> None:
@@ -97,7 +97,7 @@ def test_one_missed_check_is_no_loss(made: list[Any]) -> None:
     server.cut.clear()
     server.back.set()
     time.sleep(0.5)
-    assert [one.missed for one in engine.fleet.running] == [0]
+    assert [one.missed for one in engine.fleet.healthy] == [0]
 
 
 def test_a_name_stands_for_servers_that_come_and_go(made: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,9 +112,9 @@ def test_a_name_stands_for_servers_that_come_and_go(made: list[Any], monkeypatch
 
     monkeypatch.setattr(engine.fleet, "resolve", resolve)
     engine.load_policy(FULL)
-    assert [server.url for server in engine.fleet.running] == [servers[0].url]
+    assert [server.url for server in engine.fleet.healthy] == [servers[0].url]
     behind.add(servers[1].url)  # scaled up in the midst of an iteration
-    until(lambda: len(engine.fleet.running) == 2)
+    until(lambda: len(engine.fleet.healthy) == 2)
     assert servers[1].weights == "policies/7"
     behind.discard(servers[0].url)  # and down again
     servers[0].cut.set()
@@ -129,7 +129,7 @@ def test_a_name_is_resolved_as_the_system_does(made: list[Any]) -> None:
     port = server.url.rpartition(":")[2]
     engine = engine_of(made, f"dns://127.0.0.1:{port}")
     engine.load_policy(FULL)
-    assert [one.url for one in engine.fleet.running] == [server.url]
+    assert [one.url for one in engine.fleet.healthy] == [server.url]
     nobody = engine_of(made, "dns://no-such-name.invalid:8000", timeout_s=1)
     with pytest.raises(EngineError, match="no server runs the policy"):
         nobody.load_policy(FULL)

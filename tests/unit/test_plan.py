@@ -13,10 +13,10 @@ from r3l.config import compose, preset_names
 from r3l.config.machines import load_machine
 from r3l.errors import ConfigError
 from r3l.planning.memory import engine_cache_tokens, saved_bytes, training_memory
+from r3l.planning.observed import ObservedRun
 from r3l.planning.paper_costs import COSTS, row_for
 from r3l.planning.plan import make_plan
 from r3l.planning.shapes import PAPER, from_config, shape_of
-from r3l.planning.stored import Stored
 
 # Parameters as the published safetensors files count them.
 PUBLISHED = {
@@ -181,7 +181,7 @@ def test_what_does_not_fit_is_said():
 
 def test_a_stored_run_takes_the_place_of_the_paper():
     """32 tasks of 100 turns each in all, 16 kB of tables: 96 tasks take three times that."""
-    observed = Stored(
+    observed = ObservedRun(
         "before", tasks=32, turns=3200, sampled=6000, trained=8000, bytes=16_000, seconds={"base": 10.0, "updates": 5.0}
     )
     plan = planned(observed=observed)

@@ -16,7 +16,7 @@ from tests.support.store_iteration import commit_iteration
 PLACE = "demo/iteration=00003/config.json"
 
 
-def stored(store: Store, **method: object) -> None:
+def save(store: Store, **method: object) -> None:
     """The settings of an iteration as another version wrote them."""
     whole = compose(run="demo").model_dump(mode="json")
     store.files.put(PLACE, json.dumps(whole | {"method": whole["method"] | method}).encode())
@@ -30,13 +30,13 @@ def test_they_come_back_as_they_were_saved(tmp_path):
 
 def test_a_value_that_was_renamed_is_read_under_its_present_name(tmp_path):
     store = Store.open(str(tmp_path))
-    stored(store, sft_reduction="token_mean")
+    save(store, sft_reduction="token_mean")
     assert load_config(store, "demo", "", 3).method.sft_reduction == "tokens"  # type: ignore[union-attr]
 
 
 def test_one_that_is_not_known_and_damage_are_refused_in_a_line(tmp_path):
     store = Store.open(str(tmp_path))
-    stored(store, sft_reduction="by the moon")
+    save(store, sft_reduction="by the moon")
     with pytest.raises(StoreError, match=rf"{PLACE}: these settings can't be read .*sft_reduction.*got 'by the moon'"):
         load_config(store, "demo", "", 3)
     for content in (b"{", b"[]", b'{"method": 3}'):

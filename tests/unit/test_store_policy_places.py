@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from r3l.errors import StoreError
-from r3l.store.policies.places import fetch_policy, share_policy, stored_place
+from r3l.store.policies.places import fetch_policy, place_in_store, share_policy
 from r3l.store.policies.snapshots import snapshot_digest
 from r3l.store.stage import Store
 
@@ -62,7 +62,7 @@ def write(folder: Path, *weights: bytes) -> str:
 def test_a_starting_policy_is_put_there_once_and_pulled_by_another_host(host, tmp_path):
     digest = write(tmp_path / "start", b"abc", b"de")
     a, b = host("a"), host("b")
-    place = stored_place(a, tmp_path / "start")
+    place = place_in_store(a, tmp_path / "start")
     assert place == f".policies/{digest}"
     pulled = fetch_policy(b, place, digest)
     assert pulled.is_relative_to(tmp_path / "b")
@@ -75,7 +75,7 @@ def test_a_starting_policy_is_put_there_once_and_pulled_by_another_host(host, tm
 def test_a_policy_of_the_run_is_where_it_is(host):
     store = host("a")
     write(store.files.cache / PLACE, b"abc")
-    assert stored_place(store, store.files.cache / PLACE) == PLACE
+    assert place_in_store(store, store.files.cache / PLACE) == PLACE
 
 
 def test_a_copy_of_an_earlier_try_with_the_same_sizes_is_fetched_anew(host):

@@ -32,7 +32,7 @@ def updating(run: Path, iteration: int) -> tuple[subprocess.Popen[str], Path]:
     return child, Path(child.stdout.readline().strip())
 
 
-def elsewhere(what: str, part: int = 0) -> str:
+def staging_name(what: str, part: int = 0) -> str:
     """A name staged by a process that can't be seen from here."""
     parts = process.mark().split("~")
     parts[part] = "another"
@@ -55,7 +55,7 @@ def test_a_living_update_of_another_iteration_goes_on(tmp_path):
 @pytest.mark.parametrize("part", [0, 1, 2])
 def test_an_update_that_can_not_be_seen_is_swept_by_the_holder_of_its_iteration_alone(tmp_path, part):
     """Another host, boot or pid namespace: who holds the iteration's lock knows that the maker lost it."""
-    folder = tmp_path / elsewhere("update-00003-abc", part)
+    folder = tmp_path / staging_name("update-00003-abc", part)
     folder.mkdir()
     os.utime(folder, (0, 0))
     assert staging.sweep(tmp_path) == staging.sweep(tmp_path, 4) == []
@@ -63,7 +63,7 @@ def test_an_update_that_can_not_be_seen_is_swept_by_the_holder_of_its_iteration_
 
 
 def test_a_file_that_can_not_be_seen_is_swept_after_a_day(tmp_path):
-    fresh, old, nested = (tmp_path / elsewhere(name) for name in ("file-1", "file-2", "policy-3"))
+    fresh, old, nested = (tmp_path / staging_name(name) for name in ("file-1", "file-2", "policy-3"))
     for path in (fresh, old):
         path.write_bytes(b"half")
     (nested / "inner").mkdir(parents=True)

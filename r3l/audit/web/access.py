@@ -46,7 +46,7 @@ def key_for(host: str) -> str:
     return key
 
 
-def from_elsewhere(headers: Headers, origins: Collection[str] = (), following: bool = True) -> bool:
+def from_other_site(headers: Headers, origins: Collection[str] = (), following: bool = True) -> bool:
     """Whether a page of another site had the browser send this request: by its Origin, else by its fetch metadata.
 
     Args:
@@ -68,7 +68,7 @@ class RefuseOtherSites:
         self.origins = frozenset(origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or not from_elsewhere(Headers(scope=scope), self.origins):
+        if scope["type"] == "lifespan" or not from_other_site(Headers(scope=scope), self.origins):
             await self.app(scope, receive, send)
         else:
             await PlainTextResponse("Pages of other sites can't ask here.", 403)(scope, receive, send)

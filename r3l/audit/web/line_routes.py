@@ -171,7 +171,7 @@ def text(
         "Content-Security-Policy": "default-src 'none'; sandbox",
         "Content-Disposition": 'inline; filename="text.txt"',
     }
-    return PlainTextResponse(stored_text(app_state.of(line), line, id, part, turn), headers=headers)
+    return PlainTextResponse(text_in_store(app_state.of(line), line, id, part, turn), headers=headers)
 
 
 TEXTS = {
@@ -182,7 +182,7 @@ TEXTS = {
 }
 
 
-def stored_text(reader: Reader, line: Line, id_: str, part: str, turn: int) -> str:
+def text_in_store(reader: Reader, line: Line, id_: str, part: str, turn: int) -> str:
     """Raises StoreError where there is no such text."""
     rows = reader.rows(TEXTS[part], [*line.place, id_, turn])
     if not rows:

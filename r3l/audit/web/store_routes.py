@@ -12,7 +12,7 @@ from r3l.audit.charts.iterations import compared_charts
 from r3l.audit.lines import Line, branch_difference, differing_settings, iterations, known_line, listed, writer
 from r3l.audit.reader import Reader, Row
 from r3l.audit.standing import standings
-from r3l.audit.web.access import from_elsewhere
+from r3l.audit.web.access import from_other_site
 from r3l.audit.web.app_state import CurrentState
 from r3l.audit.web.downloads import as_csv, as_parquet
 from r3l.audit.web.sandbox import ROWS, SECONDS
@@ -79,7 +79,7 @@ def sql(
     """The SQL box, and the answer where a question was asked. A link of another site fills the box in and asks
     nothing."""
     answer, wrong, status = None, "", 200
-    if q.strip() and from_elsewhere(request.headers, following=False):
+    if q.strip() and from_other_site(request.headers, following=False):
         wrong, status = "This question came from a page of another site. Read it, then run it.", 403
     elif q.strip():
         try:
@@ -111,7 +111,7 @@ def download(
     run: Chosen = "",
 ) -> Response:
     """The answer as a file."""
-    if from_elsewhere(request.headers, following=False):
+    if from_other_site(request.headers, following=False):
         raise HTTPException(403, "This question came from a page of another site.")
     answer = app_state.box_of(run).ask(q)
     content, media = (

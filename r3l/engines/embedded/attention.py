@@ -95,8 +95,8 @@ def _long(
     for part, end in feed.segment.chain():
         count = min(end, until) - part.start
         if count > 0 and part.store_L2HTD is not None:
-            stored_2HTD = part.store_L2HTD[layer, :, :, :count]
-            parts.insert(0, (stored_2HTD[0], stored_2HTD[1]))
+            cached_2HTD = part.store_L2HTD[layer, :, :, :count]
+            parts.insert(0, (cached_2HTD[0], cached_2HTD[1]))
         until = min(until, part.start)
     all_keys, all_values = (torch.cat(side, 1)[:, None] for side in zip(*parts, strict=True))
     spread = (*query_HGND.shape[:2], feed.length + feed.count, query_HGND.shape[3])
@@ -114,7 +114,7 @@ def _long(
 def _scores(step: Step, layer: int, query_HRD: Tensor, keys_HND: Tensor, group: int) -> Tensor:
     heads, rows, size = query_HRD.shape
     own = step.own
-    scores = query_HRD.new_full((heads, rows, own + step.stored), -torch.inf)
+    scores = query_HRD.new_full((heads, rows, own + step.cached), -torch.inf)
     scores[:, :, 0] = (query_HRD.view(heads, -1, group, size) * keys_HND[:, :, None]).sum(-1).view(heads, rows)
     for feed in step.feeds:
         if feed.count > 1 and feed.first < step.short:

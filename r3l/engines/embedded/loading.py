@@ -57,11 +57,11 @@ def _adapted(model: Any, path: str) -> Any:
     for parent in list(base.modules()):
         for name, child in list(parent.named_children()):
             if hasattr(child, "base_layer"):
-                setattr(parent, name, _beside(child, path))
+                setattr(parent, name, _adapted_layer(child, path))
     return base
 
 
-def _beside(layer: Any, path: str) -> AdaptedLinear:
+def _adapted_layer(layer: Any, path: str) -> AdaptedLinear:
     """A plain LoRA layer of peft with nothing that peft would do at run time."""
     if (
         type(layer.base_layer) is not torch.nn.Linear

@@ -76,7 +76,7 @@ class Step:
     long: list[tuple[Feed, Tensor | None]] = field(default_factory=list)  # with its mask (new tokens, T + new tokens)
     fresh: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # a layer: keys and values (H, N, D)
     own: int = 0  # W
-    stored: int = 0  # T
+    cached: int = 0  # T
 
     @property
     def tokens(self) -> int:
@@ -90,14 +90,14 @@ def plan(feeds: Sequence[Feed], heads: int, group: int = 1, kernel: CompiledAtte
         heads: query heads, `group` of them for each key/value head.
         kernel: what attends for the short feeds, where there is such a thing.
     """
-    stored = max(feed.length for feed in feeds)
-    limit = max(1, min(LONG, FEED_SCORES // (heads * (stored + LONG))))
+    cached = max(feed.length for feed in feeds)
+    limit = max(1, min(LONG, FEED_SCORES // (heads * (cached + LONG))))
     short = [feed for feed in feeds if feed.count <= limit]
     step = Step(
         [],
         [],
         own=max((feed.count for feed in short), default=0),
-        stored=max((feed.length for feed in short), default=0),
+        cached=max((feed.length for feed in short), default=0),
     )
     owners = {feed.segment: feed for feed in short}
     tops, below = _branches(owners)

@@ -33,7 +33,7 @@ class Segment:
         self.filled = 0
         self.store_L2HTD: Tensor | None = None
         self.children: dict[Segment, None] = {}  # a set that keeps its order
-        self.running = False  # a request appends to it
+        self.in_use = False  # a request appends to it
         self.used_at = 0
         self.counted = 0  # of its tokens, those in the tree's total
 
@@ -111,16 +111,16 @@ class SegmentTree:
 
     def extend(self, segment: Segment, at: int) -> Segment:
         """The segment that a request appends to: `segment` itself where it ends at `at` and is free, else a fork."""
-        if segment.parent is None or segment.end != at or segment.running:
+        if segment.parent is None or segment.end != at or segment.in_use:
             parent, segment = segment, Segment(segment, at)
             parent.children[segment] = None
-        segment.running = True
+        segment.in_use = True
         return segment
 
     def release(self, segment: Segment) -> None:
         """A request is done with it; what was never computed is forgotten."""
         self.clock += 1
-        segment.running = False
+        segment.in_use = False
         del segment.ids[segment.filled :]
         self.tokens += segment.filled - segment.counted
         segment.counted = segment.filled
@@ -142,7 +142,7 @@ class SegmentTree:
         """Drop the segments used longest ago, leaves first, until the tree fits its capacity."""
         enough = self.capacity if self.tokens <= self.capacity else int(self.capacity * KEPT)
         while self.tokens > enough:
-            leaves = [segment for segment in self._all() if not segment.children and not segment.running]
+            leaves = [segment for segment in self._all() if not segment.children and not segment.in_use]
             if not leaves:
                 return
             for segment in sorted(leaves, key=lambda leaf: leaf.used_at):

@@ -40,7 +40,7 @@ class VllmFleet:
         self._equipping: dict[VllmRoutes, asyncio.Lock] = {}
 
     @property
-    def running(self) -> list[VllmRoutes]:
+    def healthy(self) -> list[VllmRoutes]:
         return [server for server in self.servers if server.equipped]
 
     async def load(self, snapshot: PolicySnapshot) -> None:
@@ -59,7 +59,7 @@ class VllmFleet:
         for failure in failures:
             if isinstance(failure, BaseException) and not isinstance(failure, ServerGone):
                 raise failure
-        if not self.running:
+        if not self.healthy:
             raise EngineError(
                 f"no server runs the policy {snapshot.path}: {'; '.join(map(str, failures)) or self.settings.urls}. Start "
                 "one with infra/engine/serve.sh and set engine.urls"
@@ -73,7 +73,7 @@ class VllmFleet:
         is clearly less so. Where none runs the policy, wait until one is back. Raises `ServerAway` after
         `timeout_s`."""
         deadline = time.monotonic() + self.settings.timeout_s
-        while not (healthy := self.running):
+        while not (healthy := self.healthy):
             if time.monotonic() > deadline or not (self.revivals or self.names):
                 raise ServerAway(
                     f"{request_id}: no server runs the policy after {self.settings.timeout_s:g} s: "
@@ -100,7 +100,7 @@ class VllmFleet:
         while True:
             await asyncio.sleep(self.settings.health_s)
             if self.snapshot is not None:
-                await asyncio.gather(*[self._check(server) for server in self.running])
+                await asyncio.gather(*[self._check(server) for server in self.healthy])
                 await self._discover()
 
     async def _check(self, server: VllmRoutes) -> None:
@@ -127,7 +127,7 @@ class VllmFleet:
         for url in sorted(found - {server.url for server in self.servers}):
             server = self._server(url)
             self.servers.append(server)
-            if self.running:  # else the load that is under way gives it the policy
+            if self.healthy:  # else the load that is under way gives it the policy
                 self._await_return(server)
         for server in [
             server for server in self.servers if server.named and not server.equipped and server.url not in found

@@ -165,7 +165,7 @@ class VllmServer:
         )
 
     async def _score(self, token_ids: list[int]) -> dict[str, list[float]]:
-        healthy = self.fleet.running
+        healthy = self.fleet.healthy
         if not healthy:
             raise EngineError("no server runs a policy: call load_policy before score")
         try:

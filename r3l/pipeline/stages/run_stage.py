@@ -39,7 +39,7 @@ def run_stage(
         FailedAttempts: too many attempts ended by errors of the engine or the environment; nothing is committed.
     """
     config = bench.config
-    if bench.replay and bench.takes_stored(stage):
+    if bench.replay and bench.takes_from_store(stage):
         source = StageKey(config.run, bench.replay.source_branch, bench.iteration, stage, shard)
         return stage_io.reference(bench.store, source)
     key = StageKey(config.run, config.branch, bench.iteration, stage, shard)

@@ -17,7 +17,7 @@ from r3l.store.stage import Store
 SHARED = ".policies"
 
 
-def stored_place(store: Store, path: Path | str, digest: str | None = None) -> str:
+def place_in_store(store: Store, path: Path | str, digest: str | None = None) -> str:
     """Where the folder lies, relative to the store's root. A policy from outside (the starting one) is put there, under
     its digest."""
     folder = Path(path).absolute()

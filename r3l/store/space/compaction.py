@@ -73,7 +73,7 @@ def bundle_file(files: Files, folder: str, stage: str, table: str, found: Sequen
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, schema, **write_settings(schema)) as writer:
         waiting: list[pa.Table] = []
-        for rows in stored_rows(files, stage, table, found):
+        for rows in rows_of_parts(files, stage, table, found):
             waiting.append(rows.cast(schema))
             if sum(piece.num_rows for piece in waiting) >= ROW_GROUP:
                 writer.write_table(pa.concat_tables(waiting), row_group_size=ROW_GROUP)
@@ -87,7 +87,7 @@ def bundle_file(files: Files, folder: str, stage: str, table: str, found: Sequen
     return {"stage": stage, "table": table, "file": name, "bytes": len(written), "sha256": digest}
 
 
-def stored_rows(files: Files, stage: str, table: str, found: Sequence[Manifest]) -> Iterator[pa.Table]:
+def rows_of_parts(files: Files, stage: str, table: str, found: Sequence[Manifest]) -> Iterator[pa.Table]:
     """The verified rows of each part, in the present version, with their shard."""
     for manifest in found:
         for part in manifest["parts"]:

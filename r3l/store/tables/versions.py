@@ -42,7 +42,7 @@ def lacking(table: str, version: int) -> dict[str, Same | float | str | None]:
     return {column: value for columns in later for column, value in columns.items()}
 
 
-def stored_names(table: str, version: int) -> list[str]:
+def names_in_version(table: str, version: int) -> list[str]:
     """The columns that a part of this version has, in the present order. What another column equals was stored, if
     under a name that means something else by now."""
     added = lacking(table, version)

@@ -22,7 +22,7 @@ WHERE run = ? AND branch = '' AND iteration >= 0 AND stage <> 'evaluations' GROU
 
 
 @dataclass(frozen=True)
-class Stored:
+class ObservedRun:
     """Sums over all iterations of a run, its evaluations left out."""
 
     run: str
@@ -34,7 +34,7 @@ class Stored:
     seconds: dict[str, float]  # stage -> summed over shards
 
 
-def stored_figures(store: Store, run: str) -> Stored:
+def observe_run(store: Store, run: str) -> ObservedRun:
     """Raises `StoreError` where the run has no finished rollouts."""
     with connect(store, [run]) as connection:
         row = connection.execute(COUNTS, [run]).fetchone()
@@ -42,7 +42,7 @@ def stored_figures(store: Store, run: str) -> Stored:
     if row is None or not row[0]:
         raise StoreError(f"run {run}: no rollouts in {store.root} to plan from; see `r3l runs`")
     tasks, turns, sampled, trained = (int(value or 0) for value in row)
-    return Stored(
+    return ObservedRun(
         run,
         tasks,
         turns,

@@ -29,7 +29,7 @@ PATIENCE_S, PAUSE_S = 300.0, 5.0
 Result = TypeVar("Result")
 
 
-class ElsewhereError(R3LError):
+class RemoteJobError(R3LError):
     """A job on another work pool that failed, was cancelled, or lost its host too often."""
 
 
@@ -43,7 +43,7 @@ class Errand:
     heartbeat: str  # path in the store
 
 
-def run_elsewhere(
+def run_remote(
     errand: Errand,
     files: Files,
     settings: PlacementSettings,
@@ -73,13 +73,13 @@ def run_elsewhere(
         if (found := finished()) is not None:
             return found
         if not state.is_crashed():
-            raise ElsewhereError(
+            raise RemoteJobError(
                 f"{errand.deployment}, flow run {run.name}: {state.name}{f' ({state.message})' if state.message else ''}"
                 f"{'; it left no result in the store' if state.is_completed() else ''}"
             )
         lost += 1
         if lost >= settings.attempts:
-            raise ElsewhereError(
+            raise RemoteJobError(
                 f"{errand.deployment}: its host was lost {lost} times, last in flow run {run.name} ({state.message}); "
                 "run the iteration again, it goes on from what is stored"
             )

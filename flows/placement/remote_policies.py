@@ -15,18 +15,18 @@ from r3l.engines.base import PolicySnapshot
 from r3l.pipeline.policies import Policies, pullable
 from r3l.pipeline.workbench import CANARY
 from r3l.store.files.local import replace_text
-from r3l.store.policies.places import fetch_policy, fetch_tokenizer, share_tokenizer, stored_place
+from r3l.store.policies.places import fetch_policy, fetch_tokenizer, place_in_store, share_tokenizer
 from r3l.store.stage import Store
 
 
-def visiting(config: Config) -> Config:
+def with_adopted_servers(config: Config) -> Config:
     """Servers that the flow has given the policy are taken as they are: hosts that come later don't load it again."""
     if config.engine.kind != "vllm_server":
         return config
     return config.model_copy(update={"engine": config.engine.model_copy(update={"adopt": True})})
 
 
-def introduced(config: Config, store: Store, policies: Policies) -> dict[str, Any]:
+def share_policies(config: Config, store: Store, policies: Policies) -> dict[str, Any]:
     """The policies, for hosts that see the store alone. A starting policy is put there first."""
     start, behaviour = policies.start, policies.behaviour
     if config.engine.kind == "vllm_server":
@@ -37,8 +37,8 @@ def introduced(config: Config, store: Store, policies: Policies) -> dict[str, An
             "behaviour": asdict(sampled),
         }
     place, sampling = (
-        stored_place(store, start.path, start.digest),
-        stored_place(store, behaviour.path, behaviour.digest),
+        place_in_store(store, start.path, start.digest),
+        place_in_store(store, behaviour.path, behaviour.digest),
     )
     return {
         "start": start.digest,
@@ -47,7 +47,7 @@ def introduced(config: Config, store: Store, policies: Policies) -> dict[str, An
     }
 
 
-def met(config: Config, store: Store, digests: dict[str, Any]) -> Policies:
+def fetch_policies(config: Config, store: Store, digests: dict[str, Any]) -> Policies:
     """The policies as a visiting host has them; it trains none. Raises `StoreError` where the store's are not those
     that were told."""
     if config.engine.kind == "vllm_server":  # its path is the servers' own, and its canary was checked by the flow

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typer import Typer
 from typer.testing import CliRunner
 
-from r3l.evaluation.leaks import stored_leaks
+from r3l.evaluation.leaks import leaks_in_store
 from r3l.records import Task, observation_hash
 from r3l.store.catalog import connect
 from r3l.store.layout import StageKey
@@ -46,12 +46,12 @@ def test_leaks_are_found_in_a_store_and_a_clean_run_has_none(tmp_path):
     store = Store.open(str(tmp_path))
     commit(store, "clean", "Your answer is not correct.", "Count again.")
     commit(store, "leaky", f"Not correct, it is {GOLD}.", f"Answer {GOLD}.")
-    found = stored_leaks(connect(store))
+    found = leaks_in_store(connect(store))
     assert [(leak.subject_id, leak.where) for leak in found] == [
         ("iteration=0/task=0/base=0/turn=0", "feedback"),
         ("iteration=0/task=0/base=0/reflection=0", "guidance"),
     ]
-    assert stored_leaks(connect(store, ["clean"])) == []
+    assert leaks_in_store(connect(store, ["clean"])) == []
 
 
 def test_check_says_so(tmp_path):

@@ -12,9 +12,9 @@ import pytest
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.states import Cancelled, Completed, Crashed, Failed, Running, Scheduled
 
-from flows.placement import jobs
+from flows.placement import remote_jobs
 from flows.placement.heartbeat import Listener, Superseded, beating
-from flows.placement.jobs import ElsewhereError, Errand, run_elsewhere
+from flows.placement.remote_jobs import Errand, RemoteJobError, run_remote
 from r3l.config.placement import PlacementSettings
 from r3l.errors import ConfigError, Interrupted
 from r3l.store.files.local import LocalFiles, read_object
@@ -29,11 +29,11 @@ class Pool:
     def __init__(self, monkeypatch, files, *runs, leaves=None):
         self.runs, self.leaves, self.asked, self.cancelled, self.seen = runs, leaves, [], [], {}
         self.files, self.beats = files, 0
-        monkeypatch.setattr(jobs, "POLL_S", 0.01)
-        monkeypatch.setattr(jobs, "submit", self.submit)
-        monkeypatch.setattr(jobs, "state_of", self.state_of)
-        monkeypatch.setattr(jobs, "give_up", lambda run, reason: Crashed(message=reason))
-        monkeypatch.setattr(jobs, "cancel", lambda run: self.cancelled.append(run.id))
+        monkeypatch.setattr(remote_jobs, "POLL_S", 0.01)
+        monkeypatch.setattr(remote_jobs, "submit", self.submit)
+        monkeypatch.setattr(remote_jobs, "state_of", self.state_of)
+        monkeypatch.setattr(remote_jobs, "give_up", lambda run, reason: Crashed(message=reason))
+        monkeypatch.setattr(remote_jobs, "cancel", lambda run: self.cancelled.append(run.id))
 
     def submit(self, errand, attempt):
         self.asked.append(attempt)
@@ -54,7 +54,7 @@ class Pool:
 
 def play(pool, files, stopped=None, on_counts=lambda counts: None):
     errand = Errand("r3l-update/update", "key", {}, "beat.json")
-    return run_elsewhere(errand, files, SETTINGS, pool.finished, stopped or threading.Event(), on_counts)
+    return run_remote(errand, files, SETTINGS, pool.finished, stopped or threading.Event(), on_counts)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_hosts_are_lost_so_often_and_no_more(monkeypatch, files):
         [Running(), Completed()],
         leaves=2,
     )
-    with pytest.raises(ElsewhereError, match=r"lost 2 times, last in flow run run-1 \(gone\)"):
+    with pytest.raises(RemoteJobError, match=r"lost 2 times, last in flow run run-1 \(gone\)"):
         play(pool, files)
 
 
@@ -112,7 +112,7 @@ def test_earlier_tries_that_ended_are_passed_by_and_one_that_runs_is_joined(monk
 )
 def test_what_fails_is_said_and_not_tried_again(monkeypatch, files, last, said):
     pool = Pool(monkeypatch, files, [Running(), last], [Running(), Completed()], leaves=1)
-    with pytest.raises(ElsewhereError) as error:
+    with pytest.raises(RemoteJobError) as error:
         play(pool, files)
     assert said in str(error.value)
     assert pool.asked == [0]
@@ -160,7 +160,7 @@ def test_a_try_that_was_given_up_puts_nothing_in_its_place(files):
 
 
 def test_a_server_that_is_away_is_asked_again_and_a_refusal_is_not(monkeypatch):
-    monkeypatch.setattr(jobs, "PAUSE_S", 0.01)
+    monkeypatch.setattr(remote_jobs, "PAUSE_S", 0.01)
     request = httpx.Request("GET", "http://server")
     answers = [httpx.ConnectError("refused"), refusal(503, request), "there"]
 
@@ -170,10 +170,10 @@ def test_a_server_that_is_away_is_asked_again_and_a_refusal_is_not(monkeypatch):
             raise answer
         return answer
 
-    assert jobs.patiently(ask) == "there"
+    assert remote_jobs.patiently(ask) == "there"
     answers.append(refusal(404, request))
     with pytest.raises(PrefectHTTPStatusError):
-        jobs.patiently(ask)
+        remote_jobs.patiently(ask)
 
 
 def refusal(status, request):
@@ -198,25 +198,25 @@ def errand(prefect_server):
 
 
 def test_prefect_gives_the_same_run_for_the_same_work_and_takes_the_states(errand):
-    first, again = jobs.submit(errand, 0), jobs.submit(errand, 0)
+    first, again = remote_jobs.submit(errand, 0), remote_jobs.submit(errand, 0)
     assert first.id == again.id
-    assert jobs.submit(errand, 1).id != first.id
-    assert jobs.state_of(first).is_scheduled()
-    jobs.cancel(first)
-    assert jobs.state_of(first).is_cancelled()
-    assert jobs.submit(errand, 0).state.is_final()
-    second = jobs.submit(errand, 1)
-    assert jobs.give_up(second, "no heartbeat").message == "no heartbeat"
-    assert jobs.state_of(second).is_crashed()
+    assert remote_jobs.submit(errand, 1).id != first.id
+    assert remote_jobs.state_of(first).is_scheduled()
+    remote_jobs.cancel(first)
+    assert remote_jobs.state_of(first).is_cancelled()
+    assert remote_jobs.submit(errand, 0).state.is_final()
+    second = remote_jobs.submit(errand, 1)
+    assert remote_jobs.give_up(second, "no heartbeat").message == "no heartbeat"
+    assert remote_jobs.state_of(second).is_crashed()
 
 
 def test_a_placement_without_its_deployment_is_refused_before_anything_is_sampled(errand):
-    jobs.check_placement(PlacementSettings(update_deployment="r3l-update/update"))
+    remote_jobs.check_placement(PlacementSettings(update_deployment="r3l-update/update"))
     with pytest.raises(ConfigError, match="no deployment 'r3l-update/none'"):
-        jobs.check_placement(PlacementSettings(update_deployment="r3l-update/none"))
+        remote_jobs.check_placement(PlacementSettings(update_deployment="r3l-update/none"))
     with pytest.raises(ConfigError, match="no deployment 'r3l-shard/shard'"):
-        jobs.check_placement(PlacementSettings(shards="workers"))
-    jobs.check_placement(PlacementSettings())
+        remote_jobs.check_placement(PlacementSettings(shards="workers"))
+    remote_jobs.check_placement(PlacementSettings())
 
 
 @pytest.fixture(params=[signal.default_int_handler, signal.SIG_IGN], ids=["in front", "in the background"])
