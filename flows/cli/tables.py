@@ -22,8 +22,9 @@ from r3l.store.figures import LINES, known, remembered
 from r3l.store.genealogy import why as genealogy
 from r3l.store.query import ask, connect_for_users
 from r3l.store.space.compaction import compact as compact_run
-from r3l.store.space.retention import Drop, prune_run
+from r3l.store.space.retention import prune_run
 from r3l.store.stage import Store
+from r3l.store.tables.columns import Drop
 
 Root = Annotated[str, typer.Option("--store", help="store; empty: R3L_STORE, else data/runs")]
 AsJson = Annotated[bool, typer.Option("--json", help="rows as JSON lines")]

@@ -8,7 +8,7 @@ from typing import Any
 
 from r3l.exploration.explorer import Explorer
 from r3l.exploration.sample import sample
-from r3l.records import Episode, Kind, Status, Task
+from r3l.records import Episode, EvaluatedEpisode, Kind, Status, Task
 
 
 def evaluation_stage(
@@ -32,7 +32,7 @@ def evaluation_stage(
     return asyncio.run(play_all())
 
 
-def evaluation_rows(episodes: Sequence[Episode], about: Mapping[str, Any]) -> list[dict[str, Any]]:
+def evaluation_rows(episodes: Sequence[Episode], about: Mapping[str, Any]) -> list[EvaluatedEpisode]:
     """Rows of the table `evaluations`. `about`: the columns that say of which evaluation they are. An episode that the
     world or the engine broke counts as reward 0."""
     rows = []
@@ -40,18 +40,18 @@ def evaluation_rows(episodes: Sequence[Episode], about: Mapping[str, Any]) -> li
         trajectory = one.trajectory
         whole = Status(trajectory.status).trainable
         rows.append(
-            {
-                "trajectory_id": trajectory.trajectory_id,
-                "iteration": trajectory.iteration,
+            EvaluatedEpisode(
+                trajectory_id=trajectory.trajectory_id,
+                iteration=trajectory.iteration,
                 **about,
-                "repeat": trajectory.attempt,
-                "task_id": trajectory.task_id,
-                "task_type": trajectory.task_type,
-                "policy": trajectory.policy,
-                "status": trajectory.status,
-                "reward": trajectory.reward if whole else 0.0,
-                "success": trajectory.success and whole,
-                "turns": trajectory.turns,
-            }
+                repeat=trajectory.attempt,
+                task_id=trajectory.task_id,
+                task_type=trajectory.task_type,
+                policy=trajectory.policy,
+                status=trajectory.status,
+                reward=trajectory.reward if whole else 0.0,
+                success=trajectory.success and whole,
+                turns=trajectory.turns,
+            )
         )
     return rows

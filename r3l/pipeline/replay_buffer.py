@@ -10,7 +10,7 @@ from typing import Any
 from r3l.methods.replay_buffer import Candidate, choose, priority, replayed
 from r3l.pipeline.stages import stage_io
 from r3l.pipeline.workbench import Workbench
-from r3l.records import TrainingRow
+from r3l.records import ReplayedGroup, TrainingRow
 from r3l.seeds import derive
 from r3l.store.layout import StageRef, line_folder
 
@@ -64,15 +64,15 @@ def replay_tables(bench: Workbench, fresh: int) -> stage_io.Tables:
     return {
         "training_rows": [row for group in rows.values() for row in group],
         "replay": [
-            {
-                "iteration": bench.iteration,
-                "group_id": one.group_id,
-                "source_iteration": bench.iteration - one.age,
-                "age": one.age,
-                "uses": one.uses + 1,
-                "priority": priority(one, settings.replay_decay),
-                "rows": len(rows[one.group_id]),
-            }
+            ReplayedGroup(
+                iteration=bench.iteration,
+                group_id=one.group_id,
+                source_iteration=bench.iteration - one.age,
+                age=one.age,
+                uses=one.uses + 1,
+                priority=priority(one, settings.replay_decay),
+                rows=len(rows[one.group_id]),
+            )
             for one in drawn
         ],
     }

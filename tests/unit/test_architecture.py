@@ -10,7 +10,17 @@ import pytest
 ROOT = Path(__file__).parents[2]
 # Each floor may import its own and those below it.
 FLOORS = [
-    ["r3l.config", "r3l.records", "r3l.errors", "r3l.seeds", "r3l.home", "r3l.pasted", "r3l.visible", "r3l"],
+    [
+        "r3l.config",
+        "r3l.records",
+        "r3l.stages",
+        "r3l.errors",
+        "r3l.seeds",
+        "r3l.home",
+        "r3l.pasted",
+        "r3l.visible",
+        "r3l",
+    ],
     ["r3l.environments", "r3l.engines", "r3l.credit", "r3l.losses", "r3l.store"],
     ["r3l.exploration", "r3l.methods"],
     ["r3l.training", "r3l.warm_start", "r3l.evaluation", "r3l.audit", "r3l.planning"],
@@ -123,6 +133,8 @@ def imported_modules(path: Path) -> set[str]:
     "package",
     [
         "r3l.config",
+        "r3l.records",
+        "r3l.stages",
         "r3l.store.stage",
         "r3l.store.catalog",
         "r3l.store.check",

@@ -8,6 +8,8 @@ import pytest
 
 from r3l.config import compose
 from r3l.errors import ConfigError, EngineError
+from r3l.evaluation import placing
+from r3l.evaluation.benchmarks import Posed
 from r3l.evaluation.play import evaluation_rows, evaluation_stage
 from r3l.evaluation.sampling import evaluated_tasks, largest_remainders, stratified
 from r3l.evaluation.score import by_type, score
@@ -101,8 +103,9 @@ def test_episodes_and_their_rows():
 
     world = explorer(script)
     episodes = evaluation_stage(world, [task(3, 0), task(3, 1)], repeats=2, temperature=0.4)
-    rows = evaluation_rows(episodes, {"benchmark": "corridor/test"})
-    assert [(row["trajectory_id"], row["status"], row["reward"], row["repeat"]) for row in rows] == [
+    test = Posed(compose(environment="household"), "corridor/test", "", "single")
+    rows = evaluation_rows(episodes, placing.about(test, {"data": "corridor-0"}, 2, 2))
+    assert [(row.trajectory_id, row.status, row.reward, row.repeat) for row in rows] == [
         ("iteration=3/task=0/evaluation=0", "completed", 1.0, 0),
         ("iteration=3/task=0/evaluation=1", "completed", 1.0, 1),
         ("iteration=3/task=1/evaluation=0", "engine_error", 0.0, 0),

@@ -46,7 +46,7 @@ def test_the_first_iteration_has_nothing_to_replay(store):
 def test_groups_come_back_until_they_are_used_up(store):
     def drawn(iteration):
         return [
-            (one["source_iteration"], one["age"], one["uses"], one["priority"], one["rows"])
+            (one.source_iteration, one.age, one.uses, one.priority, one.rows)
             for one in replay(store, iteration, 1)[0]["replay"]
         ]
 
@@ -55,9 +55,9 @@ def test_groups_come_back_until_they_are_used_up(store):
     commit_iteration(store, iteration=3)
     assert [one[0] for one in drawn(3)] == [2]
     both = replay_buffer.replay_tables(bench(store, 4), 9)["replay"]
-    assert [(one["source_iteration"], one["uses"]) for one in both] == [(3, 2), (2, 3), (1, 3), (0, 3)]
+    assert [(one.source_iteration, one.uses) for one in both] == [(3, 2), (2, 3), (1, 3), (0, 3)]
     assert [
-        one["source_iteration"]
+        one.source_iteration
         for one in replay_buffer.replay_tables(bench(store, 4, "training.replay_limit=2"), 9)["replay"]
     ] == [3]
     assert replay_buffer.replay_tables(bench(store, 4, "training.replay_share=0"), 9)["replay"] == []

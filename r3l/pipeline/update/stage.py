@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,12 @@ from r3l.pipeline.policies import optimiser_of
 from r3l.pipeline.stages import stage_io
 from r3l.pipeline.update.local import counted, policy_place, take_step
 from r3l.pipeline.workbench import Workbench
-from r3l.records import Event
+from r3l.records import Event, OptimiserStep
 from r3l.store.files import staging
 from r3l.store.layout import STAGING, StageRef, line_folder
 from r3l.store.policies.places import fetch_optimiser, fetch_policy
 from r3l.store.policies.snapshots import written
 from r3l.store.stage import Store
-from r3l.store.tables.schemas import UPDATES
 
 
 def update_tables(bench: Workbench, rows: Sequence[StageRef], groups: int, older: dict[str, str]) -> stage_io.Tables:
@@ -105,7 +105,7 @@ def local_files(store: Store, ref: StageRef) -> list[Path]:
     return [folder / path.rpartition("/")[2] for path in found]
 
 
-def _row(bench: Workbench, result: dict[str, Any], path: str) -> dict[str, Any]:
+def _row(bench: Workbench, result: dict[str, Any], path: str) -> OptimiserStep:
     """What the job reported under a column's name, plus what only the flow knows. Nothing reported: null is not
     allowed, so a figure that does not apply is NaN (float columns)."""
     known = {
@@ -114,7 +114,8 @@ def _row(bench: Workbench, result: dict[str, Any], path: str) -> dict[str, Any]:
         "path": path,
         "canary_error": math.nan if bench.canary_error is None else bench.canary_error,
     }
-    return {column.name: known.get(column.name, result.get(column.name)) for column in UPDATES}
+    row: dict[str, Any] = {one.name: known.get(one.name, result.get(one.name)) for one in fields(OptimiserStep)}
+    return OptimiserStep(**row)
 
 
 def sweep_staging(run: Path, iteration: int) -> None:

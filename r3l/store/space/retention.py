@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,26 +17,9 @@ from r3l.store.files.parts import decode, encode
 from r3l.store.layout import StageKey, line_folder
 from r3l.store.space.bundles import drop_bundle
 from r3l.store.stage import Store
-from r3l.store.tables.schemas import arrow_schema
+from r3l.store.tables.columns import Drop
+from r3l.store.tables.schemas import TABLES, arrow_schema
 
-Drop = Literal["logprobs", "tokens", "all", "policies"]
-LOGPROBS: dict[str, tuple[str, ...]] = {
-    "turns": ("response_logprobs",),
-    "reflections": ("response_logprobs",),
-    "training_rows": ("logprobs",),
-}
-TOKENS: dict[str, tuple[str, ...]] = {
-    "turns": ("context_ids", "response_ids", *LOGPROBS["turns"]),
-    "reflections": ("context_ids", "response_ids", *LOGPROBS["reflections"]),
-    "training_rows": ("token_ids", "weights", *LOGPROBS["training_rows"]),
-}
-ALL = TOKENS | {
-    "turns": (*TOKENS["turns"], "observation", "response"),
-    "reflections": (*TOKENS["reflections"], "text", "report"),
-    "trajectories": ("final_observation",),
-    "tasks": ("payload",),
-}
-COLUMNS: dict[Drop, dict[str, tuple[str, ...]]] = {"logprobs": LOGPROBS, "tokens": TOKENS, "all": ALL, "policies": {}}
 LOST: dict[Drop, tuple[str, ...]] = {
     "logprobs": ("training rows of methods with an importance ratio or a KL term to the behaviour policy",),
     "tokens": (
@@ -96,19 +79,20 @@ def prune_run(store: Store, run: str, keep_last: int, drop: Drop = "all") -> Pru
             with store.writer_lock(run, branch, iteration):
                 if drop == "policies":
                     before += store.files.remove(f"{line_folder(run, branch)}/policies/iteration={iteration:05d}")
-                for manifest in iterations[iteration] if COLUMNS[drop] else ():
-                    before += sum(part["bytes"] for part in manifest["parts"])
-                    after += empty_stage(store.files, manifest, COLUMNS[drop])
+                else:
+                    for manifest in iterations[iteration]:
+                        before += sum(part["bytes"] for part in manifest["parts"])
+                        after += empty_stage(store.files, manifest, drop)
             done.append((run, branch, iteration))
     return Pruned(done, before, after, LOST[drop])
 
 
-def empty_stage(files: Files, manifest: dict[str, Any], columns: dict[str, tuple[str, ...]]) -> int:
+def empty_stage(files: Files, manifest: dict[str, Any], drop: Drop) -> int:
     """Rewrite the parts that have such columns, then the manifest, then delete the old parts. Returns the bytes
     left."""
     key = manifests.reference(manifest).key
     token = files.token(key.manifest)
-    parts = [emptied(files, key, part, columns.get(part["table"], ())) for part in manifest["parts"]]
+    parts = [emptied(files, key, part, dropped_columns(part["table"], drop)) for part in manifest["parts"]]
     content = {name: value for name, value in manifest.items() if name != "checksum"} | {"parts": parts}
     drop_bundle(files, key)
     if not files.put_if(key.manifest, manifests.seal(content), token):
@@ -116,6 +100,11 @@ def empty_stage(files: Files, manifest: dict[str, Any], columns: dict[str, tuple
     for old in {part["file"] for part in manifest["parts"]} - {part["file"] for part in parts}:
         files.delete(f"{key.folder}/{old}")
     return sum(part["bytes"] for part in parts)
+
+
+def dropped_columns(table: str, drop: Drop) -> tuple[str, ...]:
+    """The columns of a table that pruning empties."""
+    return tuple(column.name for column in TABLES[table] if column.dropped_by(drop))
 
 
 def emptied(files: Files, key: StageKey, part: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

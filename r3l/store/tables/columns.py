@@ -1,31 +1,68 @@
-"""A column of a table: its name, its type in Arrow and in DuckDB, what it means."""
+"""The columns of a table: made from the fields of the record that is its row."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from types import NoneType
+from typing import Any, Literal, get_args, get_type_hints
 
 import pyarrow as pa
 
-IDS = pa.list_(pa.int32())
-FLOATS = pa.list_(pa.float32())
-STRS = pa.list_(pa.string())
-STR, INT, F32, F64, BOOL = pa.string(), pa.int32(), pa.float32(), pa.float64(), pa.bool_()
+from r3l.records import Column
+
+Drop = Literal["logprobs", "tokens", "all", "policies"]  # what `r3l prune` can give back
+NUMBERS = {(int, 32): pa.int32(), (int, 64): pa.int64(), (float, 32): pa.float32(), (float, 64): pa.float64()}
+OTHERS = {
+    str: pa.string(),
+    bool: pa.bool_(),
+    list[int]: pa.list_(pa.int32()),
+    list[float]: pa.list_(pa.float32()),
+    list[str]: pa.list_(pa.string()),
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
+    """A column: its name, its type in Arrow, and what the record says of it."""
+
     name: str
     type: pa.DataType
-    meaning: str
+    said: Column
     nullable: bool = False
 
+    @property
+    def meaning(self) -> str:
+        return self.said.meaning
 
-def C(name: str, type_: pa.DataType, meaning: str) -> Column:
-    return Column(name, type_, meaning)
+    def dropped_by(self, drop: Drop) -> bool:
+        """Whether pruning empties it."""
+        order = ("logprobs", "tokens", "all")
+        least = self.said.dropped_with
+        return bool(least) and drop in order and order.index(least) <= order.index(drop)
 
 
-def N(name: str, type_: pa.DataType, meaning: str) -> Column:
-    return Column(name, type_, meaning, nullable=True)
+def columns_of(record: type) -> list[TableColumn]:
+    """A column for each field, in the order of the fields.
+
+    Raises:
+        TypeError: a field says no `Column`, or is of a type that no column has.
+    """
+    hints = get_type_hints(record, include_extras=True)
+    return [column_of(f"{record.__name__}.{field.name}", field.name, hints[field.name]) for field in fields(record)]
+
+
+def column_of(place: str, name: str, hint: Any) -> TableColumn:
+    kind, *said = get_args(hint) or (hint,)
+    column = next((one for one in said if isinstance(one, Column)), None)
+    if column is None:
+        raise TypeError(f"{place}: {hint} says no column; write Annotated[type, Column('what it is')]")
+    options = get_args(kind) if NoneType in get_args(kind) else (kind,)
+    plain = next(option for option in options if option is not NoneType)
+    type_ = NUMBERS.get((plain, column.bits)) or OTHERS.get(plain)
+    if type_ is None:
+        known = "int, float, str, bool, list[int], list[float] or list[str], each also with `| None`"
+        raise TypeError(f"{place}: no column has values of {plain}; expected {known}")
+    return TableColumn(name, type_, column, nullable=len(options) > 1)
 
 
 def duck_type(type_: pa.DataType) -> str:

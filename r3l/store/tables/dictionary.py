@@ -1,4 +1,4 @@
-"""The data dictionary: data/README.md, made from the column lists and the views' own comments."""
+"""The data dictionary: data/README.md, made from the records and the views' own comments."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import duckdb
 from r3l.store.catalog import MACROS, VIEWS, build, view_sql
 from r3l.store.check import INVARIANTS, invariant_sql
 from r3l.store.contents import Contents
-from r3l.store.tables.columns import Column, duck_type
+from r3l.store.tables.columns import TableColumn, duck_type
 from r3l.store.tables.schemas import PLACE, STAGES, TABLES, VERSIONS
 
 HEAD = """# Data dictionary
 
-Made by `python -m r3l.store.tables.dictionary` from `r3l/store/tables/schemas.py`, `views/` and `invariants/`; a test keeps it so.
+Made by `python -m r3l.store.tables.dictionary` from `r3l/records/`, `r3l/store/views/` and `r3l/store/invariants/`; a test keeps it so.
 
 A stage lies in `<store>/<run>/[branch=<b>/]iteration=00007/<stage>/[shard=003/]`: one `part-<table>-<content>.parquet` per table and
 `stage.json`, the manifest, written last. Readers go by manifests. Ask with `r3l sql "..."`; worked questions are in `queries/`.
@@ -66,7 +66,7 @@ def place() -> str:
     return f"## Place\n\n{rows(PLACE)}"
 
 
-def rows(columns: list[Column]) -> str:
+def rows(columns: list[TableColumn]) -> str:
     lines = [
         f"| `{c.name}` | {duck_type(c.type)}{', may be null' if c.nullable else ''} | {escaped(c.meaning)} |"
         for c in columns

@@ -14,13 +14,7 @@ from r3l.store.layout import StageKey
 from r3l.store.tables.schemas import STAGES, TABLES
 
 # Tables of sampled attempts, with the column that names the attempt. The rows of an attempt stay or go together.
-ATTEMPTS = {
-    "trajectories": "trajectory_id",
-    "turns": "trajectory_id",
-    "oracle_pivots": "trajectory_id",
-    "evaluations": "trajectory_id",
-    "reflections": "reflection_id",
-}
+ATTEMPTS = {table: column.name for table, columns in TABLES.items() for column in columns if column.said.names_attempt}
 SHOWN = 200  # characters of a value that the event shows
 log = logging.getLogger("r3l.store")
 

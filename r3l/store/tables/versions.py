@@ -1,42 +1,27 @@
 """Stages that earlier versions of the code wrote, read as if this one had: what they lack is filled in.
 
-A change of a table raises the version of the stages that write it (schemas.VERSIONS) and gets a line here for each new
-column: the column that it equals in older rows, or the value that it has there.
+A new column says at its field since which version of the table it is there, and what older rows have in it: a value, or
+what another column of theirs says.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 
+from r3l.records import Same
 from r3l.store.tables.columns import duck_type
 from r3l.store.tables.schemas import TABLES, arrow_schema
 
-
-@dataclass(frozen=True, slots=True)
-class Same:
-    """Older rows have, in effect, what another column says."""
-
-    column: str
-
-
+Before = Same | float | str | None
 # (table, version that brought the column) -> column: what rows of earlier versions have in it.
-ADDED: dict[tuple[str, int], dict[str, Same | float | str | None]] = {
-    # Until then every retry went back to a base: it was the parent, and all that was kept was shared with it.
-    ("trajectories", 2): {"parent_id": Same("base_id"), "shared_turns": Same("pivot_turn")},
-    ("trajectories", 3): {"rollback_hashes": None},
-    ("credit", 2): {"penalty": 0.0},
-    # Until then an evaluation's settings were in its manifest alone.
-    ("evaluations", 4): dict.fromkeys(("evaluation", "data", "split", "tasks", "of_tasks", "repeats", "seed")),
-    # Until then the KL to the behaviour policy went by the name of kl_start, and that to the starting policy was not
-    # measured.
-    ("updates", 2): {"kl_behaviour": Same("kl_start"), "kl_start": None, "kl_start_tokens": 0},
-    ("updates", 3): {"optimiser": None},
-}
+ADDED: dict[tuple[str, int], dict[str, Before]] = {}
+for table, columns in TABLES.items():
+    for column in columns:
+        if column.said.since > 1:
+            ADDED.setdefault((table, column.said.since), {})[column.name] = column.said.before
 
 
-def lacking(table: str, version: int) -> dict[str, Same | float | str | None]:
+def lacking(table: str, version: int) -> dict[str, Before]:
     """The columns that a table of this version doesn't have."""
     later = [columns for (name, since), columns in ADDED.items() if name == table and since > version]
     return {column: value for columns in later for column, value in columns.items()}
@@ -61,7 +46,7 @@ def upgraded(rows: pa.Table, table: str, version: int) -> pa.Table:
     return pa.table(columns).cast(schema)
 
 
-def filled(rows: pa.Table, value: Same | float | str | None, type_: pa.DataType) -> pa.Array | pa.ChunkedArray:
+def filled(rows: pa.Table, value: Before, type_: pa.DataType) -> pa.Array | pa.ChunkedArray:
     return rows[value.column].cast(type_) if isinstance(value, Same) else pa.array([value] * rows.num_rows, type_)
 
 
@@ -76,7 +61,7 @@ def select_list(table: str, version: int) -> str:
     )
 
 
-def expression(value: Same | float | str | None, type_: pa.DataType) -> str:
+def expression(value: Before, type_: pa.DataType) -> str:
     if isinstance(value, Same):
         return quoted(value.column)
     return f"NULL::{duck_type(type_)}" if value is None else repr(value)

@@ -1,0 +1,173 @@
+"""What is learned from: credit, training rows, replayed groups, and the optimiser's steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from r3l.records.column import Column, Same
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """What one member of an exploration group is worth."""
+
+    trajectory_id: Annotated[str, Column("a member of the exploration group")]
+    group_id: Annotated[str, Column("the group")]
+    iteration: Annotated[int, Column("training iteration")]
+    task: Annotated[int, Column("slot in the batch")]
+    kind: Annotated[str, Column("base or distilled")]
+    reward: Annotated[float, Column("R(tau)")]
+    group_size: Annotated[int, Column("members with a reward")]
+    group_mean: Annotated[float, Column("mean reward of the group", bits=64)]
+    group_std: Annotated[float, Column("standard deviation, ddof 1", bits=64)]
+    scaled: Annotated[float, Column("A(tau): the advantage before amplification", bits=64)]
+    advantage: Annotated[float, Column("A-hat(tau): the advantage after it (paper, Eq. 8)", bits=64)]
+    rule: Annotated[
+        str,
+        Column(
+            "which case applied: top, positive, negative, zero, degenerate, alone; RAFT: kept, rejected; DAPO: filtered"
+        ),
+    ]
+    mask_turn: Annotated[int, Column("turns before it carry no weight (paper, Eq. 7)")]
+    penalty: Annotated[
+        float,
+        Column(
+            "taken off the reward before the group's statistics (DAPO: overlong replies); else 0",
+            bits=64,
+            since=2,
+            before=0.0,
+        ),
+    ] = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRow:
+    """One sequence for the update job. Loss of a row = sum_t weights[t] * l(logp[t], advantage, ...)."""
+
+    row_id: Annotated[str, Column("e.g. iteration=3/task=17/distilled=2/row")]
+    group_id: Annotated[str, Column("the group, whose rows form one token trie")]
+    iteration: Annotated[int, Column("training iteration")]
+    source_id: Annotated[str, Column("the trajectory or reflection it was made from")]
+    role: Annotated[str, Column("explore, reflect, retry, refinement or replay")]
+    term: Annotated[str, Column("rl or sft: the rows of a term share one normaliser")]
+    objective: Annotated[str, Column("the loss that reads it, a key of r3l.losses.LOSSES")]
+    objective_settings: Annotated[str, Column("JSON: clip ranges and the like")]
+    reduction: Annotated[
+        str, Column("groups: divided by the batch's groups; tokens: by the term's tokens with weight; sum: by nothing")
+    ]
+    coefficient: Annotated[float, Column("of the term in the total loss")]
+    kl_coefficient: Annotated[float, Column("0: no reference policy is loaded for it")]
+    kl_estimator: Annotated[str, Column("none, k1, k2 or k3")]
+    advantage: Annotated[float, Column("A-hat of the trajectory; 1 for sft rows")]
+    behaviour_policy: Annotated[str, Column("digest of the policy that sampled it")]
+    token_ids: Annotated[list[int], Column("the whole sequence", dropped_with="tokens")]
+    weights: Annotated[
+        list[float],
+        Column(
+            "aligned with token_ids, >= 0: normaliser x pivot mask; 0 off the trained reply tokens",
+            dropped_with="tokens",
+        ),
+    ]
+    logprobs: Annotated[
+        list[float],
+        Column(
+            "behaviour log-probabilities, aligned; 0 where not sampled, NaN where sampled behind guidance",
+            dropped_with="logprobs",
+        ),
+    ]
+    trained_tokens: Annotated[int, Column("tokens with weight")]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedGroup:
+    """A group of an earlier iteration that the update learns from again."""
+
+    iteration: Annotated[int, Column("training iteration that learns from the group again")]
+    group_id: Annotated[
+        str, Column("the group, of an earlier iteration; its rows are in training_rows with role replay")
+    ]
+    source_iteration: Annotated[int, Column("iteration that sampled it")]
+    age: Annotated[int, Column("iterations between the two")]
+    uses: Annotated[int, Column("updates that have learned from it, this one included")]
+    priority: Annotated[float, Column("decay ** -age", bits=64)]
+    rows: Annotated[int, Column("training rows taken over")]
+
+
+@dataclass(frozen=True, slots=True)
+class OptimiserStep:
+    """One optimiser step, as the update job reports it. A figure that does not apply is NaN."""
+
+    iteration: Annotated[int, Column("training iteration")]
+    step: Annotated[int, Column("optimiser steps taken by the run, this one included")]
+    policy: Annotated[str, Column("digest of the snapshot it wrote")]
+    parent_policy: Annotated[str, Column("digest of the snapshot it started from")]
+    path: Annotated[str, Column("the new snapshot, relative to the run's folder")]
+    loss: Annotated[float, Column("total loss", bits=64)]
+    loss_rl: Annotated[float, Column("its RL term", bits=64)]
+    loss_sft: Annotated[float, Column("its SFT term, before the coefficient", bits=64)]
+    loss_kl: Annotated[float, Column("its KL term, before the coefficient", bits=64)]
+    grad_norm: Annotated[float, Column("before clipping", bits=64)]
+    entropy: Annotated[
+        float,
+        Column(
+            "mean entropy (nats) of the policy at the trained reply tokens of bases, which every method has", bits=64
+        ),
+    ]
+    kl_behaviour: Annotated[
+        float,
+        Column(
+            "KL to the behaviour policy, k3 estimate on the trained reply tokens of bases",
+            bits=64,
+            since=2,
+            before=Same("kl_start"),
+        ),
+    ]
+    kl_start: Annotated[
+        float | None,
+        Column(
+            "KL to the starting policy, k3 estimate on such tokens of training.kl_start_rows rows, or of all where "
+            "the loss has a KL term; null: not measured",
+            bits=64,
+            since=2,
+        ),
+    ]
+    clip_fraction: Annotated[
+        float, Column("share of trained tokens (or sequences) of bases whose ratio was clipped", bits=64)
+    ]
+    ratio_mean: Annotated[float, Column("mean importance ratio of the same; 1 where no objective has a ratio", bits=64)]
+    learning_rate: Annotated[float, Column("of this step", bits=64)]
+    rows: Annotated[int, Column("training rows read")]
+    groups: Annotated[int, Column("groups of the batch: the denominator of `groups` reductions")]
+    tokens_rl: Annotated[int, Column("tokens with weight in the RL term", bits=64)]
+    tokens_sft: Annotated[
+        int, Column("tokens with weight in the SFT term: the denominator of its `tokens` reduction", bits=64)
+    ]
+    tokens_sequences: Annotated[int, Column("tokens of all rows, had each been run alone", bits=64)]
+    tokens_computed: Annotated[int, Column("tokens that went through the model: the trie's", bits=64)]
+    scoring_passes: Annotated[int, Column("extra forward passes over the trie (old log-probs, reference)")]
+    reference_tokens: Annotated[
+        int, Column("tokens scored by a reference policy: 0 where no method asked for it", bits=64)
+    ]
+    kl_start_tokens: Annotated[
+        int, Column("tokens scored by the starting policy for kl_start alone", bits=64, since=2, before=0)
+    ]
+    canary_error: Annotated[
+        float,
+        Column(
+            "mean |log-prob difference| a token between the engine and the trainer, at most 256 tokens of a trained row",
+            bits=64,
+        ),
+    ]
+    seconds: Annotated[float, Column("wall time of the job", bits=64, volatile=True)]
+    peak_memory_mb: Annotated[
+        float, Column("peak resident memory of the job (GPU: peak allocated)", bits=64, volatile=True)
+    ]
+    optimiser: Annotated[
+        str | None,
+        Column(
+            "digest of the optimiser's state beside the snapshot, which the next step goes on from; empty: no "
+            "step was taken so far; null: stored by a version that did not note it",
+            since=3,
+        ),
+    ]
