@@ -7,10 +7,14 @@ The end-of-turn token belongs to A where the policy sampled it (so it is trained
 length limit, `following(..., closed=False)` puts the end-of-turn token in front of C. Where a template opens a reply
 with more than its header (Qwen3 without thinking: an empty thinking block), or leaves earlier thinking out, the ids
 keep both: they are what the policy saw and wrote.
+
+Tools are shown by the template in the opening; what a tool returned follows as a message of the role `tool`.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -21,21 +25,26 @@ from jinja2 import TemplateError
 from r3l.errors import ChatFormatError
 
 Message = dict[str, str]
+Tool = dict[str, Any]
 MARK = "\u241eREPLY\u241e"
 START: list[Message] = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
 TURN: list[Message] = [{"role": "assistant", "content": MARK}, {"role": "user", "content": "v"}]
+TOOL_TURN: list[Message] = [TURN[0], {"role": "tool", "content": "w"}]
+TAG = re.compile(r"</?[A-Za-z][\w.-]*>")
 FIXED_DATE = "26 Jul 2024"  # Llama's own fallback: today's date would make tomorrow's rerun another prompt
 
 
 class ChatFormat:
-    """The chat template of one tokenizer, checked at construction.
+    """The chat template of one tokenizer, checked at construction. `tools`: functions that the template is to show, as
+    ``{"type": "function", "function": {"name": ..., "description": ..., "parameters": <JSON schema>}}``.
 
     Raises:
-        ChatFormatError: the template can't be extended turn by turn, or its end-of-turn token is not one that stops.
+        ChatFormatError: the template can't be extended turn by turn, its end-of-turn token is not one that stops, or it
+            has no place for the tools or for what they return.
     """
 
-    def __init__(self, tokenizer: Any, thinking: bool | None = None) -> None:
-        self.tokenizer = tokenizer
+    def __init__(self, tokenizer: Any, thinking: bool | None = None, tools: Sequence[Tool] = ()) -> None:
+        self.tokenizer, self.tools = tokenizer, tuple(tools)
         template = getattr(tokenizer, "chat_template", None)
         if not template:
             raise ChatFormatError("the tokenizer has no chat template: give the policy folder a chat_template.jinja")
@@ -45,7 +54,7 @@ class ChatFormat:
         self.check()
 
     @classmethod
-    def load(cls, path: str | Path, thinking: bool | None = None) -> ChatFormat:
+    def load(cls, path: str | Path, thinking: bool | None = None, tools: Sequence[Tool] = ()) -> ChatFormat:
         """From a policy folder (or a name on the hub). Raises `ChatFormatError` where it holds no tokenizer."""
         names = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
         if Path(path).is_dir() and not any((Path(path) / name).is_file() for name in names):
@@ -56,11 +65,12 @@ class ChatFormat:
             tokenizer = _tokenizer(path)
         except (OSError, ValueError) as error:
             raise ChatFormatError(f"no tokenizer can be loaded from {path}: {error}") from error
-        return cls(tokenizer, thinking)
+        return cls(tokenizer, thinking, tools)
 
-    def opening(self, messages: Sequence[Message]) -> list[int]:
-        """Ids of a conversation's start, the generation prompt included."""
-        return self._encode(self._render(messages))
+    def opening(self, messages: Sequence[Message], tools: bool = False) -> list[int]:
+        """Ids of a conversation's start, the generation prompt included; the tools are shown where that is asked
+        for."""
+        return self._encode(self._render(messages, tools))
 
     def following(self, messages: Sequence[Message], closed: bool = True) -> list[int]:
         """Ids between a reply and the next: (end-of-turn where not `closed`,) glue, messages, generation prompt."""
@@ -91,22 +101,30 @@ class ChatFormat:
     def control_texts(self) -> tuple[str, ...]:
         """Tokens that structure a chat: a text that holds one (an observation, a reply) is data, and may not act as
         it."""
-        rendered = self._template([*START, *TURN], generate=False)
+        rendered = self._template([*START, *TURN], generate=False, tools=False)
         added = [token.content for token in self.tokenizer.added_tokens_decoder.values()]
         named = (self.tokenizer.eos_token, self.tokenizer.bos_token, self.tokenizer.pad_token)
         return tuple(sorted({token for token in added if token in rendered} | {token for token in named if token}))
 
+    @cached_property
+    def tool_tags(self) -> tuple[str, ...]:
+        """Tags by which the template marks tools and what they return, such as ``</tool_response>``: an observation
+        that holds one may not act as it."""
+        if not self.tools:
+            return ()
+        shown = self._template([*START, *TOOL_TURN], generate=False)
+        for tool in self.tools:  # tags of a description are none of the template's
+            shown = shown.replace(json.dumps(tool, ensure_ascii=False), "")
+        return tuple(
+            sorted(set(TAG.findall(shown)) - set(TAG.findall(self._template(START, generate=False, tools=False))))
+        )
+
     def check(self) -> None:
         """Refuse a template that rewrites history, or whose end-of-turn is no single token that sampling can
         produce."""
-        start = self._render(START)
-        parts = self._render([*START, *TURN, *TURN]).split(MARK)
-        if len(parts) != 3 or not start.startswith(parts[0]) or parts[1] + self.reply_opening != parts[2]:
-            raise ChatFormatError(
-                "this chat template rewrites earlier turns when a turn is added, so sampled tokens could not be kept. Expected the "
-                f"conversation to start with {start!r} and each reply to be followed by the same text, got {parts!r}; use a "
-                "template whose rendering only grows"
-            )
+        self._check_growth(TURN)
+        if self.tools:
+            self._check_tools()
         stop = self.stop_ids[0]
         added = self.tokenizer.added_tokens_decoder.get(stop)
         if stop not in self.tokenizer.all_special_ids and not (added and added.special):
@@ -115,19 +133,45 @@ class ChatFormat:
                 "the policy could never learn to stop there; mark the end of turn by a special token"
             )
 
+    def _check_growth(self, turn: list[Message]) -> None:
+        """Raise `ChatFormatError` where two such turns are rendered otherwise than one behind the other."""
+        start = self._render(START)
+        parts = self._render([*START, *turn, *turn]).split(MARK)
+        if len(parts) != 3 or not start.startswith(parts[0]) or parts[1] + self.reply_opening != parts[2]:
+            raise ChatFormatError(
+                "this chat template rewrites earlier turns when a turn is added, so sampled tokens could not be kept. Expected the "
+                f"conversation to start with {start!r} and each reply to be followed by the same text, got {parts!r}; use a "
+                "template whose rendering only grows"
+            )
+
+    def _check_tools(self) -> None:
+        """Raise `ChatFormatError` where the template leaves out a tool, or what one returned."""
+        shown = self._render(START)
+        hidden = [name for tool in self.tools if (name := str(tool["function"]["name"])) not in shown]
+        if hidden:
+            raise ChatFormatError(
+                f"this chat template does not show tools ({hidden[0]} is not in the opening): set "
+                "environment.tools_shown=prompt, or take a policy whose template has a place for `tools`"
+            )
+        self._check_growth(TOOL_TURN)
+        returned = "returned by a tool"
+        if returned not in self._after_reply([{"role": "tool", "content": returned}]):
+            raise ChatFormatError(
+                "this chat template leaves out messages of the role tool: set environment.tools_shown=prompt"
+            )
+
     def _after_reply(self, messages: Sequence[Message]) -> str:
         return self._render([*START, TURN[0], *messages]).split(MARK, 1)[-1]
 
-    def _render(self, messages: Sequence[Message]) -> str:
-        return self._template(
-            [{**message, "content": self._as_data(message["content"])} for message in messages], generate=True
-        )
+    def _render(self, messages: Sequence[Message], tools: bool = True) -> str:
+        return self._template([self._as_data(message) for message in messages], generate=True, tools=tools)
 
-    def _template(self, messages: Sequence[Message], generate: bool) -> str:
+    def _template(self, messages: Sequence[Message], generate: bool, tools: bool = True) -> str:
+        shown = {"tools": list(self.tools)} if tools and self.tools else {}
         try:
             return str(
                 self.tokenizer.apply_chat_template(
-                    list(messages), tokenize=False, add_generation_prompt=generate, **self.options
+                    list(messages), tokenize=False, add_generation_prompt=generate, **self.options, **shown
                 )
             )
         except TemplateError as error:
@@ -137,10 +181,12 @@ class ChatFormat:
                 "set method.guidance_position=user"
             ) from error
 
-    def _as_data(self, content: str) -> str:
-        for token in self.control_texts:
+    def _as_data(self, message: Message) -> Message:
+        content = message["content"]
+        tags = () if not self.tools or message["role"] == "system" else self.tool_tags
+        for token in (*self.control_texts, *tags):
             content = content.replace(token, f"{token[0]}\u200b{token[1:]}")
-        return content
+        return {**message, "content": content}
 
     def _encode(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special_tokens=False))

@@ -88,10 +88,8 @@ class LightTokenizer:
             .from_string(self.chat_template)
             .render(
                 messages=messages,
-                tools=None,
-                documents=None,
                 add_generation_prompt=add_generation_prompt,
-                **{**named, **options},
+                **{"tools": None, "documents": None, **named, **options},
             )
         )
 

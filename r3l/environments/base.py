@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from r3l.records import Task
+
+Role = Literal["user", "tool"]
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What the environment says. `admissible` is empty where the environment does not list its actions."""
+    """What the environment says. `admissible` is empty where the environment does not list its actions. `role`: the chat
+    message that it becomes; "tool" is what the tools of a `Tooled` world returned."""
 
     text: str
     admissible: tuple[str, ...] = ()
+    role: Role = "user"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +106,12 @@ class Remarking(Protocol):
 
 def shown_by(world: World) -> list[str]:
     """The fixed texts that a policy is shown in this world: the system prompt, the answer to an empty reply, its
-    remarks."""
+    remarks, its tools."""
     return [
         world.system_prompt(),
         world.parse_reply("").error,
         *(world.remarks if isinstance(world, Remarking) else ()),
+        *(json.dumps(tool, sort_keys=True) for tool in tools_of(world)),
     ]
 
 
@@ -126,6 +132,19 @@ class Waiting(Protocol):
 
 
 @runtime_checkable
+class Tooled(Protocol):
+    """A world whose tools the chat template shows: ``{"type": "function", "function": {"name": ..., "description": ...,
+    "parameters": <JSON schema>}}`` each. Empty where the world shows them itself, or has none."""
+
+    tools: Sequence[dict[str, Any]]
+
+
+def tools_of(world: World) -> tuple[dict[str, Any], ...]:
+    """The tools that the chat template is to show."""
+    return tuple(world.tools) if isinstance(world, Tooled) else ()
+
+
+@runtime_checkable
 class Secretive(Protocol):
     """A world whose tasks have an answer that guidance may not tell, even where the reflector found it by itself."""
 
@@ -141,3 +160,4 @@ class Rollback:
     diverged_at: int | None = None
     exact: bool = True  # False: the environment ended early or failed on the way
     standing: float = 0.0  # as of the last step taken on the way
+    role: Role = "user"  # of the last observation

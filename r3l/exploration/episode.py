@@ -110,7 +110,7 @@ async def _turns(explorer: Explorer, start: Start, stage: str, temperature: floa
         if turn.valid:
             played.reward = step.standing
         context = explorer.chat.following(
-            [{"role": "user", "content": observation}], explorer.chat.closed(completion.token_ids)
+            [{"role": step.observation.role, "content": observation}], explorer.chat.closed(completion.token_ids)
         )
         ids += completion.token_ids + context
     played.end(Status.TURN_LIMIT, f"not done after {limits.max_turns} turns")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from r3l.engines.base import Completion, Engine, Sampling
 from r3l.engines.chat_format import ChatFormat
-from r3l.environments.base import World
+from r3l.environments.base import World, tools_of
 from r3l.exploration.incidents import Incidents
 from r3l.exploration.progress import Progress
 
@@ -41,6 +41,12 @@ class Explorer:
     limits: Limits
     progress: Progress = field(default_factory=Progress)
     incidents: Incidents = field(default_factory=Incidents)
+
+    def opening(self, observation: str, guidance: str = "") -> list[int]:
+        """Ids of an episode's start: system prompt, guidance where there is any, tools, the first observation."""
+        system = self.world.system_prompt() + (f"\n\n{guidance}" if guidance else "")
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": observation}]
+        return self.chat.opening(messages, tools=bool(tools_of(self.world)))
 
     async def complete(
         self,

@@ -6,11 +6,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from r3l.environments.base import Rollback
+from r3l.environments.base import Role, Rollback
 from r3l.errors import WorldError
 from r3l.exploration.episode import Played, Start, play
 from r3l.exploration.explorer import Explorer
-from r3l.exploration.prompting import guidance
+from r3l.exploration.prompting import Message, guidance
 from r3l.exploration.sample import episode
 from r3l.records import Episode, Kind, Plan, Reflection, Status, Task, Turn
 
@@ -57,7 +57,7 @@ async def _rolled_back(
         task.seed,
         pivot,
         rollback.observations[-1],
-        *_context(explorer, plan, parent.turns, reflection, pivot),
+        *_context(explorer, plan, parent.turns, reflection, pivot, rollback.role),
         standing=rollback.standing,
     )
     played = await play(explorer, start, "retries")
@@ -72,7 +72,7 @@ async def _roll_back(explorer: Explorer, task: Task, turns: list[Turn], session:
 
 
 def _context(
-    explorer: Explorer, plan: Plan, turns: list[Turn], reflection: Reflection, pivot: int
+    explorer: Explorer, plan: Plan, turns: list[Turn], reflection: Reflection, pivot: int, role: Role
 ) -> tuple[list[int], list[int]]:
     """(context ids stored with the first own turn, whole prompt). Guidance joins the system prompt at pivot 0; the kept
     turns are the parent's own ids, never rendered again."""
@@ -82,23 +82,26 @@ def _context(
         before = [token for turn in turns[:pivot] for token in (*turn.context_ids, *turn.response_ids)]
         return turns[pivot].context_ids, before + turns[pivot].context_ids
     if pivot == 0:
-        context = _guided_opening(explorer, observation, text)
+        context = explorer.opening(observation, text)
         return context, context
     kept = [token for turn in turns[:pivot] for token in (*turn.context_ids, *turn.response_ids)]
     if plan.guidance_position == "system":
         kept = kept[len(turns[0].context_ids) :]
-        context = [*_guided_opening(explorer, turns[0].observation, text), *kept, *turns[pivot].context_ids]
+        context = [*explorer.opening(turns[0].observation, text), *kept, *turns[pivot].context_ids]
         return context, context
-    messages = [{"role": "system", "content": text}, {"role": "user", "content": observation}]
-    if plan.guidance_position == "user":
-        messages = [{"role": "user", "content": f"{text}\n\n{observation}"}]
+    messages = _guided(observation, text, role, "user" if plan.guidance_position == "user" else "system")
     context = explorer.chat.following(messages, explorer.chat.closed(turns[pivot - 1].response_ids))
     return context, kept + context
 
 
-def _guided_opening(explorer: Explorer, observation: str, text: str) -> list[int]:
-    system = f"{explorer.world.system_prompt()}\n\n{text}"
-    return explorer.chat.opening([{"role": "system", "content": system}, {"role": "user", "content": observation}])
+def _guided(observation: str, text: str, role: Role, guide: str) -> list[Message]:
+    """The observation at the pivot with the guidance before it; what a tool returned stays behind its call."""
+    seen = {"role": role, "content": observation}
+    if role == "tool":
+        return [seen, {"role": guide, "content": text}]
+    if guide == "user":
+        return [{"role": "user", "content": f"{text}\n\n{observation}"}]
+    return [{"role": guide, "content": text}, seen]
 
 
 def renamed(turns: list[Turn], trajectory_id: str) -> list[Turn]:

@@ -26,9 +26,7 @@ async def sample(
     except WorldError as error:
         explorer.progress.add(kind, done=1)
         return episode(explorer, task, trajectory_id, kind, attempt, Played().end(Status.ENVIRONMENT_ERROR, str(error)))
-    context = explorer.chat.opening(
-        [{"role": "system", "content": explorer.world.system_prompt()}, {"role": "user", "content": opening.text}]
-    )
+    context = explorer.opening(opening.text)
     start = Start(trajectory_id, task.iteration, task.seed, 0, opening.text, context, context)
     return episode(explorer, task, trajectory_id, kind, attempt, await play(explorer, start, kind, temperature))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from r3l.config import Config
 from r3l.engines.chat_format import ChatFormat
-from r3l.environments import tasks_of
+from r3l.environments import make_world, tasks_of
+from r3l.environments.base import tools_of
 from r3l.errors import ConfigError
 from r3l.evaluation.sampling import evaluated_tasks
 from r3l.pipeline import policies
@@ -26,7 +27,7 @@ def check(config: Config, training: bool = True) -> Store:
     store = Store.open(config.store.root)
     iteration = the_iteration(config, store) if training else evaluated_iteration(config, store) + 1
     found = policies.find(config, store, iteration)
-    ChatFormat.load(found.start.path, config.policy.thinking)
+    ChatFormat.load(found.start.path, config.policy.thinking, tools_of(make_world(config.environment)))
     if config.environment.reply_tokens >= config.policy.context_tokens:
         raise ConfigError(
             f"environment.reply_tokens={config.environment.reply_tokens} leaves no room in "

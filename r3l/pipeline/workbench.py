@@ -15,6 +15,7 @@ from r3l.engines.base import Engine
 from r3l.engines.canary import check_canary
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments import make_world
+from r3l.environments.base import tools_of
 from r3l.environments.oracles import has_oracle
 from r3l.environments.workers.pool import WorldPool
 from r3l.errors import Interrupted
@@ -160,7 +161,7 @@ class Workbench:
         engine = self._load_policy()
         self.progress.add("engine", done=1)
         self.progress.finish("engine")
-        chat = ChatFormat.load(self.policies.start.path, config.policy.thinking)
+        chat = ChatFormat.load(self.policies.start.path, config.policy.thinking, tools_of(world))
         return Explorer(
             world, pool, engine, chat, self.policies.behaviour.digest, limits(config), self.progress, self.incidents
         )

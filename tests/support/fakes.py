@@ -31,7 +31,7 @@ class CharChat:
 
     stop_ids = (END,)
 
-    def opening(self, messages: Sequence[dict[str, str]]) -> list[int]:
+    def opening(self, messages: Sequence[dict[str, str]], tools: bool = False) -> list[int]:
         return self.ids("".join(f"<{m['role'][0]}>{m['content']}" for m in messages) + "<a>")
 
     def following(self, messages: Sequence[dict[str, str]], closed: bool = True) -> list[int]:

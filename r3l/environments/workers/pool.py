@@ -175,7 +175,7 @@ class WorldPool:
 
 
 def opening(value: dict[str, Any]) -> Observation:
-    return Observation(value["text"], tuple(value["admissible"]))
+    return Observation(value["text"], tuple(value["admissible"]), value["role"])
 
 
 def stepped(value: dict[str, Any]) -> Step:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 
-from r3l.environments.base import Environment, Observation, Rollback, Step, World
+from r3l.environments.base import Environment, Observation, Role, Rollback, Step, World
 from r3l.errors import WorldError
 from r3l.records import Task
 
@@ -24,8 +24,9 @@ class State:
     observation: str
     done: bool
     handle: object | None
-    after: dict[str, State] = field(default_factory=dict)
     standing: float = 0.0
+    role: Role = "user"
+    after: dict[str, State] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -58,7 +59,7 @@ class Sessions:
         self.end(session_id)
         environment = self.idle.pop() if self.idle else self.world.make()
         opening = environment.reset(task)
-        tree = self.tree(task, State(opening.text, False, environment.snapshot()))
+        tree = self.tree(task, State(opening.text, False, environment.snapshot(), role=opening.role))
         self.sessions[session_id] = Session(task, environment, tree, tree.root)
         return opening
 
@@ -76,32 +77,30 @@ class Sessions:
         """A new session in the state after `actions`; see `WorldPool.rollback`. It is ended where it diverged."""
         opening = self.start(session_id, task)
         session, seen, standing = self.sessions[session_id], [opening.text], 0.0
+        role = opening.role
         if opening.text != observations[0]:
             return self.diverged(session_id, seen, 0)
         restored = replayed = False
         for turn, action in enumerate(actions):
             if action == "":
                 seen.append(observations[turn + 1])
+                role = "user"
                 continue
             known = session.state.after.get(action) if session.state else None
             if known is not None and known.handle is not None:
-                text, done, standing, session.state, restored = (
-                    known.observation,
-                    known.done,
-                    known.standing,
-                    known,
-                    True,
-                )
+                text, done, standing, role = known.observation, known.done, known.standing, known.role
+                session.state, restored = known, True
             else:
                 step = self.replay(session, action)
-                text, done, standing, replayed = step.observation.text, step.done, step.standing, True
+                text, done, standing, role = step.observation.text, step.done, step.standing, step.observation.role
+                replayed = True
             seen.append(text)
             if text != observations[turn + 1] or done:
                 return self.diverged(session_id, seen, turn + 1, exact=not done)
         if session.state and session.state.handle is not None:
             session.environment.restore(session.state.handle)
         self.counts["replays" if replayed else "restores"] += replayed or restored
-        return Rollback(seen, standing=standing)
+        return Rollback(seen, standing=standing, role=role)
 
     def replay(self, session: Session, action: str) -> Step:
         """One recorded action taken again, from the remembered state where there is one."""
@@ -146,7 +145,7 @@ class Sessions:
         if known is not None and (known.observation, known.done) == (step.observation.text, step.done):
             return known  # another session was here: its states after this one are found again too
         handle = session.environment.snapshot()
-        state = State(step.observation.text, step.done, handle, standing=step.standing)
+        state = State(step.observation.text, step.done, handle, step.standing, step.observation.role)
         if handle is None or session.tree.states >= REMEMBERED_STATES:
             return state if handle is not None else None
         if action not in session.state.after:
