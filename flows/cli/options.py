@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from r3l import plugins
 from r3l.config import Config, compose, preset_names
 from r3l.errors import ConfigError
 from r3l.home import located
@@ -16,10 +17,15 @@ Run = Annotated[str, typer.Option("--run", help="name of the run")]
 Preset = Annotated[
     str, typer.Option("--preset", help="preset of the method r3l: paper, released, or any of `r3l presets`")
 ]
-Method = Annotated[str, typer.Option("--method", help="method: r3l, grpo, raft, ...; its own preset is used")]
+Method = Annotated[
+    str,
+    typer.Option("--method", help="method: r3l, grpo, raft, ..., a preset's file, a plug-in's name, or module:Class"),
+]
 Policy = Annotated[str, typer.Option("--policy", help="model preset, or a folder with a transformers model")]
-EnvironmentName = Annotated[str, typer.Option("--environment", help="environment preset")]
-Engine = Annotated[str, typer.Option("--engine", help="transformers_local, vllm_server or vllm_local")]
+EnvironmentName = Annotated[
+    str, typer.Option("--environment", help="environment preset, a preset's file, a plug-in's name, or module:Class")
+]
+Engine = Annotated[str, typer.Option("--engine", help="transformers_local, vllm_server, vllm_local, or a plug-in's")]
 Machine = Annotated[
     str, typer.Option("--machine", help="preset of a machine: eight_gpus or two_nodes; empty: this one")
 ]
@@ -50,6 +56,9 @@ def settings(
     if folder.is_dir():  # found from the working folder, whatever `located` would find
         here = folder if located(folder) == folder else folder.absolute()
         given = [f"policy.path={json.dumps(str(here))}", f"policy.name={json.dumps(folder.absolute().name)}"]
+    kinds = [one for one in assignments or [] if ".kind=" in one]
+    if any(map(plugins.dotted, [preset, method, environment, engine, *kinds])):
+        plugins.look_in(Path.cwd())
     if engine:
         given.append(f"engine.kind={engine}")
     return compose(

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from r3l.config import Config
+from r3l.config.engines import VllmServerSettings
 from r3l.engines.base import PolicySnapshot
 from r3l.pipeline.policies import Policies, pullable
 from r3l.pipeline.workbench import CANARY
@@ -29,7 +30,7 @@ def with_adopted_servers(config: Config) -> Config:
 def share_policies(config: Config, store: Store, policies: Policies) -> dict[str, Any]:
     """The policies, for hosts that see the store alone. A starting policy is put there first."""
     start, behaviour = policies.start, policies.behaviour
-    if config.engine.kind == "vllm_server":
+    if isinstance(config.engine, VllmServerSettings):
         sampled = pullable(store, behaviour) if config.engine.puller_port else behaviour
         return {
             "start": start.digest,

@@ -6,13 +6,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from r3l import plugins
+from r3l.config.engines import ENGINE_KINDS
+from r3l.config.environments import ENVIRONMENT_KINDS
+from r3l.config.methods import METHOD_KINDS
 from r3l.config.model import Config
+from r3l.errors import ConfigError
 
-UNIONS = ("method", "environment", "engine")  # sections of several kinds
+SEVERAL = {kinds.section: kinds for kinds in (METHOD_KINDS, ENVIRONMENT_KINDS, ENGINE_KINDS)}
 
 
 def nearest_first(name: str, known: Iterable[str]) -> list[str]:
@@ -34,9 +39,12 @@ def complaint(item: dict[str, Any]) -> str:
     if item["type"] in {"union_tag_invalid", "literal_error"}:
         got = str(given.get("kind", "")) if isinstance(given, dict) else str(given)
         choices = re.findall(r"'([^']*)'", item["ctx"].get("expected_tags") or item["ctx"]["expected"])
+        choices += plugins.installed(name) if item["type"] == "union_tag_invalid" else []
         if choices:
             setting = f"{name}.kind" if item["type"] == "union_tag_invalid" else name
             return f"{setting}: got {got!r:.200}, expected one of {', '.join(nearest_first(got, choices))}"
+    if isinstance(said := item.get("ctx", {}).get("error"), ConfigError):
+        return str(said)
     return f"{name}: {item['msg']} (got {given!r:.200})"
 
 
@@ -52,13 +60,8 @@ def typed(loc: tuple[int | str, ...]) -> list[str]:
     """Return pydantic's location of a setting as a person types it: without the kind that pydantic adds after a section
     that has several kinds."""
     place = [str(part) for part in loc]
-    return [place[0], *place[2:]] if len(place) > 1 and place[0] in UNIONS and place[1] in kinds(place[0]) else place
-
-
-def kinds(section: str) -> set[str]:
-    """Return the kinds that a section can have."""
-    union = Config.model_fields[section].annotation
-    return {member.model_fields["kind"].default for member in get_args(union)}
+    several = SEVERAL.get(place[0]) if len(place) > 1 else None
+    return [place[0], *place[2:]] if several and place[1] in several.names() else place
 
 
 def fields(section: list[str]) -> Iterable[str]:

@@ -10,12 +10,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from r3l import plugins
 from r3l.config.complaints import complaints, nearest_first, unknown
 from r3l.config.model import Config
 from r3l.errors import ConfigError
 
 PRESETS = Path(__file__).parent.parent / "presets"
 FOLDERS = ("models", "environments", "methods")
+SECTIONS = {"environments": "environment", "methods": "method"}  # of whose folders a plug-in may be named too
 
 
 def preset_names(folder: str) -> list[str]:
@@ -24,17 +26,29 @@ def preset_names(folder: str) -> list[str]:
 
 
 def load_preset(folder: str, name: str) -> dict[str, Any]:
-    """Return the settings of one preset.
+    """Return the settings of one preset: its name, or the path of a file that ends in .toml. In place of a preset of
+    environments or methods, a plug-in: the name that an installed package gives it, or ``module:Class``.
 
     Raises:
-        ConfigError: there is no such preset; the message lists those that exist.
+        ConfigError: there is no such preset; the message lists those that exist. Or the file is no TOML.
     """
-    path = PRESETS / folder / f"{name}.toml"
-    if not path.is_file():
-        raise ConfigError(
-            f"unknown preset {name!r} in {folder}: expected one of {', '.join(nearest_first(name, preset_names(folder)))}"
-        )
-    return tomllib.loads(path.read_text())
+    path = Path(name).expanduser() if name.endswith(".toml") else PRESETS / folder / f"{name}.toml"
+    section = SECTIONS.get(folder, "")
+    offered = plugins.installed(section) if section else {}
+    if path.is_file():
+        if section and not name.endswith(".toml"):
+            plugins.refuse_taken(section, name, [name])
+        try:
+            return tomllib.loads(path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: a preset is a TOML file; this one can't be read: {error}") from error
+    if section and (plugins.dotted(name) or name in offered):
+        return {section: {"kind": name}}
+    known = [*preset_names(folder), *offered]
+    raise ConfigError(
+        f"unknown preset {name!r} in {folder}: expected one of {', '.join(nearest_first(name, known))}, "
+        f"or a file that ends in .toml{', or module:Class' if section else ''}"
+    )
 
 
 def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
@@ -108,7 +122,17 @@ def compose(
         )
     settings = resolve_conditions(settings)
     settings = merge(settings, {key: value for key, value in top.items() if value is not None})
-    return validated(assigned(settings, assignments))
+    settings = assigned(settings, assignments)
+    allow_named(settings)
+    return validated(settings)
+
+
+def allow_named(settings: dict[str, Any]) -> None:
+    """Let the dotted paths be imported that these settings name: for settings that the user gave, never for stored
+    ones."""
+    for part in settings.values():
+        if isinstance(part, dict) and isinstance(part.get("kind"), str):
+            plugins.allow(part["kind"])
 
 
 def validated(settings: dict[str, Any]) -> Config:

@@ -1,4 +1,4 @@
-"""Settings of each engine, one union member per engine."""
+"""Settings of each engine, one class per engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from r3l.config.section import Member, any_of, identity_of
+from r3l.config.kinds import Kinds
+from r3l.config.section import Member, identity_of
 
 
 class EngineSettings(Member):
@@ -113,7 +114,9 @@ class VllmLocalSettings(EngineSettings):
     )
 
 
-AnyEngine = Annotated[
-    TransformersLocalSettings | VllmServerSettings | VllmLocalSettings,
-    Field(discriminator="kind", json_schema_extra=any_of),
-]
+ENGINE_KINDS = Kinds(
+    "engine",
+    EngineSettings,
+    (TransformersLocalSettings, VllmServerSettings, VllmLocalSettings),
+)
+AnyEngine = Annotated[EngineSettings, ENGINE_KINDS]

@@ -1,4 +1,4 @@
-"""Settings of each environment, one union member per environment. The paper's numbers are from its section
+"""Settings of each environment, one class per environment. The paper's numbers are from its section
 Experimental Setup."""
 
 from __future__ import annotations
@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from r3l.config.section import Member, any_of, identity_of
+from r3l.config.kinds import Kinds
+from r3l.config.section import Member, identity_of
 
 
 class EnvironmentSettings(Member):
@@ -200,7 +201,9 @@ class MathSettings(EnvironmentSettings):
     )
 
 
-AnyEnvironment = Annotated[
-    AlfworldSettings | HouseholdSettings | ScienceWorldSettings | WebShopSettings | MathSettings,
-    Field(discriminator="kind", json_schema_extra=any_of),
-]
+ENVIRONMENT_KINDS = Kinds(
+    "environment",
+    EnvironmentSettings,
+    (AlfworldSettings, HouseholdSettings, ScienceWorldSettings, WebShopSettings, MathSettings),
+)
+AnyEnvironment = Annotated[EnvironmentSettings, ENVIRONMENT_KINDS]

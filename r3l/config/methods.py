@@ -1,4 +1,4 @@
-"""Settings of each method, one union member per method. data/METHODS.md explains them; presets hold the values."""
+"""Settings of each method, one class per method. data/METHODS.md explains them; presets hold the values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from r3l.config.section import Member, any_of
+from r3l.config.kinds import Kinds
+from r3l.config.section import Member
 
 SCALE = "How rewards R of a group become advantages. std: (R - mean) / (std + 1e-6), with ddof 1; none: R - mean."
 NORMALISATION = (
@@ -271,15 +272,19 @@ class RLOOSettings(MethodSettings):
     scale: Literal["std", "none"] = Field("none", description=SCALE)
 
 
-AnyMethod = Annotated[
-    R3LSettings
-    | RAFTSettings
-    | GRPOSettings
-    | OPMDSettings
-    | GSPOSettings
-    | DAPOSettings
-    | ReflectGRPOSettings
-    | CritiqueGRPOSettings
-    | RLOOSettings,
-    Field(discriminator="kind", json_schema_extra=any_of),
-]
+METHOD_KINDS = Kinds(
+    "method",
+    MethodSettings,
+    (
+        R3LSettings,
+        RAFTSettings,
+        GRPOSettings,
+        OPMDSettings,
+        GSPOSettings,
+        DAPOSettings,
+        ReflectGRPOSettings,
+        CritiqueGRPOSettings,
+        RLOOSettings,
+    ),
+)
+AnyMethod = Annotated[MethodSettings, METHOD_KINDS]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 from r3l.config.compose import load_preset, merge, resolve_conditions, validated
-from r3l.config.environments import AnyEnvironment
+from r3l.config.environments import ENVIRONMENT_KINDS
 
 Difference = tuple[str, Any, Any]
 
@@ -18,7 +18,7 @@ def diff_presets(a: str, b: str, folder: str = "methods") -> list[Difference]:
     Raises:
         ConfigError: There is no such preset.
     """
-    kinds = [member.model_fields["kind"].default for member in get_args(get_args(AnyEnvironment)[0])]
+    kinds = ENVIRONMENT_KINDS.names()
     differences = {kind: between(flat(resolved(folder, a, kind)), flat(resolved(folder, b, kind))) for kind in kinds}
     everywhere = [one for one in differences[kinds[0]] if all(one in found for found in differences.values())]
     return everywhere + [

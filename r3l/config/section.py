@@ -3,7 +3,7 @@ belongs to."""
 
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 def title(section: type) -> str:
@@ -30,6 +30,8 @@ class Member(Section):
 
     model_config = ConfigDict(extra="ignore", frozen=True, validate_default=True, model_title_generator=title)
 
+    kind: str = Field("", description="Which one it is; for a plug-in its name, or module:Class.")
+
 
 def belongs(section: type[Section], field: str, stage: str) -> bool:
     """Return whether a field is part of a stage's identity: by the field's own mark, else by its section's."""
@@ -49,10 +51,3 @@ def settings_of(section: Section, stage: str) -> dict[str, Any]:
         elif belongs(type(section), name, stage):
             found[name] = value
     return found
-
-
-def any_of(schema: dict[str, Any]) -> None:
-    """Turn a discriminated union into `anyOf`, which Prefect's forms show as tabs. They do not know `oneOf`."""
-    schema.pop("discriminator", None)
-    if "oneOf" in schema:
-        schema["anyOf"] = schema.pop("oneOf")

@@ -1,14 +1,14 @@
-"""The engines. Nothing here imports torch, vllm or an HTTP client before an engine is made."""
+"""The engines, those of plug-ins among them. Nothing here imports torch, vllm or an HTTP client before an engine is made."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 
+from r3l import plugins
 from r3l.config.engines import AnyEngine, TransformersLocalSettings, VllmLocalSettings, VllmServerSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.base import Engine
-from r3l.errors import ConfigError
 
 
 def _transformers_local(settings: AnyEngine, policy: PolicySettings) -> Engine:
@@ -46,8 +46,18 @@ def make_engine(settings: AnyEngine, policy: PolicySettings) -> Engine:
     """The engine of `settings.kind`, without a policy yet: call `load_policy` before `complete`.
 
     Raises:
-        ConfigError: an unknown kind. EngineError: what the engine needs is not installed, or no server answers.
+        ConfigError: as of `maker`. EngineError: what the engine needs is not installed, or no server answers.
     """
-    if settings.kind not in ENGINES:
-        raise ConfigError(f"unknown engine {settings.kind!r}: expected one of {', '.join(ENGINES)}")
-    return ENGINES[settings.kind](settings, policy)
+    return maker(settings)(settings, policy)
+
+
+def maker(settings: AnyEngine) -> Callable[[AnyEngine, PolicySettings], Engine]:
+    """Return what makes the engine of `settings.kind`.
+
+    Raises:
+        ConfigError: nothing has this kind, or what has it is a plug-in that lacks something of an `Engine`.
+    """
+    plugins.refuse_taken("engine", settings.kind, ENGINES)
+    return ENGINES.get(settings.kind) or plugins.fulfilling(
+        settings.kind, plugins.load("engine", settings.kind), Engine
+    )

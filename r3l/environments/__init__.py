@@ -1,7 +1,9 @@
-"""Environments by the `kind` of their settings. Importing this package loads no game engine."""
+"""Environments by the `kind` of their settings: those below, and plug-ins. Importing this package loads no game
+engine."""
 
 from __future__ import annotations
 
+from r3l import plugins
 from r3l.config.environments import EnvironmentSettings
 from r3l.environments.alfworld.world import AlfworldWorld
 from r3l.environments.base import Sourced, World
@@ -22,11 +24,15 @@ ENVIRONMENTS: dict[str, type] = {
 
 
 def make_world(settings: EnvironmentSettings) -> World:
-    """The world that `settings` describe. Raises `ConfigError` where none is listed under their kind."""
-    kind = getattr(settings, "kind", "")
-    if kind not in ENVIRONMENTS:
-        raise ConfigError(f"environment {kind!r} is not available: expected one of {', '.join(sorted(ENVIRONMENTS))}")
-    world: World = ENVIRONMENTS[kind](settings)
+    """The world that `settings` describe.
+
+    Raises:
+        ConfigError: nothing has their kind, or what has it is a plug-in that lacks something of a `World`.
+    """
+    kind = settings.kind
+    plugins.refuse_taken("environment", kind, ENVIRONMENTS)
+    found = ENVIRONMENTS.get(kind) or plugins.fulfilling(kind, plugins.load("environment", kind), World)
+    world: World = found(settings)
     return world
 
 

@@ -1,12 +1,14 @@
-"""Methods by the `kind` of their settings, and the two stages that flows run: neither they nor the trainer know a
-name."""
+"""Methods by the `kind` of their settings, plug-ins among them, and the two stages that flows run: neither they nor the
+trainer know a name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from r3l import plugins
 from r3l.config.methods import AnyMethod
+from r3l.errors import ConfigError
 from r3l.methods.base import UNCOUNTED, Method
 from r3l.methods.critique_grpo import CritiqueGRPO
 from r3l.methods.dapo import DAPO
@@ -33,9 +35,28 @@ METHODS: dict[str, Method[Any]] = {
 }
 
 
+def method_of(settings: AnyMethod) -> Method[Any]:
+    """Return the method of `settings.kind`.
+
+    Raises:
+        ConfigError: nothing has this kind, or what has it is a plug-in that is no `Method`.
+    """
+    plugins.refuse_taken("method", settings.kind, METHODS)
+    if settings.kind in METHODS:
+        return METHODS[settings.kind]
+    found = plugins.load("method", settings.kind)
+    if not issubclass(found, Method):
+        raise ConfigError(
+            f"method.kind={settings.kind}: {found.__module__}.{found.__qualname__} is not derived from "
+            f"{Method.__module__}.{Method.__name__}"
+        )
+    method: Method[Any] = found()
+    return method
+
+
 def plan(settings: AnyMethod, group_size: int) -> Plan:
     """What exploration samples for one task, within `group_size` = N trajectories."""
-    return METHODS[settings.kind].plan(settings, group_size)
+    return method_of(settings).plan(settings, group_size)
 
 
 def credit_stage(settings: AnyMethod, trajectories: Sequence[Trajectory]) -> tuple[list[Credit], list[Event]]:
@@ -44,7 +65,7 @@ def credit_stage(settings: AnyMethod, trajectories: Sequence[Trajectory]) -> tup
 
     Each of them gives one `Credit` or one `dropped` event with its reason.
     """
-    return credit_groups(METHODS[settings.kind], settings, trajectories)
+    return credit_groups(method_of(settings), settings, trajectories)
 
 
 def training_rows_stage(
@@ -56,7 +77,7 @@ def training_rows_stage(
     Each credited member gives one row or one `no_gradient` event; each reflection that is no lesson a `no_meta_task`
     event.
     """
-    return training_rows(METHODS[settings.kind], settings, episodes, reflections, credit)
+    return training_rows(method_of(settings), settings, episodes, reflections, credit)
 
 
 def counted_groups(credit: Iterable[Credit]) -> int:

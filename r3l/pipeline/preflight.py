@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from r3l.config import Config
+from r3l.engines import maker
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments import make_world, tasks_of
 from r3l.environments.base import tools_of
 from r3l.errors import ConfigError
 from r3l.evaluation.sampling import evaluated_tasks
+from r3l.methods import plan
 from r3l.pipeline import policies
 from r3l.pipeline.evaluation import evaluated_iteration
 from r3l.pipeline.iteration import the_iteration
@@ -20,10 +22,12 @@ def check(config: Config, training: bool = True) -> Store:
 
     Raises:
         StoreError: the store is not writable, or what the run would go on from is not what its update wrote.
-        ConfigError: no policy, no such iteration, too few tasks, a limit that leaves no room for a reply.
+        ConfigError: a plug-in that can't be used, no policy, no such iteration, too few tasks, a limit that leaves no room for a reply.
         ChatFormatError: no tokenizer, or a chat template that can't be extended turn by turn.
         WorldError: the environment's data or packages are missing.
     """
+    maker(config.engine)
+    plan(config.method, config.rollout.group_size)
     store = Store.open(config.store.root)
     iteration = the_iteration(config, store) if training else evaluated_iteration(config, store) + 1
     found = policies.find(config, store, iteration)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from itertools import product
-from typing import Annotated, get_args, get_origin
+from typing import get_args
 
 import pytest
 import typer
@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from flows.cli.tables import register
 from r3l.config import compose, load_preset, preset_names
 from r3l.config.compose import merge, resolve_conditions, validated
+from r3l.config.kinds import Kinds
 from r3l.config.methods import DAPOSettings, R3LSettings
 from r3l.config.model import Config
 from r3l.config.preset_diff import diff_presets
@@ -147,8 +148,10 @@ def test_an_unknown_preset_lists_those_that_exist():
 def settings(section: type[BaseModel] = Config, place: str = "") -> Iterator[tuple[str, FieldInfo]]:
     """Every setting of the form with its place, the members of a union one by one."""
     for name, field in section.model_fields.items():
-        members = get_args(get_args(field.annotation)[0]) if get_origin(field.annotation) is Annotated else ()
-        inner = [one for one in (*members, *get_args(field.annotation), field.annotation) if isinstance(one, type)]
+        members = [one for kinds in field.metadata if isinstance(kinds, Kinds) for one in kinds.own]
+        inner = [
+            one for one in (*(members or [field.annotation]), *get_args(field.annotation)) if isinstance(one, type)
+        ]
         yield f"{place}{name}", field
         for one in inner:
             if issubclass(one, BaseModel):

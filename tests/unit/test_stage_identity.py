@@ -12,9 +12,9 @@ from pydantic import Field, ValidationError
 
 from r3l import environments
 from r3l.config import Config, compose
-from r3l.config.engines import AnyEngine
-from r3l.config.environments import AnyEnvironment
-from r3l.config.methods import AnyMethod
+from r3l.config.engines import ENGINE_KINDS
+from r3l.config.environments import ENVIRONMENT_KINDS
+from r3l.config.methods import METHOD_KINDS
 from r3l.config.section import Section, settings_of
 from r3l.environments.household import world
 from r3l.environments.household.world import HouseholdWorld
@@ -118,14 +118,8 @@ OF_SETTING = {
 }
 
 
-def members(union: Any) -> list[str]:
-    return [member.model_fields["kind"].default for member in get_args(get_args(union)[0])]
-
-
 KINDS = [
-    (section, kind)
-    for section, union in (("method", AnyMethod), ("environment", AnyEnvironment), ("engine", AnyEngine))
-    for kind in members(union)
+    (several.section, kind) for several in (METHOD_KINDS, ENVIRONMENT_KINDS, ENGINE_KINDS) for kind in several.names()
 ]
 
 

@@ -125,7 +125,7 @@ def write_split(
     expected = plan.expected.get(split)
     if expected is not None and len(tasks) != expected:
         raise WorldError(
-            f"{settings.kind} split {split}: got {len(tasks)} tasks, expected {expected}; "  # type: ignore[attr-defined]
+            f"{settings.kind} split {split}: got {len(tasks)} tasks, expected {expected}; "
             f"{plan.remedy or 'the data are incomplete: get them anew'}"
         )
     progress(f"tasks of {split}", len(tasks), len(tasks))

@@ -17,14 +17,16 @@ import signal
 import sys
 import threading
 import zlib
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 from pydantic import TypeAdapter
 
+from r3l import plugins
 from r3l.config.environments import AnyEnvironment, EnvironmentSettings
 from r3l.environments import make_world
-from r3l.environments.base import Waiting, World
+from r3l.environments.base import Environment, Waiting
 from r3l.environments.oracles import verdict_of
 from r3l.environments.workers.sessions import Sessions
 from r3l.errors import ServerAway
@@ -42,22 +44,33 @@ def main() -> None:
     calls: queue.SimpleQueue[str] = queue.SimpleQueue()
     first = sys.stdin.readline()
     threading.Thread(target=read, args=(sys.stdin, calls), daemon=True).start()
-    settings: AnyEnvironment = TypeAdapter(AnyEnvironment).validate_json(first)
-    world = make_world(settings)
-    if isinstance(world, Waiting):
-        side_by_side(world, world.tasks_at_once, settings, answers, calls)
+    try:
+        settings: AnyEnvironment = TypeAdapter(AnyEnvironment).validate_json(first)
+        world = make_world(settings)
+        lanes = [Sessions(world) for _ in range(world.tasks_at_once if isinstance(world, Waiting) else 1)]
+        plugins.fulfilling(settings.kind, type(lanes[0].idle[0]), Environment)
+    except Exception as error:  # noqa: BLE001 - a world that can't be made: every call is told why
+        refuse_all(answers, calls, f"the world can't be made: {type(error).__name__}: {error}")
+    if len(lanes) > 1:
+        side_by_side(lanes, settings, answers, calls)
         return
-    sessions = Sessions(world)
     write(answers, {"ready": True})
     while True:
-        write(answers, answer(sessions, settings, json.loads(calls.get())))
+        write(answers, answer(lanes[0], settings, json.loads(calls.get())))
+
+
+def refuse_all(answers: TextIO, calls: queue.SimpleQueue[str], why: str) -> NoReturn:
+    """Answer every call with `why`, until the input ends."""
+    write(answers, {"ready": True})
+    while True:
+        write(answers, {"id": json.loads(calls.get())["id"], "error": why})
 
 
 def side_by_side(
-    world: World, threads: int, settings: EnvironmentSettings, answers: TextIO, calls: queue.SimpleQueue[str]
+    own: Sequence[Sessions], settings: EnvironmentSettings, answers: TextIO, calls: queue.SimpleQueue[str]
 ) -> None:
     """Every task has its thread, which it may share with others: a call waits for those of its own thread alone."""
-    lanes: list[queue.SimpleQueue[Call]] = [queue.SimpleQueue() for _ in range(threads)]
+    lanes: list[queue.SimpleQueue[Call]] = [queue.SimpleQueue() for _ in own]
     writing = threading.Lock()
 
     def take(lane: queue.SimpleQueue[Call], sessions: Sessions) -> None:
@@ -66,8 +79,8 @@ def side_by_side(
             with writing:
                 write(answers, reply)
 
-    for lane in lanes:
-        threading.Thread(target=take, args=(lane, Sessions(world)), daemon=True).start()
+    for lane, sessions in zip(lanes, own, strict=True):
+        threading.Thread(target=take, args=(lane, sessions), daemon=True).start()
     with writing:
         write(answers, {"ready": True})
     of_session: dict[str, int] = {}
@@ -75,7 +88,7 @@ def side_by_side(
         call = json.loads(calls.get())
         number = of_session.get(call["session"], 0)
         if "task" in call:
-            number = zlib.crc32(call["task"]["task_id"].encode()) % threads
+            number = zlib.crc32(call["task"]["task_id"].encode()) % len(lanes)
         if call["call"] in {"start", "rollback"}:
             of_session[call["session"]] = number
         elif call["call"] == "end":

@@ -1,0 +1,78 @@
+"""A section of several kinds: those of the package, and those of plug-ins, each with settings of its own."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union
+
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidatorFunctionWrapHandler, create_model
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from r3l import plugins
+from r3l.config.section import Member
+from r3l.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Settings by their `kind`. One that is not `own` is a plug-in's: its own class validates them.
+
+    A form shows the package's kinds and those of installed packages. Validation imports no plug-in but the one that is
+    named, and a dotted path only where the user allowed it (`r3l.plugins`).
+    """
+
+    section: str
+    base: type[Member]
+    own: tuple[type[Member], ...]
+
+    def names(self) -> list[str]:
+        """Return the package's own kinds."""
+        return [member.model_fields["kind"].default for member in self.own]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        union: Any = Annotated[Union[self.own], Field(discriminator="kind")]  # noqa: UP007
+        return core_schema.no_info_wrap_validator_function(
+            self._validated,
+            handler.generate_schema(union),
+            serialization=core_schema.wrap_serializer_function_ser_schema(
+                lambda value, serialized: serialized(value), schema=core_schema.any_schema()
+            ),
+        )
+
+    def _validated(self, value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        if isinstance(value, self.base):
+            return value
+        kind = value.get("kind") if isinstance(value, dict) else None
+        if not isinstance(kind, str) or kind in self.names():
+            return handler(value)
+        if not plugins.dotted(kind) and kind not in plugins.installed(self.section):
+            return handler(value)  # which says what kinds there are
+        return self.of_plugin(kind).model_validate(value)
+
+    def of_plugin(self, kind: str) -> type[Member]:
+        """Return the class of a plug-in's settings. Raise `ConfigError` as `plugins.settings_class` does."""
+        return plugins.settings_class(self.section, kind, self.base)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Show each kind as a tab: Prefect's forms know `anyOf`, not `oneOf` with a discriminator."""
+        shown = handler(schema)
+        shown.pop("discriminator", None)
+        shown["anyOf"] = [*shown.pop("oneOf"), *(handler(form.__pydantic_core_schema__) for form in self._forms())]
+        return shown
+
+    def _forms(self) -> list[type[Member]]:
+        """Return the settings of installed plug-ins, each with its kind fixed. One that can't be imported is left out
+        with a warning: whoever asks for it is told why."""
+        forms = []
+        for kind in sorted(plugins.installed(self.section)):
+            try:
+                plugins.refuse_taken(self.section, kind, self.names())
+                found = self.of_plugin(kind)
+            except ConfigError as error:
+                logging.getLogger(__name__).warning("the form leaves out a plug-in: %s", error)
+                continue
+            fixed: Any = (Literal[kind], kind)
+            forms.append(create_model(found.__name__, __base__=found, __module__=found.__module__, kind=fixed))
+        return forms

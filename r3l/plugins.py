@@ -1,0 +1,159 @@
+"""Environments, methods and engines from outside the package: of installed packages (entry points), or of a module that
+the user names (``my_pkg.guess:GuessWorld``).
+
+A dotted path imports code, so it is imported only where the user named it: on the command line, in a preset, in Python,
+or in ``R3L_PLUGINS``. What a store holds or a page sends names none. An installed package is the user's choice already.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from functools import lru_cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from r3l.errors import ConfigError
+
+GROUPS = {"environment": "r3l.environments", "method": "r3l.methods", "engine": "r3l.engines"}
+NAMED = "R3L_PLUGINS"  # dotted paths that may be imported, with commas; processes that are started have it too
+FOLDERS = "R3L_PLUGIN_PATH"  # where their modules were found: read after everything else on sys.path
+SETTINGS = "Settings"  # the attribute of a plug-in's class that names the class of its settings
+
+
+def dotted(kind: str) -> bool:
+    """Return whether a kind is the path of a class in a module, not a name."""
+    return ":" in kind
+
+
+def allow(kind: str) -> None:
+    """Let a dotted path be imported, here and in the processes that this one starts: the user named it."""
+    if dotted(kind) and kind not in allowed():
+        os.environ[NAMED] = ",".join([*allowed(), kind])
+
+
+def allowed() -> list[str]:
+    """Return the dotted paths that the user named."""
+    return [path for one in os.environ.get(NAMED, "").split(",") if (path := one.strip())]
+
+
+def installed(section: str) -> dict[str, list[EntryPoint]]:
+    """Return the kinds that installed packages offer for a section, with whoever claims each. Nothing is imported."""
+    reach()
+    return _installed(section, tuple(sys.path))
+
+
+@lru_cache(maxsize=16)
+def _installed(section: str, path: tuple[str, ...]) -> dict[str, list[EntryPoint]]:
+    found: dict[str, list[EntryPoint]] = {}
+    for entry in entry_points(group=GROUPS[section]):
+        found.setdefault(entry.name, []).append(entry)
+    return found
+
+
+def refuse_taken(section: str, kind: str, own: Iterable[str]) -> None:
+    """Raise `ConfigError` where several packages claim a kind, or one claims a kind of r3l's own."""
+    claims = installed(section).get(kind, [])
+    if claims and (kind in own or len(claims) > 1):
+        claimed = " and ".join([*(["r3l itself"] if kind in own else []), *sorted(map(package, claims))])
+        raise ConfigError(
+            f"{section}.kind={kind}: the name is taken: {claimed} have it; remove one of them, or name the class "
+            f"({claims[0].value})"
+        )
+
+
+def package(entry: EntryPoint) -> str:
+    """Return the package that an entry point belongs to, with its version."""
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.value
+
+
+def load(section: str, kind: str) -> type:
+    """Return the class that a kind from outside names, imported if need be.
+
+    Raises:
+        ConfigError: the kind is unknown, claimed twice, or a path that the user did not name; or its import fails.
+    """
+    refuse_taken(section, kind, ())
+    if not dotted(kind) and kind not in installed(section):
+        known = ", ".join(sorted(installed(section))) or "none"
+        raise ConfigError(f"{section}.kind: got {kind!r:.200}, which no installed package offers (they offer: {known})")
+    if dotted(kind) and kind not in allowed():
+        raise ConfigError(
+            f"{section}.kind={kind!r:.200} names code that nobody allowed here to be imported; if it is yours, set "
+            f"{NAMED}={kind:.200}, or install it as a package with an entry point in {GROUPS[section]}"
+        )
+    return _load(section, kind, tuple(sys.path))
+
+
+@lru_cache(maxsize=64)
+def _load(section: str, kind: str, path: tuple[str, ...]) -> type:
+    entry = EntryPoint(kind, kind, GROUPS[section]) if dotted(kind) else installed(section)[kind][0]
+    try:
+        module: Any = import_module(entry.module)
+        found = entry.load()
+    except Exception as error:  # code from outside: whatever it raises is for the user to read
+        whose = "" if dotted(kind) else f" of {package(entry)}"
+        raise ConfigError(
+            f"{section}.kind={kind}: importing {entry.value}{whose} failed: {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(found, type):
+        raise ConfigError(f"{section}.kind={kind}: {entry.value} is {found!r:.100}, expected a class")
+    remember_folder(module, entry)
+    return found
+
+
+def reach() -> None:
+    """Make importable what a process that started this one found."""
+    sys.path += [
+        folder for folder in os.environ.get(FOLDERS, "").split(os.pathsep) if folder and folder not in sys.path
+    ]
+
+
+def look_in(folder: Path | str) -> None:
+    """Read a folder too, after everything else on sys.path, here and in the processes that this one starts."""
+    folders = [one for one in os.environ.get(FOLDERS, "").split(os.pathsep) if one]
+    os.environ[FOLDERS] = os.pathsep.join(dict.fromkeys([*folders, str(folder)]))
+    reach()
+
+
+def remember_folder(module: Any, entry: EntryPoint) -> None:
+    """Note for other processes where a plug-in's module and its entry point lie."""
+    if file := getattr(module, "__file__", None):
+        above = len(module.__name__.split(".")) - (Path(file).stem != "__init__")
+        look_in(Path(file).absolute().parents[above])
+    if entry.dist:
+        look_in(Path(str(entry.dist.locate_file(""))))
+
+
+def settings_class(section: str, kind: str, base: type) -> type:
+    """Return the class of a plug-in's settings: its attribute ``Settings``, or `base` where it has none.
+
+    Raises:
+        ConfigError: as of `load`; or ``Settings`` is not derived from `base`.
+    """
+    found = getattr(load(section, kind), SETTINGS, base)
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise ConfigError(
+            f"{section}.kind={kind}: its {SETTINGS} is {found!r:.100}, expected a class derived from "
+            f"{base.__module__}.{base.__name__}"
+        )
+    return found
+
+
+def fulfilling(kind: str, found: type, contract: type) -> type:
+    """Return `found`, a class from outside. Raise `ConfigError` where it lacks something of its contract."""
+    names = [name for name in {**contract.__annotations__, **vars(contract)} if not name.startswith("_")]
+    lacking = [
+        name
+        for name in names
+        if getattr(found, name, None) is None or getattr(found, name) is vars(contract).get(name, found)
+    ]
+    if lacking:
+        raise ConfigError(
+            f"kind={kind}: {found.__module__}.{found.__qualname__} lacks {', '.join(lacking)}; "
+            f"{contract.__module__}.{contract.__name__} says what each has to do"
+        )
+    return found

@@ -1,0 +1,254 @@
+"""Plug-ins: by the entry point of an installed package or by a dotted path; with settings of their own, in the worker
+processes too. What can't be used is refused with its reason, and what the user did not name is never imported."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from r3l import plugins
+from r3l.config import Config, compose
+from r3l.engines import maker
+from r3l.environments import make_world
+from r3l.environments.workers.pool import WorldPool
+from r3l.errors import ConfigError, StoreError, WorldError
+from r3l.methods import plan
+from r3l.pipeline.saved_config import load_config
+from r3l.pipeline.stages.identity import stage_settings
+from r3l.store.stage import Store
+
+EXAMPLE = Path(__file__).parents[1] / "example_plugin"
+PATH = "r3l_guess:GuessWorld"
+Install = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test names or imports is forgotten after it."""
+    for name in (plugins.NAMED, plugins.FOLDERS):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith(("r3l_guess", "mine")):
+            del sys.modules[name]
+    importlib.invalidate_caches()
+
+
+@pytest.fixture
+def install(tmp_path: Path) -> Install:
+    """Put a package with entry points on sys.path, as an installer does: its modules and their metadata."""
+
+    def installed(points: str, name: str = "r3l-mine", **modules: str) -> Path:
+        folder = tmp_path / name
+        about = folder / f"{name.replace('-', '_')}-0.1.dist-info"
+        about.mkdir(parents=True)
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1\n")
+        (about / "entry_points.txt").write_text(points)
+        for module, text in modules.items():
+            (folder / f"{module}.py").write_text(text)
+        sys.path.append(str(folder))
+        return folder
+
+    return installed
+
+
+def guess(install: Install) -> Path:
+    text = (EXAMPLE / "r3l_guess.py").read_text()
+    return install("[r3l.environments]\nguess = r3l_guess:GuessWorld\n", r3l_guess=text)
+
+
+def test_an_installed_package_is_an_environment_with_settings_of_its_own(install):
+    guess(install)
+    config = compose(environment="guess", assignments=["environment.biggest=7"])
+    assert config.environment.kind == "guess"
+    assert config.environment.biggest == 7
+    assert config.environment.max_turns == 5  # its own default
+    assert config.environment.workers == 2  # what every environment has
+    assert "0 to 7" in make_world(config.environment).system_prompt()
+    again = Config.model_validate_json(config.model_dump_json())
+    assert again == config
+    assert type(again.environment).__name__ == "GuessSettings"
+
+
+def test_its_settings_and_texts_are_in_the_identity_of_the_stages(install):
+    guess(install)
+    one, other = (compose(environment="guess", assignments=[f"environment.biggest={n}"]) for n in (7, 15))
+    assert stage_settings(one, "tasks")["environment"]["biggest"] == 7
+    for stage in ("base", "retries", "evaluations"):
+        assert stage_settings(one, stage)["prompts"] != stage_settings(other, stage)["prompts"]
+    assert stage_settings(one, "credit") == stage_settings(other, "credit")
+
+
+def test_its_settings_are_refused_as_those_of_the_package_are(install):
+    guess(install)
+    with pytest.raises(ConfigError, match=r"environment.bigest: unknown setting; environment has biggest, "):
+        compose(environment="guess", assignments=["environment.bigest=7"])
+    with pytest.raises(
+        ConfigError, match=r"environment.biggest: Input should be less than or equal to 1000 \(got 2000"
+    ):
+        compose(environment="guess", assignments=["environment.biggest=2000"])
+    with pytest.raises(ConfigError, match=r"unknown preset 'gess' in environments: expected one of guess, "):
+        compose(environment="gess")
+    with pytest.raises(ConfigError, match=r"environment.kind: got 'gues', expected one of guess, "):
+        compose(assignments=["environment.kind=gues"])
+
+
+def test_the_form_shows_the_settings_of_installed_packages_and_leaves_out_broken_ones(install, caplog):
+    install("[r3l.environments]\nbroken = mine_broken:World\n", "r3l-broken", mine_broken="raise OSError('no licence')")
+    guess(install)
+    schema = Config.model_json_schema()
+    forms = schema["properties"]["environment"]["anyOf"]
+    shown = [schema["$defs"][one["$ref"].rsplit("/", 1)[1]] if "$ref" in one else one for one in forms]
+    kinds = {one["properties"]["kind"]["const"]: one["properties"] for one in shown}
+    assert {"alfworld", "guess"} <= set(kinds)
+    assert "broken" not in kinds
+    assert kinds["guess"]["biggest"]["default"] == 15
+    assert "broken" in caplog.text
+    assert "no licence" in caplog.text
+
+
+def test_a_preset_may_be_a_file_and_name_a_dotted_path(tmp_path):
+    sys.path.append(str(EXAMPLE))
+    preset = tmp_path / "small.toml"
+    preset.write_text(f'[environment]\nkind = "{PATH}"\nbiggest = 3\n')
+    config = compose(environment=str(preset))
+    assert (config.environment.kind, config.environment.biggest) == (PATH, 3)
+    assert compose(environment=PATH).environment.biggest == 15
+    preset.write_text("[environment")
+    with pytest.raises(ConfigError, match=r"small.toml: a preset is a TOML file"):
+        compose(environment=str(preset))
+    with pytest.raises(ConfigError, match=r"or a file that ends in .toml, or module:Class"):
+        compose(environment=str(tmp_path / "missing.toml"))
+
+
+@pytest.mark.parametrize("kind", ["guess", PATH])
+def test_worker_processes_find_it_too(kind, install):
+    guess(install)
+    settings = compose(environment=kind, assignments=["environment.workers=1"]).environment
+    task = make_world(settings).tasks("train")[3]
+    with WorldPool(settings) as pool:
+        assert pool.start("one", task).result(60).text == "What is the number?"
+        assert pool.step("one", "2").result(60).observation.text == "Too low."
+        assert pool.step("one", "6").result(60).success
+        rolled = pool.rollback("two", task, ["2"], ["What is the number?", "Too low."]).result(60)
+        assert rolled.diverged_at is None
+
+
+def test_a_world_that_can_not_be_made_in_a_worker_says_why(install):
+    text = (EXAMPLE / "r3l_guess.py").read_text().replace("def snapshot", "def snapshoot")
+    install("[r3l.environments]\nguess = r3l_guess:GuessWorld\n", r3l_guess=text)
+    settings = compose(environment="guess", assignments=["environment.workers=1"]).environment
+    task = make_world(settings).tasks("train")[0]
+    with WorldPool(settings) as pool, pytest.raises(WorldError, match=r"r3l_guess.GuessEnvironment lacks snapshot;"):
+        pool.start("one", task).result(60)
+
+
+@pytest.mark.parametrize(
+    ("kind", "module", "said"),
+    [
+        ("mine:World", "import not_there_at_all", "importing mine:World failed: ModuleNotFoundError: No module named"),
+        ("mine:World", "", "importing mine:World failed: AttributeError"),
+        ("mine:World", "World = 3", "mine:World is 3, expected a class"),
+        ("mine:World", "class World: Settings = int", r"its Settings is <class 'int'>, expected a class derived from"),
+        ("mine_not_there:World", "", "importing mine_not_there:World failed: ModuleNotFoundError"),
+        ("guess", "", "guess: the name is taken: r3l-mine 0.1 and r3l-other 0.1 have it"),
+        ("household", "", "household: the name is taken: r3l itself and r3l-other 0.1 have it"),
+    ],
+)
+def test_what_can_not_be_used_is_refused_with_its_reason(kind, module, said, install):
+    guess(install)
+    points = "[r3l.environments]\nguess = mine:World\nhousehold = mine:World\n"
+    install(points, "r3l-other", mine=module)
+    with pytest.raises(ConfigError, match=said):
+        make_world(compose(environment=kind).environment)
+
+
+def test_a_class_that_lacks_something_is_named_with_what_it_lacks(install):
+    install(
+        "",
+        mine="""
+from r3l.environments.base import World as Contract
+class World(Contract):
+    def __init__(self, settings): ...
+    def tasks(self, split): return []
+class Engine:
+    def __init__(self, settings, policy): ...
+    def complete(self, request_id, prompt_ids, sampling): ...
+class Method: ...
+""",
+    )
+    config = compose(environment="mine:World", assignments=["engine.kind=mine:Engine", "method.kind=mine:Method"])
+    with pytest.raises(
+        ConfigError, match=r"mine.World lacks name, system_prompt, parse_reply, make; r3l.env.*World says"
+    ):
+        make_world(config.environment)
+    with pytest.raises(ConfigError, match=r"mine.Engine lacks load_policy, score, context_limit, counts, close"):
+        maker(config.engine)
+    with pytest.raises(ConfigError, match=r"mine.Method is not derived from r3l.methods.base.Method"):
+        plan(config.method, 8)
+
+
+def test_a_method_and_an_engine_from_outside(install):
+    install(
+        "[r3l.methods]\nhalf = mine:Half\n[r3l.engines]\nquiet = mine:Quiet\n",
+        mine="""
+from r3l.config.engines import EngineSettings
+from r3l.config.methods import MethodSettings
+from r3l.methods.base import Method
+class HalfSettings(MethodSettings):
+    share: float = 0.5
+class Half(Method[HalfSettings]):
+    Settings = HalfSettings
+    def scaled(self, settings, rewards): return rewards * settings.share
+class Quiet:
+    def __init__(self, settings, policy): self.settings = settings
+    def load_policy(self, snapshot): ...
+    def complete(self, request_id, prompt_ids, sampling): ...
+    def score(self, token_ids): return []
+    context_limit = 9
+    def counts(self): return {}
+    def close(self): ...
+""",
+    )
+    config = compose(method="half", assignments=["engine.kind=quiet", "method.share=0.25"])
+    assert plan(config.method, 8).bases == 8
+    assert stage_settings(config, "credit")["method"]["share"] == 0.25
+    assert maker(config.engine)(config.engine, config.policy).settings is config.engine
+
+
+def test_what_a_store_or_a_page_names_is_not_imported(tmp_path, install):
+    folder = install("", mine="import pathlib; pathlib.Path(__file__).with_name('ran').touch()\nclass World: ...\n")
+    store, config = Store.open(str(tmp_path / "store")), compose(run="demo")
+    stored = config.model_dump(mode="json") | {"environment": {"kind": "mine:World"}}
+    store.files.put("demo/iteration=00000/config.json", json.dumps(stored).encode())
+    with pytest.raises(StoreError, match=r"mine:World' names code that nobody allowed .* set R3L_PLUGINS=mine:World"):
+        load_config(store, "demo", "", 0)
+    with pytest.raises(ValueError, match="names code that nobody allowed"):
+        Config.model_validate({"method": {"kind": "mine:World"}})
+    assert not (folder / "ran").exists()
+    plugins.allow("mine:World")
+    assert load_config(store, "demo", "", 0).environment.kind == "mine:World"
+    assert (folder / "ran").exists()
+
+
+def test_settings_load_no_plugin_that_is_not_named(install):
+    folder = guess(install)
+    code = (
+        "import sys; from r3l.config import Config, compose; import r3l.environments, r3l.methods, r3l.engines;"
+        "compose(environment='household'); Config.model_validate({});"
+        "print(sorted({'r3l_guess', 'torch', 'prefect'} & set(sys.modules)));"
+        "compose(environment='guess'); print('r3l_guess' in sys.modules)"
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": f"{root}:{folder}"}
+    )
+    assert done.stdout.split("\n")[:2] == ["[]", "True"]
