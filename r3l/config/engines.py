@@ -101,6 +101,49 @@ class VllmServerSettings(EngineSettings):
     connections: int = Field(
         256, ge=1, le=10_000, description="Number of calls in flight, 1 to 10000.", json_schema_extra=identity_of()
     )
+    sleep: Literal[0, 1, 2] = Field(
+        0,
+        description="Whether the servers sleep while an update runs on this host. 0: no. 1: yes, with their weights in "
+        "the host's memory. 2: yes, without weights, which are read again afterwards.",
+        json_schema_extra=identity_of(),
+    )
+    gpus: str = Field(
+        "",
+        pattern=r"^(\d+(,\d+)*)?$",
+        description="GPUs on each of which the run starts a server of its own, for example 0 or 4,5,6,7. Empty: none is "
+        "started, and the servers at the addresses above are used.",
+        json_schema_extra=identity_of(),
+    )
+    python: str = Field(
+        ".venv-vllm/bin/python",
+        description="The interpreter of vLLM's environment, which starts the run's own servers.",
+        json_schema_extra=identity_of(),
+    )
+    memory_share: float = Field(
+        0.9,
+        gt=0,
+        le=0.98,
+        description="The share of a GPU's memory that an own server takes while it is awake, above 0, up to 0.98.",
+        json_schema_extra=identity_of(),
+    )
+    options: str = Field(
+        "",
+        description="Further options of vLLM for own servers, as on its command line, for example --enforce-eager.",
+        json_schema_extra=identity_of(),
+    )
+    start_s: float = Field(
+        900,
+        gt=0,
+        description="The seconds that an own server may take until it answers.",
+        json_schema_extra=identity_of(),
+    )
+    restarts: int = Field(
+        3,
+        ge=0,
+        le=100,
+        description="How often an own server that died is started again between two loads of a policy, 0 to 100.",
+        json_schema_extra=identity_of(),
+    )
 
 
 class VllmLocalSettings(EngineSettings):

@@ -23,6 +23,10 @@ def _transformers_local(settings: AnyEngine, policy: PolicySettings) -> Engine:
 
 def _vllm_server(settings: AnyEngine, policy: PolicySettings) -> Engine:
     assert isinstance(settings, VllmServerSettings)
+    if settings.gpus:
+        from r3l.engines.vllm.own_servers import OwnServers
+
+        return OwnServers(settings, policy)
     from r3l.engines.vllm.server import VllmServer
 
     return VllmServer(settings, policy)

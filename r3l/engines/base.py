@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 FinishReason = Literal["stop", "length", "context"]
+Note = Callable[[str, str, str, str], None]  # an event, its subject, the reason, details
 
 
 AS_DUMPED = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
@@ -92,4 +94,26 @@ class Replicated(Protocol):
 
     def score_each(self, token_ids: Sequence[int]) -> dict[str, list[float]]:
         """`Engine.score` by every server, by its name."""
+        ...
+
+
+@runtime_checkable
+class Sleeping(Protocol):
+    """An engine that can leave its GPU to an update on the same host."""
+
+    def sleep(self) -> None:
+        """Free the GPU's memory, where the settings ask for that, until the next `load_policy`.
+
+        Raises:
+            EngineError: it can't.
+        """
+        ...
+
+
+@runtime_checkable
+class Hosting(Protocol):
+    """An engine that runs servers of its own."""
+
+    def attach(self, folder: Path, note: Note) -> None:
+        """Keep their logs in `folder` from the next start on, and tell `note` of a restart."""
         ...

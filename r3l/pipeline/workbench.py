@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from r3l.config import Config
 from r3l.engines import make_engine
-from r3l.engines.base import Engine
+from r3l.engines.base import Engine, Hosting, Sleeping
 from r3l.engines.canary import check_canary
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments import make_world
@@ -30,6 +30,7 @@ from r3l.store.tables.schemas import STAGES
 
 ORDER = list(STAGES)
 CANARY = "canary.json"
+LOGS = "logs"  # of the engine's servers, in the run's folder
 Tool = TypeVar("Tool", WorldPool, Engine)
 
 
@@ -80,6 +81,11 @@ class Tools:
             if self._engine is None:
                 self._engine = self._kept(make_engine(config.engine, config.policy))
             return self._engine
+
+    def make_room(self) -> None:
+        """Have the engine leave its GPU to an update on this host. Raises `EngineError` where it can't."""
+        if isinstance(self._engine, Sleeping):
+            self._engine.sleep()
 
     def _kept(self, tool: Tool) -> Tool:
         """Raises `Interrupted` where the tools were closed while this one started; it is closed at once."""
@@ -176,6 +182,8 @@ class Workbench:
 
     def _load_policy(self) -> Engine:
         engine = self.tools.engine(self.config)
+        if isinstance(engine, Hosting):
+            engine.attach(self.store.run_folder(self.config.run) / LOGS, self.incidents.note)
         pulled = getattr(self.config.engine, "puller_port", 0)
         engine.load_policy(pullable(self.store, self.policies.behaviour) if pulled else self.policies.behaviour)
         self.canary_error = check_canary(

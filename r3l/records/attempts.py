@@ -202,7 +202,7 @@ class Event:
     event: Annotated[
         str,
         Column(
-            "dropped, skipped, diverged, unstorable, no_gradient, ...; of the machine: engine_retry, "
+            "dropped, skipped, diverged, unstorable, no_gradient, ...; of the machine: engine_retry, engine_restarted, "
             "worker_restarted, canary"
         ),
     ]

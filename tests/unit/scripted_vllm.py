@@ -25,11 +25,21 @@ def scripted_logprob(policy: str, place: int) -> float:
 
 class ScriptedVllm:
     """One server on a free port. `dying` answers are cut off; what `instead` names is loaded in the place of what is
-    asked for."""
+    asked for. Without `sleeps` it was started without vLLM's sleep mode."""
 
-    def __init__(self, key: str = "", development: bool = True, host: str = "127.0.0.1", port: int = 0) -> None:
-        self.key, self.development = key, development
-        self.weights = "start"
+    def __init__(
+        self,
+        key: str = "",
+        development: bool = True,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        name: str = "served",
+        sleeps: bool = True,
+        weights: str = "start",
+    ) -> None:
+        self.key, self.development, self.name, self.sleeps = key, development, name, sleeps
+        self.missing: set[str] = set()  # what a sleep took out of the GPU's memory, and has not come back
+        self.weights = weights
         self.adapters: dict[str, str] = {}
         self.bodies: list[tuple[str, dict[str, Any]]] = []
         self.dying = 0
@@ -45,20 +55,24 @@ class ScriptedVllm:
         self.http.server_close()
 
     def policy(self, model: str) -> str | None:
-        return self.weights if model == "served" else self.adapters.get(model)
+        return self.weights if model == self.name else self.adapters.get(model)
 
     def answer(self, route: str, body: dict[str, Any]) -> tuple[int, Any]:
         self.bodies.append((route, body))
         if route == "/health":
             return 200, None
         if route == "/v1/models":
-            adapters = [{"id": name, "parent": "served"} for name in self.adapters]
-            return 200, {"data": [{"id": "served", "max_model_len": 64, "parent": None}, *adapters]}
+            adapters = [{"id": name, "parent": self.name} for name in self.adapters]
+            return 200, {"data": [{"id": self.name, "max_model_len": 64, "parent": None}, *adapters]}
         if route == "/v1/completions":
-            return self.completions(body)
+            return (500, {"error": f"asleep: no {sorted(self.missing)}"}) if self.missing else self.completions(body)
         if not self.development:
             return 404, {"detail": "Not Found"}
+        if route.partition("?")[0] in ("/sleep", "/wake_up", "/is_sleeping"):
+            return self.sleeping(*route.partition("?")[::2])
         if route == "/collective_rpc":
+            if "weights" in self.missing:
+                return 500, {"error": "the weights have no memory"}
             self.weights = self.instead or body["kwargs"]["weights_path"]
             return 200, {"results": [None]}
         if route == "/reset_prefix_cache":
@@ -70,6 +84,18 @@ class ScriptedVllm:
             del self.adapters[body["lora_name"]]
             return 200, None
         return 404, {"detail": "Not Found"}
+
+    def sleeping(self, route: str, asked: str) -> tuple[int, Any]:
+        """As vLLM: level 2 forgets weights and adapters, and the pieces come back by their tags."""
+        if not self.sleeps:
+            return 500, {"error": "sleep mode is not enabled"}
+        if route == "/sleep":
+            self.missing = {"weights", "kv_cache"}
+            if asked == "level=2":
+                self.weights, self.adapters = "lost", {}
+        elif route == "/wake_up":
+            self.missing -= {asked.removeprefix("tags=")} if asked else {"weights", "kv_cache"}
+        return 200, {"is_sleeping": bool(self.missing)}
 
     def completions(self, body: dict[str, Any]) -> tuple[int, Any]:
         policy = self.policy(body["model"])

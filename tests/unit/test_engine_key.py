@@ -13,20 +13,22 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient, WebSocketDenialResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-ENGINE = Path(__file__).parents[2] / "infra" / "engine"
+ROOT = Path(__file__).parents[2]
+SERVE = ROOT / "infra" / "engine" / "serve.sh"
+LAUNCH = ROOT / "r3l" / "engines" / "vllm" / "launch"
 KEY = "engine-key-1"
 ROUTES = ["/v1/completions", "/collective_rpc", "/reset_prefix_cache", "/v1/load_lora_adapter", "/metrics", "/health/x"]
 
 
 @pytest.fixture
 def client(monkeypatch) -> TestClient:
-    """A stand-in with vLLM's routes behind the middleware, found by the path that serve.sh names."""
+    """A stand-in with vLLM's routes behind the middleware, found by the path that serve.py names."""
     monkeypatch.setenv("R3L_ENGINE_KEY", KEY)
     return TestClient(served())
 
 
 def served() -> FastAPI:
-    found = importlib.util.spec_from_file_location("require_key", ENGINE / "require_key.py")
+    found = importlib.util.spec_from_file_location("require_key", LAUNCH / "require_key.py")
     assert found is not None
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
@@ -80,13 +82,14 @@ def test_it_does_not_start_without_a_key(monkeypatch):
 )
 def test_serve_sh_listens_elsewhere_only_with_a_key(tmp_path, environment, code, said):
     """`ENGINE_PYTHON` stands in for vLLM and prints what it was started with."""
-    stand_in = tmp_path / "python"
-    stand_in.write_text('#!/bin/sh\necho "$@" "path=$PYTHONPATH"\n')
-    stand_in.chmod(0o755)
+    (tmp_path / "vllm/entrypoints/openai").mkdir(parents=True)
+    (tmp_path / "vllm/entrypoints/openai/api_server.py").write_text(
+        "import os, sys; print(*sys.argv[1:], 'path=' + os.environ['PYTHONPATH'].split(':')[0])"
+    )
     bare = {name: os.environ[name] for name in ("PATH",)}
     done = subprocess.run(
-        ["bash", str(ENGINE / "serve.sh"), "policy"],
-        env=bare | {"ENGINE_PYTHON": str(stand_in)} | environment,
+        ["bash", str(SERVE), "policy"],
+        env=bare | {"ENGINE_PYTHON": sys.executable, "PYTHONPATH": str(tmp_path)} | environment,
         capture_output=True,
         text=True,
     )

@@ -65,6 +65,12 @@ OF_SETTING = {
                 "adopt",
                 "connections",
                 "memory_share",
+                "sleep",
+                "gpus",
+                "python",
+                "options",
+                "start_s",
+                "restarts",
             )
         ),
         "",
@@ -131,7 +137,7 @@ def others(value: Any, annotation: Any) -> Iterator[Any]:
     elif isinstance(value, int | float):
         yield from (value + 2, value * 2, value / 2, value - 1, value + 0.5)
     elif isinstance(value, str):
-        yield value + "x"
+        yield from (value + "x", value + "0")
     elif value is None:
         yield from (True, 2)
     else:

@@ -35,6 +35,7 @@ class VllmFleet:
         self.names = [entry for entry in entries if entry.startswith("dns://")]
         self.servers = [self._server(url) for url in entries if url not in self.names]
         self.snapshot: PolicySnapshot | None = None
+        self.asleep = False
         self.revivals: dict[VllmRoutes, asyncio.Future[None]] = {}
         self._last: dict[str, VllmRoutes] = {}  # server of a task's last call
         self._equipping: dict[VllmRoutes, asyncio.Lock] = {}
@@ -46,13 +47,9 @@ class VllmFleet:
     async def load(self, snapshot: PolicySnapshot) -> None:
         """Give every server the policy. Raises `EngineError` where none takes it, or one refuses it."""
         self.snapshot = snapshot
-        self._last.clear()
-        for revival in self.revivals.values():
-            revival.cancel()
-        self.revivals.clear()
+        self._use_none()
         await self._discover()
-        for server in self.servers:
-            server.equipped = False
+        self.asleep = False
         failures = await asyncio.gather(
             *[self._equip(server, self.settings.adopt) for server in self.servers], return_exceptions=True
         )
@@ -67,6 +64,12 @@ class VllmFleet:
         for server in self.servers:
             if not server.equipped:
                 self._await_return(server)
+
+    async def sleep(self, level: int) -> None:
+        """Have every server sleep until the next `load`. Raises `EngineError` where one does not."""
+        self._use_none()
+        self.asleep = True
+        await asyncio.gather(*[server.sleep(level) for server in self.servers])
 
     async def choose(self, request_id: str) -> VllmRoutes:
         """The server of the task's last call (its prefix cache holds the shared part), or the least busy one where that
@@ -95,11 +98,17 @@ class VllmFleet:
             server.equipped = False
             self._await_return(server)
 
+    def give_up(self, server: VllmRoutes, refusal: str) -> None:
+        """Don't try any more to win a lost server back."""
+        server.refusal = refusal
+        if revival := self.revivals.pop(server, None):
+            revival.cancel()
+
     async def watch(self) -> None:
         """Every `health_s` seconds: who answers, and who has come."""
         while True:
             await asyncio.sleep(self.settings.health_s)
-            if self.snapshot is not None:
+            if self.snapshot is not None and not self.asleep:
                 await asyncio.gather(*[self._check(server) for server in self.healthy])
                 await self._discover()
 
@@ -159,9 +168,17 @@ class VllmFleet:
         async with self._equipping.setdefault(server, asyncio.Lock()):
             if not server.equipped:
                 await server.look()
-                if not (adopt and server.adopts(self.snapshot)):
+                if not (adopt and not server.asleep and server.adopts(self.snapshot)):
                     await server.load(self.snapshot)
                 server.equipped, server.missed = True, 0
+
+    def _use_none(self) -> None:
+        self._last.clear()
+        for revival in self.revivals.values():
+            revival.cancel()
+        self.revivals.clear()
+        for server in self.servers:
+            server.equipped = False
 
     def _await_return(self, server: VllmRoutes) -> None:
         revival = asyncio.ensure_future(self._revive(server))

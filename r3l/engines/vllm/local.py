@@ -14,9 +14,8 @@ from r3l.config.engines import VllmLocalSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.base import Completion, FinishReason, PolicySnapshot, Sampling, spaced
 from r3l.engines.vllm.calls import retrieve_error
+from r3l.engines.vllm.routes import largest_rank
 from r3l.errors import EngineError, Interrupted
-
-RANKS = (8, 16, 32, 64, 128, 256, 512)  # the adapter ranks that vLLM knows
 
 
 class VllmLocal:
@@ -115,7 +114,7 @@ class VllmLocal:
             enable_prefix_caching=True,
             gpu_memory_utilization=self.settings.memory_share,
             enable_lora=lora,
-            max_lora_rank=next((rank for rank in RANKS if rank >= self.policy.lora_rank), RANKS[-1]),
+            max_lora_rank=largest_rank(self.policy.lora_rank),
             structured_outputs_config=StructuredOutputsConfig(backend="guidance"),
             trust_remote_code=False,
             **whole,

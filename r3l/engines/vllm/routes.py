@@ -17,6 +17,9 @@ WHOLE_DISTRIBUTION = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penal
 """Said in every call: else vLLM takes them from the policy's generation_config.json (top_p 0.8 and more for Qwen2.5)."""
 
 
+RANKS = (8, 16, 32, 64, 128, 256, 512)
+
+
 class ServerGone(Exception):
     """A failure that another server, or the same one later, may not have: worth another try."""
 
@@ -32,6 +35,8 @@ class VllmRoutes:
         self.url = url.rstrip("/")
         self.client = client
         self.served = ""  # name of the served model
+        self.expected = ""  # what that name has to be; empty: any
+        self.asleep = 0  # the level of its sleep
         self.model = ""
         self.adapter = ""
         self.length = 0  # its context limit
@@ -66,6 +71,8 @@ class VllmRoutes:
         models = (await self.ask("GET", "/v1/models")).json()["data"]
         base = next(model for model in models if not model.get("parent"))
         self.served, self.length = str(base["id"]), int(base.get("max_model_len") or 0)
+        if self.expected not in ("", self.served):
+            raise ServerGone(f"{self.url} serves {self.served!r}, not {self.expected!r}: it is another server")
         self.models = {str(model["id"]) for model in models}
 
     def adopts(self, snapshot: PolicySnapshot) -> bool:
@@ -80,14 +87,51 @@ class VllmRoutes:
     async def load(self, snapshot: PolicySnapshot) -> None:
         """Make it run `snapshot`: an adapter by its own name, full weights in place with the prefix cache dropped."""
         path = await self._pull(snapshot) if self.puller else snapshot.path
+        read = await self._wake(snapshot.base_path or path)
         if snapshot.base_path:
             await self._load_adapter(snapshot, path)
         else:
-            await self._development("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": path}})
+            if not read:
+                await self._read_weights(path)
             reset = await self._development("/reset_prefix_cache", {})
             if reset.content and reset.json().get("success") is False:
                 raise ServerGone(f"{self.url} did not reset its prefix cache: requests are still running there")
             self.model = self.served
+
+    async def sleep(self, level: int) -> None:
+        """Free the GPU: the cache, and the weights, which level 1 keeps in the host's memory. One that is gone holds
+        nothing.
+
+        Raises:
+            EngineError: it does not go to sleep.
+        """
+        try:
+            await self._development(f"/sleep?level={level}", {})
+            asleep = (await self.ask("GET", "/is_sleeping")).json()["is_sleeping"]
+        except ServerGone as error:
+            if error.status:
+                raise EngineError(
+                    f"{self.url} did not go to sleep: {error}; start it with --enable-sleep-mode"
+                ) from error
+            return
+        if not asleep:
+            raise EngineError(f"{self.url} says that it does not sleep: set engine.sleep=0, or use a GPU build of vLLM")
+        self.asleep, self.adapter = level, self.adapter if level == 1 else ""
+
+    async def _wake(self, base: str) -> bool:
+        """End its sleep. Whether it has read the weights in `base`, which it lost by level 2."""
+        level = self.asleep
+        if level == 1:
+            await self._development("/wake_up", {})
+        elif level == 2:  # keys and values take their memory back after the weights have been read
+            await self._development("/wake_up?tags=weights", {})
+            await self._read_weights(base)
+            await self._development("/wake_up?tags=kv_cache", {})
+        self.asleep = 0
+        return level == 2
+
+    async def _read_weights(self, path: str) -> None:
+        await self._development("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": path}})
 
     async def complete(self, prompt: Sequence[int], sampling: Sampling, limit: int) -> Completion:
         room = min(sampling.max_tokens, limit - len(prompt))
@@ -142,6 +186,11 @@ class VllmRoutes:
                     "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1, as infra/engine/serve.sh does"
                 ) from error
             raise
+
+
+def largest_rank(rank: int) -> int:
+    """The smallest adapter rank that vLLM knows and that has room for `rank`."""
+    return next((known for known in RANKS if known >= rank), RANKS[-1])
 
 
 def adapter_name(snapshot: PolicySnapshot) -> str:

@@ -7,6 +7,7 @@ business.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 import time
@@ -26,6 +27,8 @@ from r3l.engines.vllm.http_clients import HttpClients
 from r3l.engines.vllm.routes import ServerGone
 from r3l.errors import EngineError, Interrupted
 
+log = logging.getLogger("r3l.engines")
+
 
 class VllmServer:
     """An `Engine` of one or more vLLM servers.
@@ -34,10 +37,11 @@ class VllmServer:
         EngineError: by `load_policy`, where no server answers or one refuses the policy.
     """
 
-    def __init__(self, settings: VllmServerSettings, policy: PolicySettings) -> None:
+    def __init__(self, settings: VllmServerSettings, policy: PolicySettings, key: str = "") -> None:
+        """`key`: the servers' own; empty: that of the environment."""
         self.settings = settings
         self.policy = policy
-        key = os.environ.get(settings.api_key_env, "")
+        key = key or os.environ.get(settings.api_key_env, "")
         self.client = HttpClients(
             settings.connections,
             timeout=httpx.Timeout(settings.timeout_s, connect=10),
@@ -61,6 +65,11 @@ class VllmServer:
     def load_policy(self, snapshot: PolicySnapshot) -> None:
         self._submit(self._load(snapshot)).result()
 
+    def sleep(self) -> None:
+        """As `Sleeping.sleep`: nothing where `engine.sleep` is 0, or no policy was loaded."""
+        if self.settings.sleep:
+            self._submit(self._sleep()).result()
+
     def complete(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> Future[Completion]:
         return self._submit(self._complete(request_id, list(prompt_ids), sampling))
 
@@ -82,10 +91,16 @@ class VllmServer:
     def close(self) -> None:
         if not self._closed:
             self._closed = True
+            if self.fleet.asleep and self.wakes_at_end():
+                asyncio.run_coroutine_threadsafe(self._wake(), self._loop).result()
             asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
+
+    def wakes_at_end(self) -> bool:
+        """Whether servers that sleep are woken when the engine closes."""
+        return True
 
     def _submit(self, call: Coroutine[Any, Any, Any]) -> Future[Any]:
         if self._closed:
@@ -117,15 +132,33 @@ class VllmServer:
         await self.client.aclose()
 
     async def _load(self, snapshot: PolicySnapshot) -> None:
-        while self._active:  # calls in flight end under the policy that they began with
-            await asyncio.sleep(0.01)
+        await self._quiet()
         await self.fleet.load(snapshot)
+
+    async def _sleep(self) -> None:
+        await self._quiet()
+        if self.fleet.snapshot is not None:
+            await self.fleet.sleep(self.settings.sleep)
+
+    async def _wake(self) -> None:
+        assert self.fleet.snapshot is not None
+        try:
+            await self.fleet.load(self.fleet.snapshot)
+        except EngineError as error:
+            log.warning("the servers were not woken: %s", error)
+
+    async def _quiet(self) -> None:
+        """Calls in flight end under the policy that they began with."""
+        while self._active:
+            await asyncio.sleep(0.01)
 
     async def _complete(self, request_id: str, prompt: list[int], sampling: Sampling) -> Completion:
         if not prompt:
             raise EngineError(f"{request_id}: got an empty prompt, expected at least one token id")
         if self.fleet.snapshot is None:
             raise EngineError("no policy is loaded: call load_policy before complete")
+        if self.fleet.asleep:
+            raise EngineError(f"{request_id}: the servers sleep: call load_policy before complete")
         limit = self.context_limit
         if len(prompt) >= limit:
             return Completion([], [], "context")

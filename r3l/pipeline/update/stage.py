@@ -35,6 +35,7 @@ def update_tables(bench: Workbench, rows: Sequence[StageRef], groups: int, older
     paths = [path for ref in rows for path in files(bench.store, ref)]
     result = bench.placement.update(bench, job_spec, paths) if bench.placement else None
     if result is None:
+        bench.tools.make_room()
         job_spec["rows"] = [str(path) for ref in rows for path in local_files(bench.store, ref)]
         result = take_step(
             bench.store,

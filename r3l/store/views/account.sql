@@ -2,7 +2,7 @@
 CREATE VIEW lines.account AS
 WITH trained AS (SELECT DISTINCT run, branch, iteration, source_id AS id FROM lines.training_rows),
 reasons AS (SELECT DISTINCT run, branch, iteration, subject_id AS id FROM lines.events
-            WHERE reason <> '' AND event NOT IN ('engine_retry', 'worker_restarted', 'canary')),
+            WHERE reason <> '' AND event NOT IN ('engine_retry', 'engine_restarted', 'worker_restarted', 'canary')),
 made AS (SELECT DISTINCT run, branch, iteration FROM lines.stages WHERE stage = 'training_rows'),
 attempts AS (
     SELECT run, branch, iteration, 'base' AS stage, base_id AS id, NULL::VARCHAR AS led_to FROM lines.base

@@ -1,7 +1,7 @@
 """The key of a vLLM server, asked for on every route: vLLM's own option guards /v1 and leaves open the routes that load
 weights.
 
-Loaded by serve.sh (``--middleware require_key.RequireKey``); the key is that of R3L_ENGINE_KEY. Needs nothing but
+Loaded by serve.py (``--middleware require_key.RequireKey``); the key is that of R3L_ENGINE_KEY. Needs nothing but
 Python.
 """
 
