@@ -16,9 +16,11 @@ from flows.ending import attended, watched_flow  # noqa: E402
 from flows.tasks import RUNNER, runner  # noqa: E402
 from r3l.config import Config, compose  # noqa: E402
 from r3l.evaluation.benchmarks import pose  # noqa: E402
+from r3l.evaluation.form import EvaluationForm  # noqa: E402
 from r3l.evaluation.score import by_type, score  # noqa: E402
 from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline import evaluation, preflight, tracking  # noqa: E402
+from r3l.pipeline.saved_config import newest_settings  # noqa: E402
 from r3l.store.layout import StageRef  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
 
@@ -39,19 +41,27 @@ KEPT = (
 
 
 @flow(name="r3l-evaluate", flow_run_name="evaluate {config.run}", task_runner=RUNNER, validate_parameters=True)
-def evaluate(config: Config = compose()) -> dict[str, Any]:  # noqa: B008 (frozen; what the form shows)
+def evaluate(config: EvaluationForm = EvaluationForm()) -> dict[str, Any]:  # noqa: B008 (frozen; what the form shows)
     """Play test episodes with a policy of the run and score them.
 
     Args:
-        config: as for an iteration; `iteration` is the one whose new policy is evaluated, empty the newest, -1 the
-            start, and the section evaluation says on which benchmark, how many tasks and how often.
+        config: whose policy, on which benchmark. `iteration` is the one whose new policy is evaluated: empty the newest,
+            -1 the start.
     """
-    return attended(evaluation_of, config)
+    return attended(lambda: evaluation_of(asked_of(config)))
+
+
+def asked_of(form: EvaluationForm) -> Config:
+    """The settings of the evaluation: those that the run was trained with below those of the form."""
+    below = compose().model_dump(mode="json")
+    if form.goes_by_the_run:
+        below = newest_settings(Store.open(form.store.get("root", "")), form.run) or below
+    return form.resolved(below)
 
 
 def watched(progress: Progress) -> Flow[..., dict[str, Any]]:
     """The flow for somebody who looks on from the same process, and has passed the preflight."""
-    return watched_flow(evaluate, lambda config: attended(evaluation_of, config, progress, True))
+    return watched_flow(evaluate, lambda config: attended(evaluation_of, asked_of(config), progress, True))
 
 
 def evaluation_of(config: Config, progress: Progress | None = None, checked: bool = False) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from flows.ending import attended, watched_flow  # noqa: E402
 from flows.placement.placed import PrefectPlacement  # noqa: E402
 from flows.placement.remote_jobs import check_placement  # noqa: E402
 from flows.tasks import RUNNER, runner  # noqa: E402
-from r3l.config import Config, compose  # noqa: E402
+from r3l.config import Config  # noqa: E402
+from r3l.config.form import Form  # noqa: E402
 from r3l.errors import R3LError  # noqa: E402
 from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline import preflight, tracking  # noqa: E402
@@ -29,24 +30,25 @@ from r3l.store.stage import Store  # noqa: E402
 
 def _flow_run_name() -> str:
     """E.g. ``demo iteration=7``: a run without an iteration number is named after the one that it takes."""
-    config = Config.model_validate(flow_run.parameters["config"])
+    asked = Form.model_validate(flow_run.parameters["config"])
     try:
+        config = asked.resolved()
         return f"{config.run}{config.branch and '/'}{config.branch} iteration={the_iteration(config, Store.open(config.store.root))}"
     except R3LError:
-        return config.run  # what is wrong is said by the preflight, as the run's failure
+        return asked.run  # what is wrong is said by the preflight, as the run's failure
 
 
 @flow(name="r3l", flow_run_name=_flow_run_name, task_runner=RUNNER, validate_parameters=True)
-def iterate(config: Config = compose()) -> dict[str, Any]:  # noqa: B008 (frozen; what the form shows)
+def iterate(config: Form = Form()) -> dict[str, Any]:  # noqa: B008 (frozen; what the form shows)
     """One R3L iteration: sample, reflect, retry from the pivot, stitch, assign credit, update. Every stage is a table.
 
     Args:
-        config: everything that can be set; empty `iteration` means the run's next one.
+        config: what is run. A section is a preset, or all its settings in another tab.
 
     Returns:
         The iteration's figures, by column of the view `iterations`.
     """
-    return as_state(attended(iteration_of, config))
+    return as_state(attended(iteration_of, config.resolved()))
 
 
 def as_state(summary: dict[str, Any]) -> dict[str, Any]:
@@ -58,7 +60,7 @@ def as_state(summary: dict[str, Any]) -> dict[str, Any]:
 
 def watched(progress: Progress) -> Flow[..., dict[str, Any]]:
     """The flow for somebody who looks on from the same process, and has passed the preflight."""
-    return watched_flow(iterate, lambda config: as_state(attended(iteration_of, config, progress, True)))
+    return watched_flow(iterate, lambda config: as_state(attended(iteration_of, config.resolved(), progress, True)))
 
 
 def iteration_of(config: Config, progress: Progress | None = None, checked: bool = False) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from prefect import Flow, flow  # noqa: E402
 from flows import evaluate as evaluation_flow  # noqa: E402
 from flows import iterate as iteration_flow  # noqa: E402
 from flows.ending import attended, watched_flow  # noqa: E402
-from r3l.config import Config, compose  # noqa: E402
+from r3l.config import Config  # noqa: E402
+from r3l.config.form import Form  # noqa: E402
 from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
 
@@ -29,7 +30,7 @@ class Watcher(Protocol):
 
 
 @flow(name="r3l-train", flow_run_name="{config.run}", validate_parameters=True)
-def train(config: Config = compose(), iterations: int = 10) -> list[dict[str, Any]]:  # noqa: B008 (a frozen model)
+def train(config: Form = Form(), iterations: int = 10) -> list[dict[str, Any]]:  # noqa: B008 (a frozen model)
     """Further iterations of a run.
 
     Args:
@@ -39,12 +40,14 @@ def train(config: Config = compose(), iterations: int = 10) -> list[dict[str, An
     """
     if iterations < 1:
         raise ValueError(f"iterations={iterations}: expected 1 or more")
-    return attended(iterations_of, config, iterations)
+    return attended(iterations_of, config.resolved(), iterations)
 
 
 def watched(watcher: Watcher) -> Flow[..., list[dict[str, Any]]]:
     """The flow for somebody who looks on."""
-    return watched_flow(train, lambda config, iterations: attended(iterations_of, config, iterations, watcher))
+    return watched_flow(
+        train, lambda config, iterations: attended(iterations_of, config.resolved(), iterations, watcher)
+    )
 
 
 def iterations_of(config: Config, iterations: int, watcher: Watcher | None = None) -> list[dict[str, Any]]:
@@ -53,7 +56,8 @@ def iterations_of(config: Config, iterations: int, watcher: Watcher | None = Non
     for number in range(iterations):
         progress = watcher.begins() if watcher else None
         log().info("iteration %d of %d", number + 1, iterations)
-        done.append(iteration_flow.watched(progress)(config) if progress else iteration_flow.iterate(config))
+        iterate = iteration_flow.watched(progress) if progress else iteration_flow.iterate
+        done.append(iterate(Form.model_validate(config)))
         if config.evaluation.every and (done[-1]["iteration"] + 1) % config.evaluation.every == 0:
             evaluate = evaluation_flow.watched(progress) if progress else evaluation_flow.evaluate
             done[-1]["evaluation"] = evaluate(config)

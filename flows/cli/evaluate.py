@@ -12,7 +12,7 @@ from flows.cli.options import settings
 from r3l.config import Config, compose
 from r3l.config.compose import assigned, validated
 from r3l.evaluation.benchmarks import with_environment
-from r3l.pipeline.saved_config import load_config
+from r3l.pipeline.saved_config import newest_settings
 from r3l.store.stage import Store
 
 DEFAULTS = {"preset": "paper", "method": "r3l", "policy": "embedded", "environment": "alfworld"}
@@ -87,12 +87,9 @@ def config_of(run: str, named: dict[str, str], engine: str, given: list[str], it
 
 def saved_settings(run: str, given: list[str]) -> dict[str, Any] | None:
     """None where the run has no iteration."""
-    store = Store.open(compose(assignments=[text for text in given if text.startswith("store.")]).store.root)
-    newest = store.next_iteration(run) - 1
-    if newest < 0:
-        return None
-    saved = load_config(store, run, "", newest).model_dump(mode="json")
-    return saved | {"store": {"root": store.root}}
+    return newest_settings(
+        Store.open(compose(assignments=[text for text in given if text.startswith("store.")]).store.root), run
+    )
 
 
 def register(app: typer.Typer) -> None:

@@ -5,10 +5,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-
-def title(section: type) -> str:
-    """Return the section's title in forms: Policy for PolicySettings."""
-    return section.__name__.removesuffix("Settings")
+from r3l.config.titles import section_title, setting_title
 
 
 def identity_of(*stages: str) -> dict[str, Any]:
@@ -21,14 +18,20 @@ def identity_of(*stages: str) -> dict[str, Any]:
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, model_title_generator=title)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
+        model_title_generator=section_title,
+        field_title_generator=setting_title,
+    )
     IDENTITY_OF: ClassVar[tuple[str, ...] | None] = None  # the stages that the section's settings belong to; None: all
 
 
 class Member(Section):
     """A member of a union, shown as tabs in a form. A form may send the keys of another tab, so extras are ignored."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, validate_default=True, model_title_generator=title)
+    model_config = ConfigDict(extra="ignore")
 
     kind: str = Field("", description="Which one it is; for a plug-in its name, or module:Class.")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import ValidationError
 
 from r3l.config import Config
@@ -27,6 +29,14 @@ def load_config(store: Store, run: str, branch: str, iteration: int) -> Config:
             f"run {run}{f' branch {branch}' if branch else ''}: no iteration {iteration} in {store.root}; see `r3l runs`"
         )
     return as_now(content, _path(run, branch, iteration))
+
+
+def newest_settings(store: Store, run: str) -> dict[str, Any] | None:
+    """What the run's newest iteration was run with, with the store where it is now; None where the run has none."""
+    newest = store.next_iteration(run) - 1
+    if newest < 0:
+        return None
+    return load_config(store, run, "", newest).model_dump(mode="json") | {"store": {"root": store.root}}
 
 
 def as_now(content: bytes, path: str) -> Config:

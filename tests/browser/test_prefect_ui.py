@@ -15,6 +15,7 @@ from tests.support.prefect_world import Served, served, wait
 
 RUN_S, TRIES = 400, 5
 WAIT_MS = 120_000
+ROLLOUT = 1  # its place among the sections that can be set in a tab
 FORM = {
     "name of the run": "clicked",
     "tasks in an iteration": "1",
@@ -73,7 +74,11 @@ def test_the_form_starts_a_run_and_its_artifacts_are_shown(server, page):
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile("/v2/deployments|/v2/dashboard|/v2/$"))
     page.goto(f"{ui}/v2/deployments/deployment/{deployment}/run")
-    page.wait_for_selector("text=tasks in an iteration")
+    page.wait_for_selector("text=name of the run")
+    tall = page.evaluate("Math.max(...[...document.querySelectorAll('*')].map(one => one.scrollHeight))")
+    assert tall < 3000  # 12,806 px before it was folded
+    page.get_by_role("tab", name="ALFWorld").click()
+    page.get_by_role("tab", name="Set here").nth(ROLLOUT).click()
     for description, value in FORM.items():
         field(page, description).fill(value)
     submit(page)

@@ -16,7 +16,8 @@ REGISTER = [[PREFECT, "work-pool", "create", "r3l", "--type", "process"], [PREFE
 def test_a_deployment_run_is_an_iteration_and_a_wrong_value_is_refused(tmp_path):
     with served(tmp_path, REGISTER) as server:
         found = httpx.get(f"{server.api}/deployments/name/r3l/iterate", timeout=30).json()
-        fields = found["parameter_openapi_schema"]["definitions"]["RolloutSettings"]["properties"]
+        form = found["parameter_openapi_schema"]["definitions"]["Form"]["properties"]
+        fields = form["rollout"]["anyOf"][1]["properties"]
         assert "even, 2 to 256" in fields["group_size"]["description"]
 
         config = json.loads(small_config(tmp_path / "store").model_dump_json())

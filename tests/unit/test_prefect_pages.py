@@ -69,5 +69,5 @@ def test_the_page_leads_to_the_audit_app(monkeypatch):
 
 def test_the_form_names_its_sections_plainly():
     titles = {section["title"] for section in Config.model_json_schema()["$defs"].values()}
-    assert {"Policy", "Rollout", "Training", "Tracking", "R3L", "Alfworld"} <= titles
+    assert {"Policy", "Rollout", "Training", "Tracking", "R3L", "ALFWorld"} <= titles
     assert not [title for title in titles if title.endswith("Settings")]

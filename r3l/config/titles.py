@@ -1,0 +1,49 @@
+"""What forms call sections and settings: words, not the names of the code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Words that are not written as they stand in a name; one that ends a name may be a unit.
+WRITTEN = {
+    "kl": "KL",
+    "sft": "SFT",
+    "rl": "RL",
+    "lora": "LoRA",
+    "api": "API",
+    "urls": "URLs",
+    "adamw": "AdamW",
+    "mlflow": "MLflow",
+    "tensorboard": "TensorBoard",
+    "wandb": "Weights & Biases",
+    "trackio": "Trackio",
+    "beta1": "AdamW beta 1",
+    "beta2": "AdamW beta 2",
+    "env": "environment variable",
+    "heldout": "held-out",
+    "dtype": "number format",
+}
+UNITS = {"s": "(seconds)", "mb": "(MB)"}
+SECTIONS = {
+    "Alfworld": "ALFWorld",
+    "Math": "Mathematics",
+    "ReflectGRPO": "Reflect-GRPO",
+    "CritiqueGRPO": "Critique-GRPO",
+    "TransformersLocal": "Embedded (transformers)",
+    "VllmServer": "vLLM servers",
+    "VllmLocal": "vLLM in this process",
+}
+
+
+def section_title(section: type) -> str:
+    """Policy, not PolicySettings."""
+    name = section.__name__.removesuffix("Settings")
+    return SECTIONS.get(name, name)
+
+
+def setting_title(name: str, _: Any) -> str:
+    """KL coefficient, not kl_coefficient."""
+    words = name.split("_")
+    last = UNITS.get(words[-1], "") if len(words) > 1 else ""
+    said = " ".join(WRITTEN.get(word, word) for word in (words[:-1] if last else words))
+    return f"{said[:1].upper()}{said[1:]} {last}".rstrip()
