@@ -9,11 +9,13 @@ from pydantic import Field, model_validator
 from r3l.config.kinds import Kinds
 from r3l.config.section import Member
 
+Normalisation = Literal["trajectory", "trajectory_unmasked", "token", "constant"]
 SCALE = "How rewards R of a group become advantages. std: (R - mean) / (std + 1e-6), with ddof 1; none: R - mean."
 NORMALISATION = (
     "How the loss of a group is averaged. trajectory: over all reply tokens of each trajectory, masked "
     "ones too, then over the group; trajectory_unmasked: the same without the masked tokens; token: mean "
-    "over all tokens."
+    "over all tokens; constant: loss_tokens in place of the reply tokens of each trajectory, then over the group "
+    "(Dr. GRPO)."
 )
 TOP_RULE = (
     "Which trajectories get top_value as their advantage. group_max: the best of a group; success: those "
@@ -21,10 +23,15 @@ TOP_RULE = (
 )
 AMPLIFY = "Amplify positive advantages (paper, Eq. 8)."
 KL = "Weight of the KL penalty to the starting policy, 0 to 10. 0: no reference policy is loaded."
+CLIP_LOW = "The importance ratio is clipped below 1 minus this value, above 0, below 1."
 CLIP_HIGH = "The importance ratio is clipped above 1 plus this value, above 0."
 INVALID = (
     "What an invalid reflection leads to. skip: no retry; clamp: a retry from the nearest valid pivot; "
     "zero: a retry from turn 0."
+)
+POSITION = (
+    "Where the guidance stands in the context. system: in the system prompt; mid_system: in a system "
+    "message at the pivot; user: in a user message at the pivot."
 )
 
 
@@ -34,8 +41,11 @@ class MethodSettings(Member):
     IDENTITY_OF = ("credit", "training_rows")  # sampling depends on the plan that the method derives from them
 
     scale: Literal["std", "none"] = Field("std", description=SCALE)
-    loss_normalisation: Literal["trajectory", "trajectory_unmasked", "token"] = Field(
-        "trajectory", description=NORMALISATION
+    loss_normalisation: Normalisation = Field("trajectory", description=NORMALISATION)
+    loss_tokens: int = Field(
+        1024,
+        ge=1,
+        description="With loss_normalisation=constant, the constant, in reply tokens of a trajectory, 1 or more.",
     )
     loss_factor: float = Field(1.0, gt=0, description="Factor on the RL loss, above 0 (preset released: 0.5).")
     kl_coefficient: float = Field(0.0, ge=0, le=10, description=KL)
@@ -172,9 +182,7 @@ class ClippedSettings(MethodSettings):
             "Weight of the KL penalty to the starting policy, 0 to 10 (paper: 0.01). 0: no reference policy is loaded."
         ),
     )
-    clip_low: float = Field(
-        0.2, gt=0, lt=1, description="The importance ratio is clipped below 1 minus this value, above 0, below 1."
-    )
+    clip_low: float = Field(0.2, gt=0, lt=1, description=CLIP_LOW)
     clip_high: float = Field(0.2, gt=0, description=CLIP_HIGH)
 
 
@@ -184,9 +192,7 @@ class GRPOSettings(ClippedSettings):
 
 class RAFTSettings(MethodSettings):
     kind: Literal["raft"] = "raft"
-    loss_normalisation: Literal["trajectory", "trajectory_unmasked", "token"] = Field(
-        "token", description=NORMALISATION
-    )
+    loss_normalisation: Normalisation = Field("token", description=NORMALISATION)
 
 
 class OPMDSettings(MethodSettings):
@@ -212,9 +218,7 @@ class DAPOSettings(ClippedSettings):
     kind: Literal["dapo"] = "dapo"
     kl_coefficient: float = Field(0.0, ge=0, le=10, description=KL)
     clip_high: float = Field(0.28, gt=0, description=CLIP_HIGH)
-    loss_normalisation: Literal["trajectory", "trajectory_unmasked", "token"] = Field(
-        "token", description=NORMALISATION
-    )
+    loss_normalisation: Normalisation = Field("token", description=NORMALISATION)
     dynamic_sampling: bool = Field(
         False, description="Leave groups whose rewards are all equal out of the batch's mean."
     )
@@ -255,16 +259,26 @@ class ReflectGRPOSettings(ClippedSettings):
     invalid_reflection: Literal["skip", "clamp", "zero"] = Field("skip", description=INVALID)
     guidance_position: Literal["system", "mid_system", "user"] = Field(
         "mid_system",
-        description=(
-            "Where the guidance stands in the context. system: in the system prompt; mid_system: in a system "
-            "message at the pivot; user: in a user message at the pivot."
-        ),
+        description=POSITION,
     )
 
 
 class CritiqueGRPOSettings(ClippedSettings):
     kind: Literal["critique_grpo"] = "critique_grpo"
     gamma: float = Field(0.1, gt=0, description="Constant of the shaping function f(p) = p / (p + gamma), above 0.")
+
+
+class NGRPOSettings(ClippedSettings):
+    kind: Literal["ngrpo"] = "ngrpo"
+    clip_low: float = Field(0.16, gt=0, lt=1, description=CLIP_LOW)
+    clip_high: float = Field(0.24, gt=0, description=CLIP_HIGH)
+    highest_reward: float = Field(1.0, description="Reward of the virtual member of each group.")
+
+
+class ReflectRetryRewardSettings(ClippedSettings):
+    kind: Literal["reflect_retry_reward"] = "reflect_retry_reward"
+    invalid_reflection: Literal["skip", "clamp", "zero"] = Field("zero", description=INVALID)
+    guidance_position: Literal["system", "mid_system", "user"] = Field("mid_system", description=POSITION)
 
 
 class RLOOSettings(MethodSettings):
@@ -284,6 +298,8 @@ METHOD_KINDS = Kinds(
         DAPOSettings,
         ReflectGRPOSettings,
         CritiqueGRPOSettings,
+        NGRPOSettings,
+        ReflectRetryRewardSettings,
         RLOOSettings,
     ),
 )

@@ -14,10 +14,12 @@ from r3l.methods.critique_grpo import CritiqueGRPO
 from r3l.methods.dapo import DAPO
 from r3l.methods.grpo import GRPO
 from r3l.methods.gspo import GSPO
+from r3l.methods.ngrpo import NGRPO
 from r3l.methods.opmd import OPMD
 from r3l.methods.r3l import R3L
 from r3l.methods.raft import RAFT
 from r3l.methods.reflect_grpo import ReflectGRPO
+from r3l.methods.reflect_retry_reward import ReflectRetryReward
 from r3l.methods.rloo import RLOO
 from r3l.methods.stages import credit_groups, training_rows
 from r3l.records import Credit, Episode, Event, Plan, Reflection, TrainingRow, Trajectory
@@ -31,6 +33,8 @@ METHODS: dict[str, Method[Any]] = {
     "dapo": DAPO(),
     "reflect_grpo": ReflectGRPO(),
     "critique_grpo": CritiqueGRPO(),
+    "ngrpo": NGRPO(),
+    "reflect_retry_reward": ReflectRetryReward(),
     "rloo": RLOO(),
 }
 

@@ -7,13 +7,13 @@ it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from r3l.config.methods import ClippedSettings, MethodSettings
-from r3l.credit.advantages import Floats, degenerate, group_statistics, scaled_advantages
+from r3l.credit.advantages import Floats, group_statistics, scaled_advantages
 from r3l.credit.amplification import amplified, signs
 from r3l.credit.pivot_mask import PivotMask, base_mask_turn, distilled_mask_turn
 from r3l.records import Credit, Kind, Plan, Reflection, Trajectory
@@ -22,6 +22,7 @@ S = TypeVar("S", bound=MethodSettings)
 C = TypeVar("C", bound=ClippedSettings)
 # Rules of members that have no row and count in no mean: left out on purpose, unlike an advantage that is 0.
 UNCOUNTED = frozenset({"rejected", "filtered"})
+ROWLESS = UNCOUNTED | {"untrained"}  # rules of members that have no row, not even for a KL term
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Lesson(NamedTuple):
     reflection: Reflection
     retry: Trajectory | None = None  # None: the reflection itself is learned
     kept_turns: int = 0  # turns of the retry's parent that stand before its own
+    advantage: float = 1.0
 
 
 class LeftOut(NamedTuple):
@@ -112,7 +114,7 @@ class Method(Generic[S]):
                 success_threshold=settings.success_threshold,
                 top_value=settings.alpha if settings.top_value is None else settings.top_value,
             )
-        if degenerate(rewards_G):
+        if not scaled_G.any():
             rules = ["top" if rule == "top" else "degenerate" for rule in rules]
         return advantages, rules
 
@@ -145,8 +147,12 @@ class RatioMethod(Method[C]):
     loss = "clipped_ratio"
 
     def objective(self, settings: C, member: Trajectory) -> Objective:
+        return self.clipped(settings)
+
+    def clipped(self, settings: C) -> Objective:
+        """The clipped loss, of a member or of a lesson."""
         clip = {"clip_low": settings.clip_low, "clip_high": settings.clip_high}
-        return replace(super().objective(settings, member), name=self.loss, settings=clip)
+        return Objective(self.loss, clip, settings.loss_factor)
 
 
 def mask_turns(members: Sequence[Trajectory], rule: PivotMask) -> list[int]:

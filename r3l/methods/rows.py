@@ -65,12 +65,13 @@ def without_guided_logprobs(member: Episode) -> list[Turn]:
     ]
 
 
-def reflect_row(settings: MethodSettings, objective: Objective, reflection: Reflection, group_size: int) -> TrainingRow:
-    """D_reflect: the reflection, behind what the reflector was shown."""
+def reflect_row(
+    settings: MethodSettings, objective: Objective, reflection: Reflection, advantage: float, group_size: int
+) -> TrainingRow:
+    """D_reflect: the reflection, behind what the reflector was shown. Its advantage is 1 where it is supervised."""
     objective = replace(objective, role="reflect")
-    return row(
-        settings, objective, reflection, reflection.reflection_id, Segments.of_reflection(reflection), 1.0, group_size
-    )
+    segments = Segments.of_reflection(reflection)
+    return row(settings, objective, reflection, reflection.reflection_id, segments, advantage, group_size)
 
 
 def retry_row(
@@ -134,13 +135,16 @@ def normaliser(settings: MethodSettings, term: str, sampled: int, trained: int, 
 
     trajectory: 1 / (|tau| G), |tau| = all sampled tokens, masked ones too; trajectory_unmasked: |tau| = those with
         weight;
-    token: 1, divided by the term's tokens. Meta-task rows (paper, algorithm), `sft_reduction` = group: 1 / (|y| G), |y|
-    = what is learned of the row, without the turns that a retry keeps from its parent.
+    token: 1, divided by the term's tokens; constant: 1 / (loss_tokens G) (Dr. GRPO).
+    Meta-task rows (paper, algorithm), `sft_reduction` = group: 1 / (|y| G), |y| = what is learned of the row, without
+    the turns that a retry keeps from its parent.
     """
     if term == "sft":
         reduction = getattr(settings, "sft_reduction", "group")
         return (1.0 / (max(trained, 1) * group_size), "groups") if reduction == "group" else (1.0, reduction)
     if settings.loss_normalisation == "token":
         return 1.0, "tokens"
+    if settings.loss_normalisation == "constant":
+        return 1.0 / (settings.loss_tokens * group_size), "groups"
     length = sampled if settings.loss_normalisation == "trajectory" else trained
     return 1.0 / (max(length, 1) * group_size), "groups"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from r3l.config.methods import MethodSettings
-from r3l.methods.base import UNCOUNTED, LeftOut, Lesson, Method
+from r3l.methods.base import ROWLESS, LeftOut, Lesson, Method
 from r3l.methods.rows import explore_row, reflect_row, retry_row
 from r3l.records import Credit, Episode, Event, Kind, Reflection, Status, TrainingRow, Trajectory
 
@@ -91,7 +91,7 @@ def lesson_row(
     """The row of a reflection, or of the retry that it guided."""
     objective = method.lesson_objective(settings)
     if lesson.retry is None:
-        return reflect_row(settings, objective, lesson.reflection, group_size)
+        return reflect_row(settings, objective, lesson.reflection, lesson.advantage, group_size)
     parent = episodes[lesson.retry.parent_id or lesson.reflection.trajectory_id]
     return retry_row(
         settings, objective, episodes[lesson.retry.trajectory_id], parent.turns[: lesson.kept_turns], group_size
@@ -107,7 +107,7 @@ def no_gradient(row: TrainingRow, credit: Credit) -> str:
     if row.trained_tokens == 0:
         return f"fully masked: no sampled token from turn {credit.mask_turn} on"
     needless = row.advantage == 0 and row.kl_coefficient == 0 and row.reduction != "tokens"
-    return f"advantage {row.advantage:g} ({credit.rule})" if needless or credit.rule in UNCOUNTED else ""
+    return f"advantage {row.advantage:g} ({credit.rule})" if needless or credit.rule in ROWLESS else ""
 
 
 def grouped(records: Iterable[Any]) -> dict[str, list[Any]]:

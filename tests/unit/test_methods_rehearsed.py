@@ -3,6 +3,7 @@ figures."""
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ PRESETS = preset_names("methods")
 PAGE = Path(__file__).parents[2] / "data" / "METHODS.md"
 # Passes at S > 1: the behaviour policy and the policy itself for a ratio, the reference and the policy itself for a KL
 # term.
-LATER = {"released": 2, "dapo": 2, **dict.fromkeys(("grpo", "grpo_pa", "gspo", "reflect_grpo", "critique_grpo"), 3)}
+LATER = dict.fromkeys(("released", "dapo", "dr_grpo"), 2) | dict.fromkeys(
+    ("grpo", "grpo_pa", "gspo", "ngrpo", "reflect_grpo", "reflect_retry_reward", "critique_grpo"), 3
+)
 
 
 def passes_on_the_page():
@@ -112,6 +115,16 @@ def test_reflect_grpo_trains_guided_retries_without_the_guidance():
     )  # nothing masked
 
 
+def test_a_rewarded_reflection_whose_advantage_is_not_its_retrys_is_found(tmp_path):
+    tables, _ = rehearse(settings_of("reflect_retry_reward"))
+    rows = tables["training_rows"]["training_rows"]
+    assert {(row.role, row.objective) for row in rows} == {("reflect", "clipped_ratio")}
+    rows[0] = replace(rows[0], advantage=-rows[0].advantage)
+    store = Store.open(str(tmp_path))
+    commit_iteration(store, tables=tables)
+    assert {finding.check for finding in check_run(store, "demo")} == {"9_row_weights"}
+
+
 def test_critique_grpo_refines_all_and_adds_one_a_group():
     tables, _ = rehearse(settings_of("critique_grpo"))
     assert len(tables["base"]["trajectories"]) == len(tables["retries"]["trajectories"]) == 8
@@ -138,7 +151,8 @@ def test_every_method_takes_a_step_with_the_passes_that_its_page_names(preset, p
     assert (first["reference_tokens"] > 0) == (first["loss_kl"] > 0) == (settings_of(preset).kl_coefficient > 0)
     assert first["ratio_mean"] == 1.0
     assert math.isfinite(first["kl_behaviour"])
-    assert first["kl_start"] > 0
+    of_bases = any("/base=" in row.source_id and row.role == "explore" for row in rows)
+    assert (first["kl_start"] or 0) > 0 if of_bases else first["kl_start"] is None
     assert (first["kl_start_tokens"] > 0) == (first["reference_tokens"] == 0)
     # S > 1: the same rows, sampled by policy-0, now train the policy that the first update wrote
     later = start | {
@@ -148,7 +162,7 @@ def test_every_method_takes_a_step_with_the_passes_that_its_page_names(preset, p
     second = update(tmp_path / "second", rows, groups, **later)
     assert second["scoring_passes"] == LATER.get(preset, 0)
     has_ratio = any(row.objective in {"clipped_ratio", "sequence_ratio"} for row in rows)
-    assert (second["ratio_mean"] != 1.0) == has_ratio
+    assert (second["ratio_mean"] != 1.0) == (has_ratio and of_bases)  # measured on the bases' rows
 
 
 def test_gspos_ratio_is_of_sequences_and_differs_from_grpos(policies, tmp_path):

@@ -1,5 +1,6 @@
--- 9. A training row says what its credit and the settings of its stage say: the advantage of its credit (1 for a lesson), on every sampled
---    token from its mask on the weight of the normaliser; a replayed row says what it said before.
+-- 9. A training row says what its credit and the settings of its stage say: the advantage of its credit (for a lesson 1, or what its retry's
+--    reward is worth where reflections have a ratio), on every sampled token from its mask on the weight of the normaliser; a replayed row
+--    says what it said before.
 WITH sampled AS ( -- sampled tokens of a source, and those of them that are trained
     SELECT t.run, t.branch, t.trajectory_id AS source_id, 'explore' AS as_role, sum(len(t.response_ids)) AS tokens,
            sum(len(t.response_ids)) FILTER (t.turn >= coalesce(c.mask_turn, 0)) AS trained
@@ -12,24 +13,33 @@ WITH sampled AS ( -- sampled tokens of a source, and those of them that are trai
     SELECT run, branch, reflection_id, 'reflect', len(response_ids), len(response_ids) FROM lines.reflections
 ),
 sizes AS (SELECT run, branch, iteration, group_id, any_value(group_size) AS size FROM lines.credit GROUP BY ALL),
+rewarded AS ( -- Reflect, Retry, Reward: a reflection is worth its retry's reward against those of its task's other reflections
+    SELECT run, branch, reflection_id AS source_id, (reward - avg(reward) OVER g) / (stddev_samp(reward) OVER g + 1e-6) AS advantage
+    FROM lines.retries WHERE status IN ('completed', 'turn_limit', 'context_limit', 'invalid_reply')
+    WINDOW g AS (PARTITION BY run, branch, iteration, group_id)
+),
 made AS (
-    SELECT w.*, s.settings -> '$.method' AS method, n.tokens, n.trained, coalesce(g.size, 1) AS size, c.advantage AS credited
+    SELECT w.*, s.settings -> '$.method' AS method, n.tokens, n.trained, coalesce(g.size, 1) AS size,
+           CASE WHEN w.role IN ('explore', 'refinement') THEN c.advantage WHEN w.term = 'sft' OR w.objective = 'policy_gradient' THEN 1
+                ELSE r.advantage END AS credited
     FROM lines.training_rows w
     JOIN lines.stages s ON (s.run, s.branch, s.iteration, s.stage) = (w.run, w.branch, w.iteration, 'training_rows') AND s.shard IS NOT DISTINCT FROM w.shard
     JOIN sampled n ON (n.run, n.branch, n.source_id) = (w.run, w.branch, w.source_id)
          AND n.as_role = CASE w.role WHEN 'refinement' THEN 'explore' ELSE w.role END
     LEFT JOIN lines.credit c ON (c.run, c.branch, c.iteration, c.trajectory_id) = (w.run, w.branch, w.iteration, w.source_id)
+    LEFT JOIN rewarded r ON (r.run, r.branch, r.source_id) = (w.run, w.branch, w.source_id)
     LEFT JOIN sizes g ON (g.run, g.branch, g.iteration, g.group_id) = (w.run, w.branch, w.iteration, w.group_id)
 ),
 normalised AS (
     SELECT *, CASE WHEN term = 'sft' AND method ->> '$.sft_reduction' <> 'group' OR method ->> '$.loss_normalisation' = 'token' THEN 1
                    WHEN term = 'sft' OR method ->> '$.loss_normalisation' = 'trajectory_unmasked' THEN 1 / (greatest(trained, 1) * size)
                    WHEN role = 'retry' AND method ->> '$.guidance_position' = 'system' THEN 1 / (greatest(trained, 1) * size)
+                   WHEN method ->> '$.loss_normalisation' = 'constant' THEN 1 / ((method ->> '$.loss_tokens')::DOUBLE * size)
                    ELSE 1 / (greatest(tokens, 1) * size) END::DOUBLE AS weight
     FROM made WHERE method ->> '$.loss_normalisation' IS NOT NULL
 )
-SELECT run, branch, iteration, row_id AS id, 'advantage ' || advantage || ', its credit says ' || coalesce(credited::FLOAT, 1) AS what
-FROM made WHERE abs(advantage - CASE WHEN role IN ('explore', 'refinement') THEN credited ELSE 1 END) > 1e-5 * greatest(abs(advantage), 1)
+SELECT run, branch, iteration, row_id AS id, 'advantage ' || advantage || ', its credit says ' || coalesce(credited::FLOAT::VARCHAR, 'nothing') AS what
+FROM made WHERE coalesce(abs(advantage - credited), 'inf') > 1e-5 * greatest(abs(advantage), 1)
 UNION ALL
 SELECT run, branch, iteration, row_id, 'weight ' || list_max(weights) || ' a token, its normaliser is ' || weight::FLOAT
 FROM normalised WHERE len(list_filter(weights, lambda w: w <> 0 AND abs(w / weight - 1) > 1e-5)) > 0
