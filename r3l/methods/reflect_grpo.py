@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from r3l.config.methods import ReflectGRPOSettings
+from r3l.config.rivals import ReflectGRPOSettings
 from r3l.methods.base import RatioMethod
 from r3l.records import Plan
 

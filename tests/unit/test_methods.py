@@ -6,12 +6,12 @@ import json
 import pytest
 
 from r3l.config.compose import compose
-from r3l.config.methods import (
+from r3l.config.methods import R3LSettings
+from r3l.config.rivals import (
     CritiqueGRPOSettings,
     DAPOSettings,
     GSPOSettings,
     OPMDSettings,
-    R3LSettings,
     RAFTSettings,
     ReflectGRPOSettings,
     RLOOSettings,

@@ -1,0 +1,90 @@
+"""What the settings of all methods share, and of those with an importance ratio; the descriptions that several repeat."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from r3l.config.section import Member
+
+Normalisation = Literal["trajectory", "trajectory_unmasked", "token", "constant"]
+SCALE = "How rewards R of a group become advantages. std: (R - mean) / (std + 1e-6), with ddof 1; none: R - mean."
+NORMALISATION = (
+    "How the loss of a group is averaged. trajectory: over all reply tokens of each trajectory, masked "
+    "ones too, then over the group; trajectory_unmasked: the same without the masked tokens; token: mean "
+    "over all tokens; constant: loss_tokens in place of the reply tokens of each trajectory, then over the group "
+    "(Dr. GRPO)."
+)
+TOP_RULE = (
+    "Which trajectories get top_value as their advantage. group_max: the best of a group; success: those "
+    "that solved the task; none: no trajectory."
+)
+AMPLIFY = "Amplify positive advantages (paper, Eq. 8)."
+KL = "Weight of the KL penalty to the starting policy, 0 to 10. 0: no reference policy is loaded."
+CLIP_LOW = "The importance ratio is clipped below 1 minus this value, above 0, below 1."
+CLIP_HIGH = "The importance ratio is clipped above 1 plus this value, above 0."
+INVALID = (
+    "What an invalid reflection leads to. skip: no retry; clamp: a retry from the nearest valid pivot; "
+    "zero: a retry from turn 0."
+)
+POSITION = (
+    "Where the guidance stands in the context. system: in the system prompt; mid_system: in a system "
+    "message at the pivot; user: in a user message at the pivot."
+)
+
+
+class MethodSettings(Member):
+    """Group-relative credit, shared by all methods."""
+
+    IDENTITY_OF = ("credit", "training_rows")  # sampling depends on the plan that the method derives from them
+
+    scale: Literal["std", "none"] = Field("std", description=SCALE)
+    loss_normalisation: Normalisation = Field("trajectory", description=NORMALISATION)
+    loss_tokens: int = Field(
+        1024,
+        ge=1,
+        description="With loss_normalisation=constant, the constant, in reply tokens of a trajectory, 1 or more.",
+    )
+    loss_factor: float = Field(1.0, gt=0, description="Factor on the RL loss, above 0 (preset released: 0.5).")
+    kl_coefficient: float = Field(0.0, ge=0, le=10, description=KL)
+    kl_estimator: Literal["k1", "k2", "k3"] = Field("k3", description="Estimator of the KL penalty.")
+    kl_estimator_distilled: Literal["k1", "k2", "k3"] = Field(
+        "k2",
+        description=(
+            "Estimator of the KL penalty on distilled rows. Their replies were sampled under guidance, where k3 "
+            "grows exponentially."
+        ),
+    )
+    top_rule: Literal["group_max", "success", "none"] = Field("none", description=TOP_RULE)
+    top_value: float | None = Field(None, description="Advantage of the top trajectories. If empty, alpha.")
+    alpha: float = Field(
+        3.0, ge=1, le=100, description="Factor on the other positive advantages, 1 to 100 (paper, Eq. 8: 3)."
+    )
+    amplify: bool = Field(False, description=AMPLIFY)
+    success_threshold: float = Field(1.0, description="Smallest reward with which a trajectory counts as solved.")
+
+    @model_validator(mode="after")
+    def refuse_diluted_top(self) -> MethodSettings:
+        if self.amplify and self.scale == "std" and self.top_rule != "none" and self.top_value == 1:
+            raise ValueError(
+                "scale=std with top_value=1 is refused: with N = 8, binary rewards and one success, the ratio of positive to "
+                "negative advantage mass is 0.40 (paper: 1.21, released: 1.14), and the only success gets advantage 1.0, "
+                "where plain GRPO gives 2.47. Leave top_value empty (top_value=alpha), or use scale=none."
+            )
+        return self
+
+
+class ClippedSettings(MethodSettings):
+    """Settings that all methods with an importance ratio share."""
+
+    kl_coefficient: float = Field(
+        0.01,
+        ge=0,
+        le=10,
+        description=(
+            "Weight of the KL penalty to the starting policy, 0 to 10 (paper: 0.01). 0: no reference policy is loaded."
+        ),
+    )
+    clip_low: float = Field(0.2, gt=0, lt=1, description=CLIP_LOW)
+    clip_high: float = Field(0.2, gt=0, description=CLIP_HIGH)

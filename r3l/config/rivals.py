@@ -1,0 +1,120 @@
+"""Settings of R3L's rivals, one class per method. data/METHODS.md explains them; presets hold the values."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from r3l.config.method_settings import (
+    CLIP_HIGH,
+    CLIP_LOW,
+    INVALID,
+    KL,
+    NORMALISATION,
+    POSITION,
+    SCALE,
+    ClippedSettings,
+    MethodSettings,
+    Normalisation,
+)
+
+
+class GRPOSettings(ClippedSettings):
+    kind: Literal["grpo"] = "grpo"
+
+
+class RAFTSettings(MethodSettings):
+    kind: Literal["raft"] = "raft"
+    loss_normalisation: Normalisation = Field("token", description=NORMALISATION)
+
+
+class OPMDSettings(MethodSettings):
+    kind: Literal["opmd"] = "opmd"
+    scale: Literal["std", "none"] = Field("none", description=SCALE)
+    tau: float = Field(1.0, ge=0, description="The loss is divided by 1 + tau, 0 or more.")
+
+
+class GSPOSettings(ClippedSettings):
+    kind: Literal["gspo"] = "gspo"
+    clip_low: float = Field(
+        0.0003,
+        gt=0,
+        lt=1,
+        description="The ratio of a whole sequence is clipped below 1 minus this value, above 0, below 1.",
+    )
+    clip_high: float = Field(
+        0.0004, gt=0, description="The ratio of a whole sequence is clipped above 1 plus this value, above 0."
+    )
+
+
+class DAPOSettings(ClippedSettings):
+    kind: Literal["dapo"] = "dapo"
+    kl_coefficient: float = Field(0.0, ge=0, le=10, description=KL)
+    clip_high: float = Field(0.28, gt=0, description=CLIP_HIGH)
+    loss_normalisation: Normalisation = Field("token", description=NORMALISATION)
+    dynamic_sampling: bool = Field(
+        False, description="Leave groups whose rewards are all equal out of the batch's mean."
+    )
+    overlong_tokens: int = Field(
+        0,
+        ge=0,
+        description=(
+            "Number of reply tokens before overlong_limit over which the reward falls by up to 1. 0: no such penalty."
+        ),
+    )
+    overlong_limit: int = Field(
+        0, ge=0, description="Number of reply tokens per trajectory from which the reward is 1 lower."
+    )
+
+    @model_validator(mode="after")
+    def refuse_limit_below_its_ramp(self) -> DAPOSettings:
+        if self.overlong_tokens > 0 and self.overlong_limit < self.overlong_tokens:
+            raise ValueError(
+                f"overlong_limit={self.overlong_limit} is below overlong_tokens={self.overlong_tokens}: the penalty rises "
+                "over the last overlong_tokens before overlong_limit. Give the limit in reply tokens per trajectory"
+            )
+        return self
+
+
+class ReflectGRPOSettings(ClippedSettings):
+    kind: Literal["reflect_grpo"] = "reflect_grpo"
+    retry_from: Literal["start", "pivot"] = Field(
+        "start",
+        description="Where a retry begins. start: at the first turn; pivot: at the turn that the reflection names.",
+    )
+    retry_when: Literal["not_success", "always"] = Field(
+        "always",
+        description=(
+            "Which base trajectories are retried. always: each one with a valid reflection; not_success: those "
+            "that did not solve the task."
+        ),
+    )
+    invalid_reflection: Literal["skip", "clamp", "zero"] = Field("skip", description=INVALID)
+    guidance_position: Literal["system", "mid_system", "user"] = Field(
+        "mid_system",
+        description=POSITION,
+    )
+
+
+class CritiqueGRPOSettings(ClippedSettings):
+    kind: Literal["critique_grpo"] = "critique_grpo"
+    gamma: float = Field(0.1, gt=0, description="Constant of the shaping function f(p) = p / (p + gamma), above 0.")
+
+
+class NGRPOSettings(ClippedSettings):
+    kind: Literal["ngrpo"] = "ngrpo"
+    clip_low: float = Field(0.16, gt=0, lt=1, description=CLIP_LOW)
+    clip_high: float = Field(0.24, gt=0, description=CLIP_HIGH)
+    highest_reward: float = Field(1.0, description="Reward of the virtual member of each group.")
+
+
+class ReflectRetryRewardSettings(ClippedSettings):
+    kind: Literal["reflect_retry_reward"] = "reflect_retry_reward"
+    invalid_reflection: Literal["skip", "clamp", "zero"] = Field("zero", description=INVALID)
+    guidance_position: Literal["system", "mid_system", "user"] = Field("mid_system", description=POSITION)
+
+
+class RLOOSettings(MethodSettings):
+    kind: Literal["rloo"] = "rloo"
+    scale: Literal["std", "none"] = Field("none", description=SCALE)
