@@ -98,9 +98,9 @@ def run_experiment(
         minutes or math.inf,
     ):
         on_ended(ended)
-    found = read_results(experiment, size, opened, kept)
-    write_results(located(results), found)
-    return page(found)
+    measured = read_results(experiment, size, opened, kept)
+    write_results(located(results), measured)
+    return page(measured)
 
 
 class Only(NamedTuple):

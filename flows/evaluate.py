@@ -71,8 +71,8 @@ def evaluation_of(config: Config, progress: Progress | None = None, checked: boo
     ref = evaluation.evaluate(
         test, store, evaluation.evaluated_iteration(config, store), progress=progress, runner=runner()
     )
-    found = scored(config, ref, store)
-    return found | {"trackers": tracking.feed(config, store)}
+    scores = scored(config, ref, store)
+    return scores | {"trackers": tracking.feed(config, store)}
 
 
 def scored(config: Config, ref: StageRef, store: Store) -> dict[str, Any]:

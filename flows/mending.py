@@ -46,7 +46,7 @@ def orphans(client: SyncPrefectClient) -> list[UUID]:
     """The unfinished flow runs whose process is known, was on this host, and lives no more."""
     unfinished = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=OPEN)))
     marks = {run.id: run.labels.get(LABEL) for run in client.read_flow_runs(flow_run_filter=unfinished, limit=200)}
-    return [id_ for id_, found in marks.items() if isinstance(found, str) and lives(found) is False]
+    return [id_ for id_, owner in marks.items() if isinstance(owner, str) and lives(owner) is False]
 
 
 def crash(client: SyncPrefectClient, flow_run_id: UUID) -> None:

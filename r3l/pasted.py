@@ -19,8 +19,8 @@ def program() -> str:
     """Return ``r3l`` where PATH leads to the one beside this interpreter, else its path: relative below the working
     folder."""
     own = Path(sys.executable).with_name("r3l")
-    found = shutil.which("r3l")
-    if not own.exists() or (found and os.path.samefile(found, own)):
+    path = shutil.which("r3l")
+    if not own.exists() or (path and os.path.samefile(path, own)):
         return "r3l"
     below = own.absolute()
     return shlex.quote(str(below.relative_to(Path.cwd()) if below.is_relative_to(Path.cwd()) else below))

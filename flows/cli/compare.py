@@ -68,9 +68,9 @@ def results(
     from r3l.experiments.results_page import index
     from r3l.store.files.local import replace_text
 
-    page, found = located(out), located(folder)
-    replace_text(page, results_page(load_claims(located(claims)), found))
-    replace_text(found / "README.md", index(found))
+    page, experiments = located(out), located(folder)
+    replace_text(page, results_page(load_claims(located(claims)), experiments))
+    replace_text(experiments / "README.md", index(experiments))
     say(page)
 
 

@@ -160,22 +160,22 @@ def result(console: Console, summary: dict[str, Any], ask: bool = True) -> None:
         console.print(f"  {question}", soft_wrap=True, style="cyan")
 
 
-def evaluated(console: Console, found: dict[str, Any]) -> None:
+def evaluated(console: Console, figures: dict[str, Any]) -> None:
     """The score of an evaluation, by task type and in all."""
     table = Table(
-        title=f"{found['run']}, policy of iteration {found['iteration']} on {found['posed']}: {found['sample']}",
+        title=f"{figures['run']}, policy of iteration {figures['iteration']} on {figures['posed']}: {figures['sample']}",
         title_justify="left",
         box=None,
         title_style="bold",
         padding=(0, 2, 0, 0),
     )
-    for name in found["table"][0]:
+    for name in figures["table"][0]:
         table.add_column(name, justify="left" if name == "task type" else "right")
-    for one in found["table"]:
+    for one in figures["table"]:
         table.add_row(*map(str, one.values()))
     console.print(table)
-    if found["broken"]:
-        console.print(f"counted as 0, since the world or the engine failed: {', '.join(found['broken'])}")
+    if figures["broken"]:
+        console.print(f"counted as 0, since the world or the engine failed: {', '.join(figures['broken'])}")
 
 
 def pairs(title: str, rows: list[tuple[str, str]]) -> Table:

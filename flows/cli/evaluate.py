@@ -64,9 +64,9 @@ def evaluate(
     config = config_of(run or run_ or "demo", named, engine, given, iteration)
     from flows.cli.terminal import run_evaluation
 
-    found = run_evaluation(config, quiet=quiet or as_json)
+    figures = run_evaluation(config, quiet=quiet or as_json)
     if as_json:
-        say(json.dumps(found, default=str))
+        say(json.dumps(figures, default=str))
 
 
 def config_of(run: str, named: dict[str, str], engine: str, given: list[str], iteration: int | None) -> Config:

@@ -49,10 +49,10 @@ def replay(
 def show(console: Console, result: dict[str, Any]) -> None:
     """What differs between the branch and what it was replayed from, stage by stage."""
     console.print(Text.assemble("replayed into branch ", (result["branch"], "bold")))
-    found = diff(
+    difference = diff(
         Store.open(result["store"]), result["run"], result["iteration"], result["source_branch"], result["branch"]
     )
-    for line in difference_lines(found):
+    for line in difference_lines(difference):
         console.print(line, soft_wrap=True)
 
 

@@ -55,21 +55,21 @@ def sql(
         if branch:
             refuse_unknown_branch(connection, branch)
         pooled = [name for (name,) in connection.execute("SELECT DISTINCT run FROM stages ORDER BY run").fetchall()]
-        found = ask(connection, question, seconds=QUERY_SECONDS)
+        answer = ask(connection, question, seconds=QUERY_SECONDS)
     if as_json:
-        for row in found.to_pylist():
+        for row in answer.to_pylist():
             say(json.dumps(row, default=str))
         return
-    table = Table(*found.column_names, header_style="bold")
-    for row in found.to_pylist():
+    table = Table(*answer.column_names, header_style="bold")
+    for row in answer.to_pylist():
         table.add_row(*(cell(value) for value in row.values()))
     screen().print(table)
     over = (
         f" of {len(pooled)} runs together; --run names one"
-        if len(pooled) > 1 and "run" not in found.column_names
+        if len(pooled) > 1 and "run" not in answer.column_names
         else ""
     )
-    screen(stderr=True).print(f"{found.num_rows} rows{over}", style="dim")
+    screen(stderr=True).print(f"{answer.num_rows} rows{over}", style="dim")
 
 
 def name_left_out(left_out: Mapping[str, str]) -> None:
@@ -113,13 +113,13 @@ def check(run: str, store: Root = "") -> None:
 
 def runs(store: Root = "") -> None:
     """List the runs of the store."""
-    found = remembered(Store.open(store, reading=True), "runs", {"lines": LINES, "newest": NEWEST})
-    name_left_out(found.left_out)
+    figures = remembered(Store.open(store, reading=True), "runs", {"lines": LINES, "newest": NEWEST})
+    name_left_out(figures.left_out)
     table = Table("run", "branch", header_style="bold")
     for name in ("iterations", "last commit (UTC)", "base success, newest"):
         table.add_column(name, justify="right")
     table.add_column("newest iteration")
-    rows = [(row, answers["newest"]) for answers in found.runs.values() for row in answers["lines"]]
+    rows = [(row, answers["newest"]) for answers in figures.runs.values() for row in answers["lines"]]
     for row, newest in sorted(rows, key=lambda pair: pair[0]["last_commit"], reverse=True):
         its = next((one for one in newest if one["branch"] == row["branch"]), {"base_success": None, "note": ""})
         rate = "" if its["base_success"] is None else f"{100 * its['base_success']:.1f} %"

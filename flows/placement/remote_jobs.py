@@ -64,14 +64,14 @@ def run_remote(
     """
     lost = 0
     for attempt in itertools.count():
-        if (found := finished()) is not None:
-            return found
+        if (result := finished()) is not None:
+            return result
         run = submit(errand, attempt)
         if run.state is not None and run.state.is_final():
             continue  # of an earlier try, which left nothing whole
         state = wait(run, Listener(files, errand.heartbeat, attempt), settings.silent_s, stopped, on_counts)
-        if (found := finished()) is not None:
-            return found
+        if (result := finished()) is not None:
+            return result
         if not state.is_crashed():
             raise RemoteJobError(
                 f"{errand.deployment}, flow run {run.name}: {state.name}{f' ({state.message})' if state.message else ''}"

@@ -116,10 +116,10 @@ def down(folder: Path) -> list[str]:
 
 def stop(mark_: str) -> None:
     """End a process and its children: SIGTERM, and SIGKILL where it lives on for half a minute."""
-    found = read(mark_)
-    assert found is not None, mark_  # it lives, so it is a mark
+    process = read(mark_)
+    assert process is not None, mark_  # it lives, so it is a mark
     for number, patience in ((signal.SIGTERM, STOP_S), (signal.SIGKILL, STOP_S)):
-        os.killpg(os.getpgid(found.pid), number)
+        os.killpg(os.getpgid(process.pid), number)
         end = time.monotonic() + patience
         while lives(mark_) and time.monotonic() < end:
             time.sleep(0.1)

@@ -31,8 +31,8 @@ class Own:
 
 def own_server(folder: Path) -> Own | None:
     """The server whose state lies in `folder` (PREFECT_HOME), or None where it does not run."""
-    found = remembered(folder)
-    return found if found and lives(found.processes.get("server", "")) else None
+    address = remembered(folder)
+    return address if address and lives(address.processes.get("server", "")) else None
 
 
 def remembered(folder: Path) -> Own | None:

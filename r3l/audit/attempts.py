@@ -49,7 +49,7 @@ LIMIT 1
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Hit:
     """Where an id belongs."""
 
     iteration: int
@@ -141,10 +141,10 @@ class Panes:
         return max((max(turns) + 1 for turns in self.turns.values() if turns), default=0)
 
 
-def find(reader: Reader, line: Line, id_: str) -> Found | None:
+def find(reader: Reader, line: Line, id_: str) -> Hit | None:
     """The group that a trajectory or a reflection belongs to."""
     rows = reader.rows(FIND, {"run": line.run, "branch": line.branch, "id": id_})
-    return Found(**rows[0]) if rows else None
+    return Hit(**rows[0]) if rows else None
 
 
 def group(reader: Reader, line: Line, iteration: int, group_id: str) -> Group:
@@ -153,45 +153,45 @@ def group(reader: Reader, line: Line, iteration: int, group_id: str) -> Group:
     members = reader.rows(MEMBERS, place)
     if not members:
         raise StoreError(f"group {group_id!r}: not in {line}; `r3l audit` lists the groups there are")
-    found = Group(line, iteration, group_id, members, reader.rows(REFLECTIONS, place))
-    return replace(found, attempts=attempts_of(found))
+    shown = Group(line, iteration, group_id, members, reader.rows(REFLECTIONS, place))
+    return replace(shown, attempts=attempts_of(shown))
 
 
-def neighbours(reader: Reader, found: Group) -> Row:
+def neighbours(reader: Reader, viewed: Group) -> Row:
     """The groups of the tasks before and after it in the iteration's batch, None where there is none."""
     place = {
-        "run": found.line.run,
-        "branch": found.line.branch,
-        "iteration": found.iteration,
-        "task": found.members[0]["task"],
+        "run": viewed.line.run,
+        "branch": viewed.line.branch,
+        "iteration": viewed.iteration,
+        "task": viewed.members[0]["task"],
     }
     return reader.rows(NEIGHBOURS, place)[0]
 
 
-def attempts_of(found: Group) -> list[Attempt]:
+def attempts_of(viewed: Group) -> list[Attempt]:
     """Each base with each of its reflections and retries; a base without any stands alone."""
-    by_retry = {row["retry_id"]: row for row in found.members if row["kind"] == "distilled"}
-    reflections = {row["reflection_id"]: row for row in found.reflections}
+    by_retry = {row["retry_id"]: row for row in viewed.members if row["kind"] == "distilled"}
+    reflections = {row["reflection_id"]: row for row in viewed.reflections}
     attempts = []
-    for base in (row for row in found.members if row["kind"] not in ("retry", "distilled")):
+    for base in (row for row in viewed.members if row["kind"] not in ("retry", "distilled")):
         mine = base["trajectory_id"]
-        retries = [row for row in found.members if row["kind"] == "retry" and row["base_id"] == mine]
+        retries = [row for row in viewed.members if row["kind"] == "retry" and row["base_id"] == mine]
         used = {row["reflection_id"] for row in retries}
         attempts += [
             Attempt(base, reflections.get(row["reflection_id"]), row, by_retry.get(row["trajectory_id"]))
             for row in retries
         ]
-        unused = [row for row in found.reflections if row["base_id"] == mine and row["reflection_id"] not in used]
+        unused = [row for row in viewed.reflections if row["base_id"] == mine and row["reflection_id"] not in used]
         attempts += [Attempt(base, row) for row in unused]
         if not retries and not unused:
             attempts.append(Attempt(base))
     return attempts
 
 
-def panes(reader: Reader, found: Group, attempt: Attempt) -> Panes:
+def panes(reader: Reader, viewed: Group, attempt: Attempt) -> Panes:
     """The turns and weights of one attempt."""
     ids = attempt.ids()
-    place = {"run": found.line.run, "branch": found.line.branch, "iteration": found.iteration}
+    place = {"run": viewed.line.run, "branch": viewed.line.branch, "iteration": viewed.iteration}
     turns: dict[str, dict[int, Row]] = {id_: {} for id_ in ids}
     for row in reader.rows(TURNS, {**place, "ids": ids}):
         turns[row["trajectory_id"]][row["turn"]] = row
@@ -201,7 +201,7 @@ def panes(reader: Reader, found: Group, attempt: Attempt) -> Panes:
     pivot = attempt.retry["pivot_turn"] if attempt.retry else None
     later = attempt.distilled or attempt.retry
     diverges = divergence(turns[attempt.base["trajectory_id"]], turns[later["trajectory_id"]]) if later else None
-    scales = shade_scales(reader, found.line, found.iteration)
+    scales = shade_scales(reader, viewed.line, viewed.iteration)
     return Panes(attempt, turns, trained, pivot, diverges, scales, parting_words(attempt, turns, diverges))
 
 
@@ -213,15 +213,15 @@ def shade_scales(reader: Reader, line: Line, iteration: int) -> dict[str, ShadeS
 
 def parting_words(attempt: Attempt, turns: dict[str, dict[int, Row]], diverges: int | None) -> dict[str, list[Span]]:
     """The replies of base, retry and distilled at the first divergence, word by word."""
-    found: dict[str, list[Span]] = {}
+    spans: dict[str, list[Span]] = {}
     base = attempt.base["trajectory_id"]
     for row in (attempt.distilled, attempt.retry):
         if row is None or diverges is None or diverges not in turns[row["trajectory_id"]]:
             continue
         ours, theirs = turns[base][diverges]["response"], turns[row["trajectory_id"]][diverges]["response"]
         if (words := word_difference(ours, theirs)) is not None:
-            found[base], found[row["trajectory_id"]] = words
-    return found
+            spans[base], spans[row["trajectory_id"]] = words
+    return spans
 
 
 def readings(source: str, attempt: Attempt, turns: dict[str, dict[int, Row]]) -> list[list[Piece]]:

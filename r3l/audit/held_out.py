@@ -80,14 +80,14 @@ def by_terms(base: str, rows: Sequence[Row]) -> dict[str, list[Score]]:
     differing = [term for term in TERMS[:-1] if len({row[term] for row in rows}) > 1]
     if not differing and len({row["evaluation"] for row in rows}) > 1:
         differing = ["evaluation"]
-    found: dict[str, list[Score]] = defaultdict(list)
+    scores: dict[str, list[Score]] = defaultdict(list)
     for row in rows:
         settings = (f"{term} {row[term]}" for term in differing if row[term] is not None)
         name = ", ".join([base, *settings])
         successes: list[bool] = row["successes"]
         worth = independent_episodes(successes, row["task_ids"])
-        found[name].append(Score(row["iteration"], sum(successes), len(successes), worth))
-    return found
+        scores[name].append(Score(row["iteration"], sum(successes), len(successes), worth))
+    return scores
 
 
 def newest_first(curves: Sequence[Curve]) -> list[Curve]:

@@ -55,10 +55,10 @@ def power(value: float) -> str:
 def report_fields(report: str) -> list[tuple[str, str]]:
     """The report's fields as text, nested ones as JSON; none where a page can't show them, as of an invalid report."""
     try:
-        found = json.loads(report or "{}")
+        fields = json.loads(report or "{}")
         pairs = [
             (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-            for name, value in found.items()
+            for name, value in fields.items()
         ]
         "".join(name + value for name, value in pairs).encode()
     except (AttributeError, RecursionError, ValueError):  # no object, nested too deep, no JSON or half a surrogate pair

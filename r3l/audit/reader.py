@@ -54,12 +54,12 @@ class Reader:
         if self.runs is not None:
             return self
         with self._guard:
-            found = self._readers.setdefault(run, Reader(self.store, [run], self.look_again))
+            reader = self._readers.setdefault(run, Reader(self.store, [run], self.look_again))
             self._readers.move_to_end(run)
             gone = self._readers.popitem(last=False)[1] if len(self._readers) > KEPT else None
         if gone is not None:
             gone.close()
-        return found
+        return reader
 
     def snapshot(self) -> Snapshot:
         """The present state; connects anew where a stage was committed since. Raises StoreError where the only run is

@@ -112,9 +112,9 @@ def telling(reader: Reader, line: Line) -> Iterator[Telling]:
         if len(reasons) < COUNT:
             reasons[row["trajectory_id"]], places[row["trajectory_id"]] = "A base attempt", row
     for id_, why in reasons.items():
-        found = group(reader, line, places[id_]["iteration"], places[id_]["group_id"])
-        attempt = found.attempt(id_)
-        yield Telling(why, found, attempt, panes(reader, found, attempt))
+        viewed = group(reader, line, places[id_]["iteration"], places[id_]["group_id"])
+        attempt = viewed.attempt(id_)
+        yield Telling(why, viewed, attempt, panes(reader, viewed, attempt))
 
 
 def pick(reader: Reader, line: Line, condition: str, order: str) -> list[Row]:

@@ -113,18 +113,18 @@ def standings_of(about: Sequence[Row], counts: Sequence[Row]) -> dict[Line, Stan
     """Out of the rows of ABOUT and COUNTS. A branch has its run's method, policy and environment where it made no stage
     of its own that says so."""
     curves = held_out(counts)
-    found: dict[Line, Standing] = {}
+    by_line: dict[Line, Standing] = {}
     for row in about:
         one = Line(row["run"], row["branch"])
-        above = found.get(Line(one.run), Standing())
-        found[one] = Standing(
+        above = by_line.get(Line(one.run), Standing())
+        by_line[one] = Standing(
             row["method"] or above.method,
             row["policy"] or above.policy,
             row["environment"] or above.environment,
             state_of_line(row),
             tuple(curves.get(one, ())),
         )
-    return found
+    return by_line
 
 
 def state_of_line(row: Row) -> str:

@@ -75,12 +75,12 @@ def often(reader: Reader, line: Line, task_type: str = "") -> list[Row]:
 
 def attempts(reader: Reader, line: Line, task_id: str) -> dict[int, dict[str, list[Row]]]:
     """A task's attempts by iteration and kind. Raises StoreError for a task that was never played."""
-    found: dict[int, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    by_iteration: dict[int, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in reader.rows(ATTEMPTS, [*line.place, task_id]):
-        found[row["iteration"]][row["kind"]].append(row)
-    if not found:
+        by_iteration[row["iteration"]][row["kind"]].append(row)
+    if not by_iteration:
         raise StoreError(f"task {task_id!r}: no attempt of {line} is at it; the page of tasks lists those there are")
-    return {iteration: dict(kinds) for iteration, kinds in found.items()}
+    return {iteration: dict(kinds) for iteration, kinds in by_iteration.items()}
 
 
 def pair(reader: Reader, line: Line, first: str, second: str) -> Pair:

@@ -52,12 +52,12 @@ def show(store: Store, trajectory_id: str, line: Line | None = None) -> Renderab
     try:
         where = line or only_line(every, trajectory_id)
         reader = every.of(where.run)
-        found = find(reader, known_line(reader, where), trajectory_id)
-        if found is None:
+        hit = find(reader, known_line(reader, where), trajectory_id)
+        if hit is None:
             raise StoreError(f"{trajectory_id}: no trajectory or reflection of {where} has this id")
-        whole = group(reader, where, found.iteration, found.group_id)
+        whole = group(reader, where, hit.iteration, hit.group_id)
         attempt = whole.attempt(trajectory_id)
-        row = next(member for member in whole.members if member["trajectory_id"] == found.trajectory_id)
+        row = next(member for member in whole.members if member["trajectory_id"] == hit.trajectory_id)
         return conversation(where, row, attempt, panes(reader, whole, attempt))
     finally:
         every.close()
@@ -188,10 +188,10 @@ def status(store: Store, run: str, branch: str = "") -> RenderableType:
 
 def failures(reader: Reader, line: Line, iteration: int) -> list[RenderableType]:
     """A line for each stage of the iteration of which attempts ended by errors of the engine or the environment."""
-    found = failing_stages(reader.cursor())
+    failing = failing_stages(reader.cursor())
     return [
         Text(f"{stage}: {shortened(what, 300)}", style="red" if too_many else "yellow")
-        for run, branch, number, stage, what, too_many in found
+        for run, branch, number, stage, what, too_many in failing
         if (run, branch, number) == (line.run, line.branch, iteration)
     ]
 

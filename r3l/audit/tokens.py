@@ -57,12 +57,12 @@ class TokenPage:
     @property
     def runs(self) -> list[list[Row]]:
         """Tokens that stand next to one another in the row."""
-        found: list[list[Row]] = []
+        split: list[list[Row]] = []
         for token in self.tokens:
-            if not found or token["place"] != found[-1][-1]["place"] + 1:
-                found.append([])
-            found[-1].append(token)
-        return found
+            if not split or token["place"] != split[-1][-1]["place"] + 1:
+                split.append([])
+            split[-1].append(token)
+        return split
 
     def logprob(self, token: Row) -> float | None:
         """Of the policy that sampled it; None where the token was not sampled."""
@@ -108,12 +108,12 @@ def sampled_logprobs(reader: Reader, line: Line, source: str) -> dict[int, float
 
 
 def laid_out(reading: Sequence[Piece], source: str, turns: dict[str, dict[int, Row]]) -> dict[int, float]:
-    found: dict[int, float] = {}
+    widths: dict[int, float] = {}
     place = 0
     for piece in reading:
         place += len(piece.context_ids)
         turn = turns[source].get(piece.turn)
         if turn is not None:
-            found |= {place + k: value for k, value in enumerate(turn["response_logprobs"])}
+            widths |= {place + k: value for k, value in enumerate(turn["response_logprobs"])}
         place += len(piece.response_ids)
-    return found
+    return widths

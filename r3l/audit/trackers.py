@@ -92,8 +92,8 @@ def to_mlflow(line: Line, points: Sequence[Point], where: str) -> int:
     client = mlflow.MlflowClient(tracking_uri=where or None)
     experiment = client.get_experiment_by_name("r3l")
     experiment_id = experiment.experiment_id if experiment else client.create_experiment("r3l")
-    found = client.search_runs([experiment_id], filter_string=f"tags.`{TAG}` = '{line}'", max_results=1)
-    run = found[0] if found else client.create_run(experiment_id, run_name=str(line), tags={TAG: str(line)})
+    matches = client.search_runs([experiment_id], filter_string=f"tags.`{TAG}` = '{line}'", max_results=1)
+    run = matches[0] if matches else client.create_run(experiment_id, run_name=str(line), tags={TAG: str(line)})
     known = {
         (name, metric.step) for name in run.data.metrics for metric in client.get_metric_history(run.info.run_id, name)
     }

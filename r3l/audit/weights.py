@@ -58,12 +58,12 @@ def place_weights(row: Row, *readings: Sequence[Piece]) -> Trained:
 
 def cut(weights: Sequence[float], pieces: Sequence[Piece]) -> dict[int, list[float]]:
     """The replies' shares of a row's weights, by turn."""
-    found, place = {}, 0
+    slices, place = {}, 0
     for piece in pieces:
         place += len(piece.context_ids)
-        found[piece.turn] = list(weights[place : place + len(piece.response_ids)])
+        slices[piece.turn] = list(weights[place : place + len(piece.response_ids)])
         place += len(piece.response_ids)
-    return found
+    return slices
 
 
 @dataclass(frozen=True, slots=True)

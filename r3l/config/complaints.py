@@ -68,6 +68,6 @@ def fields(section: list[str]) -> Iterable[str]:
     """Return the settings of a section, or the top-level settings if `section` is empty."""
     model: Any = Config
     for name in section:
-        found = model.model_fields.get(name) if isinstance(model, type) and issubclass(model, BaseModel) else None
-        model = found.annotation if found else None
+        field = model.model_fields.get(name) if isinstance(model, type) and issubclass(model, BaseModel) else None
+        model = field.annotation if field else None
     return model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else ()

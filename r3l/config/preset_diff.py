@@ -20,11 +20,11 @@ def diff_presets(a: str, b: str, folder: str = "methods") -> list[Difference]:
     """
     kinds = ENVIRONMENT_KINDS.names()
     differences = {kind: between(flat(resolved(folder, a, kind)), flat(resolved(folder, b, kind))) for kind in kinds}
-    everywhere = [one for one in differences[kinds[0]] if all(one in found for found in differences.values())]
+    everywhere = [one for one in differences[kinds[0]] if all(one in lines for lines in differences.values())]
     return everywhere + [
         (f"{name} ({kind})", left, right)
-        for kind, found in differences.items()
-        for name, left, right in found
+        for kind, lines in differences.items()
+        for name, left, right in lines
         if (name, left, right) not in everywhere
     ]
 

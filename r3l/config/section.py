@@ -46,11 +46,11 @@ def belongs(section: type[Section], field: str, stage: str) -> bool:
 
 def settings_of(section: Section, stage: str) -> dict[str, Any]:
     """Return the settings that are part of a stage's identity, as JSON values, without empty sections."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, value in section.model_dump(mode="json").items():
         part = getattr(section, name)
         if isinstance(part, Section):
-            found |= {name: of_part} if (of_part := settings_of(part, stage)) else {}
+            settings |= {name: of_part} if (of_part := settings_of(part, stage)) else {}
         elif belongs(type(section), name, stage):
-            found[name] = value
-    return found
+            settings[name] = value
+    return settings

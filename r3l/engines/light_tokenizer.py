@@ -59,7 +59,7 @@ class LightTokenizer:
     @property
     def all_special_ids(self) -> list[int]:
         ids = [self.backend.token_to_id(token) for token in self.special if token]
-        return [found for found in ids if found is not None]
+        return [id_ for id_ in ids if id_ is not None]
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         return list(self.backend.encode(text, add_special_tokens=add_special_tokens).ids)
@@ -121,10 +121,10 @@ def _template(folder: Path, settings: dict[str, Any]) -> str | None:
     path = folder / "chat_template.jinja"
     if path.is_file():
         return path.read_text(encoding="utf-8")
-    found = settings.get("chat_template")
-    if isinstance(found, list):  # several by name
-        found = {one["name"]: one["template"] for one in found}.get("default")
-    return found if isinstance(found, str) else None
+    template = settings.get("chat_template")
+    if isinstance(template, list):  # several by name
+        template = {one["name"]: one["template"] for one in template}.get("default")
+    return template if isinstance(template, str) else None
 
 
 def _json(path: Path) -> dict[str, Any]:

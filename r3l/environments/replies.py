@@ -18,10 +18,10 @@ def parse_tagged_reply(text: str) -> Reply:
     for tag in ("think", "action"):
         if (count := text.count(f"<{tag}>")) != 1 or text.count(f"</{tag}>") != 1:
             return invalid(f"{count} <{tag}> tags" if count != 1 else f"</{tag}> must close <{tag}> once")
-    found = TAGS.search(text)
-    if not found:
+    match = TAGS.search(text)
+    if not match:
         return invalid("the tags are not in order")
-    action = found["action"].strip()
+    action = match["action"].strip()
     if not action:
         return invalid("<action> is empty")
     if "\n" in action:

@@ -89,7 +89,7 @@ def with_environment(config: Config, assignments: Sequence[str]) -> Config:
     name = config.evaluation.benchmark
     below = pose(config).config.model_dump(mode="json")
     wanted = assigned(below, assignments)
-    for key, value in found_benchmark(name).environment.items():
+    for key, value in benchmark_named(name).environment.items():
         if wanted["environment"].get(key) != value:
             raise ConfigError(
                 f"environment.{key}={wanted['environment'].get(key)}: benchmark {name} has {key}={value}; leave it out, or "
@@ -98,7 +98,7 @@ def with_environment(config: Config, assignments: Sequence[str]) -> Config:
     return validated(wanted)
 
 
-def found_benchmark(name: str) -> Benchmark:
+def benchmark_named(name: str) -> Benchmark:
     if name not in BENCHMARKS:
         raise ConfigError(f"unknown benchmark {name!r}: expected one of {', '.join(BENCHMARKS)}")
     return BENCHMARKS[name]
@@ -112,18 +112,18 @@ def posed(config: Config, name: str, answer_format: str = "", attempts: int = 1)
     Raises:
         ConfigError: an unknown benchmark, or a format or protocol that it does not have.
     """
-    found = found_benchmark(name)
-    chosen = answer_format or found.formats[0]
-    if chosen not in found.formats:
-        expected = " or ".join(filter(None, found.formats)) or "none"
+    benchmark = benchmark_named(name)
+    chosen = answer_format or benchmark.formats[0]
+    if chosen not in benchmark.formats:
+        expected = " or ".join(filter(None, benchmark.formats)) or "none"
         raise ConfigError(f"benchmark {name} has no answer format {chosen!r}: expected {expected}")
-    if attempts != 1 and not found.attempts:
+    if attempts != 1 and not benchmark.attempts:
         raise ConfigError(f"benchmark {name} is played once: attempts={attempts} is for mathematics")
-    overrides = dict(found.environment)
-    if found.attempts:
+    overrides = dict(benchmark.environment)
+    if benchmark.attempts:
         overrides |= {"max_turns": attempts, "answer_format": chosen}
     return Posed(
-        reconfigured(config, overrides, found), name, chosen, "single" if attempts == 1 else f"attempts={attempts}"
+        reconfigured(config, overrides, benchmark), name, chosen, "single" if attempts == 1 else f"attempts={attempts}"
     )
 
 

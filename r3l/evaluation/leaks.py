@@ -54,10 +54,10 @@ def rows(
     run."""
     names = [field.name for field in fields(record)]
     columns = ", ".join(f'[] AS "{name}"' if name in TOKENS else f'"{name}"' for name in names)
-    found = connection.execute(
+    answer = connection.execute(
         f"SELECT {columns} FROM lines.{table} WHERE run = ? AND branch = ? AND iteration = ?", place
     )
-    return [made(record, dict(zip(names, row, strict=True))) for row in found.fetchall()]
+    return [made(record, dict(zip(names, row, strict=True))) for row in answer.fetchall()]
 
 
 def made(record: type[Row], values: dict[str, Any]) -> Row:

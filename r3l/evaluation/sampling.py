@@ -38,11 +38,11 @@ def stratified(tasks: Sequence[Task], number: int, seed: int) -> list[Task]:
     places: dict[str, list[int]] = defaultdict(list)
     for place, task in enumerate(tasks):
         places[task.task_type].append(place)
-    shares = largest_remainders({name: len(found) for name, found in places.items()}, number)
+    shares = largest_remainders({name: len(indices) for name, indices in places.items()}, number)
     drawn = [
         place
-        for name, found in places.items()
-        for place in sorted(found, key=lambda place: derive(seed, "evaluation sample", tasks[place].task_id))[
+        for name, indices in places.items()
+        for place in sorted(indices, key=lambda place: derive(seed, "evaluation sample", tasks[place].task_id))[
             : shares[name]
         ]
     ]

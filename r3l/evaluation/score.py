@@ -52,6 +52,6 @@ def by_type(results: Iterable[tuple[str, bool, float]], tasks: Sequence[str] = (
     for (task_type, success, reward), task in zip(rows, tasks or map(str, range(len(rows))), strict=True):
         grouped[task_type].append((success, reward, task))
     return {
-        task_type: score([(success, reward) for success, reward, _ in found], [task for *_, task in found])
-        for task_type, found in sorted(grouped.items())
+        task_type: score([(success, reward) for success, reward, _ in outcomes], [task for *_, task in outcomes])
+        for task_type, outcomes in sorted(grouped.items())
     }

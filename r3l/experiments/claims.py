@@ -88,11 +88,11 @@ def at_equal_cost(results: Results, claim: Claim) -> dict[int, tuple[float, floa
         {seed: by_cost(results, run, cost) for seed, run in runs(results, claim, arm).items()}
         for arm in (claim.arm, claim.against)
     )
-    found = {}
+    measured = {}
     for seed in sorted(mine.keys() & theirs.keys()):
         least = min(mine[seed][0][-1], theirs[seed][0][-1])
-        found[seed] = (unit(least, *mine[seed]), unit(least, *theirs[seed]))
-    return found
+        measured[seed] = (unit(least, *mine[seed]), unit(least, *theirs[seed]))
+    return measured
 
 
 def rate_at(cost: float, costs: list[float], rates: list[float]) -> float:
@@ -139,15 +139,15 @@ def curve_of(results: Results, run: str) -> dict[int, float]:
 
 def values(results: Results, claim: Claim, arm: str) -> dict[int, list[float]]:
     """By seed: one number for a measure of the curve, else the metric in every iteration that has it."""
-    found: dict[int, list[float]] = {}
+    by_seed: dict[int, list[float]] = {}
     for seed, run in runs(results, claim, arm).items():
         if claim.measure in CURVE:
             known = [CURVE[claim.measure](curve_of(results, run))]
         else:
             known = [float(row[claim.measure]) for row in results["metrics"][run] if row[claim.measure] is not None]
         if known:
-            found[seed] = known
-    return found
+            by_seed[seed] = known
+    return by_seed
 
 
 def first_third(rows: list[float]) -> float:
@@ -204,9 +204,9 @@ def shares(results: Results, claim: Claim) -> tuple[dict[str, Any], dict[str, An
 def gap_of_shares(results: Results, claim: Claim) -> Gap | None:
     """The difference of two shares of retries, `won` with its standard error each. The retries of all starting policies
     are pooled, so it says nothing about other policies than these."""
-    found = shares(results, claim)
-    if found is None:
+    measured = shares(results, claim)
+    if measured is None:
         return None
-    ours, theirs = found
+    ours, theirs = measured
     error = math.hypot(ours["error"], theirs["error"])
     return Gap(ours["won"] - theirs["won"], error, math.inf, len(set(starts(results).values())), 0)

@@ -61,15 +61,15 @@ def held_at(claim: Claim, kept: dict[str, Results]) -> Held:
 
 
 def row(held: Held, q: float, judged: str) -> str:
-    claim, results, found = held
-    if results is None or found is None:
+    claim, results, measured = held
+    if results is None or measured is None:
         raise ValueError(
             f"claim {claim.claim!r} was not run at {claim.experiment}: it has no row among those that were"
         )
     rate = rate_of(results, claim)
     where = f"[{claim.experiment}](results/{claim.experiment}.md){'' if rate is None else f', {rate:g}'}"
     notes = ". ".join(filter(None, [values_text(results, claim), claim.note]))
-    return f"| {claim.claim} | {claim.paper} | {where} | {notes} | {gap_text(found, q)} | {judged} |"
+    return f"| {claim.claim} | {claim.paper} | {where} | {notes} | {gap_text(measured, q)} | {judged} |"
 
 
 def values_text(results: Results, claim: Claim) -> str:
@@ -84,15 +84,15 @@ def values_text(results: Results, claim: Claim) -> str:
     return f"{claim.measure}: {claim.arm} {ours:{digits}}, {claim.against or 'its first third'} {theirs:{digits}}"
 
 
-def gap_text(found: Gap, q: float) -> str:
-    digits = ".3f" if abs(found.mean) < 100 else ",.0f"
-    low, high = found.interval
-    n = f"{found.policies} {'policy' if found.policies == 1 else 'policies'}" + (
-        f", {found.seeds} {'seed' if found.seeds == 1 else 'seeds'}" if found.seeds else " pooled"
+def gap_text(measured: Gap, q: float) -> str:
+    digits = ".3f" if abs(measured.mean) < 100 else ",.0f"
+    low, high = measured.interval
+    n = f"{measured.policies} {'policy' if measured.policies == 1 else 'policies'}" + (
+        f", {measured.seeds} {'seed' if measured.seeds == 1 else 'seeds'}" if measured.seeds else " pooled"
     )
     if math.isnan(low):
-        return f"{found.mean:+{digits}} (error by the test episodes alone {found.error:{digits}}); {n}"
-    return f"{found.mean:+{digits}} [{low:+{digits}}, {high:+{digits}}]; p {share(found.p)}, q {share(q)}; {n}"
+        return f"{measured.mean:+{digits}} (error by the test episodes alone {measured.error:{digits}}); {n}"
+    return f"{measured.mean:+{digits}} [{low:+{digits}}, {high:+{digits}}]; p {share(measured.p)}, q {share(q)}; {n}"
 
 
 def share(p: float) -> str:

@@ -137,8 +137,8 @@ def load_experiment(path: Path) -> Experiment:
     """What its tables extend is sought in the folder `parts` beside it. Raises `ConfigError` where the file is missing
     or says something that can't be."""
     try:
-        found: dict[str, Any] = tomllib.loads(path.read_text())
-        return Experiment.model_validate(filled(found, path.parent / "parts"))
+        table: dict[str, Any] = tomllib.loads(path.read_text())
+        return Experiment.model_validate(filled(table, path.parent / "parts"))
     except OSError as error:
         raise ConfigError(f"experiment {path}: {error.strerror}; data/experiments has those that ship") from error
     except tomllib.TOMLDecodeError as error:

@@ -98,11 +98,11 @@ def average(points: Sequence[Point]) -> Point:
 
 
 def line(arm: str, policies: Sequence[Sequence[Point]]) -> Line:
-    found = Line(arm, [], [], [])
+    curve = Line(arm, [], [], [])
     for ranks in zip(*policies, strict=False):
         x, y = average(ranks)
         if y is not None:
-            found.x.append(x)
-            found.y.append(y)
-            found.error.append(standard_error([value for _, value in ranks if value is not None]))
-    return found
+            curve.x.append(x)
+            curve.y.append(y)
+            curve.error.append(standard_error([value for _, value in ranks if value is not None]))
+    return curve

@@ -11,7 +11,7 @@ from r3l.experiments.pictures import OURS, RIVALS, STYLE, svg
 PANELS = (("p", "share of unguided attempts that win (p)"), ("mixed", "GRPO's share of groups with mixed rewards"))
 
 
-def draw_map(found: Sequence[Place], rival: str, title: str) -> str:
+def draw_map(places: Sequence[Place], rival: str, title: str) -> str:
     """The SVG: the mean gap with its 95 % band, each policy a dot, the predicted crossing shaded."""
     import matplotlib
 
@@ -22,7 +22,7 @@ def draw_map(found: Sequence[Place], rival: str, title: str) -> str:
         figure, both = pyplot.subplots(1, 2, figsize=(8.4, 3.6), layout="constrained", sharey=True)
         for axes, (name, x_title) in zip(both, PANELS, strict=True):
             drawn = sorted(
-                (one for one in found if not math.isnan(getattr(one, name))), key=lambda one: getattr(one, name)
+                (one for one in places if not math.isnan(getattr(one, name))), key=lambda one: getattr(one, name)
             )
             xs = [getattr(one, name) for one in drawn]
             axes.axvspan(*PREDICTED[name], color="#E69F00", alpha=0.25, linewidth=0, label="crossing, as predicted")
@@ -51,7 +51,7 @@ def draw_map(found: Sequence[Place], rival: str, title: str) -> str:
             axes.set(xlabel=x_title)
         both[0].set(ylabel=f"success of R3L less that of {rival}")
         both[1].legend(frameon=False, fontsize=8)
-        policies = sorted({one.over.policies for one in found})
+        policies = sorted({one.over.policies for one in places})
         n = f"n = {policies[0]}" if len(policies) == 1 else f"n = {policies[0]} to {policies[-1]}"
         figure.suptitle(f"{title} ({n} starting {'policy' if policies == [1] else 'policies'} a point)", fontsize=9)
         return svg(figure)

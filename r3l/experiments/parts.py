@@ -30,5 +30,5 @@ def part(folder: Path, name: object) -> dict[str, Any]:
         raise ConfigError(f"extends = {name!r}: {path}: {error}") from error
     if table not in tables:
         raise ConfigError(f"extends = {name!r}: {path} has no table {table!r}; it has {', '.join(tables)}")
-    found: dict[str, Any] = tables[table]
-    return found
+    fields: dict[str, Any] = tables[table]
+    return fields

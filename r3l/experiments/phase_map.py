@@ -53,7 +53,7 @@ def places(results: Results, rival: str, rate: float) -> list[Place]:
     shares = answer(results, "Share of groups with mixed rewards", rate)
     mixed = {row["seed"]: row["mixed"] for row in shares if row["arm"] == "GRPO"}
     ps = {row["seed"]: row["p"] for row in won}
-    found = []
+    placed = []
     for forgets, seeds in dial(results).items():
         claim = Claim(claim="", paper="", arm="R3L", against=rival, measure="final", rate=rate, seeds=seeds)
         pairs, over = differences(results, claim), gap(results, claim)
@@ -62,8 +62,8 @@ def places(results: Results, rival: str, rate: float) -> list[Place]:
         known = [mixed[seed] for seed in pairs if seed in mixed]
         gaps = [ours - theirs for ours, theirs in pairs.values()]
         on_the_way = gap(results, claim.model_copy(update={"measure": "area"}))
-        found.append(Place(forgets, mean([ps[seed] for seed in pairs]), mean(known), gaps, over, on_the_way or over))
-    return found
+        placed.append(Place(forgets, mean([ps[seed] for seed in pairs]), mean(known), gaps, over, on_the_way or over))
+    return placed
 
 
 def answer(results: Results, begins: str, rate: float) -> list[dict[str, Any]]:
@@ -81,17 +81,17 @@ def crossing(points: Sequence[tuple[float, float]]) -> float:
     return float("nan")
 
 
-def crossing_interval(found: Sequence[Place], draws: int = 2000, seed: int = 0) -> tuple[float, float] | None:
+def crossing_interval(placed: Sequence[Place], draws: int = 2000, seed: int = 0) -> tuple[float, float] | None:
     """A 95 % percentile bootstrap of the crossing in p over policies, which are drawn alike at all points; None below
     three policies, or where most draws have no crossing."""
-    policies = min((len(one.gaps) for one in found), default=0)
+    policies = min((len(one.gaps) for one in placed), default=0)
     if policies < 3:
         return None
-    gaps = np.array([one.gaps[:policies] for one in found])  # [points, policies]
+    gaps = np.array([one.gaps[:policies] for one in placed])  # [points, policies]
 
     def of(chosen: Any) -> float:
         means = gaps[:, np.asarray(chosen, dtype=int)].mean(axis=1)
-        return crossing([(one.p, float(height)) for one, height in zip(found, means, strict=True)])
+        return crossing([(one.p, float(height)) for one, height in zip(placed, means, strict=True)])
 
     drawn = stats.bootstrap(
         (np.arange(policies),),
@@ -109,20 +109,20 @@ def map_lines(results: Results, rate: float) -> list[str]:
     """The map as tables, a rival each, with the n of every point."""
     lines = []
     for rival in RIVALS:
-        found = places(results, rival, rate)
-        if not found:
+        placed = places(results, rival, rate)
+        if not placed:
             continue
         lines += [f"### R3L less {rival}, at learning rate {rate:g}", ""]
         lines += [
             "| F | p | GRPO's mixed groups | gap after the last step | gap of the mean over training | n policies |"
         ]
         lines += ["|---|---|---|---|---|---|"]
-        for one in found:
+        for one in placed:
             mixed = "" if one.mixed != one.mixed else f"{one.mixed:.3f}"
             lines.append(
                 f"| {one.forgets:g} | {one.p:.3f} | {mixed} | {interval_text(one.over)} | {interval_text(one.area)} | {one.over.policies} |"
             )
-        at, interval = crossing([(one.p, one.over.mean) for one in found]), crossing_interval(found)
+        at, interval = crossing([(one.p, one.over.mean) for one in placed]), crossing_interval(placed)
         said = "none among these points" if at != at else f"p = {at:.3f}"
         band = (
             f", 95 % bootstrap over policies {interval[0]:.3f} to {interval[1]:.3f}"

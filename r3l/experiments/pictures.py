@@ -72,10 +72,10 @@ def by_end(lines: Sequence[Line]) -> list[Line]:
 
 def heights(lines: Sequence[Line]) -> list[float]:
     """Where the names stand: at the lines' ends, lifted where two would touch."""
-    found: list[float] = []
+    values: list[float] = []
     for one in by_end(lines):
-        found.append(max(one.y[-1], found[-1] + APART * limit(lines)) if found else one.y[-1])
-    return found
+        values.append(max(one.y[-1], values[-1] + APART * limit(lines)) if values else one.y[-1])
+    return values
 
 
 def limit(lines: Sequence[Line]) -> float:

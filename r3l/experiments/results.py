@@ -90,7 +90,7 @@ def read_results(experiment: Experiment, size: str, store: Store, kept: Kept | N
     names = [cell.config.run for cell in done]
     points = {run: {row["iteration"]: row["rate"] for row in curves[run]} for run in names}
     spending = {run: metrics[run] for run in names}
-    found = Results(
+    results = Results(
         experiment,
         size,
         done,
@@ -103,7 +103,7 @@ def read_results(experiment: Experiment, size: str, store: Store, kept: Kept | N
         {run: curves[run][0]["policy"] for run in names},
         [],
     )
-    return joined(found, kept, cells) if kept else found
+    return joined(results, kept, cells) if kept else results
 
 
 def asked(
@@ -119,34 +119,34 @@ def asked(
     return [Answer(one.title, rate, query(connection, one.sql).to_pylist()) for one in experiment.questions]
 
 
-def joined(found: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
+def joined(results: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
     """With the kept runs, of all `cells` of the experiment, that the store holds no more."""
     old = kept.still_hold(
-        [cell for cell in cells if cell.config.run not in found.curves],
-        {(cell.seed, cell.rate): found.policies[cell.config.run] for cell in found.cells},
+        [cell for cell in cells if cell.config.run not in results.curves],
+        {(cell.seed, cell.rate): results.policies[cell.config.run] for cell in results.cells},
     )
     if not old:
-        return found
-    curves = found.curves | {run: kept.curves[run] for run in old}
-    metrics = found.metrics | {run: kept.metrics[run] for run in old}
+        return results
+    curves = results.curves | {run: kept.curves[run] for run in old}
+    metrics = results.metrics | {run: kept.metrics[run] for run in old}
     together = [cell for cell in cells if cell.config.run in curves]
     gone = {cell.rate for cell in together if cell.config.run in old}
-    rates = found.experiment.sizes[found.size].learning_rates()
+    rates = results.experiment.sizes[results.size].learning_rates()
     answers = sorted(
-        [*(one for one in found.answers if one.rate not in gone), *(one for one in kept.answers if one.rate in gone)],
+        [*(one for one in results.answers if one.rate not in gone), *(one for one in kept.answers if one.rate in gone)],
         key=lambda one: rates.index(one.rate),
     )
     return replace(
-        found,
+        results,
         cells=together,
-        unfinished=[run for run in found.unfinished if run not in curves],
+        unfinished=[run for run in results.unfinished if run not in curves],
         curves=curves,
         metrics=metrics,
-        summaries=summaries(found.experiment, found.size, together, curves, metrics),
+        summaries=summaries(results.experiment, results.size, together, curves, metrics),
         answers=answers,
-        test_episodes=max(found.test_episodes, kept.test_episodes),
+        test_episodes=max(results.test_episodes, kept.test_episodes),
         kept=old,
-        policies=found.policies | {run: kept.policies[run] for run in old if run in kept.policies},
+        policies=results.policies | {run: kept.policies[run] for run in old if run in kept.policies},
     )
 
 
@@ -157,10 +157,10 @@ def last_evaluated(experiment: Experiment, size: str) -> int:
 
 
 def by_run(rows: Rows) -> dict[str, Rows]:
-    found: dict[str, Rows] = defaultdict(list)
+    grouped: dict[str, Rows] = defaultdict(list)
     for row in rows:
-        found[row["run"]].append(row)
-    return found
+        grouped[row["run"]].append(row)
+    return grouped
 
 
 def summaries(
@@ -171,7 +171,7 @@ def summaries(
     metrics: dict[str, Rows],
 ) -> list[Summary]:
     """The arms at each learning rate, in the order of the rates, best area first."""
-    found: list[Summary] = []
+    made: list[Summary] = []
     for rate in experiment.sizes[size].learning_rates():
         arms = []
         for arm in experiment.arms:
@@ -188,8 +188,8 @@ def summaries(
                         [cell.config.policy.path for cell in of_arm],
                     )
                 )
-        found += sorted(arms, key=lambda one: -one.area)
-    return found
+        made += sorted(arms, key=lambda one: -one.area)
+    return made
 
 
 def spent(rows: Rows) -> dict[int, Spent]:

@@ -52,11 +52,11 @@ def page(results: Results) -> str:
             "",
         ]
     for rate in of.learning_rates():
-        found = [one for one in results.summaries if one.rate == rate]
-        if found:
+        summaries = [one for one in results.summaries if one.rate == rate]
+        if summaries:
             lines += [
                 *([f"## Learning rate {rate:g}", ""] if rate is not None else []),
-                *table(found, experiment.level),
+                *table(summaries, experiment.level),
                 "",
             ]
     if len({one.rate for one in results.summaries}) > 1:
@@ -191,8 +191,8 @@ def write_results(folder: Path, results: Results) -> Path:
     for picture in pictures_of(results) if can_draw() else ():
         replace_text(folder / name / f"{picture.name}.svg", draw(picture))
     rate = plotted_rate(results)
-    if can_draw() and rate is not None and (found := places(figures(results), "GRPO", rate)):
-        replace_text(folder / name / "map.svg", draw_map(found, "GRPO", results.experiment.title))
+    if can_draw() and rate is not None and (mapped := places(figures(results), "GRPO", rate)):
+        replace_text(folder / name / "map.svg", draw_map(mapped, "GRPO", results.experiment.title))
     return folder / f"{name}.md"
 
 

@@ -83,8 +83,8 @@ def adjusted(ps: Sequence[float]) -> list[float]:
     known = [p for p in ps if not math.isnan(p)]
     if not known:
         return list(ps)
-    found = iter(stats.false_discovery_control(known).tolist())
-    return [p if math.isnan(p) else next(found) for p in ps]
+    qs = iter(stats.false_discovery_control(known).tolist())
+    return [p if math.isnan(p) else next(qs) for p in ps]
 
 
 def verdict(gap: Gap, q: float, direction: Direction) -> str:

@@ -137,12 +137,12 @@ def _repaired(plan: Plan, text: str, turns: int, reason: str) -> Reading:
     readable outcome is
     kept: an attempt that the report calls a success is not retried for want of a pivot."""
     report, asked = "", None
-    found: dict[str, Any] = {}
+    repaired: dict[str, Any] = {}
     with suppress(ReflectionError):
         report = find_object(text)
-        found = fields(report)
-        asked = integer(found.get("retry_from_step"))
-    outcome = found.get("trajectory_outcome")
+        repaired = fields(report)
+        asked = integer(repaired.get("retry_from_step"))
+    outcome = repaired.get("trajectory_outcome")
     pivot = {"skip": None, "zero": 0, "clamp": None if asked is None else min(max(asked, 0), turns - 1)}[
         plan.invalid_reflection
     ]

@@ -48,19 +48,19 @@ def fields(text: str) -> dict[str, Any]:
             surrogate pair, nesting beyond `DEEPEST` levels, a number of more than `LONGEST` digits.
     """
     try:
-        found = json.loads(text, parse_constant=refuse_constant, parse_int=whole_number)
-        if depth(found) > DEEPEST:
+        parsed = json.loads(text, parse_constant=refuse_constant, parse_int=whole_number)
+        if depth(parsed) > DEEPEST:
             raise RecursionError
-        json.dumps(found, ensure_ascii=False).encode()
+        json.dumps(parsed, ensure_ascii=False).encode()
     except RecursionError as error:
         raise ReflectionError(f"not valid JSON: nested more than {DEEPEST} levels deep") from error
     except json.JSONDecodeError as error:
         raise ReflectionError(f"not valid JSON: {error.msg} at character {error.pos}") from error
     except UnicodeEncodeError as error:
         raise ReflectionError("not valid JSON: it holds half of a surrogate pair, which is no character") from error
-    if not isinstance(found, dict):
-        raise ReflectionError(f"expected a JSON object, got {type(found).__name__}")
-    return found
+    if not isinstance(parsed, dict):
+        raise ReflectionError(f"expected a JSON object, got {type(parsed).__name__}")
+    return parsed
 
 
 def refuse_constant(name: str) -> float:
@@ -107,14 +107,14 @@ def parse_report(reply: str, turns: int) -> Report:
         ReflectionError: what is wrong, in words that go into the row's reason.
     """
     text = find_object(reply)
-    found = fields(text)
+    parsed = fields(text)
     for key in TEXT_KEYS:
-        if not isinstance(found.get(key), str):
-            raise ReflectionError(f"{key}: expected text, got {found.get(key)!r:.80}")
-    outcome = found.get("trajectory_outcome")
+        if not isinstance(parsed.get(key), str):
+            raise ReflectionError(f"{key}: expected text, got {parsed.get(key)!r:.80}")
+    outcome = parsed.get("trajectory_outcome")
     if outcome not in OUTCOMES:
         raise ReflectionError(f"trajectory_outcome: expected one of {', '.join(OUTCOMES)}, got {outcome!r:.80}")
-    pivot = integer(found.get("retry_from_step"))
+    pivot = integer(parsed.get("retry_from_step"))
     if not 0 <= pivot < turns:
         raise ReflectionError(f"retry_from_step: expected 0 to {turns - 1}, got {pivot!r:.80}")
     return Report(text, str(outcome), pivot)

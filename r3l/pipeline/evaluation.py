@@ -40,8 +40,8 @@ def evaluate(
         ConfigError: more tasks are asked for than the split has.
         Interrupted: the work was ended from outside.
     """
-    found = policies.find(test.config, store, iteration + 1).as_evaluated()
-    bench = Workbench(test.config, store, iteration, found, progress or Progress(), runner=runner, tools=tools)
+    snapshots = policies.find(test.config, store, iteration + 1).as_evaluated()
+    bench = Workbench(test.config, store, iteration, snapshots, progress or Progress(), runner=runner, tools=tools)
     with working(bench):
         ref: StageRef = bench.runner.call(play, bench, test, iteration)
         return ref

@@ -64,12 +64,12 @@ def open_iteration(
         save_config(store, config, iteration)
         log().info("run %s, iteration %d, store %s", config.run, iteration, store.root)
         of = config if replay is None else config.model_copy(update={"branch": replay.source_branch})
-        found = policies.find(of, store, iteration)
+        snapshots = policies.find(of, store, iteration)
         bench = Workbench(
             config,
             store,
             iteration,
-            found,
+            snapshots,
             progress or Progress(),
             runner=runner,
             placement=placement,

@@ -93,10 +93,10 @@ def starting_policy(config: Config) -> PolicySnapshot:
     return PolicySnapshot(str(path), snapshot_digest(path))
 
 
-def _fetched(store: Store, found: Written | None, start: PolicySnapshot) -> tuple[PolicySnapshot, Path | None]:
-    if found is None:
+def _fetched(store: Store, written: Written | None, start: PolicySnapshot) -> tuple[PolicySnapshot, Path | None]:
+    if written is None:
         return start, None
-    path = fetch_policy(store, found.place, found.policy)
-    store.local(found.place.rpartition("/")[0])  # the optimiser's state and the canary beside it
+    path = fetch_policy(store, written.place, written.policy)
+    store.local(written.place.rpartition("/")[0])  # the optimiser's state and the canary beside it
     base = start.path if (path / "adapter_config.json").is_file() else None
-    return PolicySnapshot(str(path), found.policy, base, found.place), path.parent
+    return PolicySnapshot(str(path), written.policy, base, written.place), path.parent

@@ -30,15 +30,15 @@ def check(config: Config, training: bool = True) -> Store:
     plan(config.method, config.rollout.group_size)
     store = Store.open(config.store.root)
     iteration = the_iteration(config, store) if training else evaluated_iteration(config, store) + 1
-    found = policies.find(config, store, iteration)
-    ChatFormat.load(found.start.path, config.policy.thinking, tools_of(make_world(config.environment)))
+    snapshots = policies.find(config, store, iteration)
+    ChatFormat.load(snapshots.start.path, config.policy.thinking, tools_of(make_world(config.environment)))
     if config.environment.reply_tokens >= config.policy.context_tokens:
         raise ConfigError(
             f"environment.reply_tokens={config.environment.reply_tokens} leaves no room in "
             f"policy.context_tokens={config.policy.context_tokens}; make the reply shorter or the context longer"
         )
     if training:
-        policies.check_optimiser(store, found)
+        policies.check_optimiser(store, snapshots)
         enough(config, len(tasks_of(config.environment, config.environment.split)))
     else:
         evaluated_tasks(config, iteration - 1)

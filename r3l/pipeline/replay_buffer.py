@@ -82,8 +82,8 @@ def rows_of(bench: Workbench, group: Candidate) -> Iterator[TrainingRow]:
     """A group's rows under this iteration."""
     for ref in earlier(bench, bench.iteration - group.age, "training_rows"):
         if group.group_id in set(bench.store.read(ref, "training_rows", ["group_id"])["group_id"].to_pylist()):
-            found = stage_io.records(bench.store, ref, "training_rows", TrainingRow)
-            yield from replayed([row for row in found if row.group_id == group.group_id], bench.iteration)
+            rows = stage_io.records(bench.store, ref, "training_rows", TrainingRow)
+            yield from replayed([row for row in rows if row.group_id == group.group_id], bench.iteration)
 
 
 def behaviours(bench: Workbench, replay: StageRef) -> dict[str, str]:

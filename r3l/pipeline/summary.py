@@ -59,22 +59,22 @@ def summarise(store: Store, run: str, branch: str, iteration: int) -> dict[str, 
             "SELECT stage, sum(seconds) FROM stages WHERE run = ? AND branch = ? AND iteration = ? GROUP BY stage",
             place,
         ).fetchall()
-    found = (
+    figures = (
         dict(row.to_pylist()[0])
         if row.num_rows
         else {"run": run, "branch": branch, "iteration": iteration, "no_step": None}
     )
     spent = {stage: float(total or 0) for stage, total in seconds}
-    return found | {"stages": {stage: spent[stage] for stage in STAGES if stage in spent}}
+    return figures | {"stages": {stage: spent[stage] for stage in STAGES if stage in spent}}
 
 
 def history(store: Store, run: str, branch: str) -> list[dict[str, Any]]:
     """The `iterations` view of a run, oldest first."""
     with connect(store, [run]) as connection:
-        found = query(
+        rows = query(
             connection, "SELECT * FROM lines.iterations WHERE run = ? AND branch = ? ORDER BY iteration", [run, branch]
         )
-    return list(found.to_pylist())
+    return list(rows.to_pylist())
 
 
 def shown(summary: dict[str, Any]) -> list[tuple[str, str]]:

@@ -85,9 +85,9 @@ def reason(error: Exception) -> str:
     return str(error) if isinstance(error, StoreError | OSError) else f"a manifest of another form ({error!r})"
 
 
-def connect_to(store: Store, found: Sequence[dict[str, Any]]) -> duckdb.DuckDBPyConnection:
+def connect_to(store: Store, manifests: Sequence[dict[str, Any]]) -> duckdb.DuckDBPyConnection:
     """The same over the stages of these manifests, taken as they are."""
-    return opened(store, contents_of(found))
+    return opened(store, contents_of(manifests))
 
 
 def opened(
@@ -117,11 +117,11 @@ def needed(question: str) -> frozenset[str]:
     words = frozenset(re.findall(r"\w+", question.lower()))
     if not words & (ALL | BARE) or words & LOOKS_AROUND or any(word.startswith(("credit_", "mask_")) for word in words):
         return ALL
-    found = set(words & ALL)
+    views = set(words & ALL)
     for view in reversed(VIEWS):
-        if view in found:
-            found |= set(re.findall(r"lines\.(\w+)", view_sql(view)))
-    return frozenset(found)
+        if view in views:
+            views |= set(re.findall(r"lines\.(\w+)", view_sql(view)))
+    return frozenset(views)
 
 
 def named_runs(store: Store) -> list[str]:

@@ -57,8 +57,8 @@ def check_run(store: Store, run: str) -> list[Finding]:
     """
     if run not in store.runs():
         raise StoreError(f"run {run!r}: not in {store.root}; it has {', '.join(store.runs()) or 'no runs'}")
-    if found := list(damaged(store, run)):
-        return found
+    if damage := list(damaged(store, run)):
+        return damage
     connection = connect_to(store, list(unpruned(committed(store, [run]))))
     return broken(connection) + ended_under_way(connection)
 
@@ -76,10 +76,10 @@ def ended_under_way(connection: duckdb.DuckDBPyConnection) -> list[Finding]:
     ]
 
 
-def unpruned(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def unpruned(contents: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The manifests of iterations that still have every column."""
-    pruned = {manifest["iteration"] for manifest in found if any(part.get("dropped") for part in manifest["parts"])}
-    yield from (manifest for manifest in found if manifest["iteration"] not in pruned)
+    pruned = {manifest["iteration"] for manifest in contents if any(part.get("dropped") for part in manifest["parts"])}
+    yield from (manifest for manifest in contents if manifest["iteration"] not in pruned)
 
 
 def damaged(store: Store, run: str) -> Iterator[Finding]:
@@ -154,12 +154,12 @@ def verify(store: Store, key: StageKey) -> dict[str, Any]:
 
 def broken(connection: duckdb.DuckDBPyConnection) -> list[Finding]:
     """The rows that break an invariant, each named."""
-    found = []
+    breaches = []
     connection.create_function("observation_hash", observation_hash, [VARCHAR], VARCHAR)
     for invariant in INVARIANTS:
         for run, branch, _iteration, id_, what in connection.execute(invariant_sql(invariant)).fetchall():
-            found.append(Finding(invariant, f"{run}{'/branch=' + branch if branch else ''} {id_}", what))
-    return found
+            breaches.append(Finding(invariant, f"{run}{'/branch=' + branch if branch else ''} {id_}", what))
+    return breaches
 
 
 def invariant_sql(name: str) -> str:

@@ -71,11 +71,11 @@ class Contents:
         self.taken_over.extend(other.taken_over)
 
 
-def contents_of(found: Sequence[Manifest], bundles: Sequence[Bundle] = ()) -> Contents:
+def contents_of(stages: Sequence[Manifest], bundles: Sequence[Bundle] = ()) -> Contents:
     """Of these manifests, and of these bundles, which stand for the stages that they copy."""
-    everything = sorted([*found, *(one for bundle in bundles for one in bundle.manifests)], key=place)
+    everything = sorted([*stages, *(one for bundle in bundles for one in bundle.manifests)], key=place)
     seen = inherited(everything)
-    own = [part for manifest in found for part in parts_of(manifest)]
+    own = [part for manifest in stages for part in parts_of(manifest)]
     own += [part for bundle in bundles for part in bundle_parts(bundle)]
     taken_over = [part for branch, manifest in seen for part in parts_of(manifest, branch)]
     others = [stage_row(manifest) | {"branch": branch} for branch, manifest in seen]

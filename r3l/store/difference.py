@@ -109,18 +109,18 @@ def rows(connection: duckdb.DuckDBPyConnection, sql: str, iteration: int, **para
     return query(connection, sql, {"iteration": iteration, **parameters}).to_pylist()
 
 
-def counted(found: list[Row]) -> Row:
+def counted(pairs: list[Row]) -> Row:
     """The training rows of both sides in numbers."""
-    both = [row for row in found if row["in_both"]]
+    both = [row for row in pairs if row["in_both"]]
     return {
-        "only_a": [row["row_id"] for row in found if row["in_a"] and not row["in_both"]],
-        "only_b": [row["row_id"] for row in found if not row["in_a"]],
+        "only_a": [row["row_id"] for row in pairs if row["in_a"] and not row["in_both"]],
+        "only_b": [row["row_id"] for row in pairs if not row["in_a"]],
         "both": len(both),
         "other_tokens": sum(bool(row["other_tokens"]) for row in both),
         "other_weights": sum(bool(row["other_weights"]) for row in both),
         "other_advantage": sum(bool(row["other_advantage"]) for row in both),
-        "trained_a": sum(row["trained_a"] or 0 for row in found),
-        "trained_b": sum(row["trained_b"] or 0 for row in found),
+        "trained_a": sum(row["trained_a"] or 0 for row in pairs),
+        "trained_b": sum(row["trained_b"] or 0 for row in pairs),
     }
 
 
@@ -137,10 +137,10 @@ def changed_settings(both: list[tuple[Row, Row]]) -> Iterator[Row]:
 
 def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested settings by dotted name."""
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for name, value in settings.items():
-        found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-    return found
+        leaves |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return leaves
 
 
 def visible(made: Iterable[tuple[str, int | None]], branch: str) -> set[str]:
@@ -164,34 +164,34 @@ def changed_figures(
     )
 
 
-def difference_lines(found: Difference) -> Iterator[str]:
+def difference_lines(difference: Difference) -> Iterator[str]:
     """The difference in lines of text."""
-    a, b = found.branch_a or "the run", found.branch_b or "the run"
-    yield f"{found.run} iteration {found.iteration}: {b} against {a}"
-    for stage in dict.fromkeys(row["stage"] for row in found.stages):
-        shards = [row for row in found.stages if row["stage"] == stage]
+    a, b = difference.branch_a or "the run", difference.branch_b or "the run"
+    yield f"{difference.run} iteration {difference.iteration}: {b} against {a}"
+    for stage in dict.fromkeys(row["stage"] for row in difference.stages):
+        shards = [row for row in difference.stages if row["stage"] == stage]
         settings = "same settings" if all(row["same_settings"] for row in shards) else "other settings"
         equal = sum(row["same_rows"] for row in shards)
         yield f"  {stage:<14} {settings}, {equal} of {len(shards)} shards with equal digests"
-    yield from (f"  {row['stage']}: {row['setting']} = {row['b']} (was {row['a']})" for row in found.settings)
-    if found.advantages["members"]:
-        of = found.advantages
+    yield from (f"  {row['stage']}: {row['setting']} = {row['b']} (was {row['a']})" for row in difference.settings)
+    if difference.advantages["members"]:
+        of = difference.advantages
         size = (
             f", by {of['mean']:.4g} in the mean and {of['largest']:.4g} at most; {of['turned']} change sign"
             if of["changed"]
             else ""
         )
         yield f"  advantages     {of['changed']} of {of['members']} changed{size}"
-    counts = found.rows
+    counts = difference.rows
     yield f"  training rows  {counts['both']} in both, {len(counts['only_b'])} in, {len(counts['only_a'])} out"
     yield f"  weights        {counts['other_weights']} rows changed; {counts['trained_b']} tokens with weight (were {counts['trained_a']})"
-    yield from (f"  {row['name']:<14} {shown(row['b'])} (was {shown(row['a'])})" for row in found.figures)
+    yield from (f"  {row['name']:<14} {shown(row['b'])} (was {shown(row['a'])})" for row in difference.figures)
     yield from (
         f"  {what:<14} {', '.join(stages)}"
-        for what, stages in (("not replayed", found.only_a), ("new", found.only_b))
+        for what, stages in (("not replayed", difference.only_a), ("new", difference.only_b))
         if stages
     )
-    if found.proven:
+    if difference.proven:
         yield f"  proven: unchanged settings, and the deterministic stages ({', '.join(DETERMINISTIC)}) came out with equal digests"
 
 

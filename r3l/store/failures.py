@@ -33,7 +33,7 @@ ORDER BY ALL
 def failing_stages(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, str, int, str, str, bool]]:
     """(run, branch, iteration, stage, what, whether there are too many) of each stage that has such rows, whatever
     version wrote it."""
-    found = connection.execute(FAILURES, {"tolerated": TOLERATED}).fetchall()
-    for run, branch, iteration, stage, attempts, failed, first, too_many in found:
+    rows = connection.execute(FAILURES, {"tolerated": TOLERATED}).fetchall()
+    for run, branch, iteration, stage, attempts, failed, first, too_many in rows:
         what = f"{failed} of {attempts} attempts ended by errors of the engine or the environment; the first: {first}"
         yield run, branch, iteration, stage, what, too_many

@@ -41,26 +41,26 @@ def remembered(store: Store, kind: str, questions: Mapping[str, str]) -> Remembe
         kind: what the questions are for; names the place where the answers are kept.
         questions: SQL without parameters, by name; each answer is a few rows with a column `run`.
     """
-    found, changed = Remembered(), list[Indexed]()
+    figures, changed = Remembered(), list[Indexed]()
     asked_for = fingerprint_of(dict(questions))
     for run in named_runs(store):
         try:
             index = indexed(store, run)
         except DAMAGE as error:
-            found.left_out[run] = reason(error)
+            figures.left_out[run] = reason(error)
             continue
         kept = recall(index_path(store, run, kind), run)
         if kept and kept["state"] == [index.state, asked_for]:
-            found.runs[run] = kept["answers"]
+            figures.runs[run] = kept["answers"]
         else:
             changed.append(index)
     for first in range(0, len(changed), TOGETHER):
         some = {index.run: index for index in changed[first : first + TOGETHER]}
-        for run, answers in asked(store, list(some.values()), questions, found.left_out):
-            found.runs[run] = answers
+        for run, answers in asked(store, list(some.values()), questions, figures.left_out):
+            figures.runs[run] = answers
             state = [some[run].state, asked_for]
             remember(index_path(store, run, kind), {"run": run, "state": state, "answers": answers})
-    return found
+    return figures
 
 
 def asked(

@@ -59,11 +59,11 @@ def why(store: Store, run: str, trajectory_id: str, branch: str = "", turn: int 
 
 def one(connection: duckdb.DuckDBPyConnection, run: str, branch: str, trajectory_id: str) -> Row:
     place = {"branch": branch, "id": trajectory_id}
-    found = query(
+    rows = query(
         connection, "SELECT * FROM lines.genealogy WHERE branch = $branch AND trajectory_id = $id", place
     ).to_pylist()
-    if found:
-        return found[0]
+    if rows:
+        return rows[0]
     near = "SELECT trajectory_id FROM lines.trajectories WHERE branch = $branch ORDER BY levenshtein(trajectory_id, $id) LIMIT 3"
     others = [row["trajectory_id"] for row in query(connection, near, place).to_pylist()]
     raise StoreError(

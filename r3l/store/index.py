@@ -68,11 +68,11 @@ def made(store: Store, run: str, path: Path, known: dict[str, Stamp]) -> Indexed
     local = isinstance(store.files, LocalFiles)
     began = time.time_ns()
     folders = dict(folder_stamps(store.root, run)) if local else {}
-    found, bundles = manifests_of(store, run)
-    named = dict(named_files(found, bundles))
-    everything = [*found, *(one for bundle in bundles for one in bundle.manifests)]
+    stages, bundles = manifests_of(store, run)
+    named = dict(named_files(stages, bundles))
+    everything = [*stages, *(one for bundle in bundles for one in bundle.manifests)]
     state = blake2b(canonical(sorted(one["checksum"] for one in everything)), digest_size=16).hexdigest()
-    index = Indexed(run, state, contents_of(found, bundles))
+    index = Indexed(run, state, contents_of(stages, bundles))
     if not local:
         verify_sizes(store, run, named)
         return index
@@ -102,9 +102,9 @@ def load_all(store: Store, folders: list[str]) -> Iterator[Manifest]:
                 yield manifest
 
 
-def named_files(found: list[Manifest], bundles: list[Bundle]) -> Iterator[tuple[str, dict[str, Any] | None]]:
+def named_files(stages: list[Manifest], bundles: list[Bundle]) -> Iterator[tuple[str, dict[str, Any] | None]]:
     """Every file that is read: with its bytes and sha256; None where it vouches for itself, as manifests do."""
-    for manifest in [*found, *(one for bundle in bundles for one in bundle.manifests)]:
+    for manifest in [*stages, *(one for bundle in bundles for one in bundle.manifests)]:
         key = manifests.reference(manifest).key
         yield key.manifest, None
         yield from ((f"{key.folder}/{part['file']}", part) for part in manifest["parts"])
@@ -143,10 +143,10 @@ def unchanged(root: str, known: dict[str, Any]) -> bool:
 
 def stamp_of(path: str) -> Stamp | None:
     try:
-        found = os.stat(path)
+        stat = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return [found.st_size, found.st_mtime_ns, found.st_ino]
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ino]
 
 
 def folder_stamps(root: str, run: str) -> Iterator[tuple[str, int]]:

@@ -50,22 +50,22 @@ def unsealed(content: bytes, path: str) -> dict[str, Any]:
         StoreError: they are no JSON object, or were changed after they were written.
     """
     try:
-        found = json.loads(content)
+        fields = json.loads(content)
     except ValueError as error:
         raise StoreError(
             f"{path}: these settings can't be read (not JSON: {error}); run the iteration again, which writes them anew"
         ) from error
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         raise StoreError(
             f"{path}: these settings can't be read (no JSON object); run the iteration again, which writes them anew"
         )
-    checksum = found.pop("checksum", None)
-    if checksum is not None and checksum != sha256(canonical(found)).hexdigest():
+    checksum = fields.pop("checksum", None)
+    if checksum is not None and checksum != sha256(canonical(fields)).hexdigest():
         raise StoreError(
             f"{path}: changed after it was written (checksum {str(checksum)[:12]}); run the iteration again, "
             "which writes it anew"
         )
-    return found
+    return fields
 
 
 def unseal(content: bytes, key: StageKey) -> dict[str, Any]:
@@ -108,19 +108,19 @@ def reference(manifest: dict[str, Any]) -> StageRef:
 
 def outdated_parents(files: Files, manifest: dict[str, Any]) -> list[str]:
     """What a stage was made from and is no longer there as it was: made again with other rows, lost or damaged."""
-    found = []
+    outdated = []
     for parent in manifest["parents"]:
         key = StageRef(**parent).key
         try:
             present = load(files, key)
         except StoreError as error:
-            found.append(str(error))
+            outdated.append(str(error))
             continue
         if present is None:
-            found.append(f"{key.manifest}: missing, though {manifest['stage']} was made from it")
+            outdated.append(f"{key.manifest}: missing, though {manifest['stage']} was made from it")
         elif present["digest"] != parent["digest"]:
-            found.append(f"{key.manifest}: its rows are not those that {manifest['stage']} was made from")
-    return found
+            outdated.append(f"{key.manifest}: its rows are not those that {manifest['stage']} was made from")
+    return outdated
 
 
 def read_part(files: Files, key: StageKey, part: dict[str, Any]) -> bytes:

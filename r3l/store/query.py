@@ -29,10 +29,10 @@ def query(
     """The result of one statement. Raises `StoreError` with DuckDB's own words where it can't be run."""
     try:
         relation = connection.sql(sql, params=dict(parameters) if isinstance(parameters, Mapping) else list(parameters))
-        found = relation.to_arrow_table() if relation is not None else None
+        table = relation.to_arrow_table() if relation is not None else None
     except (duckdb.Error, UnicodeDecodeError) as error:  # DuckDB may cut its message within a character
         raise StoreError(f"this query can't be run: {error}") from error
-    return pa.table({}) if found is None else found
+    return pa.table({}) if table is None else table
 
 
 def connect_for_users(

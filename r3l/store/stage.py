@@ -112,13 +112,13 @@ class Store:
         """A damaged stage may be made again; a newer version's, or one that later iterations rest on, is not
         rewritten."""
         try:
-            found = manifests.load(self.files, key)
+            manifest = manifests.load(self.files, key)
         except manifests.NewerVersion:
             raise
         except StoreError:
             return
         after = replace(key, iteration=key.iteration + 1, stage="tasks", shard=None)
-        same = found is None or found["fingerprint"] == fingerprint
+        same = manifest is None or manifest["fingerprint"] == fingerprint
         if not same and key.stage == "evaluations":
             raise StoreError(f"stage {key}: another evaluation is there; give this one the next shard")
         if not same and self.files.token(after.manifest) is not None:
@@ -155,59 +155,59 @@ class Store:
         that a newer version wrote.
         """
         try:
-            found = manifests.load(self.files, key)
-            if found is None or found["fingerprint"] != fingerprint:
+            manifest = manifests.load(self.files, key)
+            if manifest is None or manifest["fingerprint"] != fingerprint:
                 return None
-            for part in found["parts"]:
+            for part in manifest["parts"]:
                 manifests.read_part(self.files, key, part)
-            if outdated := manifests.outdated_parents(self.files, found):
+            if outdated := manifests.outdated_parents(self.files, manifest):
                 raise StoreError(outdated[0])
         except manifests.NewerVersion:
             raise
         except StoreError as error:
             log.warning("%s; stage %s is made again", error, key)
             return None
-        return manifests.reference(found)
+        return manifests.reference(manifest)
 
     def intact(self, ref: StageRef) -> bool:
         """Whether the stage still is what `ref` says and its parts are all there, by their sizes: `read` looks at their
         bytes."""
         try:
-            found = manifests.load(self.files, ref.key)
+            manifest = manifests.load(self.files, ref.key)
         except manifests.NewerVersion:
             raise
         except StoreError:
             return False
         sizes = self.files.sizes(ref.key.folder)
         return (
-            found is not None
-            and found["digest"] == ref.digest
-            and all(sizes.get(f"{ref.key.folder}/{part['file']}") == part["bytes"] for part in found["parts"])
+            manifest is not None
+            and manifest["digest"] == ref.digest
+            and all(sizes.get(f"{ref.key.folder}/{part['file']}") == part["bytes"] for part in manifest["parts"])
         )
 
     def manifest(self, ref: StageRef | StageKey) -> dict[str, Any]:
         """The stage's manifest. Raises StoreError where there is none or, for a ref, where another content took its
         place."""
         key = ref.key if isinstance(ref, StageRef) else ref
-        found = manifests.load(self.files, key)
-        if found is None:
+        content = manifests.load(self.files, key)
+        if content is None:
             raise StoreError(f"stage {key}: not committed in {self.root}; run the iteration again")
-        if isinstance(ref, StageRef) and found["digest"] != ref.digest:
+        if isinstance(ref, StageRef) and content["digest"] != ref.digest:
             raise StoreError(
-                f"stage {key}: holds {found['digest'][:12]}, expected {ref.digest[:12]}; it was made again since"
+                f"stage {key}: holds {content['digest'][:12]}, expected {ref.digest[:12]}; it was made again since"
             )
-        return found
+        return content
 
     def read(self, ref: StageRef, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows of one table of a stage (or these columns of it), verified against the manifest first."""
-        found = self.manifest(ref)
+        manifest = self.manifest(ref)
         schema = (
             arrow_schema(table) if columns is None else pa.schema([arrow_schema(table).field(name) for name in columns])
         )
-        for part in found["parts"]:
+        for part in manifest["parts"]:
             if part["table"] == table:
                 refuse_dropped(ref.key, part, schema.names)
-                content, version = manifests.read_part(self.files, ref.key, part), found["schema_version"]
+                content, version = manifests.read_part(self.files, ref.key, part), manifest["schema_version"]
                 if version == VERSIONS[ref.stage]:
                     return decode(content, schema.names).select(schema.names).cast(schema)
                 return upgraded(decode(content), table, version).select(schema.names)
@@ -217,10 +217,10 @@ class Store:
         """The committed stages of a run (or of a branch of it, without the run's own), in the order of the pipeline."""
         prefix = line_folder(run, branch) if iteration is None else iteration_folder(run, branch, iteration)
         keys = [key for path in self.files.paths(prefix) if (key := key_of(path)) and key.branch == branch]
-        found = [manifests.reference(content) for key in keys if (content := manifests.load(self.files, key))]
+        refs = [manifests.reference(content) for key in keys if (content := manifests.load(self.files, key))]
         order = list(STAGES)
         return sorted(
-            found, key=lambda ref: (ref.iteration, order.index(ref.stage), -1 if ref.shard is None else ref.shard)
+            refs, key=lambda ref: (ref.iteration, order.index(ref.stage), -1 if ref.shard is None else ref.shard)
         )
 
     def next_iteration(self, run: str, branch: str = "") -> int:

@@ -29,7 +29,7 @@ OF_A_STEP = (
 
 
 def report(
-    job: Job, found: Survey, sums: Measures, others: OtherScores, *, grad_norm: float, stepped: bool
+    job: Job, survey: Survey, sums: Measures, others: OtherScores, *, grad_norm: float, stepped: bool
 ) -> dict[str, Any]:
     """What the job knows of its row in `updates`; digest and path of the new snapshot are the caller's. Where no step
     was taken, what only a step measures is NaN, not 0."""
@@ -50,11 +50,11 @@ def report(
         "clip_fraction": mean(sums.clipped, sums.ratios),
         "ratio_mean": mean(sums.ratio_sum, sums.ratios, empty=1.0),
         "learning_rate": learning_rate(job.training, job.step),
-        "rows": found.rows,
+        "rows": survey.rows,
         "groups": job.groups,
-        "tokens_rl": sum(count for term, count in found.tokens.items() if term != "sft"),
-        "tokens_sft": found.tokens["sft"],
-        "tokens_sequences": found.sequence_tokens,
+        "tokens_rl": sum(count for term, count in survey.tokens.items() if term != "sft"),
+        "tokens_sft": survey.tokens["sft"],
+        "tokens_sequences": survey.sequence_tokens,
         "tokens_computed": int(sums.tokens_computed),
         "scoring_passes": others.passes + (sums.scoring_tokens > 0),
         "reference_tokens": int(sums.reference_tokens),

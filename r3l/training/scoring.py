@@ -68,17 +68,17 @@ class Scorer:
             device=self.device,
             trainable=False,
         )
-        found: dict[str, Floats] = {}
+        scores: dict[str, Floats] = {}
         tokens = 0
         groups = [group for group in self.groups if within is None or group.group_id in within]
         for batch in micro_batches(groups, self.limits.micro_batch_tokens):
             rows = [row for row in read_groups(batch) if wanted(row)]
             if rows:
                 done = self.layout.score(policy.decoder, rows, self.limits)
-                found |= {row.row_id: logp for row, logp in zip(rows, done.logps, strict=True)}
+                scores |= {row.row_id: logp for row, logp in zip(rows, done.logps, strict=True)}
                 tokens += done.tokens_computed
                 self.emit("scored", rows=len(rows), scored_tokens=done.tokens_computed)
-        return found, tokens
+        return scores, tokens
 
 
 def sampled_by(digest: str, trained: str, row: Row) -> bool:
@@ -91,18 +91,18 @@ def starts(job: Job) -> bool:
     return job.reference == job.policy.path
 
 
-def drawn(job: Job, found: Survey) -> list[str]:
+def drawn(job: Job, survey: Survey) -> list[str]:
     """The bases' rows that the metric `kl_start` is estimated on, the same ones in every process. None where the policy
     is sharded: a model that does not fit on one device is not loaded there for a metric's sake."""
     if job.training.sharding != "none":
         return []
-    by_chance = sorted(found.bases, key=lambda row_id: sha256(f"{job.seed}/{row_id}".encode()).digest())
+    by_chance = sorted(survey.bases, key=lambda row_id: sha256(f"{job.seed}/{row_id}".encode()).digest())
     return by_chance[: job.training.kl_start_rows]
 
 
 def score_others(
     job: Job,
-    found: Survey,
+    survey: Survey,
     layout: Layout,
     limits: Limits,
     device: torch.device,
@@ -116,7 +116,7 @@ def score_others(
         TrainingError: the job names no folder for one of them.
     """
     others, scorer = OtherScores(), Scorer(job, layout, limits, device, groups, emit)
-    for digest in sorted(found.behaviours):
+    for digest in sorted(survey.behaviours):
         if digest not in job.policies:
             raise TrainingError(
                 f"behaviour policy {digest} sampled some rows with a ratio, but the job's `policies` has no folder for it; "
@@ -126,7 +126,7 @@ def score_others(
             job.policies[digest], job.policy.base_path, partial(sampled_by, digest, job.policy.digest)
         )[0]
         others.passes += 1
-    if found.reference:
+    if survey.reference:
         if not job.reference:
             raise TrainingError(
                 "some rows have a KL coefficient, but the job names no reference policy; set `reference` to its folder"
@@ -136,8 +136,8 @@ def score_others(
         )
         others.passes += 1
         others.start = others.reference
-    elif job.reference and not starts(job) and (rows := set(drawn(job, found))):
-        within = {found.bases[row_id] for row_id in rows}
+    elif job.reference and not starts(job) and (rows := set(drawn(job, survey))):
+        within = {survey.bases[row_id] for row_id in rows}
         if any(group.group_id in within for group in groups):
             others.start, others.start_tokens = scorer.score(
                 job.reference, job.policy.base_path, lambda row: row.row_id in rows, within

@@ -43,14 +43,14 @@ class Survey:
 
 def survey(files: Sequence[str], policy: str) -> Survey:
     """Count the rows and find the groups. Raises `TrainingError` for a file or a row that is not as the schema says."""
-    found = Survey()
+    seen = Survey()
     groups: dict[str, Group] = {}
     for file in files:
         active: dict[str, list[Row]] = {}
         for row in read_rows([file]):
-            found.rows += 1
-            found.tokens[row.term] += len(row.positions)
-            found.sequence_tokens += row.length
+            seen.rows += 1
+            seen.tokens[row.term] += len(row.positions)
+            seen.sequence_tokens += row.length
             if row.has_gradient:
                 active.setdefault(row.group_id, []).append(row)
         for group_id, rows in active.items():
@@ -58,12 +58,12 @@ def survey(files: Sequence[str], policy: str) -> Survey:
             group.files.add(file)
             group.rows += len(rows)
             group.cost += build_trie([row.token_ids for row in rows]).tokens_computed
-            found.behaviours |= {row.behaviour_policy for row in rows if row.needs_old(policy)}
-            found.reference |= any(row.kl_coefficient > 0 for row in rows)
-            found.bases |= {row.row_id: group_id for row in rows if row.of_a_base}
-            found.longest = max(found.longest, *(len(row.token_ids) for row in rows))
-    found.groups = list(groups.values())
-    return found
+            seen.behaviours |= {row.behaviour_policy for row in rows if row.needs_old(policy)}
+            seen.reference |= any(row.kl_coefficient > 0 for row in rows)
+            seen.bases |= {row.row_id: group_id for row in rows if row.of_a_base}
+            seen.longest = max(seen.longest, *(len(row.token_ids) for row in rows))
+    seen.groups = list(groups.values())
+    return seen
 
 
 def read_rows(files: Iterable[str], group_ids: Sequence[str] | None = None) -> Iterator[Row]:

@@ -75,15 +75,15 @@ class Update:
         if job.optimiser and job.optimiser_digest and self.ranks.leads:
             refuse_other_state(Path(job.optimiser), job.optimiser_digest)
         with self._timed("survey"):
-            found = survey(job.rows, job.policy.digest)
+            seen = survey(job.rows, job.policy.digest)
         with self._timed("load"):
             self._choose_layout()
         self.emit(
-            "start", rows=found.rows, groups=len(found.groups), trie_tokens=sum(group.cost for group in found.groups)
+            "start", rows=seen.rows, groups=len(seen.groups), trie_tokens=sum(group.cost for group in seen.groups)
         )
-        groups = self.ranks.share(found.groups)
+        groups = self.ranks.share(seen.groups)
         with self._timed("scoring"):
-            others = score_others(job, found, self.layout, self.limits, self.device, groups, self.emit)
+            others = score_others(job, seen, self.layout, self.limits, self.device, groups, self.emit)
         with self._timed("load"):
             policy = load_policy(
                 job.policy.path,
@@ -95,15 +95,15 @@ class Update:
                 sharded=self.sharded,
                 segments=isinstance(self.layout, TrieLayout),
             )
-        canary = Canary(policy, found.groups, job.policy_settings, job.canary_ids)
+        canary = Canary(policy, seen.groups, job.policy_settings, job.canary_ids)
         measures, grad_norm = Measures(), 0.0
-        if found.groups:
-            measures, grad_norm = self._step(policy, groups, others, Denominators(job.groups, found.tokens), canary)
+        if seen.groups:
+            measures, grad_norm = self._step(policy, groups, others, Denominators(job.groups, seen.tokens), canary)
             measures.add(reference_tokens=others.reference_tokens, kl_start_tokens=others.start_tokens)
         else:
             self._copy()
         result = report(
-            job, found, self.ranks.sum_measures(measures), others, grad_norm=grad_norm, stepped=bool(found.groups)
+            job, seen, self.ranks.sum_measures(measures), others, grad_norm=grad_norm, stepped=bool(seen.groups)
         )
         result |= {
             "canary": canary.result(),

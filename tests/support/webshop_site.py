@@ -54,7 +54,7 @@ class Site:
         )
 
     def search_results(self, goal, session, keywords, page):
-        found, number = self.shop.found(tuple(keywords.split(" "))), int(page)
+        found, number = self.shop.cached_search(tuple(keywords.split(" "))), int(page)
         place = f"/search_results/{session}/{quote(keywords, safe='')}"
         items = "".join(
             f'      <h4><a class="product-link" href="{self.item_address(session, item.asin, keywords, page, {})}">{item.asin}</a></h5>\n'

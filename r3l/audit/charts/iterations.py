@@ -87,7 +87,7 @@ def iteration_charts(rows: Sequence[Row], curves: Sequence[Curve], line: Line | 
     link = partial(iteration_url, line) if line else None
     named = [(curve.benchmark, [curve]) for curve in curves]
     return [
-        *(held_out_chart(benchmark, [("", curve) for curve in found], link) for benchmark, found in named),
+        *(held_out_chart(benchmark, [("", curve) for curve in scores], link) for benchmark, scores in named),
         *(alone(chart, rows, link=link) for chart in CHARTS),
     ]
 
@@ -102,7 +102,7 @@ def compared_charts(
     """Several lines over one another: held-out success on each benchmark, and each figure that one of them has. A
     colour is the same line in every chart, whether it has values there or not."""
     benchmarks = dict.fromkeys(curve.benchmark for _, curves in curves_by_line for curve in curves)
-    found = [
+    pictures = [
         held_out_chart(
             benchmark,
             [
@@ -117,8 +117,8 @@ def compared_charts(
             if not column.startswith("evaluation") and any(
                 row[column] is not None for _, rows in rows_by_line for row in rows
             ):
-                found.append(compared(chart, column, name, rows_by_line))
-    return found
+                pictures.append(compared(chart, column, name, rows_by_line))
+    return pictures
 
 
 def held_out_chart(

@@ -51,11 +51,11 @@ class AppState:
         if not line:
             return self.box
         one = known_line(self.reader, Line.parse(line))
-        found = self.boxes.pop(line, None) or SqlBox(self.reader.store, [one.run], branch=one.branch)
-        self.boxes[line] = found
+        box = self.boxes.pop(line, None) or SqlBox(self.reader.store, [one.run], branch=one.branch)
+        self.boxes[line] = box
         for oldest in list(self.boxes)[:-BOXES]:
             self.boxes.pop(oldest).close()
-        return found
+        return box
 
     def of(self, line: Line) -> Reader:
         """The reader for questions about one run."""

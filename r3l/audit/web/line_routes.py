@@ -75,28 +75,28 @@ def groups(
         down == "1",
         page,
     )
-    found = group_page(app_state.of(line), line, asked)
+    rendered = group_page(app_state.of(line), line, asked)
     return app_state.line_page(
-        "groups.html", line, "groups", asked=asked, found=found, choices=choices(app_state.of(line), line)
+        "groups.html", line, "groups", asked=asked, shown=rendered, choices=choices(app_state.of(line), line)
     )
 
 
 @router.get("/group")
 def viewer(app_state: CurrentState, line: OfLine, id: Short, iteration: int, attempt: Short = "") -> HTMLResponse:
     """The four panes."""
-    found = group(app_state.of(line), line, iteration, id)
-    chosen = found.attempt(attempt)
-    seen = {"panes": panes(app_state.of(line), found, chosen), "beside": neighbours(app_state.of(line), found)}
-    return app_state.line_page("group.html", line, "groups", group=found, attempt=chosen, **seen)
+    viewed = group(app_state.of(line), line, iteration, id)
+    chosen = viewed.attempt(attempt)
+    seen = {"panes": panes(app_state.of(line), viewed, chosen), "beside": neighbours(app_state.of(line), viewed)}
+    return app_state.line_page("group.html", line, "groups", group=viewed, attempt=chosen, **seen)
 
 
 @router.get("/open")
 def open_id(app_state: CurrentState, line: OfLine, id: Short) -> RedirectResponse:
     """Go to the panes of a trajectory or reflection."""
-    found = find(app_state.of(line), line, id)
-    if found is None:
+    hit = find(app_state.of(line), line, id)
+    if hit is None:
         raise StoreError(f"{id}: no trajectory or reflection of {line} has this id")
-    return RedirectResponse(line_url(line, "group", id=found.group_id, iteration=found.iteration, attempt=id))
+    return RedirectResponse(line_url(line, "group", id=hit.group_id, iteration=hit.iteration, attempt=id))
 
 
 @router.get("/reflections")
@@ -154,7 +154,7 @@ def tokens(
         line,
         "groups",
         source=source,
-        found=token_page(app_state.of(line), line, iteration, source, page, every),
+        shown=token_page(app_state.of(line), line, iteration, source, page, every),
     )
 
 

@@ -31,10 +31,10 @@ class Overview:
         """Every run and branch, the newest run first: size and times, `line`, and `past`, a row of figures per
         iteration, and its `standing`; and the damaged runs, which are left out, with the reason."""
         with self._guard:  # the first to ask does the work, the others have it then
-            found = remembered(self.store, "overview", QUESTIONS)
-        runs = [rows_of(answers) for answers in found.runs.values() if answers["lines"]]
+            figures = remembered(self.store, "overview", QUESTIONS)
+        runs = [rows_of(answers) for answers in figures.runs.values() if answers["lines"]]
         runs.sort(key=lambda rows: max(row["last_commit"] for row in rows), reverse=True)
-        return [row for rows in runs for row in rows], found.left_out
+        return [row for rows in runs for row in rows], figures.left_out
 
 
 def rows_of(answers: dict[str, list[Row]]) -> list[Row]:

@@ -118,10 +118,10 @@ class Asked:
         self.waits = True
         if "error" in said:
             raise StoreError(said["error"])
-        found = [
+        cells = [
             tuple(Decimal(value[0]) if isinstance(value, list) else value for value in row) for row in said["rows"]
         ]
-        return Answer(said["columns"], found[:rows], len(found) > rows, time.monotonic() - begun)
+        return Answer(said["columns"], cells[:rows], len(cells) > rows, time.monotonic() - begun)
 
     def _line(self, seconds: float, late: str) -> dict[str, Any]:
         """The next line. Raises StoreError with `late` where none comes in time, and where the process has ended."""
@@ -149,10 +149,12 @@ class Asked:
 
 def worked_questions(folder: Path) -> list[Question]:
     """The questions that ship with the repository: ``NN_name.sql``, the question as its first comment."""
-    found = []
+    questions = []
     for path in sorted(folder.glob("*.sql")) if folder.is_dir() else []:
         lines = path.read_text(encoding="utf-8").strip().splitlines()
         comment = [line for line in lines if line.startswith("--")]
         asks = " ".join(line.removeprefix("--").strip() for line in comment[:1]) or path.stem
-        found.append(Question(path.stem, asks, "\n".join(line for line in lines if not line.startswith("--")).strip()))
-    return found
+        questions.append(
+            Question(path.stem, asks, "\n".join(line for line in lines if not line.startswith("--")).strip())
+        )
+    return questions

@@ -128,11 +128,11 @@ FROM duckdb_columns() WHERE schema_name = 'main' AND NOT internal GROUP BY table
 
 def schema(reader: Reader) -> list[Row]:
     """The views with their columns, types and, where the dictionary has it, meaning."""
-    found = []
+    tables = []
     for row in reader.remembered(COLUMNS):
         meanings = {column.name: column.meaning for column in TABLES.get(row["table_name"], ())}
         columns = zip(row["columns"], row["types"], strict=True)
-        found.append(
+        tables.append(
             {"name": row["table_name"], "columns": [(name, kind, meanings.get(name, "")) for name, kind in columns]}
         )
-    return found
+    return tables

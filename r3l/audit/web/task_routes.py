@@ -28,6 +28,6 @@ def task_types(app_state: CurrentState, line: OfLine, task_type: Short = "") -> 
 def one_task(app_state: CurrentState, line: OfLine, id: Short, a: Short = "", b: Short = "") -> HTMLResponse:
     """One task's attempts over the iterations; two of them side by side where two are chosen."""
     reader = app_state.of(line)
-    found = tasks.attempts(reader, line, id)
+    attempts = tasks.attempts(reader, line, id)
     both = tasks.pair(reader, line, a, b) if a and b else None
-    return app_state.line_page("task.html", line, "tasks", task=id, found=found, a=a, b=b, pair=both)
+    return app_state.line_page("task.html", line, "tasks", task=id, by_iteration=attempts, a=a, b=b, pair=both)

@@ -120,13 +120,13 @@ class CompiledAttention:
 @cache
 def compiled(head_size: int, dtype: torch.dtype, device: torch.device) -> CompiledAttention | None:
     """For keys and values of `dtype` on a CPU; None on another device, for another dtype, or without a C compiler."""
-    found = [name for name in (os.environ.get("CC", ""), "cc", "gcc", "clang") if name and shutil.which(name)]
-    if device.type != "cpu" or dtype not in DTYPES or not found:
+    compilers = [name for name in (os.environ.get("CC", ""), "cc", "gcc", "clang") if name and shutil.which(name)]
+    if device.type != "cpu" or dtype not in DTYPES or not compilers:
         return None
     with tempfile.TemporaryDirectory() as folder:
         for tuned in (["-march=native"], ["-mcpu=native"], []):
             command = [
-                found[0],
+                compilers[0],
                 "-O3",
                 *tuned,
                 *SUMS_IN_ANY_ORDER,

@@ -130,16 +130,16 @@ class VllmFleet:
         """Take in servers that a name resolves to by now, and let go of lost ones that it does not any more."""
         if not self.names:
             return
-        found: set[str] = set()
+        urls: set[str] = set()
         for name in self.names:
-            found |= await self.resolve(name)
-        for url in sorted(found - {server.url for server in self.servers}):
+            urls |= await self.resolve(name)
+        for url in sorted(urls - {server.url for server in self.servers}):
             server = self._server(url)
             self.servers.append(server)
             if self.healthy:  # else the load that is under way gives it the policy
                 self._await_return(server)
         for server in [
-            server for server in self.servers if server.named and not server.equipped and server.url not in found
+            server for server in self.servers if server.named and not server.equipped and server.url not in urls
         ]:
             self.servers.remove(server)
             if revival := self.revivals.pop(server, None):
@@ -149,10 +149,10 @@ class VllmFleet:
         """The addresses behind a name, as Kubernetes' headless services have them; none while it is unknown."""
         at = urlsplit(name)
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(at.hostname, at.port, type=socket.SOCK_STREAM)
+            addresses = await asyncio.get_running_loop().getaddrinfo(at.hostname, at.port, type=socket.SOCK_STREAM)
         except OSError:
             return set()
-        hosts = {str(address[0]) for *_, address in found}
+        hosts = {str(address[0]) for *_, address in addresses}
         return {f"http://[{host}]:{at.port}" if ":" in host else f"http://{host}:{at.port}" for host in hosts}
 
     def _server(self, url: str) -> VllmRoutes:

@@ -156,10 +156,10 @@ class VllmRoutes:
     async def score(self, token_ids: Sequence[int]) -> list[float]:
         body = {"model": self.model, "prompt": list(token_ids), "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
         choice = (await self.ask("POST", "/v1/completions", json=body)).json()["choices"][0]
-        found = choice.get("prompt_logprobs")
-        if not found or len(found) != len(token_ids):
+        logprobs = choice.get("prompt_logprobs")
+        if not logprobs or len(logprobs) != len(token_ids):
             raise EngineError(f"{self.url} gave no prompt_logprobs for {len(token_ids)} tokens: expected a vLLM server")
-        return [float(place[str(token)]["logprob"]) for place, token in zip(found[1:], token_ids[1:], strict=True)]
+        return [float(place[str(token)]["logprob"]) for place, token in zip(logprobs[1:], token_ids[1:], strict=True)]
 
     async def _pull(self, snapshot: PolicySnapshot) -> str:
         """Have the policy brought to the server's own host out of the store; its folder there."""

@@ -146,8 +146,8 @@ def downloaded_split(split: str) -> str:
 
 def game_paths(folder: Path) -> list[Path]:
     """The games of a downloaded split, without those that the original leaves out."""
-    found = sorted(folder.glob(f"*/*/{GAME_FILE}"))
-    return [path for path in found if not any(word in path.relative_to(folder).as_posix() for word in LEFT_OUT)]
+    paths = sorted(folder.glob(f"*/*/{GAME_FILE}"))
+    return [path for path in paths if not any(word in path.relative_to(folder).as_posix() for word in LEFT_OUT)]
 
 
 def part_of(settings: AlfworldSettings, split: str) -> str:

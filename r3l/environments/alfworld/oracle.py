@@ -61,7 +61,7 @@ def failed(record: Record) -> Report:
     listed = [
         turn
         for turn, text in enumerate(seen)
-        if turn and (found := LISTED.search(text)) and f" {errand.target} " in found[1]
+        if turn and (match := LISTED.search(text)) and f" {errand.target} " in match[1]
     ]
     pivot = min(listed[0] if listed else 1, len(record.actions) - 1)
     if listed:
@@ -85,7 +85,7 @@ def failed_in_hand(record: Record, took: int) -> Report:
     errand, seen = record.errand, record.observations
     name = " ".join(seen[took].split()[4:6])
     treated = [
-        turn for turn, text in enumerate(seen) if (found := TREATED.match(text)) and kind(found[1]) == errand.target
+        turn for turn, text in enumerate(seen) if (match := TREATED.match(text)) and kind(match[1]) == errand.target
     ]
     if errand.treatment and not treated:
         verb, device = (

@@ -26,11 +26,11 @@ def memoised_parsing() -> Iterator[None]:
     from textworld.envs.pddl import textgen
     from textworld.logic import Rule
 
-    found, stock = (
+    memo, stock = (
         lookups(),
         (Rule.__dict__["parse_conjunctive_query"], textgen._parse_and_convert, textgen.copy_context),
     )
-    Rule.parse_conjunctive_query, textgen._parse_and_convert, textgen.copy_context = found
+    Rule.parse_conjunctive_query, textgen._parse_and_convert, textgen.copy_context = memo
     try:
         yield
     finally:

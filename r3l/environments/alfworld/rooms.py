@@ -141,11 +141,11 @@ def load_room(number: int) -> Room:
     stem = str(package_folder() / "gen" / "layouts" / f"FloorPlan{number}")
     points: dict[str, list[float]] = json.loads(Path(f"{stem}-openable.json").read_text())
     static = set(affordances().receptacle_types)
-    found = [Receptacle(name, receptacle_type(name), place_of(point)) for name, point in sorted(points.items())]
+    receptacles = [Receptacle(name, receptacle_type(name), place_of(point)) for name, point in sorted(points.items())]
     layout: Any = np.load(f"{stem}-layout.npy")
     floor = tuple(sorted({(round(x / 0.25), round(z / 0.25)) for x, z in layout[:, :2].tolist()}))
     objects = tuple(sorted(set(json.loads(Path(f"{stem}-objects.json").read_text()))))
-    return Room(number, objects, tuple(receptacle for receptacle in found if receptacle.type in static), floor)
+    return Room(number, objects, tuple(receptacle for receptacle in receptacles if receptacle.type in static), floor)
 
 
 def receptacle_type(name: str) -> str:

@@ -73,29 +73,29 @@ class Searcher:
 
     def observe(self, text: str) -> None:
         """Take in what the game answered to the last action."""
-        if found := ARRIVED.match(text):
-            self.here = found[1]
-        if found := CLOSED.search(text):
-            self.closed.add(found[1])
-        if found := OPENED.match(text):
-            self.closed.discard(found[1])
-        found = LISTED.search(text)
-        self.listed = NAMED.findall(found[1]) if found else []
-        if found:
+        if match := ARRIVED.match(text):
+            self.here = match[1]
+        if match := CLOSED.search(text):
+            self.closed.add(match[1])
+        if match := OPENED.match(text):
+            self.closed.discard(match[1])
+        match = LISTED.search(text)
+        self.listed = NAMED.findall(match[1]) if match else []
+        if match:
             self.contents[self.here] = list(self.listed)
-        if found := TREATED.match(text):
-            self.treated.add(found[1])
+        if match := TREATED.match(text):
+            self.treated.add(match[1])
         self.observe_hands(text)
 
     def observe_hands(self, text: str) -> None:
-        if found := TOOK.match(text):
-            self.holding = found[1]
-            self.contents[found[2]] = [name for name in self.contents.get(found[2], []) if name != found[1]]
-            self.placed.discard(found[1])
-        if found := PLACED.match(text):
+        if match := TOOK.match(text):
+            self.holding = match[1]
+            self.contents[match[2]] = [name for name in self.contents.get(match[2], []) if name != match[1]]
+            self.placed.discard(match[1])
+        if match := PLACED.match(text):
             self.holding = ""
-            self.contents.setdefault(found[2], []).append(found[1])
-            self.placed.add(found[1])
+            self.contents.setdefault(match[2], []).append(match[1])
+            self.placed.add(match[1])
 
     def act(self) -> tuple[str, str]:
         """(thought, action)."""

@@ -20,18 +20,18 @@ CURRENCY = r"(?:US|U\.S\.)?\s*(?:dollars?|euros?|USD|EUR)"
 PERCENT = re.compile(rf"({NUMBER})\s*(?:\\?%|percent\b|per\s+cent\b|\\text\s*\{{\s*percent\s*\}})", re.IGNORECASE)
 
 
-def plain_fraction(found: re.Match[str]) -> str:
+def plain_fraction(match: re.Match[str]) -> str:
     """½ as ``\\frac{1}{2}``, by the character's own decomposition in Unicode."""
-    above, _, below = unicodedata.normalize("NFKC", found[0]).partition("⁄")
-    return rf"\frac{{{above}}}{{{below}}}" if below else found[0]
+    above, _, below = unicodedata.normalize("NFKC", match[0]).partition("⁄")
+    return rf"\frac{{{above}}}{{{below}}}" if below else match[0]
 
 
-def raised(found: re.Match[str]) -> str:
-    return f"^{{{unicodedata.normalize('NFKC', found[0]).replace('−', '-')}}}"
+def raised(match: re.Match[str]) -> str:
+    return f"^{{{unicodedata.normalize('NFKC', match[0]).replace('−', '-')}}}"
 
 
-def scientific(found: re.Match[str]) -> str:
-    return rf"{found[1]} \times 10^{{{int(found[2])}}}"
+def scientific(match: re.Match[str]) -> str:
+    return rf"{match[1]} \times 10^{{{int(match[2])}}}"
 
 
 Form = tuple[str, str | Callable[[re.Match[str]], str], str]

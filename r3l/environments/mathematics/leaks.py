@@ -84,7 +84,7 @@ def of_episode(trajectory: Trajectory, turns: list[Turn], problem: dict[str, str
     problem."""
     leaks = []
     if turns and turns[0].turn == 0:
-        leaks = found(
+        leaks = leaks_of(
             f"{turns[0].trajectory_id}/turn=0",
             "opening",
             problem["gold"],
@@ -93,11 +93,11 @@ def of_episode(trajectory: Trajectory, turns: list[Turn], problem: dict[str, str
     answers = [turn.observation for turn in turns[1:]] + [trajectory.final_observation]
     for turn, feedback in zip(turns, answers, strict=False):
         if turn.valid:
-            leaks += found(f"{turn.trajectory_id}/turn={turn.turn}", "feedback", problem["gold"], feedback)
+            leaks += leaks_of(f"{turn.trajectory_id}/turn={turn.turn}", "feedback", problem["gold"], feedback)
     return leaks
 
 
-def found(subject: str, where: str, gold: str, text: str) -> list[Leak]:
+def leaks_of(subject: str, where: str, gold: str, text: str) -> list[Leak]:
     return [Leak(subject, where, gold, text)] if holds(gold, text) else []
 
 

@@ -21,10 +21,10 @@ def parse_answer_reply(text: str) -> Reply:
             return invalid(f"{'several' if count else 'no'} <{tag}> tags", EXPECTED)
         if text.count(f"</{tag}>") != 1:
             return invalid(f"</{tag}> must close <{tag}> once", EXPECTED)
-    found = TAGS.search(text)
-    if not found:
+    match = TAGS.search(text)
+    if not match:
         return invalid("the tags are not in order", EXPECTED)
-    answer = found["answer"].strip()
+    answer = match["answer"].strip()
     return Reply(valid=True, action=last_box(answer) or answer) if answer else invalid("<answer> is empty", EXPECTED)
 
 
@@ -39,7 +39,7 @@ def parse_boxed_reply(text: str) -> Reply:
 def last_box(text: str) -> str | None:
     """The content of the last \\boxed{...} whose braces balance, stripped; None where there is none. One pass over the
     text."""
-    boxes = {found.end() for found in BOX.finditer(text)}
+    boxes = {match.end() for match in BOX.finditer(text)}
     opened: list[int] = []
     begin, end = -1, -1
     for brace in BRACE.finditer(text):

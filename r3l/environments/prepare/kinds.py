@@ -70,13 +70,13 @@ def alfworld(settings: AlfworldSettings, root: Path, download: bool, progress: O
             if not archive.is_file():
                 fetch(address, archive, progress)
             unpack(archive, root / "alfworld", progress)
-    found = games_root(settings)
+    games = games_root(settings)
     whole = DOWNLOADED_GAMES
     if not settings.partial:
-        return Plan("downloaded", tuple(whole), tuple(found / split for split in whole), dict(whole), remedy=REMEDY)
-    splits = tuple(split for split in whole if next((found / split).glob(f"*/*/{GAME_FILE}"), None))
+        return Plan("downloaded", tuple(whole), tuple(games / split for split in whole), dict(whole), remedy=REMEDY)
+    splits = tuple(split for split in whole if next((games / split).glob(f"*/*/{GAME_FILE}"), None))
     notes = tuple(f"{split}: {data_of(settings, split)}" for split in splits)
-    return Plan("downloaded-partial", splits, tuple(found / split for split in splits), notes=notes)
+    return Plan("downloaded-partial", splits, tuple(games / split for split in splits), notes=notes)
 
 
 def household(settings: HouseholdSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits) -> Plan:
@@ -172,23 +172,25 @@ def mathematics(settings: MathSettings, root: Path, download: bool, progress: On
                 "or a jsonl or parquet file"
             )
         return Plan(file.stem, ("train", "test"), (file,))
-    found, files = BENCHMARKS[settings.dataset], []
-    splits = {ours: theirs for ours, theirs in found.splits.items() if not wanted or ours in wanted} or found.splits
+    benchmark, files = BENCHMARKS[settings.dataset], []
+    splits = {
+        ours: theirs for ours, theirs in benchmark.splits.items() if not wanted or ours in wanted
+    } or benchmark.splits
     stems = {split: root / "math" / f"{settings.dataset}-{split}" for split in dict.fromkeys(splits.values())}
     missing = [
         f"split {split} at {stem}.jsonl (or .parquet)" for split, stem in stems.items() if kept_rows(stem) is None
     ]
     if missing and not download:
-        raise WorldError(f"{settings.dataset} is missing: put the rows of {found.hub} there: {'; '.join(missing)}")
+        raise WorldError(f"{settings.dataset} is missing: put the rows of {benchmark.hub} there: {'; '.join(missing)}")
     for split, stem in stems.items():
         kept = kept_rows(stem)
         if kept is None:
-            rows = list(hub_rows(settings.dataset, found, split, root / "math"))
+            rows = list(hub_rows(settings.dataset, benchmark, split, root / "math"))
             kept = stem.with_suffix(".jsonl")
             replace_text(kept, "".join(json.dumps(dict(row), default=str) + "\n" for row in rows))
             progress(f"rows of {stem.name}", len(rows), len(rows))
         files.append(kept)
-    return Plan(settings.dataset, tuple(splits), tuple(files), {"test": found.count} if found.count else {})
+    return Plan(settings.dataset, tuple(splits), tuple(files), {"test": benchmark.count} if benchmark.count else {})
 
 
 KINDS: dict[str, Callable[..., Plan]] = {

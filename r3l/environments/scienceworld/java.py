@@ -28,11 +28,11 @@ STOP_TIMEOUT_S = 5.0
 def java_path() -> str:
     """The `java` to start. Raises `WorldError` with what to install where there is none."""
     home = os.environ.get("JAVA_HOME", "")
-    found = shutil.which("java", path=str(Path(home) / "bin")) if home else None
-    found = found or shutil.which("java")
-    if not found:
+    java = shutil.which("java", path=str(Path(home) / "bin")) if home else None
+    java = java or shutil.which("java")
+    if not java:
         raise WorldError(MISSING_JAVA)
-    return found
+    return java
 
 
 def jar_path() -> Path:

@@ -109,8 +109,8 @@ def make_review(row: Row) -> Review:
 
 def prices_of(text: str | None) -> list[float]:
     """One price, or the two ends of a range, of "$12.99" or "$9.50 - $20.00"; 100 dollars where there is none."""
-    found = [re.sub(r"[^\d.]", "", part) for part in (text or "").split("$")[1:]]
-    return [float(part) for part in found if part][:2] or [UNPRICED]
+    prices = [re.sub(r"[^\d.]", "", part) for part in (text or "").split("$")[1:]]
+    return [float(part) for part in prices if part][:2] or [UNPRICED]
 
 
 def options_of(groups: Mapping[str, Sequence[Row] | None]) -> dict[str, tuple[str, ...]]:

@@ -57,7 +57,7 @@ def catalogue_name(settings: WebShopSettings) -> str:
     if settings.catalogue == "synthetic":
         return f"synthetic-{settings.catalogue_seed}{some}"
     folder = catalogue_folder(settings)
-    read_here = [found for names in (ITEMS, ATTRIBUTES, HUMAN, REVIEWS) if (found := file_of(folder, names))]
+    read_here = [file for names in (ITEMS, ATTRIBUTES, HUMAN, REVIEWS) if (file := file_of(folder, names))]
     return f"{folder.name} ({sum(path.stat().st_size for path in read_here):,} bytes){some}"
 
 

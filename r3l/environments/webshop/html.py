@@ -64,7 +64,7 @@ class PageReader(HTMLParser):
     def element(self, text: str) -> Element:
         tag, attributes = self.open[-1]
         if tag == "button":
-            form = next((found for name, found in reversed(self.open) if name == "form"), {})
+            form = next((attrs for name, attrs in reversed(self.open) if name == "form"), {})
             return Element(Piece(text, "button"), form.get("action", ""), form.get("method", "get").upper())
         if tag == "label":
             radio = self.radios.get(attributes.get("for", ""), {})

@@ -93,13 +93,13 @@ def heading(instruction: str, *buttons: str) -> list[Piece]:
     return [Piece("Instruction:"), Piece(instruction), *(Piece(button, "button") for button in buttons)]
 
 
-def results_page(instruction: str, found: Sequence[Product], page: int) -> list[Piece]:
+def results_page(instruction: str, products: Sequence[Product], page: int) -> list[Piece]:
     """`found` are all results; the page shows ten of them. There is always a next page, even where it is empty."""
-    shown = found[(page - 1) * PER_PAGE : page * PER_PAGE]
+    shown = products[(page - 1) * PER_PAGE : page * PER_PAGE]
     turning = [Piece(PREVIOUS, "button")] if page > 1 else []
     pieces = [
         *heading(instruction, BACK),
-        Piece(f"Page {page} (Total results: {len(found)})"),
+        Piece(f"Page {page} (Total results: {len(products)})"),
         *turning,
         Piece(NEXT, "button"),
     ]

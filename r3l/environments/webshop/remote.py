@@ -68,8 +68,8 @@ class RemoteShopEnvironment:
         """The state after `action`, None where there is nothing such to do."""
         name, target = parse_action(action)
         if name == "search" and target:
-            found = self.fetch("POST", f"/{state.session}", {"search_query": target})
-            return RemoteState(state.session, found, visited=state.visited)
+            fetched = self.fetch("POST", f"/{state.session}", {"search_query": target})
+            return RemoteState(state.session, fetched, visited=state.visited)
         element = clickable(state).get(target) if name == "click" and target != pages.SEARCH.lower() else None
         if element is None:
             return None
@@ -136,7 +136,7 @@ def after_click(fetched: RemoteState, element: Element, target: str) -> RemoteSt
         return replace(fetched, reward=score_of(fetched))
     if target == pages.BACK.lower():
         return RemoteState(fetched.session, fetched.elements)
-    on_results = any(found.piece.text.startswith("Page ") and found.piece.kind == "text" for found in fetched.elements)
+    on_results = any(one.piece.text.startswith("Page ") and one.piece.kind == "text" for one in fetched.elements)
     return replace(fetched, asin="", options=()) if on_results else fetched
 
 

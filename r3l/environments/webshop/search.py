@@ -45,7 +45,7 @@ class SearchIndex:
                 postings.setdefault(term, array("i")).extend((number, frequency))
         mean_length = sum(lengths) / max(len(lengths), 1) or 1.0
         norms = K1 * (1 - B + B / mean_length * np.array([kept_length(length) for length in lengths], dtype=np.float64))
-        self.postings = {term: contributions(np.array(found).reshape(-1, 2), norms) for term, found in postings.items()}
+        self.postings = {term: contributions(np.array(pairs).reshape(-1, 2), norms) for term, pairs in postings.items()}
         by_id = sorted(range(len(self.ids)), key=self.ids.__getitem__)
         self.rank_by_id = np.empty(len(self.ids), dtype=np.int64)
         self.rank_by_id[by_id] = np.arange(len(self.ids))
@@ -61,17 +61,17 @@ class SearchIndex:
             if term in self.postings:
                 numbers, parts = self.postings[term]
                 scores[numbers] += times * parts
-        found = np.flatnonzero(scores)
-        rounded = np.round(scores[found], SCORE_DECIMALS)
-        order = np.lexsort((self.rank_by_id[found], -rounded))[:limit]
-        return [(int(found[place]), float(rounded[place])) for place in order]
+        hits = np.flatnonzero(scores)
+        rounded = np.round(scores[hits], SCORE_DECIMALS)
+        order = np.lexsort((self.rank_by_id[hits], -rounded))[:limit]
+        return [(int(hits[place]), float(rounded[place])) for place in order]
 
 
-def contributions(found: np.ndarray, norms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def contributions(pairs: np.ndarray, norms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(document numbers, idf * f / (f + norm)) of one term. found: [n, 2] of document number and frequency; norms:
     [N]."""
-    numbers, frequencies = found[:, 0], found[:, 1].astype(np.float64)
-    idf = np.log(1 + (len(norms) - len(found) + 0.5) / (len(found) + 0.5))
+    numbers, frequencies = pairs[:, 0], pairs[:, 1].astype(np.float64)
+    idf = np.log(1 + (len(norms) - len(pairs) + 0.5) / (len(pairs) + 0.5))
     return numbers, idf * frequencies / (frequencies + norms[numbers])
 
 

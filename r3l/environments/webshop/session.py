@@ -55,7 +55,7 @@ class Shop:
             )
             for product in products
         )
-        self.found = lru_cache(maxsize=4096)(self.search)
+        self.cached_search = lru_cache(maxsize=4096)(self.search)
 
     def search(self, keywords: tuple[str, ...]) -> list[Product]:
         return [self.by_asin[asin] for asin in self.index.search(" ".join(keywords), RESULTS_KEPT)]
@@ -65,7 +65,7 @@ class Shop:
         if state.page == "search":
             return pages.search_page(instruction)
         if state.page == "results":
-            return pages.results_page(instruction, self.found(state.keywords), state.number)
+            return pages.results_page(instruction, self.cached_search(state.keywords), state.number)
         if state.page == "done":
             return pages.done_page(state.asin, dict(state.options), state.reward)
         product = self.by_asin[state.asin]
@@ -137,5 +137,5 @@ def clickables(pieces: list[pages.Piece]) -> dict[str, pages.Piece]:
 
 def parse_action(action: str) -> tuple[str, str]:
     """``click[Buy Now]`` as ("click", "buy now"); ("", "") where it has no such form."""
-    found = ACTION.match(action)
-    return (found[1], found[2].lower()) if found else ("", "")
+    match = ACTION.match(action)
+    return (match[1], match[2].lower()) if match else ("", "")

@@ -41,9 +41,9 @@ def synthetic_rows(products: int, seed: int) -> Rows:
         draw = random.Random(derive(seed, "webshop", number))
         sort = SORTS[number % len(SORTS)]
         asin = f"B0{number:04d}" + "".join(draw.choices(ID_LETTERS, k=4))
-        found = draw.sample(sort.attributes.split("|"), draw.randint(*ATTRIBUTES_OF_A_PRODUCT))
-        items.append(item(asin, sort, found, draw))
-        attributes[asin] = {"attributes": found, **instruction(sort, found, draw)}
+        drawn = draw.sample(sort.attributes.split("|"), draw.randint(*ATTRIBUTES_OF_A_PRODUCT))
+        items.append(item(asin, sort, drawn, draw))
+        attributes[asin] = {"attributes": drawn, **instruction(sort, drawn, draw)}
         reviews.append(review(asin, draw))
     random.Random(derive(seed, "webshop", "order")).shuffle(items)
     return Rows(items, attributes, reviews=reviews)

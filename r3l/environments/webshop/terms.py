@@ -86,8 +86,8 @@ TOKEN = rf"""(?xV1)
 
 def tokens(text: str) -> list[str]:
     """The words of a text, in order. Raises `WorldError` where the libraries of the search are not installed."""
-    found: list[str] = tokenizer().findall(text)
-    return found
+    words: list[str] = tokenizer().findall(text)
+    return words
 
 
 @lru_cache(maxsize=1)

@@ -98,10 +98,10 @@ def retry(
 
     def compute() -> stage_io.Tables:
         bases, abouts = _grown(bench, base, distilled)
-        found = stage_io.records(bench.store, reflections, "reflections", Reflection)
+        records = stage_io.records(bench.store, reflections, "reflections", Reflection)
         return stage_io.tables(
             exploration.retries_stage(
-                bench.explorer, _shard_tasks(bench, batch, shard), plan_of(bench), bases, abouts, found
+                bench.explorer, _shard_tasks(bench, batch, shard), plan_of(bench), bases, abouts, records
             )
         )
 
@@ -143,12 +143,12 @@ def _members(
     bench: Workbench, base: StageRef, retries: Sequence[StageRef], distilled: Sequence[StageRef]
 ) -> list[Trajectory]:
     """Base (extra ones too) and distilled trajectories."""
-    found = [
+    members = [
         one
         for ref in (base, *retries, *distilled)
         for one in stage_io.records(bench.store, ref, "trajectories", Trajectory)
     ]
-    return [one for one in found if one.kind in {Kind.BASE, Kind.DISTILLED}]
+    return [one for one in members if one.kind in {Kind.BASE, Kind.DISTILLED}]
 
 
 def write_training_rows(

@@ -49,7 +49,7 @@ def siblings(bench: Workbench, key: StageKey) -> tuple[list[dict[str, float]], i
         return [], 1
     rollout = bench.config.rollout
     shards = -(-rollout.tasks // rollout.tasks_per_shard)
-    found = [
+    refs = [
         ref
         for ref in bench.store.stages(key.run, key.branch, key.iteration)
         if ref.stage == key.stage
@@ -57,5 +57,5 @@ def siblings(bench: Workbench, key: StageKey) -> tuple[list[dict[str, float]], i
         and ref.shard is not None
         and ref.shard // shards == key.shard // shards
     ]
-    counts = [bench.store.manifest(ref)["metrics"] for ref in found]
+    counts = [bench.store.manifest(ref)["metrics"] for ref in refs]
     return [one for one in counts if "attempts" in one], shards

@@ -21,15 +21,15 @@ def records(store: Store, ref: StageRef, table: str, kind: type[Record]) -> list
 
 def reference(store: Store, key: StageKey) -> StageRef:
     """The stage that is stored under a key. Raises `StoreError` where there is none."""
-    found = store.manifest(key)
+    manifest = store.manifest(key)
     return StageRef(
         run=key.run,
         branch=key.branch,
         iteration=key.iteration,
         stage=key.stage,
         shard=key.shard,
-        fingerprint=found["fingerprint"],
-        digest=found["digest"],
+        fingerprint=manifest["fingerprint"],
+        digest=manifest["digest"],
     )
 
 
@@ -40,13 +40,13 @@ def tasks(store: Store, ref: StageRef, slots: range | None = None) -> list[Task]
 
 def episodes(store: Store, refs: Iterable[StageRef]) -> list[Episode]:
     """Trajectories with their turns, over several stages."""
-    found = []
+    made = []
     for ref in refs:
         turns: dict[str, list[Turn]] = defaultdict(list)
         for turn in records(store, ref, "turns", Turn):
             turns[turn.trajectory_id].append(turn)
-        found += [Episode(one, turns[one.trajectory_id]) for one in records(store, ref, "trajectories", Trajectory)]
-    return found
+        made += [Episode(one, turns[one.trajectory_id]) for one in records(store, ref, "trajectories", Trajectory)]
+    return made
 
 
 def tables(episodes: Sequence[Episode], events: Sequence[Event] = ()) -> Tables:

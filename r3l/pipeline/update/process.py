@@ -121,10 +121,10 @@ def _lines(process: subprocess.Popen[str], timeout_s: float, stopped: threading.
 
 def _parsed(line: str) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        parsed = json.loads(line)
     except json.JSONDecodeError:
         return {"event": "text", "text": line.rstrip()}
-    return found if isinstance(found, dict) else {"event": "text", "text": line.rstrip()}
+    return parsed if isinstance(parsed, dict) else {"event": "text", "text": line.rstrip()}
 
 
 def _stop(process: subprocess.Popen[str]) -> None:

@@ -59,10 +59,10 @@ def update_tables(bench: Workbench, rows: Sequence[StageRef], groups: int, older
 def policy_is_there(bench: Workbench, ref: StageRef) -> bool:
     """Whether the policy and the optimiser's state of a stored update are still what it wrote; where they aren't, the
     update is taken again."""
-    found = written(bench.store, ref)
+    policy = written(bench.store, ref)
     try:
-        fetch_policy(bench.store, found.place, found.policy)
-        fetch_optimiser(bench.store, found.optimiser_place, found.optimiser)
+        fetch_policy(bench.store, policy.place, policy.policy)
+        fetch_optimiser(bench.store, policy.optimiser_place, policy.optimiser)
     except StoreError as error:
         log().warning("%s", error)
         return False
@@ -101,9 +101,9 @@ def files(store: Store, ref: StageRef) -> list[str]:
 
 def local_files(store: Store, ref: StageRef) -> list[Path]:
     """The same as files of this host."""
-    found = files(store, ref)
-    folder = store.local(ref.key.folder) if found else Path()
-    return [folder / path.rpartition("/")[2] for path in found]
+    paths = files(store, ref)
+    folder = store.local(ref.key.folder) if paths else Path()
+    return [folder / path.rpartition("/")[2] for path in paths]
 
 
 def _row(bench: Workbench, result: dict[str, Any], path: str) -> OptimiserStep:

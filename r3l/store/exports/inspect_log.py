@@ -95,7 +95,7 @@ def sample(row: dict[str, Any]) -> dict[str, Any]:
     messages = [message for turn in turns for message in exchange(turn, row["policy"])]
     if row["final_observation"]:
         messages.append({"role": "user", "content": row["final_observation"]})
-    found = {
+    record = {
         "id": f"{row['branch']}/{row['trajectory_id']}" if row["branch"] else row["trajectory_id"],
         "epoch": 1,
         "input": turns[0]["observation"] if turns else "",
@@ -107,7 +107,7 @@ def sample(row: dict[str, Any]) -> dict[str, Any]:
         },
         "metadata": {name: row[name] for name in LINEAGE} | {"reflections": row["reflection_list"] or []},
     }
-    return found | ({"output": output(turns[-1], row["policy"])} if turns else {})
+    return record | ({"output": output(turns[-1], row["policy"])} if turns else {})
 
 
 def exchange(turn: dict[str, Any], policy: str) -> list[dict[str, Any]]:

@@ -90,14 +90,14 @@ class LocalFiles:
         return sorted(self.sizes(prefix))
 
     def sizes(self, prefix: str) -> dict[str, int]:
-        found: dict[str, int] = {}
+        size_of: dict[str, int] = {}
         for folder, folders, names in os.walk(self.folder / prefix, onerror=refuse_closed):
             folders[:] = [name for name in folders if name != "policies" and not name.startswith(".")]
             for name in names:
                 path = Path(folder, name)
                 with suppress(FileNotFoundError):  # deleted since it was listed
-                    found[path.relative_to(self.folder).as_posix()] = path.stat().st_size
-        return found
+                    size_of[path.relative_to(self.folder).as_posix()] = path.stat().st_size
+        return size_of
 
     def folders(self, prefix: str) -> list[str]:
         try:
@@ -191,10 +191,10 @@ class LocalFiles:
 def read_object(files: Files, path: str) -> dict[str, Any]:
     """The JSON object in a file; empty where there is no file, or where it was torn."""
     try:
-        found = json.loads(files.read(path) or b"{}")
+        parsed = json.loads(files.read(path) or b"{}")
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return parsed if isinstance(parsed, dict) else {}
 
 
 def refuse_closed(error: OSError) -> None:

@@ -53,8 +53,8 @@ class Holder:
 
 def holder_of(files: Files, path: str) -> Holder | None:
     """Return the holder that the lock at `path` names; None where there is no lock, or a torn one."""
-    found = read_object(files, path)
-    mark, since, renewed = (found.get(name) for name in ("process", "since", "renewed"))
+    content = read_object(files, path)
+    mark, since, renewed = (content.get(name) for name in ("process", "since", "renewed"))
     if (
         not isinstance(mark, str)
         or not isinstance(since, str)

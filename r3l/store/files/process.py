@@ -49,11 +49,11 @@ def read(mark_: str) -> Mark | None:
 def lives(mark_: str) -> bool | None:
     """Return whether the process of a mark lives; None where that can't be seen from here: another host, boot or pid
     namespace."""
-    found = read(mark_)
-    if found is None or (found.host, found.boot, found.namespace) != here():
+    process = read(mark_)
+    if process is None or (process.host, process.boot, process.namespace) != here():
         return None
-    start = started(found.pid)
-    return start is not None and abs(start - found.start) < CLOCK_S
+    start = started(process.pid)
+    return start is not None and abs(start - process.start) < CLOCK_S
 
 
 def started(pid: int) -> float | None:

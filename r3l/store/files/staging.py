@@ -34,13 +34,13 @@ def sweep(folder: Path, iteration: int | None = None) -> list[Path]:
         iteration: the iteration whose lock the caller holds. A maker on another host, of an update of that iteration,
             has lost its lease.
     """
-    found = [path for path in sorted(folder.iterdir()) if left_behind(path, iteration)] if folder.is_dir() else []
-    for path in found:
+    orphans = [path for path in sorted(folder.iterdir()) if left_behind(path, iteration)] if folder.is_dir() else []
+    for path in orphans:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
-    return found
+    return orphans
 
 
 def left_behind(path: Path, iteration: int | None) -> bool:

@@ -56,11 +56,11 @@ def is_part(path: str) -> bool:
 
 def by_iteration(paths: Iterable[str]) -> dict[str, list[str]]:
     """Paths by their iteration's folder."""
-    found: dict[str, list[str]] = {}
+    folders: dict[str, list[str]] = {}
     for path in paths:
         head, _, rest = path.partition("/iteration=")
-        found.setdefault(f"{head}/iteration={rest.partition('/')[0]}", []).append(path)
-    return found
+        folders.setdefault(f"{head}/iteration={rest.partition('/')[0]}", []).append(path)
+    return folders
 
 
 def delete(files: Files, paths: Iterable[str]) -> list[str]:

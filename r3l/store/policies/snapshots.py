@@ -34,8 +34,8 @@ IDENTITY = (
 def snapshot_digest(folder: Path | str) -> str:
     """16 hex digits that name a snapshot's content. Raises StoreError where the folder holds no weights."""
     folder = Path(folder)
-    found = {path for pattern in IDENTITY for path in folder.glob(pattern)}
-    paths = sorted(path for path in found if path.is_file() and not path.name.startswith("optimizer"))
+    files = {path for pattern in IDENTITY for path in folder.glob(pattern)}
+    paths = sorted(path for path in files if path.is_file() and not path.name.startswith("optimizer"))
     if not any(path.suffix == ".safetensors" for path in paths):
         raise StoreError(f"policy folder {folder}: no *.safetensors in it; expected a saved transformers or peft model")
     return content_digest(paths)

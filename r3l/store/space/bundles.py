@@ -40,15 +40,15 @@ class Bundle:
 def load_bundles(files: Files, line: str) -> list[Bundle]:
     """The usable bundles of a run or branch. One that is damaged, or of other versions, is left aside and named in the
     log."""
-    found = []
+    bundles = []
     for name in files.folders(f"{line}/{FOLDER}"):
         folder = f"{line}/{FOLDER}/{name}"
         try:
             if (bundle := load_bundle(files, folder)) is not None:
-                found.append(bundle)
+                bundles.append(bundle)
         except (StoreError, ValueError, KeyError, TypeError) as error:
             log.warning("%s: not used (%s); delete the folder and run compact again", folder, error)
-    return found
+    return bundles
 
 
 def load_bundle(files: Files, folder: str) -> Bundle | None:

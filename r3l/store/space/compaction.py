@@ -40,40 +40,40 @@ def compact(store: Store, run: str, iterations: int = ITERATIONS) -> list[str]:
             for bundle in load_bundles(store.files, line_folder(run, branch))
             for iteration in bundle.iterations
         }
-        finished = [number for number, found in sorted(done.items()) if number not in covered and complete(found)]
+        finished = [number for number, shards in sorted(done.items()) if number not in covered and complete(shards)]
         for first in range(0, len(finished) - iterations + 1, iterations):
             chosen = finished[first : first + iterations]
-            found = [manifest for number in chosen for manifest in done[number]]
+            shards = [manifest for number in chosen for manifest in done[number]]
             made.append(
-                bundle_up(store.files, f"{line_folder(run, branch)}/{FOLDER}/{chosen[0]:05d}-{chosen[-1]:05d}", found)
+                bundle_up(store.files, f"{line_folder(run, branch)}/{FOLDER}/{chosen[0]:05d}-{chosen[-1]:05d}", shards)
             )
     return made
 
 
-def complete(found: Sequence[Manifest]) -> bool:
-    return any(manifest["stage"] == "updates" for manifest in found)
+def complete(shards: Sequence[Manifest]) -> bool:
+    return any(manifest["stage"] == "updates" for manifest in shards)
 
 
-def bundle_up(files: Files, folder: str, found: Sequence[Manifest]) -> str:
+def bundle_up(files: Files, folder: str, shards: Sequence[Manifest]) -> str:
     """Write one file per stage and table, then the index, if the stages still are what was read."""
     kinds = dict.fromkeys(
-        (manifest["stage"], part["table"]) for manifest in found for part in manifest["parts"] if part["rows"]
+        (manifest["stage"], part["table"]) for manifest in shards for part in manifest["parts"] if part["rows"]
     )
-    entries = [bundle_file(files, folder, stage, table, found) for stage, table in kinds]
-    if any(manifests.load(files, manifests.reference(manifest).key) != manifest for manifest in found):
+    entries = [bundle_file(files, folder, stage, table, shards) for stage, table in kinds]
+    if any(manifests.load(files, manifests.reference(manifest).key) != manifest for manifest in shards):
         raise StoreError(f"{folder}: a stage was committed while it was bundled; run compact again")
-    content = {"versions": VERSIONS, "manifests": list(found), "files": entries}
+    content = {"versions": VERSIONS, "manifests": list(shards), "files": entries}
     files.put(f"{folder}/{INDEX}", json.dumps(content | {"checksum": sha256(canonical(content)).hexdigest()}).encode())
     return folder
 
 
-def bundle_file(files: Files, folder: str, stage: str, table: str, found: Sequence[Manifest]) -> dict[str, Any]:
+def bundle_file(files: Files, folder: str, stage: str, table: str, shards: Sequence[Manifest]) -> dict[str, Any]:
     """All rows of one table of one stage, in the present version, with their shard beside them."""
     schema = arrow_schema(table).append(pa.field("shard", pa.int32()))
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, schema, **write_settings(schema)) as writer:
         waiting: list[pa.Table] = []
-        for rows in rows_of_parts(files, stage, table, found):
+        for rows in rows_of_parts(files, stage, table, shards):
             waiting.append(rows.cast(schema))
             if sum(piece.num_rows for piece in waiting) >= ROW_GROUP:
                 writer.write_table(pa.concat_tables(waiting), row_group_size=ROW_GROUP)
@@ -87,9 +87,9 @@ def bundle_file(files: Files, folder: str, stage: str, table: str, found: Sequen
     return {"stage": stage, "table": table, "file": name, "bytes": len(written), "sha256": digest}
 
 
-def rows_of_parts(files: Files, stage: str, table: str, found: Sequence[Manifest]) -> Iterator[pa.Table]:
+def rows_of_parts(files: Files, stage: str, table: str, shards: Sequence[Manifest]) -> Iterator[pa.Table]:
     """The verified rows of each part, in the present version, with their shard."""
-    for manifest in found:
+    for manifest in shards:
         for part in manifest["parts"]:
             if (manifest["stage"], part["table"]) == (stage, table):
                 content = manifests.read_part(files, manifests.reference(manifest).key, part)

@@ -37,9 +37,9 @@ def cookbook(store: Store, folder: Path = DATA / "queries") -> str:
         for path in sorted(folder.glob("*.sql")):
             sql = path.read_text(encoding="utf-8")
             body = "\n".join(line for line in sql.splitlines() if not line.startswith("--")).strip()
-            found = query(connection, sql)
+            table = query(connection, sql)
             head = f"## {int(path.name.split('_')[0])}. {comment(sql)}\n\n`{path.name}`"
-            sections.append(f"{head}\n\n```sql\n{body}\n```\n\n{answer(found.column_names, found.to_pylist())}")
+            sections.append(f"{head}\n\n```sql\n{body}\n```\n\n{answer(table.column_names, table.to_pylist())}")
     return "\n\n".join(section.strip() for section in sections) + "\n"
 
 

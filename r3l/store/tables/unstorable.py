@@ -51,7 +51,7 @@ def storable(key: StageKey, tables: Mapping[str, Rows]) -> dict[str, pa.Table]:
 
 def misfits_of(key: StageKey, table: str, rows: Sequence[Any]) -> list[Event]:
     """Return an event for each row with values that their columns can't hold."""
-    found = []
+    misfits = []
     for row in rows:
         if wrong := faults(table, row):
             subject = escaped(value(row, ATTEMPTS.get(table, "subject_id")))
@@ -59,19 +59,19 @@ def misfits_of(key: StageKey, table: str, rows: Sequence[Any]) -> list[Event]:
             reason = f"its row of {table} can't be stored: " + "; ".join(
                 f"{name}: {why}" for name, why in wrong.items()
             )
-            found.append(Event(key.iteration, key.stage, subject, "unstorable", reason, shown))
-    return found
+            misfits.append(Event(key.iteration, key.stage, subject, "unstorable", reason, shown))
+    return misfits
 
 
 def faults(table: str, row: Any) -> dict[str, str]:
     """Return the columns that can't hold the row's values, each with the reason."""
-    found = {}
+    reasons = {}
     for column in TABLES[table]:
         try:
             pa.array([value(row, column.name)], column.type).validate(full=True)
         except MISFITS as error:
-            found[column.name] = escaped(error)
-    return found
+            reasons[column.name] = escaped(error)
+    return reasons
 
 
 def value(row: Any, name: str) -> Any:

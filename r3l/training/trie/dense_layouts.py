@@ -66,9 +66,9 @@ class DenseLayout(ABC):
                 value, logp, entropy = weighted_logprobs(read, decoder.head, targets, slopes, limits.logits_chunk)
                 value.backward()
             ends = np.cumsum([len(row.positions) for row in chosen])[:-1]
-            for found, values in ((logps, logp), (entropies, entropy)):
+            for collected, values in ((logps, logp), (entropies, entropy)):
                 for i, part in zip(batch, np.split(values.detach().double().cpu().numpy(), ends), strict=True):
-                    found[i] = part
+                    collected[i] = part
             computed += tokens
         return Pass(logps, entropies, computed)
 

@@ -56,11 +56,11 @@ def listing(rng: random.Random, errand: Errand, here: str, next_place: str) -> D
         if opened
         else f"You arrive at {here}. On the {here}, you see {spoken(names)}."
     )
-    found = next((name for name in names if name.split()[0] == errand.target), None)
-    shown = names[: names.index(found) + 1] if found else names
-    thought = f"{errand.plan}: see {', '.join(shown)}. {f'yes, {found}.' if found else 'no.'}"
-    action = f"take {found} from {here}" if found else f"go to {next_place}"
-    return DemoTurn(seen, f"<think>{thought}</think><action>{action}</action>", action, found is None)
+    wanted = next((name for name in names if name.split()[0] == errand.target), None)
+    shown = names[: names.index(wanted) + 1] if wanted else names
+    thought = f"{errand.plan}: see {', '.join(shown)}. {f'yes, {wanted}.' if wanted else 'no.'}"
+    action = f"take {wanted} from {here}" if wanted else f"go to {next_place}"
+    return DemoTurn(seen, f"<think>{thought}</think><action>{action}</action>", action, wanted is None)
 
 
 def spoken(names: list[str]) -> str:

@@ -19,8 +19,8 @@ from r3l.warm_start.alfworld.demonstrations import Demonstration, DemoTurn
 @cache
 def object_kinds() -> tuple[str, ...]:
     """What can be carried in some kitchen, in the game's words."""
-    found = {kind for number in floor_plans(kitchens_only=True) for kind in load_room(number).object_types}
-    return tuple(sorted(kind.lower() for kind in found & affordances().portable))
+    kinds = {kind for number in floor_plans(kitchens_only=True) for kind in load_room(number).object_types}
+    return tuple(sorted(kind.lower() for kind in kinds & affordances().portable))
 
 
 @cache
@@ -34,7 +34,7 @@ def renamed(demonstration: Demonstration, rng: random.Random) -> Demonstration:
     mapping = dict(zip(object_kinds(), rng.sample(object_kinds(), len(object_kinds())), strict=True))
 
     def words(text: str) -> str:
-        return object_word().sub(lambda found: mapping[found[1]], text)
+        return object_word().sub(lambda match: mapping[match[1]], text)
 
     report = {key: words(value) if isinstance(value, str) else value for key, value in demonstration.report.items()}
     return Demonstration(

@@ -60,7 +60,7 @@ class Player:
     def errands(self) -> list[tuple[int, Wanted]]:
         """Objects in sight or in hand that it believes are still to be brought."""
         knife = any(i in self.seen_objects for i in knives(self.engine, self.state))
-        found = []
+        todo = []
         for wanted in self.wanted:
             there = [
                 i
@@ -69,7 +69,7 @@ class Player:
             ]
             if len(there) >= wanted.count:
                 continue
-            found += [
+            todo += [
                 (i, wanted)
                 for i in instances(self.engine, wanted)
                 if i in self.seen_objects
@@ -77,8 +77,8 @@ class Player:
                 and self.can_be_had(i)
                 and (knife or not wanted.marks & MARKS["sliced"] & ~self.state.marks[i])
             ]
-        held = [errand for errand in found if errand[0] == self.state.held]
-        return held or found
+        held = [errand for errand in todo if errand[0] == self.state.held]
+        return held or todo
 
     def can_be_had(self, index: int) -> bool:
         place = self.state.places[index]
