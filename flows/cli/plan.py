@@ -14,7 +14,7 @@ from flows.cli.console import say, screen
 from r3l.config import Config, compose
 from r3l.config.machines import Machine, load_machine
 from r3l.planning.observed import observe_run
-from r3l.planning.plan import Plan, make_plan
+from r3l.planning.plan import ResourcePlan, make_plan
 from r3l.store.stage import Store
 
 
@@ -42,7 +42,7 @@ def plan(
         show(screen(), config, there, made)
 
 
-def show(console: Console, config: Config, machine: Machine, made: Plan) -> None:
+def show(console: Console, config: Config, machine: Machine, made: ResourcePlan) -> None:
     """The plan as a table, what it takes for granted below it, and what will not fit in red."""
     console.print(
         f"{config.policy.name} on {config.environment.kind}, {config.method.kind}, {config.rollout.tasks} tasks x N = "

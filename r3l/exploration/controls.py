@@ -12,14 +12,14 @@ from random import Random
 
 from r3l.exploration.explorer import Explorer
 from r3l.exploration.oracle import oracle_pivot
-from r3l.records import Episode, Plan, Reflection, Task
+from r3l.records import Episode, Reflection, SamplingPlan, Task
 from r3l.seeds import derive
 
 Wanted = tuple[Episode, Episode, Reflection]  # base, what was reflected on, the reflection
 
 
 async def controlled(
-    explorer: Explorer, plan: Plan, tasks: Mapping[int, Task], wanted: Sequence[Wanted]
+    explorer: Explorer, plan: SamplingPlan, tasks: Mapping[int, Task], wanted: Sequence[Wanted]
 ) -> list[Wanted]:
     """`wanted` with the plan's pivots and guidance; as it is where the plan asks for the reflections' own."""
     pivots = await asyncio.gather(
@@ -35,7 +35,9 @@ async def controlled(
     ]
 
 
-async def pivot_of(explorer: Explorer, plan: Plan, task: Task, about: Episode, reflection: Reflection) -> int | None:
+async def pivot_of(
+    explorer: Explorer, plan: SamplingPlan, task: Task, about: Episode, reflection: Reflection
+) -> int | None:
     if plan.pivot == "random":
         return Random(derive(task.seed, reflection.reflection_id, "random pivot")).randrange(len(about.turns))
     if plan.pivot == "turn_before":
@@ -46,7 +48,7 @@ async def pivot_of(explorer: Explorer, plan: Plan, task: Task, about: Episode, r
     return reflection.pivot_turn
 
 
-def report_of(plan: Plan, reflection: Reflection, wanted: Sequence[Wanted]) -> str:
+def report_of(plan: SamplingPlan, reflection: Reflection, wanted: Sequence[Wanted]) -> str:
     """The guidance: the reflection's own report, or for `shuffled` one on another task (its own where there is no
     other)."""
     others = [other.report for _, _, other in wanted if other.task != reflection.task]

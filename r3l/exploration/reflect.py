@@ -13,7 +13,7 @@ from r3l.errors import EngineError, ReflectionError
 from r3l.exploration.explorer import Explorer
 from r3l.exploration.prompting import Message, reflection_messages
 from r3l.exploration.report import OUTCOMES, fields, find_object, integer, parse_report, report_schema
-from r3l.records import Episode, Plan, Reflection, Status, Task
+from r3l.records import Episode, Reflection, SamplingPlan, Status, Task
 from r3l.seeds import derive
 
 
@@ -34,7 +34,7 @@ class Reading:
 
 
 async def reflect(
-    explorer: Explorer, task: Task, plan: Plan, base: Episode, about: Episode, attempt: int
+    explorer: Explorer, task: Task, plan: SamplingPlan, base: Episode, about: Episode, attempt: int
 ) -> Reflection:
     """Reflect on `about` (the base itself, or an earlier distilled trajectory of it). Always a row, valid or not."""
     began = time.monotonic()
@@ -82,7 +82,7 @@ async def reflect(
     )
 
 
-def _decided(explorer: Explorer, task: Task, plan: Plan, about: Episode, reading: Reading) -> str:
+def _decided(explorer: Explorer, task: Task, plan: SamplingPlan, about: Episode, reading: Reading) -> str:
     """`decide`, but for a report that tells the task's answer: no retry is given that."""
     decision, world = decide(plan, about, reading), explorer.world
     if decision != "retry" or not isinstance(world, Secretive):
@@ -91,14 +91,14 @@ def _decided(explorer: Explorer, task: Task, plan: Plan, about: Episode, reading
     return "no retry: the report tells the answer" if leak else decision
 
 
-def _messages(plan: Plan, about: Episode) -> list[Message]:
+def _messages(plan: SamplingPlan, about: Episode) -> list[Message]:
     turns = [(turn.observation, turn.response) for turn in about.turns]
     kind: Literal["report", "critique"] = "critique" if plan.reflection == "critique" else "report"
     return reflection_messages(turns, about.trajectory.final_observation, about.trajectory.reward, kind=kind)
 
 
 async def _complete(
-    explorer: Explorer, task: Task, plan: Plan, about: Episode, name: str, context: list[int]
+    explorer: Explorer, task: Task, plan: SamplingPlan, about: Episode, name: str, context: list[int]
 ) -> Completion:
     structured = explorer.limits.structured_reflections and plan.reflection == "report"
     completion = await explorer.complete(
@@ -115,7 +115,7 @@ async def _complete(
     return completion
 
 
-def _read(explorer: Explorer, plan: Plan, about: Episode, completion: Completion) -> Reading:
+def _read(explorer: Explorer, plan: SamplingPlan, about: Episode, completion: Completion) -> Reading:
     text = explorer.chat.text(completion.token_ids)
     if plan.reflection == "critique":
         return (
@@ -132,7 +132,7 @@ def _read(explorer: Explorer, plan: Plan, about: Episode, completion: Completion
     )
 
 
-def _repaired(plan: Plan, text: str, turns: int, reason: str) -> Reading:
+def _repaired(plan: SamplingPlan, text: str, turns: int, reason: str) -> Reading:
     """The rule for invalid reflections: skip has no pivot; clamp needs a number to clamp; zero restarts in any case. A
     readable outcome is
     kept: an attempt that the report calls a success is not retried for want of a pivot."""
@@ -159,7 +159,7 @@ def _repaired(plan: Plan, text: str, turns: int, reason: str) -> Reading:
     )
 
 
-def decide(plan: Plan, about: Episode, reading: Reading) -> str:
+def decide(plan: SamplingPlan, about: Episode, reading: Reading) -> str:
     """`retry`, or why no retry is run (paper, algorithm)."""
     if reading.pivot_turn is None:
         return f"no retry: reflection {reading.status}"

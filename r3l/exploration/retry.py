@@ -12,11 +12,11 @@ from r3l.exploration.episode import Played, Start, play
 from r3l.exploration.explorer import Explorer
 from r3l.exploration.prompting import Message, guidance
 from r3l.exploration.sample import episode
-from r3l.records import Episode, Kind, Plan, Reflection, Status, Task, Turn
+from r3l.records import Episode, Kind, Reflection, SamplingPlan, Status, Task, Turn
 
 
 async def retry(
-    explorer: Explorer, task: Task, plan: Plan, base: Episode, parent: Episode, reflection: Reflection
+    explorer: Explorer, task: Task, plan: SamplingPlan, base: Episode, parent: Episode, reflection: Reflection
 ) -> Episode:
     """Retry from the pivot that `reflection` names in `parent` (the base, or an earlier distilled trajectory of it)."""
     retry_id = f"{base.trajectory.trajectory_id}/retry={reflection.attempt}"
@@ -34,7 +34,13 @@ async def retry(
 
 
 async def _rolled_back(
-    explorer: Explorer, task: Task, plan: Plan, parent: Episode, reflection: Reflection, retry_id: str, pivot: int
+    explorer: Explorer,
+    task: Task,
+    plan: SamplingPlan,
+    parent: Episode,
+    reflection: Reflection,
+    retry_id: str,
+    pivot: int,
 ) -> tuple[Played, int]:
     """What was played, and from which pivot: rollback that sees other observations is dropped or restarts at 0."""
     try:
@@ -72,7 +78,7 @@ async def _roll_back(explorer: Explorer, task: Task, turns: list[Turn], session:
 
 
 def _context(
-    explorer: Explorer, plan: Plan, turns: list[Turn], reflection: Reflection, pivot: int, role: Role
+    explorer: Explorer, plan: SamplingPlan, turns: list[Turn], reflection: Reflection, pivot: int, role: Role
 ) -> tuple[list[int], list[int]]:
     """(context ids stored with the first own turn, whole prompt). Guidance joins the system prompt at pivot 0; the kept
     turns are the parent's own ids, never rendered again."""

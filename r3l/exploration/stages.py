@@ -12,7 +12,7 @@ from r3l.exploration.reflect import reflect
 from r3l.exploration.retry import retry
 from r3l.exploration.sample import sample
 from r3l.exploration.stitch import distil
-from r3l.records import Episode, Event, Plan, Reflection, Status, Task
+from r3l.records import Episode, Event, Reflection, SamplingPlan, Status, Task
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ async def _all(attempts: Iterable[Awaitable[T]]) -> list[T]:
     return list(await asyncio.gather(*attempts))
 
 
-def base_stage(explorer: Explorer, tasks: Sequence[Task], plan: Plan) -> list[Episode]:
+def base_stage(explorer: Explorer, tasks: Sequence[Task], plan: SamplingPlan) -> list[Episode]:
     """`plan.bases` base trajectories of every task."""
     explorer.progress.add("base", planned=len(tasks) * plan.bases)
     return asyncio.run(_all([sample(explorer, task, attempt) for task in tasks for attempt in range(plan.bases)]))
@@ -32,7 +32,7 @@ def base_stage(explorer: Explorer, tasks: Sequence[Task], plan: Plan) -> list[Ep
 def reflections_stage(
     explorer: Explorer,
     tasks: Sequence[Task],
-    plan: Plan,
+    plan: SamplingPlan,
     bases: Sequence[Episode],
     abouts: Sequence[Episode],
     attempt: int,
@@ -53,7 +53,7 @@ def reflections_stage(
 def retries_stage(
     explorer: Explorer,
     tasks: Sequence[Task],
-    plan: Plan,
+    plan: SamplingPlan,
     bases: Sequence[Episode],
     abouts: Sequence[Episode],
     reflections: Sequence[Reflection],

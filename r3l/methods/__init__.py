@@ -22,7 +22,7 @@ from r3l.methods.reflect_grpo import ReflectGRPO
 from r3l.methods.reflect_retry_reward import ReflectRetryReward
 from r3l.methods.rloo import RLOO
 from r3l.methods.stages import credit_groups, training_rows
-from r3l.records import Credit, Episode, Event, Plan, Reflection, TrainingRow, Trajectory
+from r3l.records import Credit, Episode, Event, Reflection, SamplingPlan, TrainingRow, Trajectory
 
 METHODS: dict[str, Method[Any]] = {
     "r3l": R3L(),
@@ -58,7 +58,7 @@ def method_of(settings: AnyMethod) -> Method[Any]:
     return method
 
 
-def plan(settings: AnyMethod, group_size: int) -> Plan:
+def plan(settings: AnyMethod, group_size: int) -> SamplingPlan:
     """What exploration samples for one task, within `group_size` = N trajectories."""
     return method_of(settings).plan(settings, group_size)
 

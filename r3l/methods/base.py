@@ -16,7 +16,7 @@ from r3l.config.method_settings import ClippedSettings, MethodSettings
 from r3l.credit.advantages import Floats, group_statistics, scaled_advantages
 from r3l.credit.amplification import amplified, signs
 from r3l.credit.pivot_mask import PivotMask, base_mask_turn, distilled_mask_turn
-from r3l.records import Credit, Kind, Plan, Reflection, Trajectory
+from r3l.records import Credit, Kind, Reflection, SamplingPlan, Trajectory
 
 S = TypeVar("S", bound=MethodSettings)
 C = TypeVar("C", bound=ClippedSettings)
@@ -56,9 +56,9 @@ class Method(Generic[S]):
     """N trajectories, group-relative advantages (amplified by setting), policy gradient. Each method says what
     differs."""
 
-    def plan(self, settings: S, group_size: int) -> Plan:
+    def plan(self, settings: S, group_size: int) -> SamplingPlan:
         """What exploration samples for one task, within the budget of `group_size` = N trajectories."""
-        return Plan(bases=group_size)
+        return SamplingPlan(bases=group_size)
 
     def select(self, settings: S, members: Sequence[Trajectory]) -> tuple[list[Trajectory], list[LeftOut]]:
         """Which of a group's trainable trajectories are its members."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from r3l.config.rivals import CritiqueGRPOSettings
 from r3l.methods.base import LeftOut, Objective, RatioMethod
-from r3l.records import Kind, Plan, Trajectory
+from r3l.records import Kind, SamplingPlan, Trajectory
 
 
 class CritiqueGRPO(RatioMethod[CritiqueGRPOSettings]):
@@ -16,8 +16,8 @@ class CritiqueGRPO(RatioMethod[CritiqueGRPOSettings]):
     Loss: GRPO's for the N, -A f(pi) with f(p) = p / (p + gamma) for the refinement.
     """
 
-    def plan(self, settings: CritiqueGRPOSettings, group_size: int) -> Plan:
-        return Plan(
+    def plan(self, settings: CritiqueGRPOSettings, group_size: int) -> SamplingPlan:
+        return SamplingPlan(
             bases=group_size, reflection="critique", retries_per_base=1, retry_from="start", retry_when="always"
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from r3l.config.methods import R3LSettings
 from r3l.credit.pivot_mask import PivotMask
 from r3l.methods.base import LeftOut, Lesson, Method, Objective
-from r3l.records import Kind, Plan, Reflection, Status, Trajectory
+from r3l.records import Kind, Reflection, SamplingPlan, Status, Trajectory
 
 
 class R3L(Method[R3LSettings]):
@@ -15,15 +15,15 @@ class R3L(Method[R3LSettings]):
     the reflections and retries that worked. No ratio, no reference. Each ablation is a setting.
     """
 
-    def plan(self, settings: R3LSettings, group_size: int) -> Plan:
+    def plan(self, settings: R3LSettings, group_size: int) -> SamplingPlan:
         """Half the budget is retries: with k sequential retries a base, only the first N/2k bases are retried
         (paper, table `retry_count`), and k is N/2 at most.
         """
         half = group_size // 2
         retries = min(settings.retries_per_base, half)
         if not settings.reflect or retries == 0:
-            return Plan(bases=group_size)
-        return Plan(
+            return SamplingPlan(bases=group_size)
+        return SamplingPlan(
             bases=half,
             reflection="report",
             retries_per_base=retries,

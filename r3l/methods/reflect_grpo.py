@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from r3l.config.rivals import ReflectGRPOSettings
 from r3l.methods.base import RatioMethod
-from r3l.records import Plan
+from r3l.records import SamplingPlan
 
 
 class ReflectGRPO(RatioMethod[ReflectGRPOSettings]):
@@ -13,8 +13,8 @@ class ReflectGRPO(RatioMethod[ReflectGRPOSettings]):
     retried, and from the start.
     """
 
-    def plan(self, settings: ReflectGRPOSettings, group_size: int) -> Plan:
-        return Plan(
+    def plan(self, settings: ReflectGRPOSettings, group_size: int) -> SamplingPlan:
+        return SamplingPlan(
             bases=group_size // 2,
             reflection="report",
             retries_per_base=1,

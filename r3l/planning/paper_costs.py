@@ -21,7 +21,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Row:
+class CostRow:
     """The row that a plan starts from. `turns_scale`: for a world of longer or shorter episodes than the row's."""
 
     model: str
@@ -60,7 +60,7 @@ COSTS: dict[tuple[str, str], dict[str, Cost]] = {
 ALFWORLD_TURNS = 25
 
 
-def row_for(config: Config, parameters: int, sizes: dict[str, int]) -> Row:
+def row_for(config: Config, parameters: int, sizes: dict[str, int]) -> CostRow:
     """The row of the model itself, else of the model nearest in size (by ratio); mathematics has its own rows, every
     other world takes ALFWorld's; a method without a row samples N whole trajectories, as GRPO does.
 
@@ -73,7 +73,7 @@ def row_for(config: Config, parameters: int, sizes: dict[str, int]) -> Row:
     world = "math" if kind == "math" else "alfworld"
     rows = COSTS[model, world]
     method = config.method.kind if config.method.kind in rows else "grpo"
-    return Row(
+    return CostRow(
         model,
         world,
         method,

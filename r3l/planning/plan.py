@@ -10,7 +10,7 @@ from r3l.config.machines import Machine
 from r3l.planning.gpus import GPUS
 from r3l.planning.memory import RESERVE, engine_cache_tokens, saved_bytes, training_memory
 from r3l.planning.observed import ObservedRun
-from r3l.planning.paper_costs import ENGINE_GPUS, GPU, GROUP, TASKS, TRAINING_GPUS, Row, row_for
+from r3l.planning.paper_costs import ENGINE_GPUS, GPU, GROUP, TASKS, TRAINING_GPUS, CostRow, row_for
 from r3l.planning.shapes import PAPER, Shape, shape_of
 
 TABLE_BYTES = (
@@ -29,7 +29,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ResourcePlan:
     figures: list[Figure]
     assumptions: list[str]
     troubles: list[str]  # what will not fit
@@ -38,7 +38,7 @@ class Plan:
         return next(figure.value for figure in self.figures if figure.name == name)
 
 
-def make_plan(config: Config, machine: Machine, observed: ObservedRun | None = None) -> Plan:
+def make_plan(config: Config, machine: Machine, observed: ObservedRun | None = None) -> ResourcePlan:
     """What one iteration of `config` needs on `machine`.
 
     Args:
@@ -59,7 +59,7 @@ def make_plan(config: Config, machine: Machine, observed: ObservedRun | None = N
         *_time(config, shape, machine, row, observed),
         *_storage(config, shape, sampled, observed),
     ]
-    return Plan(figures, _assumptions(config, machine, row, observed), troubles)
+    return ResourcePlan(figures, _assumptions(config, machine, row, observed), troubles)
 
 
 def _memory(config: Config, shape: Shape, machine: Machine) -> tuple[list[Figure], list[str]]:
@@ -124,7 +124,7 @@ def _scale(config: Config) -> float:
     return config.rollout.tasks / TASKS * config.rollout.group_size / GROUP
 
 
-def _tokens(config: Config, row: Row, observed: ObservedRun | None) -> list[Figure]:
+def _tokens(config: Config, row: CostRow, observed: ObservedRun | None) -> list[Figure]:
     if observed:
         source = f"run {observed.run}: {observed.tasks} tasks measured"
         share = config.rollout.tasks / observed.tasks
@@ -142,7 +142,7 @@ def _tokens(config: Config, row: Row, observed: ObservedRun | None) -> list[Figu
     ]
 
 
-def _time(config: Config, shape: Shape, machine: Machine, row: Row, observed: ObservedRun | None) -> list[Figure]:
+def _time(config: Config, shape: Shape, machine: Machine, row: CostRow, observed: ObservedRun | None) -> list[Figure]:
     if observed and observed.seconds:
         source = f"run {observed.run}, where it ran"
         spent = {name: seconds * config.rollout.tasks / observed.tasks for name, seconds in observed.seconds.items()}
@@ -180,7 +180,7 @@ def _storage(config: Config, shape: Shape, sampled: float, observed: ObservedRun
     ]
 
 
-def _assumptions(config: Config, machine: Machine, row: Row, observed: ObservedRun | None) -> list[str]:
+def _assumptions(config: Config, machine: Machine, row: CostRow, observed: ObservedRun | None) -> list[str]:
     said = [
         "memory: activations without fragmentation; one path of policy.context_tokens, the longest there can be",
         "storage: every iteration's policy and optimiser are kept until they are pruned",

@@ -24,7 +24,7 @@ from r3l.records.attempts import (
 )
 from r3l.records.column import Column, Same
 from r3l.records.learning import Credit, OptimiserStep, ReplayedGroup, TrainingRow
-from r3l.records.plan import Plan
+from r3l.records.plan import SamplingPlan
 from r3l.records.reflections import OraclePivot, Outcome, Reflection
 
 __all__ = [
@@ -37,10 +37,10 @@ __all__ = [
     "OptimiserStep",
     "OraclePivot",
     "Outcome",
-    "Plan",
     "Reflection",
     "ReplayedGroup",
     "Same",
+    "SamplingPlan",
     "Status",
     "Task",
     "TrainingRow",

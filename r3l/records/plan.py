@@ -7,7 +7,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SamplingPlan:
     """What a method wants sampled for one task (paper, appendix Algorithm). Exploration reads only this."""
 
     bases: int

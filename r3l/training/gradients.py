@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from r3l.errors import TrainingError
 from r3l.losses import kl_penalty
-from r3l.training.rows import Row
+from r3l.training.rows import UpdateRow
 
 Floats = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ class Denominators:
     groups: int
     tokens: Counter[str]
 
-    def of(self, row: Row) -> float:
+    def of(self, row: UpdateRow) -> float:
         choices = {"groups": self.groups, "tokens": self.tokens[row.term], "sum": 1}
         if row.reduction not in choices:
             raise TrainingError(
@@ -76,7 +76,7 @@ class RowScores:
     start: Floats | None = None  # for the metric alone
 
 
-def row_gradient(row: Row, scores: RowScores, denominator: float) -> Floats:
+def row_gradient(row: UpdateRow, scores: RowScores, denominator: float) -> Floats:
     """dL/dlogp [T] of one row, by autograd on its log-probabilities."""
     logp = torch.from_numpy(scores.logp).clone().requires_grad_()
     value, kl, _ = _losses(row, logp, scores)
@@ -84,7 +84,7 @@ def row_gradient(row: Row, scores: RowScores, denominator: float) -> Floats:
     return torch.autograd.grad(total, logp)[0].numpy()
 
 
-def measure(row: Row, scores: RowScores, entropies: Floats, denominator: float, measures: Measures) -> None:
+def measure(row: UpdateRow, scores: RowScores, entropies: Floats, denominator: float, measures: Measures) -> None:
     """Add a row's losses to the sums; where it is a base's, its entropies [T], ratios and k3 estimates of the KL to the
     behaviour and to the starting policy too. Distilled and meta-task rows stay out of the latter: not every method has
     them."""
@@ -116,7 +116,7 @@ def k3_sum(drift: Floats) -> float:
 
 
 def _losses(
-    row: Row, logp: torch.Tensor, scores: RowScores
+    row: UpdateRow, logp: torch.Tensor, scores: RowScores
 ) -> tuple[torch.Tensor, torch.Tensor, tuple[int, int, float]]:
     weights = torch.from_numpy(row.weights)
     old = logp.detach() if scores.old is None else torch.from_numpy(scores.old)

@@ -20,7 +20,7 @@ from r3l.losses import ESTIMATORS, LOSSES, Objective
 
 
 @dataclass(frozen=True)
-class Row:
+class UpdateRow:
     """One row of `training_rows`. `positions` are the trained tokens' places in it; T of them."""
 
     row_id: str
@@ -42,7 +42,7 @@ class Row:
     length: int  # of the whole sequence
 
     @classmethod
-    def read(cls, record: Mapping[str, Any]) -> Row:
+    def read(cls, record: Mapping[str, Any]) -> UpdateRow:
         """From a record of the table.
 
         Raises:

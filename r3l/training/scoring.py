@@ -16,7 +16,7 @@ from r3l.errors import TrainingError
 from r3l.training.gradients import RowScores
 from r3l.training.job import Job
 from r3l.training.policy import load_policy
-from r3l.training.rows import Row
+from r3l.training.rows import UpdateRow
 from r3l.training.shards import Group, Survey, micro_batches, read_groups
 from r3l.training.trie.layouts import Layout, Limits
 
@@ -35,7 +35,7 @@ class OtherScores:
     reference_tokens: int = 0
     start_tokens: int = 0
 
-    def of(self, row: Row, logp: Floats | None) -> RowScores:
+    def of(self, row: UpdateRow, logp: Floats | None) -> RowScores:
         """A row's scores beside `logp`, those of the trained policy (None: its gradient does not depend on them)."""
         return RowScores(
             np.zeros(len(row.positions)) if logp is None else logp,
@@ -57,7 +57,11 @@ class Scorer:
     emit: Callable[..., None]
 
     def score(
-        self, path: str, base_path: str | None, wanted: Callable[[Row], bool], within: Collection[str] | None = None
+        self,
+        path: str,
+        base_path: str | None,
+        wanted: Callable[[UpdateRow], bool],
+        within: Collection[str] | None = None,
     ) -> tuple[dict[str, Floats], int]:
         """(log-probabilities by row id, tokens computed) of the wanted rows, of all groups or of those `within`."""
         policy = load_policy(
@@ -81,7 +85,7 @@ class Scorer:
         return scores, tokens
 
 
-def sampled_by(digest: str, trained: str, row: Row) -> bool:
+def sampled_by(digest: str, trained: str, row: UpdateRow) -> bool:
     """Whether a row's ratio is to the policy of this digest."""
     return row.needs_old(trained) and row.behaviour_policy == digest
 

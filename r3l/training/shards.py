@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from r3l.errors import TrainingError
 from r3l.store.tables.schemas import arrow_schema
-from r3l.training.rows import Row
+from r3l.training.rows import UpdateRow
 from r3l.training.trie.tree import build_trie
 
 
@@ -46,7 +46,7 @@ def survey(files: Sequence[str], policy: str) -> Survey:
     seen = Survey()
     groups: dict[str, Group] = {}
     for file in files:
-        active: dict[str, list[Row]] = {}
+        active: dict[str, list[UpdateRow]] = {}
         for row in read_rows([file]):
             seen.rows += 1
             seen.tokens[row.term] += len(row.positions)
@@ -66,7 +66,7 @@ def survey(files: Sequence[str], policy: str) -> Survey:
     return seen
 
 
-def read_rows(files: Iterable[str], group_ids: Sequence[str] | None = None) -> Iterator[Row]:
+def read_rows(files: Iterable[str], group_ids: Sequence[str] | None = None) -> Iterator[UpdateRow]:
     """The rows of some files in their order, or only those of some groups."""
     for file in files:
         try:
@@ -74,12 +74,12 @@ def read_rows(files: Iterable[str], group_ids: Sequence[str] | None = None) -> I
                 raise TrainingError(f"{file}: no column {', '.join(sorted(missing))}; expected a part of training_rows")
             keep = None if group_ids is None else ds.field("group_id").isin(list(group_ids))
             for batch in ds.dataset(file).to_batches(filter=keep, batch_size=64):
-                yield from map(Row.read, batch.to_pylist())
+                yield from map(UpdateRow.read, batch.to_pylist())
         except (OSError, ValueError) as error:
             raise TrainingError(f"{file}: {error}; expected a parquet file of training_rows") from error
 
 
-def read_groups(groups: Sequence[Group]) -> list[Row]:
+def read_groups(groups: Sequence[Group]) -> list[UpdateRow]:
     """The rows with a gradient of some groups."""
     files = sorted(set().union(*(group.files for group in groups)))
     return [row for row in read_rows(files, [group.group_id for group in groups]) if row.has_gradient]

@@ -32,7 +32,7 @@ from r3l.training.parallel.fsdp import whole
 from r3l.training.parallel.ranks import Ranks
 from r3l.training.policy import Policy, find_base, load_config, load_policy
 from r3l.training.report import peak_memory_mb, report
-from r3l.training.rows import Row
+from r3l.training.rows import UpdateRow
 from r3l.training.scoring import OtherScores, score_others
 from r3l.training.shards import Group, micro_batches, read_groups, survey
 from r3l.training.trie.dense_layouts import choose_layout
@@ -204,7 +204,7 @@ class Update:
             )
 
     def _micro_batch(
-        self, policy: Policy, rows: list[Row], others: OtherScores, denominators: Denominators, measures: Measures
+        self, policy: Policy, rows: list[UpdateRow], others: OtherScores, denominators: Denominators, measures: Measures
     ) -> int:
         scored = [row for row in rows if row.needs_scoring(self.job.policy.digest)]
         current = {}

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from r3l.warm_start.rows import Row
+from r3l.warm_start.rows import DemoRow
 
 
-def shared_length(rows: Sequence[Row]) -> int:
+def shared_length(rows: Sequence[DemoRow]) -> int:
     """Number of leading tokens that all rows have in common and none is trained to predict (at least one is left
     over)."""
     first, last = min(row.ids for row in rows), max(row.ids for row in rows)
@@ -22,12 +22,12 @@ def shared_length(rows: Sequence[Row]) -> int:
     return next((k for k in range(limit) if first[k] != last[k]), limit)
 
 
-def untrained(row: Row) -> int:
+def untrained(row: DemoRow) -> int:
     """Number of leading tokens of weight 0, one less than all at most."""
     return next((k for k, weight in enumerate(row.weights[:-1]) if weight > 0), len(row.ids) - 1)
 
 
-def weighted_loss(model: Any, rows: Sequence[Row]) -> tuple[torch.Tensor, torch.Tensor]:
+def weighted_loss(model: Any, rows: Sequence[DemoRow]) -> tuple[torch.Tensor, torch.Tensor]:
     """sum_t w_t * -log p(t | before) / sum_t w_t, and the plain mean over the fully weighted tokens (detached)."""
     P = shared_length(rows)
     ids_BT, weights_BT = padded(rows, P, model.config.pad_token_id)
@@ -39,7 +39,7 @@ def weighted_loss(model: Any, rows: Sequence[Row]) -> tuple[torch.Tensor, torch.
     return (losses * weights).sum() / weights.sum(), losses.detach()[weights >= 1].mean()
 
 
-def padded(rows: Sequence[Row], P: int, pad: int) -> tuple[torch.Tensor, torch.Tensor]:
+def padded(rows: Sequence[DemoRow], P: int, pad: int) -> tuple[torch.Tensor, torch.Tensor]:
     """ids and weights of what comes after the shared beginning, padded on the right."""
     T = max(len(row.ids) for row in rows) - P
     ids_BT, weights_BT = torch.full((len(rows), T), pad), torch.zeros(len(rows), T)

@@ -27,9 +27,9 @@ from r3l.exploration.explorer import Explorer, Limits
 from r3l.exploration.reflect import reflect
 from r3l.exploration.retry import retry
 from r3l.exploration.sample import sample
-from r3l.records import Episode, Kind, Plan, Reflection, Status, Task
+from r3l.records import Episode, Kind, Reflection, SamplingPlan, Status, Task
 
-PLAN = Plan(bases=1, reflection="report", retries_per_base=1, retry_when="not_success")
+PLAN = SamplingPlan(bases=1, reflection="report", retries_per_base=1, retry_when="not_success")
 IN_FLIGHT = 48  # tasks played at once
 OnProgress = Callable[[str], None]
 Expected = Callable[[Task, Episode], dict[str, Any]]

@@ -28,7 +28,7 @@ RETRIES = 0.5  # of `rows_once`: retries in place of failed attempts
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DemoRow:
     """ids and the weight of predicting each of them, aligned."""
 
     kind: Literal["attempt", "reflection", "retry"]
@@ -48,13 +48,13 @@ class RowEncoder:
         self.replies: dict[str, list[int]] = {}
         self.decisions = {token for word, token in chat.tokenizer.get_vocab().items() if word.lstrip("Ġ") in DECISIONS}
 
-    def rows(self, demonstration: Demonstration) -> Iterator[Row]:
+    def rows(self, demonstration: Demonstration) -> Iterator[DemoRow]:
         yield self.attempt(without_tail(demonstration.turns))
         yield self.reflection(demonstration)
         if demonstration.retry:
             yield self.retry(demonstration)
 
-    def rows_once(self, demonstration: Demonstration, rng: random.Random) -> Iterator[Row]:
+    def rows_once(self, demonstration: Demonstration, rng: random.Random) -> Iterator[DemoRow]:
         """Like `rows`, but no turn twice: of an attempt and the retry from its pivot, one by chance, trained on as a
         whole."""
         yield self.reflection(demonstration)
@@ -63,12 +63,12 @@ class RowEncoder:
         else:
             yield self.attempt(without_tail(demonstration.turns))
 
-    def attempt(self, turns: list[DemoTurn]) -> Row:
+    def attempt(self, turns: list[DemoTurn]) -> DemoRow:
         row = self.opened("attempt", self.system, turns[0])
         self.extend(row, turns[1:])
         return row
 
-    def drill(self, turns: list[DemoTurn]) -> Row:
+    def drill(self, turns: list[DemoTurn]) -> DemoRow:
         """A drill's row: thoughts are always trained on, actions only where they are not arbitrary."""
         row = self.opened("attempt", self.system, turns[0])
         for turn in turns[1:]:
@@ -78,26 +78,26 @@ class RowEncoder:
             self.add(row, ids, self.deciding(ids)[: -len(acting)] + [0.0 if turn.stray else 1.0] * len(acting))
         return row
 
-    def reflection(self, demonstration: Demonstration) -> Row:
+    def reflection(self, demonstration: Demonstration) -> DemoRow:
         turns = [(turn.observation, turn.reply) for turn in demonstration.turns]
         return self.report_row(
             reflection_messages(turns, demonstration.final, float(demonstration.won)), demonstration.report
         )
 
-    def report_row(self, messages: list[Message], report: dict[str, Any]) -> Row:
+    def report_row(self, messages: list[Message], report: dict[str, Any]) -> DemoRow:
         ids = self.chat.opening(messages)
-        row = Row("reflection", ids, self.reading(ids, self.read_reported))
+        row = DemoRow("reflection", ids, self.reading(ids, self.read_reported))
         self.add_report(row, json.dumps(report))
         return row
 
-    def retry(self, demonstration: Demonstration, whole: bool = False) -> Row:
+    def retry(self, demonstration: Demonstration, whole: bool = False) -> DemoRow:
         """`whole`: what comes before the pivot is trained on too."""
         pivot, text = demonstration.report["retry_from_step"], guidance(json.dumps(demonstration.report))
         if pivot == 0:
             row = self.opened("retry", f"{self.system}\n\n{text}", demonstration.retry[0])
         else:
             kept = self.attempt(demonstration.turns[:pivot])
-            row = Row("retry", kept.ids, kept.weights if whole else [0.0] * len(kept.ids))
+            row = DemoRow("retry", kept.ids, kept.weights if whole else [0.0] * len(kept.ids))
             first = demonstration.retry[0]
             between = self.chat.following(
                 [{"role": "system", "content": text}, {"role": "user", "content": first.observation}]
@@ -107,30 +107,30 @@ class RowEncoder:
         self.extend(row, demonstration.retry[1:])
         return row
 
-    def opened(self, kind: Literal["attempt", "retry"], system: str, turn: DemoTurn) -> Row:
+    def opened(self, kind: Literal["attempt", "retry"], system: str, turn: DemoTurn) -> DemoRow:
         messages: list[Message] = [{"role": "system", "content": system}, {"role": "user", "content": turn.observation}]
         ids = self.chat.opening(messages)
-        row = Row(kind, ids, self.reading(ids))
+        row = DemoRow(kind, ids, self.reading(ids))
         self.add_reply(row, turn)
         return row
 
-    def extend(self, row: Row, turns: Iterable[DemoTurn]) -> None:
+    def extend(self, row: DemoRow, turns: Iterable[DemoTurn]) -> None:
         for turn in turns:
             self.add_observation(row, turn)
             self.add_reply(row, turn)
 
-    def add_observation(self, row: Row, turn: DemoTurn) -> None:
+    def add_observation(self, row: DemoRow, turn: DemoTurn) -> None:
         if turn.observation not in self.read:
             self.read[turn.observation] = self.chat.following([{"role": "user", "content": turn.observation}])
         ids = self.read[turn.observation]
         self.add(row, ids, [READ] * len(ids))
 
-    def add_reply(self, row: Row, turn: DemoTurn) -> None:
+    def add_reply(self, row: DemoRow, turn: DemoTurn) -> None:
         """A stray action is context to recover from, never an example."""
         ids = self.reply(turn.reply)
         self.add(row, ids, [0.0] * len(ids) if turn.stray else self.deciding(ids))
 
-    def add_report(self, row: Row, text: str) -> None:
+    def add_report(self, row: DemoRow, text: str) -> None:
         ids = self.reply(text)
         words = [self.chat.tokenizer.decode([token]).strip() for token in ids]
         self.add(
@@ -157,7 +157,7 @@ class RowEncoder:
         return [0.0] * system + [read] * (len(ids) - system)
 
     @staticmethod
-    def add(row: Row, ids: list[int], weights: list[float]) -> None:
+    def add(row: DemoRow, ids: list[int], weights: list[float]) -> None:
         row.ids.extend(ids)
         row.weights.extend(weights)
 

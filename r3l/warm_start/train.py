@@ -19,7 +19,7 @@ import torch
 
 from r3l.training.trie.products import FastProducts
 from r3l.warm_start.loss import weighted_loss
-from r3l.warm_start.rows import Row
+from r3l.warm_start.rows import DemoRow
 
 OnProgress = Callable[[str], None]
 SORTED_TOGETHER = 512  # rows sorted by length before they are cut into batches
@@ -77,7 +77,7 @@ def load_model(folder: Path) -> Any:
     return LlamaForCausalLM.from_pretrained(folder, use_safetensors=True)
 
 
-def train(model: Any, rows: Sequence[Row], schedule: Schedule, seed: int, progress: OnProgress) -> dict[str, float]:
+def train(model: Any, rows: Sequence[DemoRow], schedule: Schedule, seed: int, progress: OnProgress) -> dict[str, float]:
     """Returns steps, tokens, seconds and the mean loss of replies over the last `REPORT_EVERY` steps."""
     optimizers = new_optimizers(model, schedule)
     began, step, tokens, recent = time.monotonic(), 0, 0, [0.0]
@@ -121,7 +121,7 @@ def new_optimizers(model: Any, schedule: Schedule) -> list[torch.optim.Optimizer
     ]
 
 
-def one_step(model: Any, batch: Sequence[Row], optimizers: Sequence[torch.optim.Optimizer]) -> float:
+def one_step(model: Any, batch: Sequence[DemoRow], optimizers: Sequence[torch.optim.Optimizer]) -> float:
     with FastProducts():
         loss, replies = weighted_loss(model, batch)
     model.zero_grad()
@@ -137,11 +137,11 @@ def average(losses: list[float]) -> float:
     return sum(last) / len(last)
 
 
-def batches(rows: Sequence[Row], tokens: int, rng: random.Random) -> Iterator[list[Row]]:
+def batches(rows: Sequence[DemoRow], tokens: int, rng: random.Random) -> Iterator[list[DemoRow]]:
     """For ever: rows of about the same length, `tokens` at most when padded; reflections apart, as they begin
     otherwise."""
     while True:
-        made: list[list[Row]] = []
+        made: list[list[DemoRow]] = []
         for kinds in (("attempt", "retry"), ("reflection",)):
             chosen = [row for row in rows if row.kind in kinds]
             rng.shuffle(chosen)
@@ -153,8 +153,8 @@ def batches(rows: Sequence[Row], tokens: int, rng: random.Random) -> Iterator[li
         yield from made
 
 
-def cut(rows: list[Row], tokens: int) -> list[list[Row]]:
-    made: list[list[Row]] = [[]]
+def cut(rows: list[DemoRow], tokens: int) -> list[list[DemoRow]]:
+    made: list[list[DemoRow]] = [[]]
     for row in rows:
         if made[-1] and len(row.ids) * (len(made[-1]) + 1) > tokens:
             made.append([])

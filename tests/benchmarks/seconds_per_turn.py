@@ -33,7 +33,7 @@ from r3l.exploration.stages import base_stage, distilled_stage, reflections_stag
 from r3l.methods import plan
 from r3l.pipeline.stages.task_batch import draw
 from r3l.pipeline.workbench import limits
-from r3l.records import Plan, Task
+from r3l.records import SamplingPlan, Task
 from tests.benchmarks.served_vllm import spent
 
 
@@ -156,7 +156,7 @@ def rollout(explorer: Explorer, config: Config, tasks: Sequence[Task]) -> tuple[
     return sum(turns for turns, _ in counts), sum(replies for _, replies in counts)
 
 
-def chain(explorer: Explorer, wanted: Plan, tasks: Sequence[Task]) -> tuple[int, int]:
+def chain(explorer: Explorer, wanted: SamplingPlan, tasks: Sequence[Task]) -> tuple[int, int]:
     bases = base_stage(explorer, tasks, wanted)
     turns = sum(len(base.turns) for base in bases)
     if wanted.reflection == "none":

@@ -31,10 +31,10 @@ from r3l.environments.workers.pool import WorldPool
 from r3l.environments.workers.process import WorkerProcess
 from r3l.exploration.explorer import Explorer, Limits
 from r3l.exploration.stages import base_stage, reflections_stage, retries_stage
-from r3l.records import Episode, Plan, Status, Task
+from r3l.records import Episode, SamplingPlan, Status, Task
 from tests.support.fakes import CharChat, ScriptedEngine
 
-PLAN = Plan(bases=4, reflection="report", retries_per_base=1, retry_when="always")
+PLAN = SamplingPlan(bases=4, reflection="report", retries_per_base=1, retry_when="always")
 TASKS_AT_ONCE, DISTINCT_TASKS = 2, 12
 GARBAGE = [
     "",

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from r3l.training.rows import Row
+from r3l.training.rows import UpdateRow
 
 
-def trl_step(model: Any, rows: list[Row], prompt: int) -> Callable[[], None]:
+def trl_step(model: Any, rows: list[UpdateRow], prompt: int) -> Callable[[], None]:
     """One step on `rows`, whose first `prompt` tokens are the prompt; adds to the model's gradients."""
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
@@ -50,7 +50,7 @@ def trl_step(model: Any, rows: list[Row], prompt: int) -> Callable[[], None]:
     return step
 
 
-def padded(rows: list[Row], prompt: int) -> dict[str, torch.Tensor]:
+def padded(rows: list[UpdateRow], prompt: int) -> dict[str, torch.Tensor]:
     """As TRL pads them: prompts to the left (here all are as long), completions to the right; masked tokens by
     `tool_mask`."""
     width = max(row.length for row in rows) - prompt

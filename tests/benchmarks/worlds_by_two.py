@@ -21,7 +21,7 @@ from r3l.environments import make_world
 from r3l.environments.workers.pool import WorldPool
 from r3l.exploration.explorer import Explorer, Limits
 from r3l.exploration.stages import base_stage
-from r3l.records import Episode, Plan, Task
+from r3l.records import Episode, SamplingPlan, Task
 from tests.benchmarks.soak import SETTINGS, Policy, descendants
 from tests.support.fakes import CharChat, ScriptedEngine
 
@@ -66,10 +66,10 @@ def measure(environment: str, number: int, root: str) -> dict[str, Any]:
             "none",  # type: ignore[arg-type]
             Limits(settings.max_turns, 512, 1.0),
         )
-        base_stage(explorer, tasks, Plan(bases=1))  # machines start, games load
+        base_stage(explorer, tasks, SamplingPlan(bases=1))  # machines start, games load
         workers = descendants(os.getpid())
         steps, spent, began = pool.counts()["steps"], processor_s(workers), time.perf_counter()
-        bases = base_stage(explorer, tasks, Plan(bases=8))
+        bases = base_stage(explorer, tasks, SamplingPlan(bases=8))
         seconds, spent, steps = (
             time.perf_counter() - began,
             processor_s(workers) - spent,

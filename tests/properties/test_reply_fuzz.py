@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from r3l.exploration import stages
-from r3l.records import Plan
+from r3l.records import SamplingPlan
 from r3l.store.layout import StageKey
 from r3l.store.stage import Store
 from tests.support.fakes import explorer, task
@@ -18,8 +18,10 @@ TURNS = 8
 SHARD = 250
 
 
-def plan_of(rule: str) -> Plan:
-    return Plan(bases=1, reflection="report", retries_per_base=1, retry_when="not_success", invalid_reflection=rule)
+def plan_of(rule: str) -> SamplingPlan:
+    return SamplingPlan(
+        bases=1, reflection="report", retries_per_base=1, retry_when="not_success", invalid_reflection=rule
+    )
 
 
 def shards(count: int, seed: int):

@@ -25,7 +25,7 @@ from transformers import (
 
 from r3l.losses import LOSSES
 from r3l.store.tables.schemas import arrow_schema
-from r3l.training.rows import Row
+from r3l.training.rows import UpdateRow
 
 VOCABULARY = 61
 SIZE: dict[str, Any] = {
@@ -139,8 +139,8 @@ def write_rows(path: Path, records: list[dict[str, Any]]) -> str:
     return str(path)
 
 
-def rows_of(records: list[dict[str, Any]]) -> list[Row]:
-    return [Row.read(one) for one in records]
+def rows_of(records: list[dict[str, Any]]) -> list[UpdateRow]:
+    return [UpdateRow.read(one) for one in records]
 
 
 def gradient_vector(model: Any) -> torch.Tensor:

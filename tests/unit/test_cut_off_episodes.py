@@ -11,7 +11,7 @@ from r3l.environments.workers.sessions import Sessions
 from r3l.errors import EngineError, WorldError
 from r3l.exploration.retry import retry
 from r3l.exploration.sample import sample
-from r3l.records import Plan, Reflection
+from r3l.records import Reflection, SamplingPlan
 from tests.support.fakes import CorridorPool, explorer, failed, task
 
 
@@ -94,7 +94,7 @@ def test_a_retry_starts_with_what_its_kept_turns_stand_at():
             0,
             0.0,
         )
-        again = asyncio.run(retry(exploring, task(), Plan(1), base, base, reflection))
+        again = asyncio.run(retry(exploring, task(), SamplingPlan(1), base, base, reflection))
         assert (again.trajectory.status, again.trajectory.pivot_turn) == ("turn_limit", 2)
         assert again.trajectory.reward == pytest.approx(reward)
 

@@ -9,11 +9,11 @@ import pytest
 from r3l.errors import EngineError, Interrupted, ServerAway
 from r3l.exploration import stages
 from r3l.exploration.sample import sample
-from r3l.records import Episode, Kind, Plan, Status, observation_hash
+from r3l.records import Episode, Kind, SamplingPlan, Status, observation_hash
 from tests.support.fakes import END, CorridorPool, done, explorer, task
 
 GUIDE = "previous attempt"
-PLAN = Plan(bases=1, reflection="report", retries_per_base=1, retry_when="not_success")
+PLAN = SamplingPlan(bases=1, reflection="report", retries_per_base=1, retry_when="not_success")
 
 
 def report(pivot, outcome="failure", **extra) -> str:
@@ -98,7 +98,9 @@ def test_the_distilled_prefix_is_the_bases_ids_and_the_suffix_the_sampled_ids():
     ],
 )
 def test_where_the_guidance_stands(pivot, position, begins):
-    plan = Plan(bases=1, reflection="report", retries_per_base=1, retry_when="not_success", guidance_position=position)
+    plan = SamplingPlan(
+        bases=1, reflection="report", retries_per_base=1, retry_when="not_success", guidance_position=position
+    )
     world = explorer(trapper(report(pivot)))
     base, _, [retry], [distilled], _ = run(world, plan)
     assert text(retry.turns[:1]).startswith(begins)
@@ -153,7 +155,9 @@ def test_outcome_success_means_no_retry():
     ],
 )
 def test_the_rule_for_invalid_reflections(reply, rule, pivot, reason):
-    plan = Plan(bases=1, reflection="report", retries_per_base=1, retry_when="not_success", invalid_reflection=rule)
+    plan = SamplingPlan(
+        bases=1, reflection="report", retries_per_base=1, retry_when="not_success", invalid_reflection=rule
+    )
     _, reflection, retries, _, _ = run(explorer(trapper(reply)), plan)
     assert (reflection.status, reflection.reason, reflection.pivot_turn) == ("invalid", reason, pivot)
     assert reflection.pivot_asked is None or abs(reflection.pivot_asked) < 2**31
@@ -173,7 +177,9 @@ def test_a_base_without_a_stored_reflection_is_not_retried():
 @pytest.mark.parametrize("rule", ["clamp", "zero"])
 @pytest.mark.parametrize("reply", [report(99, "success"), report("none", "success"), report(None, "success")])
 def test_a_success_without_a_readable_pivot_is_not_retried(reply, rule):
-    plan = Plan(bases=1, reflection="report", retries_per_base=1, retry_when="not_success", invalid_reflection=rule)
+    plan = SamplingPlan(
+        bases=1, reflection="report", retries_per_base=1, retry_when="not_success", invalid_reflection=rule
+    )
     _, reflection, retries, _, _ = run(explorer(trapper(reply)), plan)
     assert (reflection.status, reflection.outcome, retries) == ("invalid", "success", [])
     assert reflection.decision == (
@@ -194,7 +200,7 @@ def test_a_rollback_that_sees_other_observations_is_dropped_with_a_reason():
 
 
 def test_or_restarts_from_the_beginning_by_setting():
-    plan = Plan(bases=1, reflection="report", retries_per_base=1, retry_when="not_success", diverged="restart")
+    plan = SamplingPlan(bases=1, reflection="report", retries_per_base=1, retry_when="not_success", diverged="restart")
     _, _, [retry], [distilled], _ = run(explorer(trapper(report(2)), CorridorPool(drift={1})), plan)
     assert (retry.trajectory.pivot_asked, retry.trajectory.pivot_turn, retry.trajectory.shared_turns) == (2, 0, 0)
     assert distilled.trajectory.turns == 5

@@ -10,11 +10,11 @@ from r3l.environments.household.world import HouseholdWorld, engine_of
 from r3l.environments.workers.pool import WorldPool
 from r3l.exploration.explorer import Explorer, Limits
 from r3l.exploration.stages import base_stage, distilled_stage, reflections_stage, retries_stage
-from r3l.records import Plan
+from r3l.records import SamplingPlan
 from tests.support.fakes import CharChat, ScriptedEngine
 
 SETTINGS = HouseholdSettings(level="long", train_tasks=3, max_turns=32)
-PLAN = Plan(bases=1, reflection="report", retries_per_base=1, retry_when="not_success")
+PLAN = SamplingPlan(bases=1, reflection="report", retries_per_base=1, retry_when="not_success")
 
 
 def reply(action: str) -> str:

@@ -9,11 +9,11 @@ from r3l.environments.mathematics.world import MathWorld
 from r3l.environments.workers.pool import WorldPool
 from r3l.exploration.explorer import Explorer, Limits
 from r3l.exploration.stages import base_stage, distilled_stage, reflections_stage, retries_stage
-from r3l.records import Plan, Task
+from r3l.records import SamplingPlan, Task
 from tests.support.fakes import CharChat, ScriptedEngine
 
 SETTINGS = MathSettings(dataset="gsm8k", workers=1)
-PLAN = Plan(bases=2, reflection="report", retries_per_base=1, retry_when="not_success")
+PLAN = SamplingPlan(bases=2, reflection="report", retries_per_base=1, retry_when="not_success")
 QUESTION = "What is eight times nine, less five?"
 TASK = Task(
     0,

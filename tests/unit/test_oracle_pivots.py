@@ -15,7 +15,7 @@ from r3l.environments.workers.pool import WorldPool
 from r3l.errors import WorldError
 from r3l.exploration.oracle import oracle_stage
 from r3l.exploration.stages import base_stage
-from r3l.records import OraclePivot, Plan, Task
+from r3l.records import OraclePivot, SamplingPlan, Task
 from tests.support.fakes import CorridorPool, explorer, failed, task
 
 LOSING = {0: ["!right"] * 5, 1: ["!right", "!trap", *["!right"] * 6], 2: ["!left"] * 8}  # wins; lost in turn 1; slow
@@ -28,7 +28,7 @@ def walk(name: str, prompt: str) -> str:
 
 def test_the_failed_bases_are_judged_and_the_won_one_is_not():
     walker = explorer(walk)
-    bases = base_stage(walker, [task(slot=3)], Plan(3))
+    bases = base_stage(walker, [task(slot=3)], SamplingPlan(3))
     pivots, events = oracle_stage(walker, [task(slot=3)], bases)
     at = "iteration=0/task=3"
     assert pivots == [
@@ -44,7 +44,7 @@ def test_a_failed_oracle_is_a_row_without_a_pivot_and_an_event():
             return failed(WorldError("no Java"))
 
     walker = explorer(walk, Broken())
-    pivots, events = oracle_stage(walker, [task()], base_stage(walker, [task()], Plan(3)))
+    pivots, events = oracle_stage(walker, [task()], base_stage(walker, [task()], SamplingPlan(3)))
     assert [(one.pivot_turn, one.why) for one in pivots] == [(None, "no verdict")] * 2
     assert [(event.event, event.reason) for event in events] == [("dropped", "no verdict: no Java")] * 2
 

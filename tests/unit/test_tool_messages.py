@@ -10,7 +10,7 @@ import pytest
 from r3l.environments.base import Observation, Rollback, Step
 from r3l.environments.workers.sessions import Sessions
 from r3l.exploration import stages
-from r3l.records import Plan, Task
+from r3l.records import SamplingPlan, Task
 from tests.support.fakes import CorridorPool, CorridorWorld, done, explorer, task
 from tests.unit.test_exploration import report, text, trapper
 
@@ -39,7 +39,9 @@ class ToolPool(CorridorPool):
     ],
 )
 def test_the_result_of_a_call_stands_behind_it_and_the_guidance_behind_the_result(pivot, position, begins):
-    plan = Plan(bases=1, reflection="report", retries_per_base=1, retry_when="not_success", guidance_position=position)
+    plan = SamplingPlan(
+        bases=1, reflection="report", retries_per_base=1, retry_when="not_success", guidance_position=position
+    )
     world = explorer(trapper(report(pivot)), ToolPool())
     bases = stages.base_stage(world, [task()], plan)
     reflections = stages.reflections_stage(world, [task()], plan, bases, bases, 0)

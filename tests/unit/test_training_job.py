@@ -23,7 +23,7 @@ from r3l.training.checkpoint import written_whole
 from r3l.training.job import Job
 from r3l.training.parallel.ranks import Ranks
 from r3l.training.policy import DTYPES, load_policy
-from r3l.training.rows import Row
+from r3l.training.rows import UpdateRow
 from r3l.training.scoring import drawn
 from r3l.training.shards import survey
 from r3l.training.update import run_update
@@ -159,7 +159,7 @@ def test_a_look_at_the_canary_leaves_the_policy_as_it_was(tmp_path: Path, dtype:
 def test_a_canary_of_its_own_choosing_is_the_end_of_a_trained_row(tmp_path: Path) -> None:
     records = group(0)
     canary = run_here(job_of(tmp_path, records, policy_settings={"context_tokens": 64}))[0]["canary"]
-    row = next(row for row in map(Row.read, records) if row.has_gradient)
+    row = next(row for row in map(UpdateRow.read, records) if row.has_gradient)
     assert canary["token_ids"] == row.token_ids[-32:].tolist()
     assert len(canary["logprobs"]) == len(canary["before"]) == len(canary["token_ids"]) - 1
 

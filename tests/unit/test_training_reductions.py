@@ -6,7 +6,7 @@ import pytest
 
 from r3l.errors import TrainingError
 from r3l.training.gradients import Denominators
-from r3l.training.rows import Row
+from r3l.training.rows import UpdateRow
 from tests.support.update_world import record
 
 
@@ -21,11 +21,11 @@ from tests.support.update_world import record
     ],
 )
 def test_denominators(reduction, term, expected):
-    row = Row.read(record("g0/base=0", range(2, 6), [0.0, 0.0, 1.0, 1.0], reduction=reduction, term=term))
+    row = UpdateRow.read(record("g0/base=0", range(2, 6), [0.0, 0.0, 1.0, 1.0], reduction=reduction, term=term))
     assert Denominators(4, Counter(rl=50, sft=9)).of(row) == expected
 
 
 def test_an_unknown_reduction_lists_those_that_exist():
-    row = Row.read(record("g0/base=0", range(2, 6), [0.0, 0.0, 1.0, 1.0], reduction="mean"))
+    row = UpdateRow.read(record("g0/base=0", range(2, 6), [0.0, 0.0, 1.0, 1.0], reduction="mean"))
     with pytest.raises(TrainingError, match=r"reduction 'mean' is unknown; expected one of groups, tokens, sum"):
         Denominators(1, Counter()).of(row)

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from r3l.errors import TrainingError
-from r3l.training.rows import Row
+from r3l.training.rows import UpdateRow
 from r3l.training.shards import Group, micro_batches, read_groups, survey
 from tests.support.update_world import record, write_rows
 
@@ -86,4 +86,4 @@ def test_files_that_are_not_training_rows_are_named(tmp_path: Path) -> None:
 )
 def test_rows_that_can_not_be_trained_are_named(change: dict[str, object], said: str) -> None:
     with pytest.raises(TrainingError, match=f"training row a: {said}"):
-        Row.read(record("a", IDS, MASKED) | change)
+        UpdateRow.read(record("a", IDS, MASKED) | change)

@@ -24,7 +24,7 @@ from r3l.pipeline.policies import HOUSEHOLD
 from r3l.warm_start.alfworld.demonstrations import Demonstration, DemoTurn, reply_text
 from r3l.warm_start.household.start import RECIPES, household_start, recipe_of
 from r3l.warm_start.loss import shared_length, weighted_loss
-from r3l.warm_start.rows import PIVOT, READ, Row, RowEncoder, without_tail
+from r3l.warm_start.rows import PIVOT, READ, DemoRow, RowEncoder, without_tail
 from r3l.warm_start.start import warm_start
 from r3l.warm_start.tokenizer import SPECIAL, train_tokenizer
 from r3l.warm_start.train import Schedule, batches, new_model, new_optimizers, train
@@ -133,10 +133,10 @@ def test_turn_numbers_of_a_report_weigh_more(chat: ChatFormat) -> None:
     assert set(row.weights[: len(opening)]) == {0.0, READ}
 
 
-def random_rows(rng: random.Random, lengths: list[int]) -> list[Row]:
+def random_rows(rng: random.Random, lengths: list[int]) -> list[DemoRow]:
     start = [rng.randrange(9, 290) for _ in range(7)]
     return [
-        Row(
+        DemoRow(
             "attempt",
             start + [rng.randrange(9, 290) for _ in range(length)],
             [0.0] * 7 + [0.15] + [rng.choice([0, 0.15, 1.0])] * (length - 1),

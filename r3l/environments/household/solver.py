@@ -24,7 +24,7 @@ def solve(engine: HouseholdEngine, state: State | None = None) -> list[str]:
         return []
     if not winnable(engine, start):
         raise WorldError(f"this household game can't be won any more: {engine.game.task()}")
-    plans = [Plan(engine, start).deliver(errands) for errands in orders(engine, start)]
+    plans = [ActionPlan(engine, start).deliver(errands) for errands in orders(engine, start)]
     return min(plans, key=len)
 
 
@@ -46,7 +46,7 @@ def wanted_choices(engine: HouseholdEngine, state: State, wanted: Wanted) -> lis
     return [tuple((i, wanted) for i in some) for some in sorted(chosen)]
 
 
-class Plan:
+class ActionPlan:
     """Actions, and the state they lead to. Every action is tried on the engine, so a plan can't be wrong."""
 
     def __init__(self, engine: HouseholdEngine, state: State) -> None:

@@ -35,7 +35,7 @@ Splits = Sequence[str]  # those that are wanted; empty: all
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DataPlan:
     """What is there after looking and fetching: files to verify, splits to list, how many tasks each must have.
 
     `variant` names what else than the defaults was asked for, so that one data root may hold several.
@@ -53,7 +53,7 @@ def silent(what: str, done: int, total: int) -> None:
     """Progress that nobody wants to see."""
 
 
-def alfworld(settings: AlfworldSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits) -> Plan:
+def alfworld(settings: AlfworldSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits) -> DataPlan:
     """Generated games are made; downloaded ones come from the data root, $ALFWORLD_DATA or the project's releases."""
     from r3l.environments.alfworld.game_files import DOWNLOADED_GAMES, GAME_FILE, REMEDY, games_root, list_games
 
@@ -61,7 +61,7 @@ def alfworld(settings: AlfworldSettings, root: Path, download: bool, progress: O
         counts = {"train": settings.train_games, "heldout": settings.heldout_games}
         for split in counts:
             list_games(settings, split, lambda done, total, split=split: progress(f"games of {split}", done, total))  # type: ignore[misc]
-        return Plan(games_root(settings).name, ("train", "heldout"), (games_root(settings),), counts)
+        return DataPlan(games_root(settings).name, ("train", "heldout"), (games_root(settings),), counts)
     if not games_root(settings).is_dir():
         if not download:
             raise WorldError(f"ALFWorld's games are missing at {games_root(settings)}: {REMEDY}")
@@ -73,18 +73,20 @@ def alfworld(settings: AlfworldSettings, root: Path, download: bool, progress: O
     games = games_root(settings)
     whole = DOWNLOADED_GAMES
     if not settings.partial:
-        return Plan("downloaded", tuple(whole), tuple(games / split for split in whole), dict(whole), remedy=REMEDY)
+        return DataPlan("downloaded", tuple(whole), tuple(games / split for split in whole), dict(whole), remedy=REMEDY)
     splits = tuple(split for split in whole if next((games / split).glob(f"*/*/{GAME_FILE}"), None))
     notes = tuple(f"{split}: {data_of(settings, split)}" for split in splits)
-    return Plan("downloaded-partial", splits, tuple(games / split for split in splits), notes=notes)
+    return DataPlan("downloaded-partial", splits, tuple(games / split for split in splits), notes=notes)
 
 
-def household(settings: HouseholdSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits) -> Plan:
+def household(
+    settings: HouseholdSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits
+) -> DataPlan:
     """Nothing to fetch: its games are drawn by seed."""
-    return Plan(f"{settings.level}-{settings.tasks_seed}", ("train", "heldout"))
+    return DataPlan(f"{settings.level}-{settings.tasks_seed}", ("train", "heldout"))
 
 
-def webshop(settings: WebShopSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits) -> Plan:
+def webshop(settings: WebShopSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits) -> DataPlan:
     """The synthetic catalogue needs nothing; ``catalogue=webshop/original`` (below the data root) fetches the small
     original set."""
     from r3l.environments.webshop.files import catalogue_folder
@@ -93,18 +95,18 @@ def webshop(settings: WebShopSettings, root: Path, download: bool, progress: OnP
     splits = tuple(RULES.get(settings.split_rule, RULES["webshop"]))
     expected = {"train": 4096, "test": 100} if settings.split_rule == "paper" else {}
     if settings.catalogue == "synthetic":
-        return Plan(
+        return DataPlan(
             f"synthetic-{settings.catalogue_seed}",
             splits,
             expected=expected,
             notes=("the catalogue is drawn by seed, no file is needed",),
         )
     if settings.catalogue.startswith(("http://", "https://")):
-        return Plan("server", splits, expected=expected, notes=(f"goals and products are at {settings.catalogue}",))
+        return DataPlan("server", splits, expected=expected, notes=(f"goals and products are at {settings.catalogue}",))
     folder = catalogue_folder(settings)
     if settings.catalogue == WEBSHOP_FOLDER:
         fetch_missing(folder, WEBSHOP_FILES, download, progress)
-    return Plan(folder.name, splits, tuple(sorted(folder.glob("*.json"))), expected)
+    return DataPlan(folder.name, splits, tuple(sorted(folder.glob("*.json"))), expected)
 
 
 def fetch_missing(folder: Path, files: dict[str, str], download: bool, progress: OnProgress) -> None:
@@ -122,7 +124,7 @@ def fetch_missing(folder: Path, files: dict[str, str], download: bool, progress:
 
 def scienceworld(
     settings: ScienceWorldSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits
-) -> Plan:
+) -> DataPlan:
     """Nothing to fetch but the package and Java; the simulator's own counts of variations must be those of the
     split."""
     from r3l.environments.scienceworld.java import MACHINES, jar_path
@@ -143,7 +145,7 @@ def scienceworld(
             f"ScienceWorld {version('scienceworld')} counts other variations than the paper's split needs "
             f"({', '.join(other)}): pip install 'scienceworld==1.2.3'"
         )
-    return Plan(
+    return DataPlan(
         "easy", tuple(SPLITS), (jar,), {"train": 2294, "test": 1308}, (f"scienceworld {version('scienceworld')}",)
     )
 
@@ -153,13 +155,13 @@ def kept_rows(stem: Path) -> Path | None:
     return next((path for path in (stem.with_suffix(".jsonl"), stem.with_suffix(".parquet")) if path.is_file()), None)
 
 
-def mathematics(settings: MathSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits) -> Plan:
+def mathematics(settings: MathSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits) -> DataPlan:
     """A benchmark's rows are kept below the data root, so that no later run asks its hub. Of a split that is not
     `wanted` (empty: all are) no file is asked for."""
     from r3l.environments.mathematics.benchmarks import BENCHMARKS, hub_rows
 
     if settings.dataset == "procedural":
-        return Plan(
+        return DataPlan(
             f"procedural-{settings.tasks_seed}",
             ("train", "heldout"),
             notes=("problems are made by seed, no file is needed",),
@@ -171,7 +173,7 @@ def mathematics(settings: MathSettings, root: Path, download: bool, progress: On
                 f"dataset {settings.dataset!r} is no file and no benchmark: expected procedural, {', '.join(BENCHMARKS)} "
                 "or a jsonl or parquet file"
             )
-        return Plan(file.stem, ("train", "test"), (file,))
+        return DataPlan(file.stem, ("train", "test"), (file,))
     benchmark, files = BENCHMARKS[settings.dataset], []
     splits = {
         ours: theirs for ours, theirs in benchmark.splits.items() if not wanted or ours in wanted
@@ -190,10 +192,10 @@ def mathematics(settings: MathSettings, root: Path, download: bool, progress: On
             replace_text(kept, "".join(json.dumps(dict(row), default=str) + "\n" for row in rows))
             progress(f"rows of {stem.name}", len(rows), len(rows))
         files.append(kept)
-    return Plan(settings.dataset, tuple(splits), tuple(files), {"test": benchmark.count} if benchmark.count else {})
+    return DataPlan(settings.dataset, tuple(splits), tuple(files), {"test": benchmark.count} if benchmark.count else {})
 
 
-KINDS: dict[str, Callable[..., Plan]] = {
+KINDS: dict[str, Callable[..., DataPlan]] = {
     "alfworld": alfworld,
     "household": household,
     "math": mathematics,

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from r3l.config.environments import AnyEnvironment, EnvironmentSettings
 from r3l.environments import make_world
 from r3l.environments.prepare.files import Fingerprint, OnProgress, fingerprint
-from r3l.environments.prepare.kinds import KINDS, Plan, silent
+from r3l.environments.prepare.kinds import KINDS, DataPlan, silent
 from r3l.errors import ConfigError, WorldError
 from r3l.home import located
 from r3l.records import Task
@@ -78,7 +78,7 @@ def prepare(
     return Prepared(kind, manifest, {split: entry["tasks"] for split, entry in entries.items()}, plan.notes)
 
 
-def narrowed(kind: str, splits: Sequence[str], plan: Plan) -> Plan:
+def narrowed(kind: str, splits: Sequence[str], plan: DataPlan) -> DataPlan:
     """The plan of these splits alone, under a name of its own. Raises `ConfigError` for one that there is not."""
     if unknown := [split for split in splits if split not in plan.splits]:
         raise ConfigError(f"{kind} has no split {unknown[0]!r} to prepare: expected some of {', '.join(plan.splits)}")
@@ -118,7 +118,7 @@ def refuse_changes(manifest: Path, files: Sequence[Fingerprint]) -> None:
 
 
 def write_split(
-    settings: EnvironmentSettings, plan: Plan, split: str, folder: Path, progress: OnProgress
+    settings: EnvironmentSettings, plan: DataPlan, split: str, folder: Path, progress: OnProgress
 ) -> dict[str, Any]:
     """The split's tasks as lines, after their number was verified; returns its entry of the manifest."""
     tasks = make_world(settings).tasks(split)

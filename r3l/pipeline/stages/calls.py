@@ -14,11 +14,11 @@ from r3l.pipeline.stages.run_stage import run_stage
 from r3l.pipeline.stages.task_batch import draw
 from r3l.pipeline.update.stage import policy_is_there, update_tables
 from r3l.pipeline.workbench import Workbench
-from r3l.records import Credit, Episode, Kind, Plan, Reflection, Task, Trajectory
+from r3l.records import Credit, Episode, Kind, Reflection, SamplingPlan, Task, Trajectory
 from r3l.store.layout import StageRef
 
 
-def plan_of(bench: Workbench) -> Plan:
+def plan_of(bench: Workbench) -> SamplingPlan:
     """What the method wants sampled."""
     return plan(bench.config.method, bench.config.rollout.group_size)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from r3l.pipeline.runner import Coming
 from r3l.pipeline.stages import calls
 from r3l.pipeline.workbench import Workbench
-from r3l.records import Plan
+from r3l.records import SamplingPlan
 from r3l.store.layout import StageRef
 
 
@@ -40,7 +40,7 @@ class Chain:
         ]
 
 
-def submit(bench: Workbench, plan: Plan, batch: StageRef, shard: int, chain: Chain) -> None:
+def submit(bench: Workbench, plan: SamplingPlan, batch: StageRef, shard: int, chain: Chain) -> None:
     """Submit a shard's stages into `chain`; each waits only for its own predecessors."""
     begin = bench.runner.submit
     if bench.wants("base"):

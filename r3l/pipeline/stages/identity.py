@@ -14,7 +14,7 @@ from r3l.environments import data_of, make_world
 from r3l.environments.base import shown_by
 from r3l.exploration.prompting import guidance, reflection_messages
 from r3l.methods import plan
-from r3l.records import Plan
+from r3l.records import SamplingPlan
 from r3l.store.digests import fingerprint_of
 from r3l.store.tables.schemas import STAGES
 
@@ -45,14 +45,14 @@ def world_of(config: Config, split: str) -> dict[str, Any]:
     return {"data": data_of(config.environment, split), "world": WORLD_VERSIONS.get(kind, 1)}
 
 
-def plan_of_stage(sampled: Plan, stage: str) -> dict[str, Any]:
+def plan_of_stage(sampled: SamplingPlan, stage: str) -> dict[str, Any]:
     """What a stage does of the method's plan. Methods that want the same bases share them."""
     if stage == "base":
         return {"bases": sampled.bases}
     return asdict(sampled) if stage in {"reflections", "retries"} else {}
 
 
-def texts(config: Config, sampled: Plan, stage: str) -> list[Any]:
+def texts(config: Config, sampled: SamplingPlan, stage: str) -> list[Any]:
     """The texts that a stage shows to the policy, with an example in the places of what differs from attempt to
     attempt."""
     if stage in {"base", "retries", "evaluations"}:

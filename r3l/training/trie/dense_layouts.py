@@ -18,7 +18,7 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from r3l.errors import TrainingError
-from r3l.training.rows import Row
+from r3l.training.rows import UpdateRow
 from r3l.training.trie.chunked_logprobs import token_logprobs, weighted_logprobs
 from r3l.training.trie.decoder import Decoder
 from r3l.training.trie.exactness import why_not_exact
@@ -32,21 +32,25 @@ class DenseLayout(ABC):
     read."""
 
     @abstractmethod
-    def batches(self, rows: Sequence[Row], tokens: int) -> Iterator[list[int]]:
+    def batches(self, rows: Sequence[UpdateRow], tokens: int) -> Iterator[list[int]]:
         """Indices of the rows that are run together, up to `tokens` tokens of a batch."""
 
     @abstractmethod
-    def hidden(self, decoder: Decoder, rows: Sequence[Row]) -> tuple[Tensor, list[NDArray[np.int64]], int]:
+    def hidden(self, decoder: Decoder, rows: Sequence[UpdateRow]) -> tuple[Tensor, list[NDArray[np.int64]], int]:
         """(hidden states [tokens, H], of each row the places of its tokens in them, tokens computed)."""
 
-    def score(self, decoder: Decoder, rows: Sequence[Row], limits: Limits) -> Pass:
+    def score(self, decoder: Decoder, rows: Sequence[UpdateRow], limits: Limits) -> Pass:
         with torch.no_grad():
             return self._run(decoder, rows, None, limits)
 
-    def backward(self, decoder: Decoder, rows: Sequence[Row], gradients: Sequence[Floats], limits: Limits) -> Pass:
+    def backward(
+        self, decoder: Decoder, rows: Sequence[UpdateRow], gradients: Sequence[Floats], limits: Limits
+    ) -> Pass:
         return self._run(decoder, rows, gradients, limits)
 
-    def _run(self, decoder: Decoder, rows: Sequence[Row], gradients: Sequence[Floats] | None, limits: Limits) -> Pass:
+    def _run(
+        self, decoder: Decoder, rows: Sequence[UpdateRow], gradients: Sequence[Floats] | None, limits: Limits
+    ) -> Pass:
         logps, entropies = [np.zeros(0)] * len(rows), [np.zeros(0)] * len(rows)
         computed = 0
         for batch in self.batches(rows, limits.micro_batch_tokens):
@@ -76,7 +80,7 @@ class DenseLayout(ABC):
 class PaddedLayout(DenseLayout):
     """Rows in their order, as many as fit into the micro-batch once padded."""
 
-    def batches(self, rows: Sequence[Row], tokens: int) -> Iterator[list[int]]:
+    def batches(self, rows: Sequence[UpdateRow], tokens: int) -> Iterator[list[int]]:
         batch: list[int] = []
         longest = 0
         for i, row in enumerate(rows):
@@ -89,7 +93,7 @@ class PaddedLayout(DenseLayout):
         if batch:
             yield batch
 
-    def hidden(self, decoder: Decoder, rows: Sequence[Row]) -> tuple[Tensor, list[NDArray[np.int64]], int]:
+    def hidden(self, decoder: Decoder, rows: Sequence[UpdateRow]) -> tuple[Tensor, list[NDArray[np.int64]], int]:
         width = max(len(row.token_ids) for row in rows) - 1
         ids, mask = np.zeros((len(rows), width), np.int64), np.zeros((len(rows), width), np.int64)
         for i, row in enumerate(rows):
@@ -108,7 +112,7 @@ class PaddedLayout(DenseLayout):
 class PackedLayout(DenseLayout):
     """Rows in their order, as many as fit into the micro-batch; no padding, each prefix as often as it occurs."""
 
-    def batches(self, rows: Sequence[Row], tokens: int) -> Iterator[list[int]]:
+    def batches(self, rows: Sequence[UpdateRow], tokens: int) -> Iterator[list[int]]:
         batch: list[int] = []
         filled = 0
         for i, row in enumerate(rows):
@@ -120,7 +124,7 @@ class PackedLayout(DenseLayout):
         if batch:
             yield batch
 
-    def hidden(self, decoder: Decoder, rows: Sequence[Row]) -> tuple[Tensor, list[NDArray[np.int64]], int]:
+    def hidden(self, decoder: Decoder, rows: Sequence[UpdateRow]) -> tuple[Tensor, list[NDArray[np.int64]], int]:
         lengths = [len(row.token_ids) - 1 for row in rows]
         if any(decoder.sliding):
             raise TrainingError("layout packed does not know sliding windows; set training.layout to trie or padded")

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from r3l.training.rows import Row
+from r3l.training.rows import UpdateRow
 from r3l.training.trie.decoder import Decoder
 from r3l.training.trie.depth_first import DepthFirst
 from r3l.training.trie.tree import Trie, build_trie
@@ -46,9 +46,11 @@ class Pass:
 
 
 class Layout(Protocol):
-    def score(self, decoder: Decoder, rows: Sequence[Row], limits: Limits) -> Pass: ...
+    def score(self, decoder: Decoder, rows: Sequence[UpdateRow], limits: Limits) -> Pass: ...
 
-    def backward(self, decoder: Decoder, rows: Sequence[Row], gradients: Sequence[Floats], limits: Limits) -> Pass:
+    def backward(
+        self, decoder: Decoder, rows: Sequence[UpdateRow], gradients: Sequence[Floats], limits: Limits
+    ) -> Pass:
         """Add the gradient of sum over rows and tokens of gradients[row][t] logp[row][t] to the parameters'
         gradients."""
         ...
@@ -57,14 +59,16 @@ class Layout(Protocol):
 class TrieLayout:
     """Shared prefixes once, depth-first: a token's dL/dlogp is the sum over the rows that share it."""
 
-    def score(self, decoder: Decoder, rows: Sequence[Row], limits: Limits) -> Pass:
+    def score(self, decoder: Decoder, rows: Sequence[UpdateRow], limits: Limits) -> Pass:
         trie, places, wanted = lay_out(rows, limits)
         scores = DepthFirst(decoder, trie, wanted, limits.logits_chunk).score()
         return Pass(
             [scores.logp[place] for place in places], [scores.entropy[place] for place in places], trie.tokens_computed
         )
 
-    def backward(self, decoder: Decoder, rows: Sequence[Row], gradients: Sequence[Floats], limits: Limits) -> Pass:
+    def backward(
+        self, decoder: Decoder, rows: Sequence[UpdateRow], gradients: Sequence[Floats], limits: Limits
+    ) -> Pass:
         trie, places, wanted = lay_out(rows, limits)
         summed = np.zeros(len(trie.ids))
         for place, gradient in zip(places, gradients, strict=True):
@@ -75,7 +79,7 @@ class TrieLayout:
         )
 
 
-def lay_out(rows: Sequence[Row], limits: Limits) -> tuple[Trie, list[NDArray[np.int64]], NDArray[np.bool_]]:
+def lay_out(rows: Sequence[UpdateRow], limits: Limits) -> tuple[Trie, list[NDArray[np.int64]], NDArray[np.bool_]]:
     """(trie, place in it of each row's trained tokens, whether a token of the trie is trained by any row)."""
     trie = build_trie([row.token_ids for row in rows], limits.segment_tokens)
     places = [trie.path(i)[row.positions] for i, row in enumerate(rows)]

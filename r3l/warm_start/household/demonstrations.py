@@ -19,7 +19,7 @@ from r3l.environments.household.engine import HouseholdEngine
 from r3l.environments.household.game import MARKS, Game, Level, Wanted
 from r3l.environments.household.generator import games
 from r3l.environments.household.goal import instances, meets, on_target, over
-from r3l.environments.household.solver import VERB_OF, Plan
+from r3l.environments.household.solver import VERB_OF, ActionPlan
 from r3l.environments.household.world import engine_of
 from r3l.records import Task
 from r3l.seeds import derive
@@ -70,7 +70,7 @@ class Demonstrator(Player):
         self.order = [*listing[start:], *listing[:start]]
 
     def think_and_act(self) -> tuple[str, str]:
-        plans = [(Plan(self.engine, self.state).deliver((errand,)), errand) for errand in self.errands()]
+        plans = [(ActionPlan(self.engine, self.state).deliver((errand,)), errand) for errand in self.errands()]
         if plans:
             actions, (index, wanted) = min(plans, key=lambda plan: len(plan[0]))
             thing, left = self.engine.game.objects[index], self.missing(index, wanted)

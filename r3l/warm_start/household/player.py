@@ -14,7 +14,7 @@ from dataclasses import replace
 from r3l.environments.household.engine import HAND, HouseholdEngine, State
 from r3l.environments.household.game import MARKS, Wanted
 from r3l.environments.household.goal import instances, knives, meets, on_target, over
-from r3l.environments.household.solver import Plan
+from r3l.environments.household.solver import ActionPlan
 
 
 class Player:
@@ -54,7 +54,7 @@ class Player:
     def act(self) -> str:
         """The next step of the shortest errand it knows how to run, else of the search; "look" where nothing is left to
         do."""
-        plans = [Plan(self.engine, self.state).deliver(((index, wanted),)) for index, wanted in self.errands()]
+        plans = [ActionPlan(self.engine, self.state).deliver(((index, wanted),)) for index, wanted in self.errands()]
         return min(plans, key=len)[0] if plans else self.search()
 
     def errands(self) -> list[tuple[int, Wanted]]:

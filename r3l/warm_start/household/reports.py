@@ -13,7 +13,7 @@ from typing import Any
 
 from r3l.exploration.prompting import Message, reflection_messages
 from r3l.warm_start.alfworld.demonstrations import Demonstration
-from r3l.warm_start.rows import Row, RowEncoder
+from r3l.warm_start.rows import DemoRow, RowEncoder
 
 EXCERPTS = 2  # of each episode that was lost by one move
 WHOLE, PLAYED = (
@@ -26,7 +26,7 @@ TRUE_NUMBERS = 0.5  # share of excerpts that keep their numbers
 
 def report_rows(
     shown: Iterable[Demonstration], encoder: RowEncoder, max_turns: int, rng: random.Random
-) -> Iterator[Row]:
+) -> Iterator[DemoRow]:
     for one in shown:
         whole, played = encoder.rows_once(one, rng)
         if rng.random() < WHOLE:

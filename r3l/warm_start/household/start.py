@@ -28,7 +28,7 @@ from r3l.warm_start.household.demonstrations import Demonstration, HouseholdHabi
 from r3l.warm_start.household.reflections import reflect as oracle
 from r3l.warm_start.household.reports import report_rows
 from r3l.warm_start.measure import Figures, attempts_of, figures
-from r3l.warm_start.rows import Row, RowEncoder
+from r3l.warm_start.rows import DemoRow, RowEncoder
 from r3l.warm_start.start import empty_folder, save, texts
 from r3l.warm_start.tokenizer import train_tokenizer
 from r3l.warm_start.train import Schedule, load_model, new_model, train
@@ -98,7 +98,7 @@ class Part(NamedTuple):
     name: str
     share: float
     rate: float
-    rows: Callable[[ChatFormat, str], list[Row]]
+    rows: Callable[[ChatFormat, str], list[DemoRow]]
 
 
 def household_start(
@@ -190,7 +190,7 @@ def parts(recipe: Recipe, seed: int, shown: Sequence[Demonstration]) -> list[Par
     """Whole tasks, all the time; or, the long way: shorter tasks, on which copying is learned sooner, then whole ones,
     then reports."""
 
-    def primed(chat: ChatFormat, system: str) -> list[Row]:
+    def primed(chat: ChatFormat, system: str) -> list[DemoRow]:
         shorter = demonstrations(
             recipe.level,
             derive(seed, "household primer"),
@@ -201,17 +201,17 @@ def parts(recipe: Recipe, seed: int, shown: Sequence[Demonstration]) -> list[Par
         )
         return rows_of(shorter, RowEncoder(chat, system))
 
-    def whole(chat: ChatFormat, system: str) -> list[Row]:
+    def whole(chat: ChatFormat, system: str) -> list[DemoRow]:
         return rows_of(shown, RowEncoder(chat, system))
 
-    def reported(chat: ChatFormat, system: str) -> list[Row]:
+    def reported(chat: ChatFormat, system: str) -> list[DemoRow]:
         more = demonstrations(
             recipe.level, derive(seed, "household reports"), recipe.demonstrations, recipe.habits, recipe.task_types
         )
         encoder = RowEncoder(chat, system, pivot=NAMED, read_reported=READ_REPORTED)
         return list(report_rows(more, encoder, recipe.max_turns, random.Random(derive(seed, "household excerpts"))))
 
-    def rows_of(some: Iterable[Demonstration], encoder: RowEncoder) -> list[Row]:
+    def rows_of(some: Iterable[Demonstration], encoder: RowEncoder) -> list[DemoRow]:
         mixer = random.Random(derive(seed, "household rows"))
         return [row for one in some for row in encoder.rows_once(one, mixer)]
 
