@@ -11,7 +11,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from flows.placement import remote_shard, remote_update
-from flows.placement.remote_policies import share_policies
+from flows.placement.policies import share_policies
 from flows.tasks import is_task
 from r3l.config import Config
 from r3l.errors import ConfigError

@@ -16,8 +16,8 @@ prefect_settings.apply()
 from prefect import flow  # noqa: E402
 
 from flows.placement.heartbeat import beating, counts_of  # noqa: E402
+from flows.placement.policies import fetch_policies, with_adopted_servers  # noqa: E402
 from flows.placement.remote_jobs import Errand, run_remote  # noqa: E402
-from flows.placement.remote_policies import fetch_policies, with_adopted_servers  # noqa: E402
 from flows.tasks import RUNNER, runner  # noqa: E402
 from r3l.config import Config  # noqa: E402
 from r3l.exploration.progress import Progress  # noqa: E402

@@ -14,7 +14,6 @@ import time
 from r3l.errors import R3LError
 from r3l.training.job import read_job
 from r3l.training.parallel.launcher import end_with_launcher
-from r3l.visible import visible
 
 
 def main() -> int:
@@ -36,7 +35,7 @@ def main() -> int:
         leave()
     except R3LError as error:
         emit("failed", cause=str(error))
-        print(f"r3l.training: {visible(str(error))}", file=sys.stderr)
+        print(f"r3l.training: {escaped(str(error))}", file=sys.stderr)
         return 1
     say(
         "finish",
@@ -52,6 +51,11 @@ def main() -> int:
 def emit(event: str, **fields: object) -> None:
     """One line of progress: also the sign of life that a watchdog looks for."""
     print(json.dumps({"event": event, "time": time.time(), **fields}), flush=True)
+
+
+def escaped(text: str) -> str:
+    """A text as JSON escapes it, so that nothing in it acts on a terminal."""
+    return json.dumps(text)[1:-1]
 
 
 def silent(event: str, **fields: object) -> None:

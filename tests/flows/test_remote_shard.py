@@ -13,7 +13,7 @@ from prefect.states import Completed, Running
 
 from flows.placement import remote_jobs, remote_shard
 from flows.placement.placed import placed
-from flows.placement.remote_policies import fetch_policies, share_policies
+from flows.placement.policies import fetch_policies, share_policies
 from r3l.config import Config
 from r3l.engines.base import PolicySnapshot
 from r3l.engines.chat_format import ChatFormat
