@@ -38,7 +38,6 @@ def planted(root: Path, defect: Defect = lambda stages: None) -> Store:
             stages.setdefault(manifest["stage"], {}).setdefault(table, []).extend(
                 row | {"_shard": manifest["shard"]} for row in rows
             )
-    record_rollbacks(stages)
     defect(stages)
     refs: dict[StageKey, StageRef] = {}
     for manifest, tables in shards:
@@ -54,11 +53,3 @@ def planted(root: Path, defect: Defect = lambda stages: None) -> Store:
             seed=manifest["seed"],
         )
     return copy
-
-
-def record_rollbacks(stages: dict[str, Tables]) -> None:
-    """What honest rollbacks returned, where the run was stored before that was recorded."""
-    hashes = {(turn["trajectory_id"], turn["turn"]): turn["observation_hash"] for turn in stages["base"]["turns"]}
-    for retry in stages["retries"]["trajectories"]:
-        if retry["kind"] == "retry" and retry["rollback_hashes"] is None:
-            retry["rollback_hashes"] = [hashes[retry["parent_id"], turn] for turn in range(retry["pivot_turn"] + 1)]

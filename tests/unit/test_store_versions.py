@@ -19,7 +19,7 @@ from r3l.store.tables.versions import ADDED
 from tests.support.store_iteration import commit_iteration
 
 STORED = Path(__file__).parents[1] / "golden" / "store_v1"
-SAMPLE = Path(__file__).parents[2] / "data" / "sample_run"
+EVALUATED = Path(__file__).parents[1] / "golden" / "store_evaluation_v3"
 # sha256 of each stage's columns, by its version. A change of columns without a new version makes stored runs
 # unreadable.
 PINNED = {
@@ -118,8 +118,7 @@ def test_a_change_of_columns_comes_with_a_version(stage):
 
 
 def test_an_evaluation_of_version_3_says_nothing_of_its_settings():
-    """That of the run that ships."""
-    store = Store.open(str(SAMPLE))
+    store = Store.open(str(EVALUATED))
     (ref,) = (ref for ref in store.stages("sample", "") if ref.stage == "evaluations")
     assert store.manifest(ref)["schema_version"] < VERSIONS["evaluations"]
     found = store.read(ref, "evaluations").to_pylist()

@@ -1,10 +1,13 @@
--- 7. Attempts = trained + led on to a trained one + dropped with a reason, and none is missing: so many bases a task and so many
---    reflections a base as the settings ask for, a retry for each reflection that decided on one, and no attempt whose base is gone.
-WITH asked AS (
-    SELECT run, branch, iteration, max((settings ->> '$.bases')::INTEGER) FILTER (stage = 'base') AS bases,
-           max((settings ->> '$.retries_per_base')::INTEGER) FILTER (stage = 'reflections' AND settings ->> '$.reflection' <> 'none') AS rounds,
+-- 7. Attempts = trained + led to a trained one + dropped with a reason, and none is missing: bases per task and reflections per base are
+--    as many as the settings ask for, each reflection that decided on a retry has one, and no attempt lacks its base.
+WITH plans AS ( -- earlier versions stored the plan at the top of a stage's settings
+    SELECT run, branch, iteration, stage, coalesce(settings -> '$.plan', settings) AS plan FROM lines.stages WHERE iteration >= 0
+),
+asked AS (
+    SELECT run, branch, iteration, max((plan ->> '$.bases')::INTEGER) FILTER (stage = 'base') AS bases,
+           max((plan ->> '$.retries_per_base')::INTEGER) FILTER (stage = 'reflections' AND plan ->> '$.reflection' <> 'none') AS rounds,
            bool_or(stage = 'updates') AS whole
-    FROM lines.stages WHERE iteration >= 0 GROUP BY run, branch, iteration
+    FROM plans GROUP BY run, branch, iteration
 ),
 bases AS (
     SELECT b.run, b.branch, b.iteration, b.task, b.base_id, any_value(a.rounds) AS rounds, bool_or(a.whole) AS whole, count(f.reflection_id) AS reflections
