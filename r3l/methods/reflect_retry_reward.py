@@ -9,7 +9,7 @@ import numpy as np
 from r3l.config.rivals import ReflectRetryRewardSettings
 from r3l.credit.advantages import Floats, scaled_advantages
 from r3l.methods.base import LeftOut, Lesson, Objective, RatioMethod
-from r3l.records import Kind, Plan, Reflection, Status, Trajectory
+from r3l.records import Kind, Reflection, SamplingPlan, Status, Trajectory
 
 
 class ReflectRetryReward(RatioMethod[ReflectRetryRewardSettings]):
@@ -17,8 +17,8 @@ class ReflectRetryReward(RatioMethod[ReflectRetryRewardSettings]):
     of GRPO: the reward of a reflection is its retry's. Attempts and retries are not trained on.
     """
 
-    def plan(self, settings: ReflectRetryRewardSettings, group_size: int) -> Plan:
-        return Plan(
+    def plan(self, settings: ReflectRetryRewardSettings, group_size: int) -> SamplingPlan:
+        return SamplingPlan(
             bases=group_size // 2,
             reflection="report",
             retries_per_base=1,
