@@ -44,7 +44,7 @@ ENDED = 130  # exit code where Ctrl-C, a cancel or SIGTERM ended the work: as sh
 HELP = {
     "Run": "iterate train evaluate compare replay",
     "Serve": "up down server register prefect",
-    "Look": "audit report show status runs why track results presets",
+    "Look": "audit report show status runs why credit track results presets",
     "Ask and keep": "sql check export compact prune",
     "Prepare": "plan prepare warm-start export-policy",
 }
@@ -196,9 +196,9 @@ def command() -> None:
 
     tables.register(app)
     if not set(sys.argv[1:2]) & {named(one) for one in app.registered_commands}:
-        from flows.cli import audit, compare, evaluate, plan, prepare, replay, server
+        from flows.cli import audit, compare, credit, evaluate, plan, prepare, replay, server
 
-        for module in (audit, compare, evaluate, plan, prepare, replay, server):
+        for module in (audit, compare, credit, evaluate, plan, prepare, replay, server):
             module.register(app)
     group(app)
     app(standalone_mode=True)

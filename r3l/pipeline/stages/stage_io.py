@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
-from r3l.records import Credit, Episode, Event, Reflection, Task, TrainingRow, Trajectory, Turn
+from r3l.records import Credit, Episode, Event, OraclePivot, Reflection, Task, TrainingRow, Trajectory, Turn
 from r3l.store.layout import StageKey, StageRef
 from r3l.store.stage import Store
 
 Tables = dict[str, Any]
-Record = TypeVar("Record", Task, Trajectory, Turn, Reflection, Credit, TrainingRow)
+Record = TypeVar("Record", Task, Trajectory, Turn, Reflection, OraclePivot, Credit, TrainingRow)
 
 
 def records(store: Store, ref: StageRef, table: str, kind: type[Record]) -> list[Record]:

@@ -1,0 +1,66 @@
+"""`r3l credit`: what each method would have made of the groups of a stored iteration."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from flows.cli.console import say, screen
+from r3l.pipeline.counterfactual import Counterfactual, counterfactuals
+from r3l.store.figures import known
+from r3l.store.stage import Store
+
+
+def credit(
+    run: Annotated[str, typer.Argument(help="name of the run")] = "demo",
+    iteration: Annotated[int, typer.Option(min=0, help="a stored iteration")] = 0,
+    branch: Annotated[str, typer.Option(help="a branch of the run")] = "",
+    methods: Annotated[str, typer.Option(help="only these method presets, with commas; empty: all")] = "",
+    store: Annotated[str, typer.Option("--store", help="store; empty: R3L_STORE, else data/runs")] = "",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="one JSON object per method, with the mass of each turn")
+    ] = False,
+) -> None:
+    """Show the credit that each method would have given to the rollouts of an iteration. Nothing is sampled, trained or
+    stored."""
+    opened = Store.open(store, reading=True)
+    known(opened, [run])
+    names = [name for name in methods.split(",") if name]
+    made, others = counterfactuals(opened, run, branch, iteration, names)
+    if as_json:
+        for one in made:
+            say(json.dumps({"method": one.preset, **asdict(one.mass)}))
+        return
+    console = screen()
+    console.print(table(made, f"{run}, iteration {iteration}"))
+    console.print(
+        "Mass: coefficient × weight × advantage, summed over tokens, as shares of a method's own total. Before the "
+        "fault: of the mass on failed base trajectories, the part on turns before the one that the oracle names.",
+        style="dim",
+    )
+    if others:
+        console.print(f"Other rollouts are sampled by: {', '.join(others)}.", style="dim")
+
+
+def table(made: list[Counterfactual], title: str) -> Table:
+    """One line per method."""
+    shown = Table(title=title, title_justify="left")
+    shown.add_column("method", no_wrap=True)
+    for name in ("rows", "likelier", "less likely", "on lessons", "before the fault", "after it"):
+        shown.add_column(name, justify="right")
+    for one in made:
+        mass, total = one.mass, one.mass.raised + one.mass.lowered
+        before = mass.share_before
+        shares = [mass.raised / total, mass.lowered / total, mass.lessons / total] if total else [None] * 3
+        shares += [before, None if before is None else 1 - before]
+        cells = ["–" if share is None else f"{share:.0%}" for share in shares]
+        shown.add_row(one.preset, str(mass.rows), *cells, style="bold" if one.own else None)
+    return shown
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(credit)

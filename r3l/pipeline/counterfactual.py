@@ -1,0 +1,77 @@
+"""What each method would have made of the groups that an iteration stored: credit and rows anew, nothing sampled and
+nothing trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from r3l.config.compose import compose, preset_names
+from r3l.config.method_settings import MethodSettings
+from r3l.errors import ConfigError, StoreError
+from r3l.methods import plan
+from r3l.methods.mass import Mass, mass_of
+from r3l.pipeline.saved_config import load_config
+from r3l.pipeline.stages import stage_io
+from r3l.records import Episode, OraclePivot, Reflection
+from r3l.store.stage import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Counterfactual:
+    """A method's mass on the stored groups. `own`: it is the method that the iteration was run with."""
+
+    preset: str
+    mass: Mass
+    own: bool = False
+
+
+def counterfactuals(
+    store: Store, run: str, branch: str, iteration: int, presets: Sequence[str] = ()
+) -> tuple[list[Counterfactual], list[str]]:
+    """(what each method would have made of the iteration, the presets that sample other rollouts).
+
+    Args:
+        presets: method presets; empty: all of them.
+
+    Raises:
+        ConfigError: an unknown preset.
+        StoreError: the iteration has no stored base trajectories.
+    """
+    config = load_config(store, run, branch, iteration)
+    names = list(presets) or preset_names("methods")
+    if unknown := sorted({*names} - {*preset_names("methods")}):
+        raise ConfigError(f"unknown method preset {unknown[0]!r}: expected one of {', '.join(preset_names('methods'))}")
+    settings: dict[str, MethodSettings] = {name: compose(method=name).method for name in names}
+    wanted = plan(config.method, config.rollout.group_size)
+    same = [name for name in names if plan(settings[name], config.rollout.group_size) == wanted]
+    episodes, reflections, faults = rollouts(store, run, branch, iteration)
+    own = Counterfactual("this run", mass_of(config.method, episodes, reflections, faults), own=True)
+    others = [Counterfactual(name, mass_of(settings[name], episodes, reflections, faults)) for name in same]
+    return [own, *others], [name for name in names if name not in same]
+
+
+def rollouts(
+    store: Store, run: str, branch: str, iteration: int
+) -> tuple[list[Episode], list[Reflection], dict[str, int]]:
+    """(all stored attempts of an iteration, its reflections, failed base to the turn that the oracle names)."""
+    refs = store.stages(run, branch, iteration)
+    attempts = [ref for ref in refs if ref.stage in {"base", "retries", "distilled"}]
+    if not any(ref.stage == "base" for ref in attempts):
+        raise StoreError(
+            f"{run}: iteration {iteration} has no base trajectories in {store.root}; `r3l runs` lists the runs"
+        )
+    reflections = [
+        one
+        for ref in refs
+        if ref.stage == "reflections"
+        for one in stage_io.records(store, ref, "reflections", Reflection)
+    ]
+    verdicts = [
+        one
+        for ref in refs
+        if ref.stage == "oracle_pivots"
+        for one in stage_io.records(store, ref, "oracle_pivots", OraclePivot)
+    ]
+    faults = {one.trajectory_id: one.pivot_turn for one in verdicts if one.pivot_turn is not None}
+    return stage_io.episodes(store, attempts), reflections, faults
