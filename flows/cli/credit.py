@@ -55,7 +55,9 @@ def table(made: list[Counterfactual], title: str) -> Table:
     for one in made:
         mass, total = one.mass, one.mass.raised + one.mass.lowered
         before = mass.share_before
-        shares = [mass.raised / total, mass.lowered / total, mass.lessons / total] if total else [None] * 3
+        shares: list[float | None] = [None, None, None]
+        if total:
+            shares = [mass.raised / total, mass.lowered / total, mass.lessons / total]
         shares += [before, None if before is None else 1 - before]
         cells = ["–" if share is None else f"{share:.0%}" for share in shares]
         shown.add_row(one.preset, str(mass.rows), *cells, style="bold" if one.own else None)
