@@ -22,9 +22,12 @@ from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL
 
 from r3l.pipeline.logs import log
+from r3l.stages import stages_that
 
 ENGINE, GPU = "r3l-engine", "r3l-gpu"
-HELD_BY = {"base": ENGINE, "reflections": ENGINE, "retries": ENGINE, "evaluations": ENGINE, "updates": GPU}
+HELD_BY = dict.fromkeys(stages_that(lambda stage: stage.samples), ENGINE) | dict.fromkeys(
+    stages_that(lambda stage: stage.trains), GPU
+)
 LEASE_S = 60.0  # a killed run gives its slots back after this long
 ASK_S = 3.0
 PROGRESS = "r3l.stage.committed"

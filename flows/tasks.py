@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from typing import Any
 
 from prefect import State, task
@@ -22,24 +23,19 @@ from r3l.pipeline.stages import calls
 RUNNER: Any = ThreadPoolTaskRunner(max_workers=MAX_THREADS)
 SETTLE_S = 7.0
 TASKS: dict[Callable[..., Any], Any] = {}  # call of the pipeline -> the Prefect task that it is in a flow run
+TELLING = {"shard": "shard", "round_": "round", "iteration": "iteration"}  # arguments that tell a task's runs apart
 
 
-def is_task(call: Callable[..., Any], name: str, run_name: str) -> None:
-    """Make a call of the pipeline a Prefect task. `run_name` may hold the call's arguments in braces."""
+def is_task(call: Callable[..., Any], name: str, run_name: str = "") -> None:
+    """Make a call of the pipeline a Prefect task. Its runs are named `run_name`, which may hold the call's arguments in
+    braces; by default after the task and what tells its runs apart."""
+    given = [argument for argument in TELLING if argument in signature(call).parameters]
+    run_name = run_name or " ".join([name, *(f"{TELLING[argument]}={{{argument}}}" for argument in given)])
     TASKS[call] = task(name=name, task_run_name=run_name, cache_policy=NO_CACHE)(cancellable(call))
 
 
-is_task(calls.draw_tasks, "tasks", "tasks")
-is_task(calls.sample_bases, "base", "base shard={shard}")
-is_task(calls.find_oracle_pivots, "oracle_pivots", "oracle_pivots shard={shard}")
-is_task(calls.reflect, "reflections", "reflections shard={shard} round={round_}")
-is_task(calls.retry, "retries", "retries shard={shard} round={round_}")
-is_task(calls.stitch, "distilled", "distilled shard={shard} round={round_}")
-is_task(calls.assign_credit, "credit", "credit shard={shard}")
-is_task(calls.write_training_rows, "training_rows", "training_rows shard={shard}")
-is_task(calls.replay_groups, "replay", "replay")
-is_task(calls.update, "updates", "updates")
-is_task(evaluation.play, "evaluations", "evaluations iteration={iteration}")
+for stage, call in (calls.CALLS | {"evaluations": evaluation.play}).items():
+    is_task(call, stage)
 
 
 class PrefectRunner(Runner):

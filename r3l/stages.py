@@ -1,6 +1,14 @@
-"""The tables of the store, each with the record that is its row."""
+"""The one table of stages, and the records that are the rows of their tables.
+
+Who chains, shows, times, replays, prunes or describes stages reads it here. The calls that compute them are in
+r3l/pipeline/stages/calls.py.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
 
 from r3l import records
 
@@ -17,3 +25,61 @@ RECORDS: dict[str, type] = {
     "evaluations": records.EvaluatedEpisode,
     "events": records.Event,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What a stage writes and what it needs.
+
+    Args:
+        tables: the tables that it writes. Any stage may write events, too.
+        code: version of the code that computes it. Raise it with every change that makes other rows of the same input.
+        sharded: it is computed for each shard of the batch; else once for the whole iteration.
+        samples: it asks the engine for replies, with the behaviour policy.
+        plays: it plays in the environment's workers.
+        trains: it takes an optimiser step.
+        plan: what it carries out of the method's plan: the number of bases, or all of it.
+        tasks_of: the section of the settings whose `split` it draws tasks from.
+        optional: not every iteration has it.
+        apart: it is made beside an iteration, by `r3l evaluate`: no replay has it.
+    """
+
+    tables: tuple[str, ...]
+    code: int = 1
+    sharded: bool = False
+    samples: bool = False
+    plays: bool = False
+    trains: bool = False
+    plan: Literal["", "bases", "whole"] = ""
+    tasks_of: Literal["", "environment", "evaluation"] = ""
+    optional: bool = False
+    apart: bool = False
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether its rows are the same wherever it is computed from the same input."""
+        return not (self.samples or self.plays or self.trains)
+
+
+EPISODES = ("trajectories", "turns")
+# In the order of the pipeline.
+STAGES: dict[str, Stage] = {
+    "tasks": Stage(("tasks",), tasks_of="environment"),
+    "base": Stage(EPISODES, sharded=True, samples=True, plays=True, plan="bases"),
+    "oracle_pivots": Stage(("oracle_pivots",), sharded=True, plays=True, optional=True),
+    "reflections": Stage(("reflections",), sharded=True, samples=True, plan="whole"),
+    "retries": Stage(EPISODES, sharded=True, samples=True, plays=True, plan="whole"),
+    "distilled": Stage(EPISODES, sharded=True),
+    "credit": Stage(("credit",), sharded=True),
+    "training_rows": Stage(("training_rows",), sharded=True, code=2),
+    "replay": Stage(("replay", "training_rows"), optional=True),
+    "updates": Stage(("updates",), trains=True),
+    "evaluations": Stage(
+        ("evaluations", *EPISODES), samples=True, plays=True, tasks_of="evaluation", optional=True, apart=True
+    ),
+}
+
+
+def stages_that(have: Callable[[Stage], bool]) -> tuple[str, ...]:
+    """The names of the stages of which something is true, in the order of the pipeline."""
+    return tuple(name for name, stage in STAGES.items() if have(stage))

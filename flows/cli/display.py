@@ -19,20 +19,10 @@ from rich.text import Text
 from flows.cli.eta import seconds_left, tokens_per_second
 from r3l.exploration.progress import Progress
 from r3l.pipeline.summary import questions, shown
+from r3l.stages import STAGES, Stage
 
-STAGES = (
-    "engine",
-    "tasks",
-    "base",
-    "reflections",
-    "retries",
-    "distilled",
-    "credit",
-    "training_rows",
-    "updates",
-    "evaluation",
-)
 PLAIN_EVERY_S = 5.0
+ENGINE = Stage(())  # it starts once, before the first stage that samples
 
 
 class Display:
@@ -56,9 +46,7 @@ class Display:
             table.add_column(name)
         for name in ("attempts", "turns", "tokens", "mean reward"):
             table.add_column(name, justify="right")
-        for stage in STAGES if not counts.get("evaluation") or counts.get("base") else ("engine", "evaluation"):
-            if stage == "evaluation" and not counts.get(stage):
-                continue
+        for stage in ("engine", *shown_stages(counts)):
             table.add_row(*row(stage, counts.get(stage, {}), counts.get("shards", {}).get("planned", 0)))
         spent = Text(
             " " + " · ".join([self.phase, f"{time.monotonic() - self.began:.0f} s", *self.eta_texts(counts)]),
@@ -91,16 +79,21 @@ class Display:
         )
 
 
+def shown_stages(counts: dict[str, dict[str, float]]) -> list[str]:
+    """Those that have begun and those that will; of an evaluation alone, no others."""
+    begun = [STAGES[name] for name in STAGES if counts.get(name)]
+    iterates = not begun or not all(stage.apart for stage in begun)
+    return [name for name, stage in STAGES.items() if counts.get(name) or (iterates and not stage.optional)]
+
+
 def row(stage: str, counts: dict[str, float], shards: float) -> list[Any]:
-    """The cells of one stage. A stage without attempts of its own is done when all its shards are."""
-    sampled = stage in {"base", "reflections", "retries", "evaluation"}
+    """The cells of one stage, or of the engine. A stage without attempts of its own is done when all its shards are."""
+    its = STAGES.get(stage, ENGINE)
     planned, done = counts.get("planned", 0), counts.get("done", 0)
-    complete = counts.get("shards", 0) >= (1 if stage in {"tasks", "updates"} else shards or 1) or (
-        stage == "engine" and bool(done)
-    )
+    complete = counts.get("shards", 0) >= (shards or 1 if its.sharded else 1) or (its is ENGINE and bool(done))
     share = 1.0 if complete else (done / planned if planned else 0.0)
     bar = ProgressBar(total=1.0, completed=share, width=24, pulse=bool(counts) and not planned and not complete)
-    attempts = f"{done:.0f}/{planned:.0f}" if sampled and planned else ("done" if complete else "")
+    attempts = f"{done:.0f}/{planned:.0f}" if its.samples and planned else ("done" if complete else "")
     turns, tokens = (f"{counts[name]:,.0f}" if counts.get(name) else "" for name in ("turns", "tokens"))
     reward = f"{counts['reward'] / done:.2f}" if done and "reward" in counts else ""
     return [stage, bar, attempts, turns, tokens, reward]

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from r3l.config import Config
 from r3l.methods import plan
+from r3l.stages import stages_that
 
 Counts = dict[str, dict[str, float]]  # stage -> name -> sum so far
-TESTING = "evaluation"
-SAMPLING = ("base", "reflections", "retries", TESTING)
+SAMPLING = stages_that(lambda stage: stage.samples)
 ENOUGH = 0.1  # share of the first stage's attempts after which a guess is worth showing
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from flows.cli.console import screen
 from flows.cli.display import Display, evaluated, result, watching
-from flows.cli.eta import TESTING, expected
+from flows.cli.eta import expected
 from r3l.config import Config
 from r3l.errors import Interrupted
 from r3l.evaluation.benchmarks import pose
@@ -46,7 +46,7 @@ def run_evaluation(config: Config, *, quiet: bool = False) -> dict[str, Any]:
 
         display.phase = "evaluating"
         if config.evaluation.tasks:  # else the whole split: the flow counts it
-            display.planned = {TESTING: config.evaluation.tasks * config.evaluation.repeats}
+            display.planned = {"evaluations": config.evaluation.tasks * config.evaluation.repeats}
         figures: dict[str, Any] = evaluate.watched(display.progress)(config)
     if not quiet:
         evaluated(display.console, figures)

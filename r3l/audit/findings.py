@@ -7,6 +7,7 @@ from typing import Any
 
 from r3l.audit.lines import Line
 from r3l.audit.reader import Reader, Row
+from r3l.stages import STAGES
 
 OUTCOMES = ("success", "success_but_inefficient", "failure")
 CONFUSION = """
@@ -53,11 +54,11 @@ ACCURACY = """
 SELECT iteration, reflections, agreement, accurate, partial, misdiagnosed, retries_if_right, won_if_right, retries_if_wrong, won_if_wrong
 FROM lines.pivot_accuracy WHERE run = $run AND branch = $branch AND ($iteration IS NULL OR iteration = $iteration) ORDER BY iteration
 """
-ACCOUNT = """
+ACCOUNT = f"""
 SELECT stage, sum(attempts)::BIGINT AS attempts, sum(trained)::BIGINT AS trained, sum(led_on)::BIGINT AS led_on,
        sum(dropped)::BIGINT AS dropped, sum(unaccounted)::BIGINT AS unaccounted
 FROM lines.account WHERE run = ? AND branch = ? AND (?::INTEGER IS NULL OR iteration = ?) GROUP BY stage
-ORDER BY list_position(['base', 'reflections', 'retries', 'distilled'], stage)
+ORDER BY list_position({list(STAGES)}, stage)
 """
 REASONS = """
 SELECT stage, event, reason, count(*) AS times, min(iteration) AS first_iteration, max(iteration) AS last_iteration,
@@ -71,7 +72,7 @@ WHERE run = $run AND branch = $branch AND ($iteration IS NULL OR iteration = $it
   AND ($stage = '' OR stage = $stage) AND ($event = '' OR event = $event) AND ($reason = '' OR reason = $reason)
 ORDER BY iteration DESC, stage, subject_id LIMIT $limit OFFSET $offset
 """
-STAGES = """
+COMMITTED = """
 SELECT iteration, stage, count(*) AS shards, sum(rows)::BIGINT AS rows, sum(bytes)::BIGINT AS bytes, sum(seconds) AS seconds,
        max(committed_at) AS committed_at, any_value(fingerprint) AS fingerprint,
        any_value(policy) AS policy, any_value(code_version) AS code
@@ -152,7 +153,7 @@ def events(
 
 def stages(reader: Reader, line: Line, iteration: int) -> list[Row]:
     """The committed stages of one iteration, in the order they were committed."""
-    return reader.rows(STAGES, [*line.place, iteration])
+    return reader.rows(COMMITTED, [*line.place, iteration])
 
 
 def optimiser_steps(reader: Reader, line: Line, iteration: int) -> list[Row]:

@@ -8,10 +8,11 @@ from pydantic import Field
 
 from r3l.config.kinds import Kinds
 from r3l.config.section import Member, identity_of
+from r3l.stages import stages_that
 
 
 class EngineSettings(Member):
-    IDENTITY_OF = ("base", "reflections", "retries", "evaluations")
+    IDENTITY_OF = stages_that(lambda stage: stage.samples)
 
     canary_tolerance: float = Field(
         0.0,

@@ -9,10 +9,11 @@ from pydantic import Field, model_validator
 
 from r3l.config.kinds import Kinds
 from r3l.config.section import Member, identity_of
+from r3l.stages import stages_that
 
 
 class EnvironmentSettings(Member):
-    IDENTITY_OF = ("tasks", "base", "oracle_pivots", "reflections", "retries", "evaluations")
+    IDENTITY_OF = stages_that(lambda stage: bool(stage.tasks_of) or stage.samples or stage.plays)
 
     split: str = Field("train", description="Split that the training tasks are drawn from.")
     task_types: tuple[str, ...] = Field(

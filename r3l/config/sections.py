@@ -8,16 +8,12 @@ from typing import Literal
 from pydantic import Field
 
 from r3l.config.section import Section, identity_of
+from r3l.stages import stages_that
 
 
 class PolicySettings(Section):
-    IDENTITY_OF = (
-        "base",
-        "reflections",
-        "retries",
-        "updates",
-        "evaluations",
-    )  # the snapshot itself belongs to them by its digest
+    # the snapshot itself belongs to them by its digest
+    IDENTITY_OF = stages_that(lambda stage: stage.samples or stage.trains)
 
     name: str = Field(
         "embedded",
@@ -56,7 +52,7 @@ class PolicySettings(Section):
 
 
 class RolloutSettings(Section):
-    IDENTITY_OF = ("base", "reflections", "retries")
+    IDENTITY_OF = stages_that(lambda stage: stage.samples and stage.sharded)
 
     tasks: int = Field(
         8,
@@ -117,7 +113,7 @@ class RolloutSettings(Section):
 
 
 class TrainingSettings(Section):
-    IDENTITY_OF = ("updates",)
+    IDENTITY_OF = stages_that(lambda stage: stage.trains)
 
     learning_rate: float = Field(
         3e-4, gt=0, le=1, description="Learning rate of AdamW, above 0, up to 1 (paper: 1e-6; embedded policy: 3e-4)."
@@ -217,7 +213,7 @@ class TrainingSettings(Section):
 
 
 class EvaluationSettings(Section):
-    IDENTITY_OF = ("evaluations",)
+    IDENTITY_OF = stages_that(lambda stage: stage.tasks_of == "evaluation")
 
     benchmark: str = Field(
         "",

@@ -28,7 +28,7 @@ def evaluation_stage(
             )
         )
 
-    explorer.progress.add("evaluation", planned=len(tasks) * repeats)
+    explorer.progress.add("evaluations", planned=len(tasks) * repeats)
     return asyncio.run(play_all())
 
 

@@ -24,11 +24,11 @@ async def sample(
     try:
         opening = await asyncio.wrap_future(explorer.pool.start(trajectory_id, task))
     except WorldError as error:
-        explorer.progress.add(kind, done=1)
+        explorer.progress.add(kind.stage, done=1)
         return episode(explorer, task, trajectory_id, kind, attempt, Played().end(Status.ENVIRONMENT_ERROR, str(error)))
     context = explorer.opening(opening.text)
     start = Start(trajectory_id, task.iteration, task.seed, 0, opening.text, context, context)
-    return episode(explorer, task, trajectory_id, kind, attempt, await play(explorer, start, kind, temperature))
+    return episode(explorer, task, trajectory_id, kind, attempt, await play(explorer, start, kind.stage, temperature))
 
 
 def episode(

@@ -13,7 +13,6 @@ from r3l.pipeline.logs import log
 from r3l.pipeline.runner import Runner
 from r3l.pipeline.saved_config import save_config
 from r3l.pipeline.stages import calls
-from r3l.pipeline.stages.chain import shard_stages
 from r3l.pipeline.update.stage import sweep_staging
 from r3l.pipeline.workbench import Placement, Replay, Tools, Workbench
 from r3l.store.layout import StageRef
@@ -108,7 +107,7 @@ def run_stages(bench: Workbench) -> list[StageRef]:
     shards = range(-(-bench.config.rollout.tasks // bench.config.rollout.tasks_per_shard))
     bench.progress.add("shards", planned=len(shards))
     placed = bench.placement.shards(bench, batch, shards) if bench.placement and bench.replay is None else None
-    refs = [batch, *(shard_stages(bench, batch, shards) if placed is None else placed)]
+    refs = [batch, *(calls.shard_stages(bench, batch, shards) if placed is None else placed)]
     if bench.wants("updates"):
         credit, rows = ([ref for ref in refs if ref.stage == stage] for stage in ("credit", "training_rows"))
         replayed = [bench.runner.call(calls.replay_groups, bench, credit, rows)] if replay_buffer.active(bench) else []

@@ -13,11 +13,11 @@ from r3l.pipeline.logs import log
 from r3l.pipeline.runner import Runner
 from r3l.pipeline.saved_config import load_config
 from r3l.pipeline.workbench import Placement, Replay
+from r3l.stages import stages_that
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
-from r3l.store.tables.schemas import STAGES
 
-ORDER = [stage for stage in STAGES if stage != "evaluations"]
+ORDER = stages_that(lambda stage: not stage.apart)
 
 
 def recompute(

@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 from r3l.pasted import program
+from r3l.stages import STAGES
 from r3l.store.catalog import connect
 from r3l.store.query import query
 from r3l.store.stage import Store
-from r3l.store.tables.schemas import STAGES
 
 # (column of the view, what it is called, format)
 FIGURES = [

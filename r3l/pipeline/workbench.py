@@ -24,9 +24,9 @@ from r3l.exploration.incidents import Incidents
 from r3l.exploration.progress import Progress
 from r3l.pipeline.policies import Policies, pullable
 from r3l.pipeline.runner import Runner
+from r3l.stages import STAGES
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
-from r3l.store.tables.schemas import STAGES
 
 ORDER = list(STAGES)
 CANARY = "canary.json"

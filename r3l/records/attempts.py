@@ -18,6 +18,11 @@ class Kind(StrEnum):
     DISTILLED = "distilled"
     EVALUATION = "evaluation"
 
+    @property
+    def stage(self) -> str:
+        """The stage that makes such trajectories."""
+        return {"base": "base", "retry": "retries", "distilled": "distilled", "evaluation": "evaluations"}[self]
+
 
 class Status(StrEnum):
     """How an attempt ended. `reason` beside it says why, in words."""

@@ -10,14 +10,14 @@ from typing import Any
 import duckdb
 
 from r3l.errors import StoreError
+from r3l.stages import STAGES, stages_that
 from r3l.store.catalog import connect
 from r3l.store.query import query
 from r3l.store.stage import Store
-from r3l.store.tables.schemas import STAGES
 
 Row = dict[str, Any]
 # What is the same in every replay of the same settings: no sampling, no optimiser.
-DETERMINISTIC = ("tasks", "distilled", "credit", "training_rows")
+DETERMINISTIC = stages_that(lambda stage: stage.deterministic)
 NOT_FIGURES = {"run", "branch", "iteration", "first_commit", "last_commit", "stage_seconds", "update_seconds"}
 SIDES = "(SELECT * FROM lines.{table} WHERE iteration = $iteration AND branch = ${side}) {side}"
 MADE = """

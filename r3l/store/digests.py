@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from r3l.store.tables.schemas import INCIDENTS, STAGES, VERSIONS, VOLATILE, arrow_schema
+from r3l.stages import STAGES
+from r3l.store.tables.schemas import INCIDENTS, VERSIONS, VOLATILE, arrow_schema
 
 
 def canonical(value: object) -> bytes:
@@ -30,7 +31,7 @@ def fingerprint(
     `settings` has the seed, the prompts that are shown and the version of the code, and leaves out what changes no row;
     `parents` are the fingerprints of the stages that are read.
     """
-    schema = {table: str(arrow_schema(table)) for table in (*STAGES[stage], "events")}
+    schema = {table: str(arrow_schema(table)) for table in (*STAGES[stage].tables, "events")}
     whole = {
         "stage": stage,
         "version": VERSIONS[stage],

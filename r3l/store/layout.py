@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict
 
 from r3l.errors import StoreError
-from r3l.store.tables.schemas import STAGES
+from r3l.stages import STAGES
 
 MANIFEST = "stage.json"
 SETTINGS = "config.json"  # of an iteration: what a replay starts from

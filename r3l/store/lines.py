@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from r3l.store.tables.schemas import STAGES
+from r3l.stages import STAGES
 
 Manifest = dict[str, Any]
 ORDER = {stage: place for place, stage in enumerate(STAGES)}

@@ -18,6 +18,7 @@ import pyarrow as pa
 import r3l
 from r3l.errors import StoreError
 from r3l.home import home
+from r3l.stages import STAGES
 from r3l.store import manifest as manifests
 from r3l.store.digests import canonical, fingerprint, lasting, table_digest
 from r3l.store.files.local import Files, LocalFiles
@@ -26,7 +27,7 @@ from r3l.store.files.parts import Rows, decode, encode
 from r3l.store.files.sweep import sweep
 from r3l.store.layout import MANIFEST, NAME, StageKey, StageRef, iteration_folder, key_of, line_folder
 from r3l.store.space.bundles import drop_bundle
-from r3l.store.tables.schemas import STAGES, VERSIONS, arrow_schema
+from r3l.store.tables.schemas import VERSIONS, arrow_schema
 from r3l.store.tables.unstorable import storable
 from r3l.store.tables.versions import upgraded
 
@@ -291,7 +292,7 @@ def refuse_dropped(key: StageKey, part: Mapping[str, Any], names: Sequence[str])
 def whole(key: StageKey, tables: Mapping[str, Rows]) -> dict[str, Rows]:
     """Every table of the stage, the empty ones too (they get no file). Raises StoreError for a table that the stage
     doesn't write."""
-    allowed = (*STAGES[key.stage], "events")
+    allowed = (*STAGES[key.stage].tables, "events")
     if foreign := set(tables) - set(allowed):
         raise StoreError(f"stage {key.stage} writes {', '.join(allowed)}, not {', '.join(sorted(foreign))}")
     return {table: tables.get(table, []) for table in allowed}

@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from r3l.stages import STAGES
 from r3l.store.catalog import committed
 from r3l.store.files.parts import to_table
 from r3l.store.layout import StageKey, StageRef
 from r3l.store.manifest import reference
 from r3l.store.stage import Store
-from r3l.store.tables.schemas import STAGES
 from tests.support.planted import SHIPPED, record_rollbacks
 
 
@@ -49,7 +49,7 @@ def main(root: str, runs: int = 1, iterations: int = 2) -> None:
     shipped, store = Store.open(str(SHIPPED), reading=True), Store.open(root)
     manifests = [one for one in committed(shipped, ["sample"]) if one["branch"] == "" and one["stage"] != "evaluations"]
     stages = [
-        (one, {table: shipped.read(reference(one), table) for table in (*STAGES[one["stage"]], "events")})
+        (one, {table: shipped.read(reference(one), table) for table in (*STAGES[one["stage"]].tables, "events")})
         for one in manifests
     ]
     for iteration in (0, 1):

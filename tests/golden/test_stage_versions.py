@@ -26,10 +26,11 @@ from r3l.pipeline.stages import task_batch
 from r3l.pipeline.stages.identity import CODE_VERSIONS
 from r3l.pipeline.stages.stage_io import tables
 from r3l.records import Episode
+from r3l.stages import STAGES
 from r3l.store.digests import canonical, table_digest
 from r3l.store.files.parts import to_table
 from r3l.store.stage import Store
-from r3l.store.tables.schemas import STAGES, VERSIONS
+from r3l.store.tables.schemas import VERSIONS
 from tests.support.fakes import explorer
 from tests.support.rehearsal import TASKS, walker
 from tests.support.store_iteration import commit_iteration, iteration_tables

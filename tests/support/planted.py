@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from r3l.stages import STAGES
 from r3l.store.catalog import committed
 from r3l.store.layout import StageKey, StageRef
 from r3l.store.manifest import reference
 from r3l.store.stage import Store
-from r3l.store.tables.schemas import STAGES
 
 SHIPPED = Path(__file__).parents[2] / "data" / "sample_run"
 Row = dict[str, Any]
@@ -29,7 +29,13 @@ def planted(root: Path, defect: Defect = lambda stages: None) -> Store:
         if (one["branch"], one["iteration"]) == ("", 0) and one["stage"] != "evaluations"
     ]
     shards = [
-        (one, {table: shipped.read(reference(one), table).to_pylist() for table in (*STAGES[one["stage"]], "events")})
+        (
+            one,
+            {
+                table: shipped.read(reference(one), table).to_pylist()
+                for table in (*STAGES[one["stage"]].tables, "events")
+            },
+        )
         for one in manifests
     ]
     stages: dict[str, Tables] = {}

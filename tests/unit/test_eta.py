@@ -60,5 +60,5 @@ def test_no_guess_before_a_tenth_of_the_bases_is_done():
 
 
 def test_a_finished_stage_leaves_nothing():
-    done = {"evaluation": {"began": 100.0, "done": 12.0, "tokens": 1200.0, "done_tokens": 1200.0}}
-    assert seconds_left(done, {"evaluation": 12.0}, 110.0) == 0.0
+    done = {"evaluations": {"began": 100.0, "done": 12.0, "tokens": 1200.0, "done_tokens": 1200.0}}
+    assert seconds_left(done, {"evaluations": 12.0}, 110.0) == 0.0

@@ -21,8 +21,8 @@ from r3l.environments.household.world import HouseholdWorld
 from r3l.exploration import prompting
 from r3l.pipeline.stages import identity
 from r3l.pipeline.stages.identity import CODE_VERSIONS, stage_settings, work_identity
+from r3l.stages import STAGES
 from r3l.store.digests import fingerprint
-from r3l.store.tables.schemas import STAGES
 
 SAMPLED = "base reflections retries"
 # Which stages' fingerprints a changed setting changes, by section; the settings that differ from their section below.

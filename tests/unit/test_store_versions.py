@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from r3l.errors import StoreError
+from r3l.stages import STAGES
 from r3l.store.catalog import connect
 from r3l.store.check import check_run
 from r3l.store.manifest import seal
 from r3l.store.stage import Store
-from r3l.store.tables.schemas import STAGES, TABLES, VERSIONS, arrow_schema
+from r3l.store.tables.schemas import TABLES, VERSIONS, arrow_schema
 from r3l.store.tables.versions import ADDED
 from tests.support.store_iteration import commit_iteration
 
@@ -48,7 +49,7 @@ def test_rows_of_version_1_are_read_as_they_are_now(old, tmp_path):
     new = commit_iteration(Store.open(str(tmp_path / "new")))
     store = Store.open(str(tmp_path / "new"))
     for ref in old.stages("demo"):
-        for table in STAGES[ref.stage]:
+        for table in STAGES[ref.stage].tables:
             known = [column.name for column in TABLES[table] if column.name != "rollback_hashes"]  # not recorded then
             assert old.read(ref, table, known).equals(store.read(new[ref.stage], table, known)), (ref.stage, table)
     retries = next(ref for ref in old.stages("demo") if ref.stage == "retries")
@@ -102,14 +103,14 @@ def test_so_is_a_manifest_that_says_more_and_a_stage_that_is_not_known(old):
 
 def test_what_was_added_exists_and_came_with_a_version():
     for (table, version), columns in ADDED.items():
-        writers = [stage for stage, tables in STAGES.items() if table in tables]
+        writers = [name for name, stage in STAGES.items() if table in stage.tables]
         assert all(VERSIONS[stage] >= version for stage in writers)
         assert set(columns) <= {column.name for column in TABLES[table]}
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_change_of_columns_comes_with_a_version(stage):
-    columns = "\n".join(f"{table}: {arrow_schema(table)}" for table in (*STAGES[stage], "events"))
+    columns = "\n".join(f"{table}: {arrow_schema(table)}" for table in (*STAGES[stage].tables, "events"))
     pinned = PINNED.get((stage, VERSIONS[stage]))
     assert pinned == sha256(columns.encode()).hexdigest()[:16], (
         "say at the new column since which version it is there (above those of all stages that write the table) and what "

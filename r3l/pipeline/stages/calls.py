@@ -1,14 +1,18 @@
-"""The stages of an iteration, each as one call. What is stored with the same fingerprint is not computed again; only
-small `StageRef`s pass between stages."""
+"""The stages of an iteration, each as one call, and how they follow one another.
+
+What is stored with the same fingerprint is not computed again; only small `StageRef`s pass between stages.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from r3l.exploration import stages as exploration
 from r3l.exploration.oracle import oracle_stage
 from r3l.methods import counted_groups, credit_stage, plan, training_rows_stage
 from r3l.pipeline import replay_buffer
+from r3l.pipeline.runner import Coming
 from r3l.pipeline.stages import stage_io
 from r3l.pipeline.stages.run_stage import run_stage
 from r3l.pipeline.stages.task_batch import draw
@@ -197,3 +201,76 @@ def update(bench: Workbench, credit: list[StageRef], rows: list[StageRef], repla
         return update_tables(bench, [*rows, *replay], groups, older)
 
     return run_stage(bench, "updates", None, [*rows, *replay], compute, policy_is_there)
+
+
+CALLS: dict[str, Callable[..., StageRef]] = {
+    "tasks": draw_tasks,
+    "base": sample_bases,
+    "oracle_pivots": find_oracle_pivots,
+    "reflections": reflect,
+    "retries": retry,
+    "distilled": stitch,
+    "credit": assign_credit,
+    "training_rows": write_training_rows,
+    "replay": replay_groups,
+    "updates": update,
+}
+Chain = dict[str, list[Coming]]  # of one shard: stage -> its futures, one per round
+
+
+def submit(bench: Workbench, batch: StageRef, shard: int, chain: Chain) -> None:
+    """Submit a shard's stages into `chain`. Each waits for its own predecessors only, so that shards are in flight side
+    by side."""
+    begin, plan = bench.runner.submit, plan_of(bench)
+    if bench.wants("base"):
+        chain["base"].append(begin(sample_bases, bench, batch, shard))
+    if bench.asks_oracle:
+        chain["oracle_pivots"].append(begin(find_oracle_pivots, bench, batch, chain["base"][0], shard))
+    for round_ in range(plan.retries_per_base if plan.reflection != "none" else 0):
+        submit_round(bench, batch, shard, chain, round_)
+    if bench.wants("credit"):
+        parents = (chain["base"][0], chain["retries"], chain["distilled"])
+        chain["credit"].append(begin(assign_credit, bench, *parents, shard))
+    if bench.wants("training_rows"):
+        of_all = (chain["base"][0], chain["reflections"], chain["retries"], chain["distilled"], chain["credit"][0])
+        chain["training_rows"].append(begin(write_training_rows, bench, *of_all, shard))
+
+
+def submit_round(bench: Workbench, batch: StageRef, shard: int, chain: Chain, round_: int) -> None:
+    """Reflect on the newest attempts, retry from the pivots, stitch."""
+    begin, before = bench.runner.submit, list(chain["distilled"])
+    if bench.wants("reflections"):
+        chain["reflections"].append(begin(reflect, bench, batch, chain["base"][0], before, shard, round_))
+    if bench.wants("retries"):
+        guided = (chain["base"][0], before, chain["reflections"][-1])
+        chain["retries"].append(begin(retry, bench, batch, *guided, shard, round_))
+    if bench.wants("distilled"):
+        chain["distilled"].append(begin(stitch, bench, chain["base"][0], before, chain["retries"][-1], shard, round_))
+
+
+def in_order(chain: Chain) -> list[Coming]:
+    """A shard's futures in the order in which they can end."""
+    return [future for stage in CALLS for future in chain[stage]]
+
+
+def shard_stages(bench: Workbench, batch: StageRef, shards: Sequence[int]) -> list[StageRef]:
+    """All stages of these shards, once they are committed. Up to `shards_in_flight` shards are worked on at once."""
+    chains, most = list[Chain](), bench.config.rollout.shards_in_flight
+    with ended_together(bench, chains):
+        for place, shard in enumerate(shards):
+            if place >= most:
+                in_order(chains[place - most])[-1].wait()
+            chains.append({stage: [] for stage in CALLS})
+            submit(bench, batch, shard, chains[-1])
+        return [future.result() for chain in chains for future in in_order(chain)]
+
+
+@contextmanager
+def ended_together(bench: Workbench, chains: Sequence[Chain]) -> Iterator[None]:
+    """Where one stage fails or the work is ended, end what the others wait for, and wait until they have ended."""
+    try:
+        yield
+    except BaseException as error:
+        bench.close(bench.runner.ending(error) or f"another stage failed: {error}")
+        bench.runner.settle([future for chain in chains for future in in_order(chain)])
+        raise

@@ -9,9 +9,8 @@ from typing import Any
 from r3l.errors import FailedAttempts
 from r3l.pipeline.workbench import Workbench
 from r3l.records import Status
+from r3l.stages import STAGES
 from r3l.store.layout import StageKey
-
-SAMPLED = {"base", "reflections", "retries", "evaluations"}
 
 
 def tolerable(bench: Workbench, key: StageKey, tables: Mapping[str, Sequence[Any]]) -> dict[str, float]:
@@ -23,7 +22,7 @@ def tolerable(bench: Workbench, key: StageKey, tables: Mapping[str, Sequence[Any
     Raises:
         FailedAttempts: more than `rollout.max_failed_share` of them failed.
     """
-    if key.stage not in SAMPLED:
+    if not STAGES[key.stage].samples:
         return {}
     attempts = [*tables.get("trajectories", ()), *tables.get("reflections", ())]
     failed = [one for one in attempts if Status(one.status).failed]
@@ -45,7 +44,7 @@ def tolerable(bench: Workbench, key: StageKey, tables: Mapping[str, Sequence[Any
 
 def siblings(bench: Workbench, key: StageKey) -> tuple[list[dict[str, float]], int]:
     """Counts of the stage's other shards that are committed, of the same round; and how many shards it has."""
-    if key.shard is None or key.stage == "evaluations":
+    if key.shard is None or not STAGES[key.stage].sharded:
         return [], 1
     rollout = bench.config.rollout
     shards = -(-rollout.tasks // rollout.tasks_per_shard)

@@ -15,11 +15,11 @@ from r3l.environments.base import shown_by
 from r3l.exploration.prompting import guidance, reflection_messages
 from r3l.methods import plan
 from r3l.records import SamplingPlan
+from r3l.stages import STAGES
 from r3l.store.digests import fingerprint_of
-from r3l.store.tables.schemas import STAGES
 
-# The version of the code that computes each stage. Raise it with every change that makes other rows of the same input.
-CODE_VERSIONS: dict[str, int] = dict.fromkeys(STAGES, 1) | {"training_rows": 2}
+# The version of the code that computes each stage.
+CODE_VERSIONS = {name: stage.code for name, stage in STAGES.items()}
 # The same of what a world answers and rewards; those that are not listed are at 1.
 WORLD_VERSIONS = {"webshop": 2, "math": 2}
 
@@ -28,7 +28,8 @@ def stage_settings(config: Config, stage: str) -> dict[str, Any]:
     """All that a stage is made with, but for the stages and policies that it is made from: its settings, its prompts,
     its code."""
     sampled = plan(config.method, config.rollout.group_size)
-    split = {"tasks": config.environment.split, "evaluations": config.evaluation.split}.get(stage)
+    tasks_of = STAGES[stage].tasks_of
+    split = getattr(config, tasks_of).split if tasks_of else ""
     shown = texts(config, sampled, stage)
     return {
         "code": CODE_VERSIONS[stage],
@@ -47,15 +48,16 @@ def world_of(config: Config, split: str) -> dict[str, Any]:
 
 def plan_of_stage(sampled: SamplingPlan, stage: str) -> dict[str, Any]:
     """What a stage does of the method's plan. Methods that want the same bases share them."""
-    if stage == "base":
+    part = STAGES[stage].plan
+    if part == "bases":
         return {"bases": sampled.bases}
-    return asdict(sampled) if stage in {"reflections", "retries"} else {}
+    return asdict(sampled) if part == "whole" else {}
 
 
 def texts(config: Config, sampled: SamplingPlan, stage: str) -> list[Any]:
     """The texts that a stage shows to the policy, with an example in the places of what differs from attempt to
     attempt."""
-    if stage in {"base", "retries", "evaluations"}:
+    if STAGES[stage].samples and STAGES[stage].plays:
         reflection_texts = [guidance("{report}")] if stage == "retries" else []
         return [*shown_by(make_world(config.environment)), *reflection_texts]
     if stage == "reflections" and sampled.reflection != "none":

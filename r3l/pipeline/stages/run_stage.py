@@ -11,11 +11,11 @@ from r3l.pipeline.stages import stage_io
 from r3l.pipeline.stages.failed_attempts import tolerable
 from r3l.pipeline.stages.identity import stage_settings
 from r3l.pipeline.workbench import Workbench
+from r3l.stages import STAGES
 from r3l.store.layout import StageKey, StageRef
 from r3l.store.stage import fingerprint
 
 Compute = Callable[[], stage_io.Tables]
-SAMPLING = frozenset({"base", "oracle_pivots", "reflections", "retries", "evaluations"})
 
 
 def run_stage(
@@ -76,7 +76,7 @@ def computed(bench: Workbench, key: StageKey, compute: Compute) -> tuple[stage_i
     with bench.runner.holding(key.stage, bench.going_on):
         tables = compute()
     bench.going_on()
-    if key.stage in SAMPLING:
+    if STAGES[key.stage].samples or STAGES[key.stage].plays:
         tables = tables | {"events": [*tables.get("events", ()), *bench.incidents.taken(bench.iteration, key.stage)]}
     return tables, {"seconds": round(time.monotonic() - began, 3)} | tolerable(bench, key, tables)
 
@@ -84,9 +84,9 @@ def computed(bench: Workbench, key: StageKey, compute: Compute) -> tuple[stage_i
 def policies_of(bench: Workbench, stage: str) -> tuple[str, dict[str, str]]:
     """(digest of the policy that a stage works with, further digests of its identity); an update measures against the
     starting policy."""
-    if stage in {"base", "reflections", "retries", "evaluations"}:
+    if STAGES[stage].samples:
         return bench.policies.behaviour.digest, {}
-    if stage == "updates":
+    if STAGES[stage].trains:
         of = bench.policies
         return of.learner.digest, {"start": of.start.digest, "optimiser": of.optimiser or ""}
     return "", {}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import duckdb
 
+from r3l.stages import STAGES, stages_that
 from r3l.store.catalog import MACROS, VIEWS, build, view_sql
 from r3l.store.check import INVARIANTS, invariant_sql
 from r3l.store.contents import Contents
 from r3l.store.tables.columns import TableColumn, duck_type
-from r3l.store.tables.schemas import PLACE, STAGES, TABLES, VERSIONS
+from r3l.store.tables.schemas import PLACE, TABLES, VERSIONS
 
 HEAD = """# Data dictionary
 
@@ -58,7 +59,7 @@ def dictionary() -> str:
 
 
 def writers(table: str) -> list[str]:
-    stages = list(STAGES) if table == "events" else [stage for stage, tables in STAGES.items() if table in tables]
+    stages = list(STAGES) if table == "events" else stages_that(lambda stage: table in stage.tables)
     return [f"{stage} (version {VERSIONS[stage]})" for stage in stages]
 
 

@@ -5,24 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 
 from r3l.records import Column
-from r3l.stages import RECORDS
+from r3l.stages import RECORDS, STAGES
 from r3l.store.tables.columns import TableColumn, columns_of
 
 TABLES: dict[str, list[TableColumn]] = {table: columns_of(record) for table, record in RECORDS.items()}
-# The tables that each stage writes. Any stage may write events.
-STAGES: dict[str, tuple[str, ...]] = {
-    "tasks": ("tasks",),
-    "base": ("trajectories", "turns"),
-    "oracle_pivots": ("oracle_pivots",),
-    "reflections": ("reflections",),
-    "retries": ("trajectories", "turns"),
-    "distilled": ("trajectories", "turns"),
-    "credit": ("credit",),
-    "training_rows": ("training_rows",),
-    "replay": ("replay", "training_rows"),
-    "updates": ("updates",),
-    "evaluations": ("evaluations", "trajectories", "turns"),
-}
 
 
 def arrow_schema(table: str) -> pa.Schema:
@@ -33,8 +19,8 @@ def arrow_schema(table: str) -> pa.Schema:
 # The version of what each stage writes, that of its newest column: r3l/store/tables/versions.py reads the older ones,
 # newer ones are refused.
 VERSIONS: dict[str, int] = {
-    stage: max(column.said.since for table in (*tables, "events") for column in TABLES[table])
-    for stage, tables in STAGES.items()
+    stage: max(column.said.since for table in (*its.tables, "events") for column in TABLES[table])
+    for stage, its in STAGES.items()
 }
 # Events that tell of the machine, not of an attempt: they account for no attempt, and are left out of content digests.
 INCIDENTS = ("engine_retry", "engine_restarted", "worker_restarted", "canary")

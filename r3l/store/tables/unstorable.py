@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from r3l.records import Event
+from r3l.stages import STAGES
 from r3l.store.files.parts import MISFITS, Misfit, Rows, to_table
 from r3l.store.layout import StageKey
-from r3l.store.tables.schemas import STAGES, TABLES
+from r3l.store.tables.schemas import TABLES
 
 # Tables of sampled attempts, with the column that names the attempt. The rows of an attempt stay or go together.
 ATTEMPTS = {table: column.name for table, columns in TABLES.items() for column in columns if column.said.names_attempt}
@@ -30,7 +31,9 @@ def storable(key: StageKey, tables: Mapping[str, Rows]) -> dict[str, pa.Table]:
     try:
         return {table: to_table(table, rows) for table, rows in tables.items()}
     except Misfit:
-        if not set(STAGES[key.stage]) <= set(ATTEMPTS) or any(isinstance(rows, pa.Table) for rows in tables.values()):
+        if not set(STAGES[key.stage].tables) <= set(ATTEMPTS) or any(
+            isinstance(rows, pa.Table) for rows in tables.values()
+        ):
             raise
         misfits = {table: misfits_of(key, table, rows) for table, rows in tables.items()}
         if any(len(misfits[table]) == len(rows) > 1 for table, rows in tables.items()):
