@@ -57,8 +57,8 @@ class Stage:
 
     @property
     def deterministic(self) -> bool:
-        """Whether its rows are the same wherever it is computed from the same input."""
-        return not (self.samples or self.plays or self.trains)
+        """Whether its rows are the same wherever it is computed from the same input, and every iteration has it."""
+        return not (self.samples or self.plays or self.trains or self.optional)
 
 
 EPISODES = ("trajectories", "turns")
