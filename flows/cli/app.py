@@ -16,6 +16,7 @@ from flows import prefect_settings
 from flows.cli.console import say, screen
 from flows.cli.options import (
     AsJson,
+    Branch,
     Engine,
     EnvironmentName,
     Machine,
@@ -23,16 +24,20 @@ from flows.cli.options import (
     Policy,
     Preset,
     Quiet,
+    Root,
     Run,
+    RunWord,
     Set,
+    at,
     settings,
+    the_run,
 )
+from r3l import __version__
 from r3l.errors import Interrupted, R3LError
 from r3l.home import home
 from r3l.pasted import runnable
 
 app = typer.Typer(
-    help="R3L post-training of language-model agents, where every stage of every iteration is a table.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -50,9 +55,25 @@ HELP = {
 }
 
 
+def tell_version(asked: bool) -> None:
+    if asked:
+        say(f"r3l {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=tell_version, is_eager=True, help="the version, and nothing else")
+    ] = False,
+) -> None:
+    """R3L post-training of language-model agents, where every stage of every iteration is a table."""
+
+
 @app.command()
 def iterate(
-    run: Run = "demo",
+    word: RunWord = "",
+    run: Run = "",
     preset: Preset = "paper",
     method: Method = "r3l",
     policy: Policy = "embedded",
@@ -60,20 +81,21 @@ def iterate(
     engine: Engine = "",
     machine: Machine = "",
     iteration: Annotated[int | None, typer.Option(help="empty: the run's next one")] = None,
-    branch: Annotated[str, typer.Option(help="a branch of the run")] = "",
+    branch: Branch = "",
     set_: Set = None,
+    store: Root = "",
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Run one training iteration (the flow `r3l`)."""
     config = settings(
-        run,
+        the_run(word, run, "demo"),
         preset,
         method,
         policy,
         environment,
         engine,
-        set_,
+        at(store, set_),
         iteration=iteration,
         branch=branch or None,
         machine=machine,
@@ -87,7 +109,8 @@ def iterate(
 
 @app.command()
 def train(
-    run: Run = "demo",
+    word: RunWord = "",
+    run: Run = "",
     preset: Preset = "paper",
     method: Method = "r3l",
     policy: Policy = "embedded",
@@ -97,12 +120,13 @@ def train(
     iterations: Annotated[int, typer.Option(min=1, help="how many further iterations")] = 10,
     evaluate_every: Annotated[int, typer.Option(min=0, help="evaluate after every K iterations; 0: never")] = 0,
     set_: Set = None,
+    store: Root = "",
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Run further iterations of a run, one after another (the flow `r3l-train`)."""
-    given = [f"evaluation.every={evaluate_every}", *(set_ or [])]
-    config = settings(run, preset, method, policy, environment, engine, given, machine=machine)
+    given = [f"evaluation.every={evaluate_every}", *at(store, set_)]
+    config = settings(the_run(word, run, "demo"), preset, method, policy, environment, engine, given, machine=machine)
     from flows.cli.terminal import run_training
 
     done = run_training(config, iterations, quiet=quiet or as_json)

@@ -8,15 +8,13 @@ from typing import Annotated
 import typer
 
 from flows.cli.console import say, screen
+from flows.cli.options import Branch, Root, Run, RunWord, the_run
 from r3l.store.stage import Store
-
-Root = Annotated[str, typer.Option("--store", help="store; empty: R3L_STORE, else data/runs")]
-Branch = Annotated[str, typer.Option("--branch", help="a branch of the run")]
-RunName = Annotated[str, typer.Argument(help="name of the run, see `r3l runs`")]
 
 
 def audit(
-    store: Annotated[str, typer.Argument(help="store; empty: R3L_STORE, else data/runs")] = "",
+    word: Annotated[str, typer.Argument(metavar="[STORE]", help="store; or --store")] = "",
+    store: Root = "",
     port: Annotated[int, typer.Option(min=1, max=65535, help="port on this machine")] = 4300,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="don't open the browser")] = False,
     host: Annotated[
@@ -29,18 +27,20 @@ def audit(
     """Look at a store in the browser: iterations, groups, the four panes, reflections, the account, SQL. Read-only."""
     from r3l.audit.web.app import serve
 
-    opened = Store.open(store, reading=True)
+    opened = Store.open(word or store, reading=True)
     screen(stderr=True).print(f"http://{host}:{port}/ shows {opened.root}; Ctrl + C ends it")
     serve(opened, port, open_browser=not no_browser, host=host, names=name or [])
 
 
 def report(
-    run: RunName,
+    word: RunWord = "",
+    run: Run = "",
     out: Annotated[Path | None, typer.Option("--out", help="file; empty: RUN.html here")] = None,
     branch: Branch = "",
     store: Root = "",
 ) -> None:
     """Write a run's report: one HTML file with plots, tables and ten telling attempts."""
+    run = the_run(word, run)
     from r3l.audit.report import write_report
 
     name = f"{run}-{branch}" if branch else run
@@ -49,7 +49,7 @@ def report(
 
 def show(
     trajectory: Annotated[str, typer.Argument(help="id, e.g. iteration=3/task=17/retry=2")],
-    run: Annotated[str, typer.Option("--run", help="empty: the run that has it")] = "",
+    run: Annotated[str, typer.Option("--run", metavar="NAME", help="name of the run; empty: the one that has it")] = "",
     branch: Branch = "",
     store: Root = "",
 ) -> None:
@@ -60,15 +60,16 @@ def show(
     screen().print(shown(Store.open(store, reading=True), trajectory, Line(run, branch) if run else None))
 
 
-def status(run: RunName, branch: Branch = "", store: Root = "") -> None:
+def status(word: RunWord = "", run: Run = "", branch: Branch = "", store: Root = "") -> None:
     """Show where a run stands: the stages of its newest iteration, its figures, its account."""
     from r3l.audit.terminal import status as shown
 
-    screen().print(shown(Store.open(store, reading=True), run, branch))
+    screen().print(shown(Store.open(store, reading=True), the_run(word, run), branch))
 
 
 def track(
-    run: RunName,
+    word: RunWord = "",
+    run: Run = "",
     to: Annotated[str, typer.Option("--to", help="tensorboard, mlflow, wandb or trackio")] = "tensorboard",
     where: Annotated[
         str, typer.Option("--where", help="log folder, tracking URI or project; empty: the tracker's own default")
@@ -82,6 +83,7 @@ def track(
 
     if to not in WRITERS:
         raise typer.BadParameter(f"{to!r}: choose one of {', '.join(WRITERS)}", param_hint="--to")
+    run = the_run(word, run)
     written = write(Store.open(store, reading=True), run, to, where, branch)
     say(f"{run}: {written} iterations written to {to}")
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.console import say, screen
+from flows.cli.options import Root
 from r3l.home import located
 
 
@@ -15,7 +16,7 @@ def compare(
     experiment: Annotated[str, typer.Argument(help="a file, or the name of one in data/experiments")],
     size: Annotated[str, typer.Option(help="laptop, paper, or another size of it")] = "laptop",
     plan: Annotated[bool, typer.Option("--plan", help="only say what would be run, and what it would cost")] = False,
-    store: Annotated[str, typer.Option("--store", help="store; empty: R3L_STORE, else data/runs")] = "",
+    store: Root = "",
     results: Annotated[str, typer.Option(help="folder for table, plots and figures")] = "data/results",
     workers: Annotated[
         int, typer.Option(min=0, help="cells side by side, each in a process; 0, with --direct: in this one")

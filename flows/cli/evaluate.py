@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.cli.console import say
-from flows.cli.options import settings
+from flows.cli.options import AsJson, Quiet, Root, Run, at, settings, the_run
 from r3l.config import Config, compose
 from r3l.config.compose import assigned, validated
 from r3l.evaluation.benchmarks import with_environment
@@ -18,11 +18,21 @@ from r3l.store.stage import Store
 DEFAULTS = {"preset": "paper", "method": "r3l", "policy": "embedded", "environment": "alfworld"}
 Named = Annotated[str, typer.Option(help="as for `r3l iterate`; empty: what the run was trained with")]
 
+Posed = Annotated[
+    str,
+    typer.Argument(
+        metavar="[RUN]", help="name of the run; one that doesn't exist: its starting policy, zero-shot; or --run"
+    ),
+]
+SetPosed = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="a setting, e.g. evaluation.temperature=0; environment.… is the benchmark's"),
+]
+
 
 def evaluate(
-    run: Annotated[
-        str, typer.Argument(help="name of the run; one that doesn't exist: its starting policy, zero-shot")
-    ] = "",
+    word: Posed = "",
+    run: Run = "",
     iteration: Annotated[
         int | None, typer.Option(help="whose new policy; -1: the starting policy; empty: the newest")
     ] = None,
@@ -43,13 +53,10 @@ def evaluate(
     policy: Named = "",
     environment: Named = "",
     engine: Named = "",
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="a setting, e.g. evaluation.temperature=0; environment.… is the benchmark's"),
-    ] = None,
-    run_: Annotated[str, typer.Option("--run", hidden=True)] = "",
-    quiet: Annotated[bool, typer.Option("--quiet", help="no display, only the result")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="the result as JSON")] = False,
+    set_: SetPosed = None,
+    store: Root = "",
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Play test episodes with a policy of a run, or with a bare model, and score them (the flow `r3l-evaluate`)."""
     asked = {
@@ -59,9 +66,9 @@ def evaluate(
         "tasks": 0 if whole else tasks,
         "repeats": repeats,
     }
-    given = [f"evaluation.{name}={value}" for name, value in asked.items() if value is not None] + (set_ or [])
+    given = [f"evaluation.{name}={value}" for name, value in asked.items() if value is not None] + at(store, set_)
     named = {"preset": preset, "method": method, "policy": policy, "environment": environment}
-    config = config_of(run or run_ or "demo", named, engine, given, iteration)
+    config = config_of(the_run(word, run, "demo"), named, engine, given, iteration)
     from flows.cli.terminal import run_evaluation
 
     figures = run_evaluation(config, quiet=quiet or as_json)

@@ -12,8 +12,15 @@ from r3l import plugins
 from r3l.config import Config, compose, preset_names
 from r3l.errors import ConfigError
 from r3l.home import located
+from r3l.store.stage import Store
 
-Run = Annotated[str, typer.Option("--run", help="name of the run")]
+# One rule for all verbs: `--run NAME` names the run, and where a run is all that a verb works on, its first word may.
+# A question or a trajectory comes first in `sql`, `why` and `show`: these know `--run` alone.
+RunWord = Annotated[str, typer.Argument(metavar="[RUN]", help="name of the run, see `r3l runs`; or --run")]
+Run = Annotated[str, typer.Option("--run", help="the same", metavar="NAME")]
+RunOf = Annotated[str, typer.Option("--run", metavar="NAME", help="name of the run; empty: the store's only one")]
+Branch = Annotated[str, typer.Option("--branch", help="a branch of the run")]
+Root = Annotated[str, typer.Option("--store", help="store; empty: R3L_STORE, else data/runs")]
 Preset = Annotated[
     str, typer.Option("--preset", help="preset of the method r3l: paper, released, or any of `r3l presets`")
 ]
@@ -32,6 +39,36 @@ Machine = Annotated[
 Set = Annotated[list[str] | None, typer.Option("--set", help="a setting, e.g. method.alpha=5; repeat for more")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="no display, only the result")]
 AsJson = Annotated[bool, typer.Option("--json", help="the result as JSON")]
+
+
+def the_run(word: str, named: str, default: str = "") -> str:
+    """Return the run that the command line names.
+
+    Raises:
+        ConfigError: it names none, or two.
+    """
+    if word and named and word != named:
+        raise ConfigError(f"two runs are named, {word!r} and --run {named!r}: leave one out")
+    if not (found := word or named or default):
+        raise ConfigError("no run is named: give its name, or --run NAME; `r3l runs` lists them")
+    return found
+
+
+def only_run(store: Store, named: str) -> str:
+    """Return the run that is named, else the store's only one.
+
+    Raises:
+        ConfigError: none is named, and the store has none or several.
+    """
+    runs = [named] if named else store.runs()
+    if len(runs) != 1:
+        raise ConfigError(f"--run: which one? {store.root} has {', '.join(runs) or 'none'}")
+    return runs[0]
+
+
+def at(store: str, assignments: list[str] | None) -> list[str]:
+    """Return the assignments with the store that `--store` names before them."""
+    return [*([f"store.root={json.dumps(store)}"] if store else []), *(assignments or [])]
 
 
 def settings(

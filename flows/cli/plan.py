@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.cli.console import say, screen
+from flows.cli.options import Root
 from r3l.config import Config, compose
 from r3l.config.machines import Machine, load_machine
 from r3l.planning.observed import observe_run
@@ -28,7 +29,7 @@ def plan(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="a setting, e.g. rollout.tasks=32; repeat for more")
     ] = None,
-    store: Annotated[str, typer.Option(help="store; empty: R3L_STORE, else data/runs")] = "",
+    store: Root = "",
     as_json: Annotated[bool, typer.Option("--json", help="the figures as JSON")] = False,
 ) -> None:
     """Say what one iteration needs: memory, tokens, time and storage, each figure with what it comes from. Runs

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from flows.cli.console import say, screen
+from flows.cli.options import Root, Run, RunWord, the_run
 from r3l.pipeline.replay import replay_config
 from r3l.pipeline.workbench import Replay
 from r3l.store.difference import diff, difference_lines
@@ -18,8 +19,9 @@ from r3l.store.stage import Store
 
 
 def replay(
-    run: str,
     iteration: Annotated[int, typer.Option(help="which iteration")],
+    word: RunWord = "",
+    run: Run = "",
     from_: Annotated[str, typer.Option("--from", help="first stage that is computed again")] = "credit",
     to: Annotated[str, typer.Option("--to", help="last stage that is computed")] = "updates",
     set_: Annotated[
@@ -27,10 +29,11 @@ def replay(
     ] = None,
     branch: Annotated[str, typer.Option(help="name of the new branch; empty: replay-1, replay-2, ...")] = "",
     source: Annotated[str, typer.Option(help="the branch that is replayed; empty: the run itself")] = "",
-    store: Annotated[str, typer.Option("--store", help="store; empty: R3L_STORE, else data/runs")] = "",
+    store: Root = "",
     as_json: Annotated[bool, typer.Option("--json", help="the result as JSON")] = False,
 ) -> None:
     """Recompute stages of a stored iteration into a branch (the flow `r3l-replay`); the original never changes."""
+    run = the_run(word, run)
     opened, asked = Store.open(store), Replay(source, from_, to)
     replay_config(opened, run, iteration, asked, set_ or [], branch)  # what is wrong is said before Prefect starts
     console = screen(stderr=True)

@@ -12,7 +12,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from flows.cli.answers import cell, rows_view, story
 from flows.cli.console import say, screen
+from flows.cli.options import Branch, Root, Run, RunOf, RunWord, only_run, the_run
 from r3l.config import preset_names
 from r3l.config.preset_diff import diff_presets
 from r3l.errors import StoreError
@@ -26,9 +28,7 @@ from r3l.store.space.retention import prune_run
 from r3l.store.stage import Store
 from r3l.store.tables.columns import Drop
 
-Root = Annotated[str, typer.Option("--store", help="store; empty: R3L_STORE, else data/runs")]
 AsJson = Annotated[bool, typer.Option("--json", help="rows as JSON lines")]
-CELL = 60
 QUERY_SECONDS = 600.0
 NEWEST = """
 SELECT run, branch, arg_max(base_success, iteration) AS base_success, coalesce(arg_max(no_step, iteration), '') AS note
@@ -60,10 +60,8 @@ def sql(
         for row in answer.to_pylist():
             say(json.dumps(row, default=str))
         return
-    table = Table(*answer.column_names, header_style="bold")
-    for row in answer.to_pylist():
-        table.add_row(*(cell(value) for value in row.values()))
-    screen().print(table)
+    console = screen()
+    console.print(rows_view(answer, console.width))
     over = (
         f" of {len(pooled)} runs together; --run names one"
         if len(pooled) > 1 and "run" not in answer.column_names
@@ -91,17 +89,10 @@ def refuse_unknown_branch(connection: duckdb.DuckDBPyConnection, branch: str) ->
         raise StoreError(f"branch {branch!r}: no run has it; there are {', '.join(there) or 'no branches'}")
 
 
-def cell(value: object) -> str:
-    """A value as one line of text, shortened."""
-    text = "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
-    text = text.replace("\n", " ")
-    return text if len(text) <= CELL else text[: CELL - 1] + "…"
-
-
-def check(run: str, store: Root = "") -> None:
+def check(word: RunWord = "", run: Run = "", store: Root = "") -> None:
     """Verify a run: manifests, hashes, the seven invariants, the account, no gold answer shown. Exit code 1 where one
     is broken."""
-    opened = Store.open(store, reading=True)
+    run, opened = the_run(word, run), Store.open(store, reading=True)
     from r3l.evaluation.leaks import check_leaks  # loads the environments, which no other command here needs
 
     findings = check_run(opened, run) or check_leaks(opened, run)
@@ -130,18 +121,20 @@ def runs(store: Root = "") -> None:
 
 def why(
     trajectory: str,
-    run: Annotated[str, typer.Option(help="name of the run")] = "demo",
-    branch: Annotated[str, typer.Option(help="a branch of the run")] = "",
+    run: RunOf = "",
+    branch: Branch = "",
     turn: Annotated[int | None, typer.Option(help="this turn token by token too")] = None,
     store: Root = "",
 ) -> None:
     """Why a trajectory was trained with its weights: row, credit, retry, reflection, base, task, and the step it went
     into."""
-    say(str(genealogy(Store.open(store, reading=True), run, trajectory, branch, turn)))
+    opened = Store.open(store, reading=True)
+    screen().print(story(str(genealogy(opened, only_run(opened, run), trajectory, branch, turn))), soft_wrap=True)
 
 
 def export(
-    run: str,
+    word: RunWord = "",
+    run: Run = "",
     store: Root = "",
     out: Annotated[
         Path | None, typer.Option(help=".parquet, .jsonl, or .json: a log of Inspect; empty: RUN.parquet here")
@@ -149,28 +142,32 @@ def export(
 ) -> None:
     """Write a run as one nested file to share: a row per trajectory, with its turns, reflections, credit and training
     rows."""
+    run = the_run(word, run)
     path = out or Path(f"{run}.parquet")
     say(f"{path}: {export_run(Store.open(store, reading=True), run, path)} trajectories")
 
 
 def prune(
-    run: str,
     keep_last: Annotated[int, typer.Option(min=1, help="iterations that stay whole, 1 or more")],
+    word: RunWord = "",
+    run: Run = "",
     drop: Annotated[
         Drop, typer.Option(help="what goes: log-probabilities, token ids too, texts too; or policies")
     ] = "logprobs",
     store: Root = "",
 ) -> None:
     """Give back the space of old iterations; rows, manifests and figures stay. Says what can no longer be replayed."""
-    say(str(prune_run(Store.open(store), run, keep_last, drop)))
+    say(str(prune_run(Store.open(store), the_run(word, run), keep_last, drop)))
 
 
 def compact(
-    run: str,
+    word: RunWord = "",
+    run: Run = "",
     iterations: Annotated[int, typer.Option(min=2, help="finished iterations per bundle, 2 or more")] = 16,
     store: Root = "",
 ) -> None:
     """Copy finished iterations into few large files, so that a long run is asked as fast as a short one."""
+    run = the_run(word, run)
     made = compact_run(Store.open(store), run, iterations)
     say("\n".join(made) or f"{run}: no {iterations} finished iterations that are not bundled yet")
 

@@ -127,7 +127,7 @@ def story_lines(story: Story) -> Iterator[str]:
 def credit_lines(line: Row) -> Iterator[str]:
     if line["rule"]:
         group = f"group of {line['group_size']}, mean {line['group_mean']:.4g}, deviation {line['group_std']:.4g}"
-        yield f"  credit       {line['rule']}: advantage {line['advantage']:.4g} (scaled {line['scaled']:.4g}; {group})"
+        yield f"  credit       {line['rule']}: advantage {line['advantage']:+.4g} (scaled {line['scaled']:+.4g}; {group})"
     if line["row_id"]:
         term = f"{line['term']} term, coefficient {line['coefficient']:g}, by {line['reduction']}"
         yield f"  row          {line['row_id']}: {line['objective']} as {line['role']}, {term}; {line['trained_tokens']} tokens with weight"
@@ -140,15 +140,22 @@ def credit_lines(line: Row) -> Iterator[str]:
 def offspring_line(row: Row) -> str:
     reflection = f"{row['reflection_id']}: {row['outcome'] or row['status']}"
     if row["retry_id"] is None:
-        return f"{reflection}; no retry: {plain(row['decision'])}"
+        return f"{reflection}; no retry: {plain(row['decision']).removeprefix('no retry: ')}"
     came_to = f"reward {row['retry_reward']:g} ({row['gain']:+g})"
     return f"{reflection}; retried from turn {row['pivot_turn']}, {came_to}, {row['distilled_id'] or 'not distilled'}"
 
 
 def turn_lines(turns: Sequence[Row]) -> Iterator[str]:
     for turn in turns:
-        weight = f"weight {turn['weight']:.6g} x {len(turn['response_ids'])} tokens" if turn["weight"] else "no weight"
+        weight = weight_of(turn) if turn["weight"] else "no weight"
         yield f"    turn {turn['turn']:>3}  {plain(turn['action']) or '(invalid reply)':<40.40}  {weight}"
+
+
+def weight_of(turn: Row) -> str:
+    """E.g. ``weight 0.25 x 12 tokens, w·A +0.75``: each token's weight times the advantage, whose sign says whether it is
+    made likelier or less likely."""
+    said = f"weight {turn['weight']:.6g} x {len(turn['response_ids'])} tokens"
+    return f"{said}, w·A {turn['loss_weight']:+.4g}" if turn["loss_weight"] else said
 
 
 def plain(text: str) -> str:

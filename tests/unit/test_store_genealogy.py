@@ -91,12 +91,12 @@ iteration=0/task=0/distilled=0  distilled of run demo
                Clean the thing before you place it.
   pivot        1 turns kept of iteration=0/task=0/base=0, 1 shared with the base
   retry        iteration=0/task=0/retry=0, distilled into iteration=0/task=0/distilled=0
-  credit       top: advantage 3 (scaled 0.5774; group of 3, mean 0.6667, deviation 0.5774)
+  credit       top: advantage +3 (scaled +0.5774; group of 3, mean 0.6667, deviation 0.5774)
   row          iteration=0/task=0/distilled=0/row: policy_gradient as explore, rl term, coefficient 1, by groups; 4 tokens with weight
   step         1: p0 -> p1 in policies/iteration=00000
     turn   0  go 0                                      no weight
-    turn   1  go 1                                      weight 1 x 2 tokens
-    turn   2  go 2                                      weight 1 x 2 tokens
+    turn   1  go 1                                      weight 1 x 2 tokens, w·A +3
+    turn   2  go 2                                      weight 1 x 2 tokens, w·A +3
       token    0  id   51002  logprob  -0.5000  weight 1
       token    1  id       7  logprob  -0.2500  weight 1"""
     )

@@ -1,0 +1,74 @@
+"""Rows and stories as a terminal shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+CELL = 60
+RECORD_CELL = 400  # a record has a line, or more, for each column
+STYLES = {  # of the lines of `r3l why`
+    r"^\S+ ": "bold",
+    r"^  [a-z]+ ": "bold cyan",
+    r"^    turn +\d+": "cyan",
+    r"^      token +\d+": "cyan",
+    r"(?<![\w.=/-])\+\d[\w.+-]*": "green",
+    r"(?<![\w.=/-])-\d[\w.+-]*": "red",
+    r"no weight|no retry: .*": "dim",
+    r"\b(solved|failed|completed|parsed)\b": "bold",
+}
+
+
+def cell(value: object, most: int = CELL) -> str:
+    """A value as one line of text, shortened."""
+    text = "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    text = text.replace("\n", " ")
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def rows_view(found: pa.Table, width: int) -> RenderableType:
+    """The rows of an answer: a table with numbers to the right, or records where it is wider than `width` columns."""
+    rows = [[cell(value) for value in row.values()] for row in found.to_pylist()]
+    names = found.column_names
+    widths = [max(len(text) for text in column) for column in zip(names, *rows, strict=True)]
+    if rows and sum(widths) + 3 * len(widths) + 1 > width:
+        return records(names, [list(row.values()) for row in found.to_pylist()])
+    table = Table(header_style="bold")
+    for name, field in zip(names, found.schema, strict=True):
+        table.add_column(name, justify="right" if is_number(field.type) else "left", no_wrap=bool(rows))
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def is_number(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
+
+
+def records(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Group:
+    """A block for each row, with a line for each of its columns."""
+    parts: list[RenderableType] = []
+    for number, row in enumerate(rows):
+        block = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+        block.add_column(style="cyan", no_wrap=True)
+        block.add_column(overflow="fold")
+        for name, value in zip(names, row, strict=True):
+            block.add_row(name, cell(value, RECORD_CELL))
+        parts += [Text(f"─ row {number + 1} of {len(rows)} ─", style="dim"), block]
+    return Group(*parts)
+
+
+def story(text: str) -> Text:
+    """What `r3l why` tells, in colour: what is learnt in green, what is unlearnt in red."""
+    shown = Text(text)
+    for number, line in enumerate(shown.split("\n", allow_blank=True)):
+        for pattern, style in STYLES.items():
+            if number == 0 or pattern != r"^\S+ ":
+                line.highlight_regex(pattern, style)
+        shown = line if number == 0 else shown.append("\n").append_text(line)
+    return shown

@@ -1,0 +1,97 @@
+"""Answers in the terminal: numbers to the right, wide rows as records, stories in colour; one rule for naming a run."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pytest
+import typer
+from rich.text import Text
+from typer.testing import CliRunner
+
+from flows.cli import audit, replay, tables
+from flows.cli.answers import rows_view, story
+from flows.cli.app import app as whole
+from flows.cli.console import CleanConsole
+from flows.cli.options import the_run
+from r3l import __version__
+from r3l.errors import ConfigError
+from r3l.store.stage import Store
+from tests.support.store_iteration import commit_iteration
+
+FOUND = pa.table({"name": ["a", "bb"], "loss": [0.5, 12.25], "n": [7, 123456]})
+
+
+def printed(view, width=80):
+    out = io.StringIO()
+    CleanConsole(file=out, width=width).print(view)
+    return out.getvalue()
+
+
+def test_numbers_stand_to_the_right():
+    lines = [line for line in printed(rows_view(FOUND, 80)).splitlines() if line.startswith("│")]
+    assert lines == ["│ a    │   0.5 │      7 │", "│ bb   │ 12.25 │ 123456 │"]
+
+
+def test_rows_wider_than_the_terminal_are_records():
+    width = len("│ bb   │ 12.25 │ 123456 │")
+    assert "row 1" not in printed(rows_view(FOUND, width), width)
+    lines = printed(rows_view(FOUND, width - 1), width - 1).splitlines()
+    assert [line.split() for line in lines[5:]] == [["name", "bb"], ["loss", "12.25"], ["n", "123456"]]
+    assert "row 2 of 2" in lines[4]
+    long = pa.table({"text": ["word " * 100]})
+    assert "".join(printed(rows_view(long, 30), 30).split()).count("word") == 80  # a cell has 400 characters at most
+
+
+def test_no_rows_are_a_head():
+    assert "loss" in printed(rows_view(FOUND.slice(0, 0), 10), 40)
+
+
+def test_a_story_has_signs_in_colour():
+    lines = "iteration=0/task=0/base=1  base of run a-1\n  credit       top: advantage -3 (mean 0.5)\n    turn   0  go  w·A +1e-3"
+    told = story(lines)
+    assert isinstance(told, Text)
+    assert told.plain == lines
+    styled = {(told.plain[span.start : span.end], str(span.style)) for span in told.spans}
+    assert {("-3", "red"), ("+1e-3", "green"), ("  credit ", "bold cyan")} <= styled
+    assert not [text for text, style in styled if style in ("red", "green") and text not in ("-3", "+1e-3")]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> str:
+    made = Store.open(str(tmp_path_factory.mktemp("store")))
+    commit_iteration(made)
+    return made.root
+
+
+def invoked(*words: str) -> str:
+    app = typer.Typer()
+    for module in (tables, audit, replay):
+        module.register(app)
+    done = CliRunner().invoke(app, words)
+    return str(done.exception) if isinstance(done.exception, ConfigError) else done.output
+
+
+@pytest.mark.parametrize("verb", ["check", "status", "export", "report", "compact", "track", "replay", "prune"])
+def test_every_verb_that_works_on_a_run_takes_it_in_both_ways(verb, root):
+    needed = {"replay": ["--iteration", "0"], "prune": ["--keep-last", "1"]}.get(verb, [])
+    assert "two runs are named, 'a' and --run 'b'" in invoked(verb, "a", "--run", "b", *needed, "--store", root)
+    assert "no run is named" in invoked(verb, *needed, "--store", root)
+
+
+def test_a_run_is_named_once():
+    assert [the_run("a", ""), the_run("", "a"), the_run("a", "a"), the_run("", "", "demo")] == ["a", "a", "a", "demo"]
+    with pytest.raises(ConfigError, match="no run is named"):
+        the_run("", "")
+
+
+def test_both_ways_find_the_same(root):
+    assert invoked("check", "demo", "--store", root) == invoked("check", "--run", "demo", "--store", root)
+    story_of = invoked("why", "iteration=0/task=0/base=0", "--store", root)  # the store's only run
+    assert "base of run demo" in story_of
+    assert story_of == invoked("why", "iteration=0/task=0/base=0", "--run", "demo", "--store", root)
+
+
+def test_the_version():
+    assert CliRunner().invoke(whole, ["--version"]).output.split() == ["r3l", __version__]
