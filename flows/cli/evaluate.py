@@ -39,10 +39,8 @@ def evaluate(
     benchmark: Annotated[
         str | None, typer.Option(help="e.g. alfworld-full, webshop, gsm8k; empty: the run's own world")
     ] = None,
-    answer_format: Annotated[str | None, typer.Option("--format", help="answer or boxed, for mathematics")] = None,
-    attempts: Annotated[
-        int | None, typer.Option(min=1, help="attempts at a problem of mathematics, reported apart (1)")
-    ] = None,
+    answer_format: Annotated[str | None, typer.Option("--format", help="answer or boxed, for math")] = None,
+    attempts: Annotated[int | None, typer.Option(min=1, help="attempts at a math problem, reported apart (1)")] = None,
     tasks: Annotated[
         int | None, typer.Option(min=1, help="tasks of the test split, a sample with each type in its share (60)")
     ] = None,

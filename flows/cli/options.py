@@ -28,7 +28,7 @@ Method = Annotated[
     str,
     typer.Option("--method", help="method: r3l, grpo, raft, ..., a preset's file, a plug-in's name, or module:Class"),
 ]
-Policy = Annotated[str, typer.Option("--policy", help="model preset, or a folder with a transformers model")]
+Policy = Annotated[str, typer.Option("--policy", help="policy preset, or a folder with a transformers model")]
 EnvironmentName = Annotated[
     str, typer.Option("--environment", help="environment preset, a preset's file, a plug-in's name, or module:Class")
 ]
@@ -99,7 +99,7 @@ def settings(
     if engine:
         given.append(f"engine.kind={engine}")
     return compose(
-        model="embedded" if folder.is_dir() else policy,
+        policy="embedded" if folder.is_dir() else policy,
         environment=environment,
         method=chosen,
         assignments=[*given, *(assignments or [])],
@@ -110,7 +110,7 @@ def settings(
 
 def refuse_missing(policy: str) -> None:
     """Raise `ConfigError` for a `--policy` that is neither a folder nor a preset."""
-    presets = preset_names("models")
+    presets = preset_names("policies")
     if policy in presets or Path(policy).is_dir():
         return
     if "/" in policy or policy.startswith((".", "~")):

@@ -20,7 +20,7 @@ from r3l.store.stage import Store
 
 
 def plan(
-    policy: Annotated[str, typer.Option(help="model preset, e.g. qwen2.5-7b")] = "qwen2.5-1.5b",
+    policy: Annotated[str, typer.Option(help="policy preset, e.g. qwen2.5-7b")] = "qwen2.5-1.5b",
     environment: Annotated[str, typer.Option(help="environment preset")] = "alfworld",
     preset: Annotated[str, typer.Option(help="method preset")] = "paper",
     machine: Annotated[str, typer.Option(help="preset of a machine: eight_gpus or two_nodes")] = "eight_gpus",
@@ -34,7 +34,7 @@ def plan(
 ) -> None:
     """Say what one iteration needs: memory, tokens, time and storage, each figure with what it comes from. Runs
     nothing."""
-    config = compose(model=policy, environment=environment, method=preset, machine=machine, assignments=set_ or [])
+    config = compose(policy=policy, environment=environment, method=preset, machine=machine, assignments=set_ or [])
     there = load_machine(machine, gpu=gpu or None)
     made = make_plan(config, there, observe_run(Store.open(store, reading=True), like) if like else None)
     if as_json:

@@ -175,11 +175,11 @@ def compact(
 def presets(
     diff: Annotated[tuple[str, str] | None, typer.Option(help="two method presets: what they set differently")] = None,
 ) -> None:
-    """List the presets of models, environments, methods and machines, or compare two methods."""
+    """List the presets of policies, environments, methods and machines, or compare two methods."""
     if diff:
         _show_differences(*diff)
         return
-    for folder in ("models", "environments", "methods", "machines"):
+    for folder in ("policies", "environments", "methods", "machines"):
         say(f"{folder}: {', '.join(preset_names(folder))}")
 
 

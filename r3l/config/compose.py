@@ -16,7 +16,7 @@ from r3l.config.model import Config
 from r3l.errors import ConfigError
 
 PRESETS = Path(__file__).parent.parent / "presets"
-FOLDERS = ("models", "environments", "methods")
+FOLDERS = ("policies", "environments", "methods")
 SECTIONS = {"environments": "environment", "methods": "method"}  # of whose folders a plug-in may be named too
 
 
@@ -99,14 +99,14 @@ def assigned(settings: dict[str, Any], assignments: Iterable[str]) -> dict[str, 
 
 def compose(
     *,
-    model: str = "embedded",
+    policy: str = "embedded",
     environment: str = "alfworld",
     method: str = "paper",
     machine: str = "",
     assignments: Iterable[str] = (),
     **top: Any,
 ) -> Config:
-    """Compose a `Config`: presets of model, environment, method and (if named) machine, then the `top` settings, then
+    """Compose a `Config`: presets of policy, environment, method and (if named) machine, then the `top` settings, then
     ``key=value`` assignments. Later ones win.
 
     Raises:
@@ -114,7 +114,7 @@ def compose(
             is expected.
     """
     settings: dict[str, Any] = {}
-    for folder, name in zip(FOLDERS, (model, environment, method), strict=True):
+    for folder, name in zip(FOLDERS, (policy, environment, method), strict=True):
         settings = merge(settings, load_preset(folder, name))
     if machine:
         settings = merge(

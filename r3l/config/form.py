@@ -22,7 +22,7 @@ from r3l.errors import ConfigError
 
 Settings = dict[str, Any]
 HERE = "this machine"
-PRESETS = {"policy": "models", "environment": "environments", "method": "methods"}  # in the order of `compose`
+PRESETS = {"policy": "policies", "environment": "environments", "method": "methods"}  # in the order of `compose`
 AS_BELOW = "As the presets set it"
 SCALARS = ("run", "iteration", "branch", "seed", "machine")
 
@@ -113,7 +113,7 @@ class Form(Answers):
     environment: Annotated[str | Settings, Tabs(AnyEnvironment, "environments")] = same(
         "environment", default="alfworld"
     )
-    policy: Annotated[str | Settings, Tabs(PolicySettings, "models")] = same("policy", default="embedded")
+    policy: Annotated[str | Settings, Tabs(PolicySettings, "policies")] = same("policy", default="embedded")
     rollout: Annotated[Settings, Tabs(RolloutSettings, empty=AS_BELOW)] = same("rollout", default={})
     machine: str = Field(
         HERE,

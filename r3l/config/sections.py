@@ -17,7 +17,7 @@ class PolicySettings(Section):
 
     name: str = Field(
         "embedded",
-        description="Name of the policy: a preset in r3l/presets/models, or a name of your own.",
+        description="Name of the policy: a preset in r3l/presets/policies, or a name of your own.",
         json_schema_extra=identity_of(),
     )
     path: str = Field(
@@ -223,17 +223,14 @@ class EvaluationSettings(Section):
     answer_format: str = Field(
         "",
         description=(
-            "How replies mark their answer in mathematics: answer or boxed. If empty, the first format of the "
-            "benchmark."
+            "How replies mark their answer in math: answer or boxed. If empty, the first format of the benchmark."
         ),
     )
     attempts: int = Field(
         1,
         ge=1,
         le=100,
-        description=(
-            "Number of attempts per mathematics problem, 1 to 100. Each number of attempts is reported separately."
-        ),
+        description=("Number of attempts per math problem, 1 to 100. Each number of attempts is reported separately."),
     )
     tasks: int = Field(60, ge=0, description="Number of tasks that are evaluated. 0: the whole split.")
     sample: Literal["stratified", "first"] = Field(

@@ -26,7 +26,7 @@ WRITTEN = {
 UNITS = {"s": "(seconds)", "mb": "(MB)"}
 SECTIONS = {
     "Alfworld": "ALFWorld",
-    "Math": "Mathematics",
+    "Math": "Math",
     "ReflectGRPO": "Reflect-GRPO",
     "CritiqueGRPO": "Critique-GRPO",
     "TransformersLocal": "Embedded (transformers)",

@@ -8,7 +8,7 @@ from r3l.config.environments import EnvironmentSettings
 from r3l.environments.alfworld.world import AlfworldWorld
 from r3l.environments.base import Sourced, World
 from r3l.environments.household.world import HouseholdWorld
-from r3l.environments.mathematics.world import MathWorld
+from r3l.environments.math.world import MathWorld
 from r3l.environments.scienceworld.world import ScienceWorldWorld
 from r3l.environments.webshop.world import WebShopWorld
 from r3l.errors import ConfigError

@@ -29,7 +29,7 @@ class Benchmark:
     attempts: bool = False
 
 
-def mathematics(dataset: str, tasks: int | None) -> Benchmark:
+def math_benchmark(dataset: str, tasks: int | None) -> Benchmark:
     return Benchmark({"kind": "math", "dataset": dataset}, "test", tasks, ("answer", "boxed"), attempts=True)
 
 
@@ -45,13 +45,13 @@ BENCHMARKS: dict[str, Benchmark] = {
     "webshop": Benchmark({"kind": "webshop", "split_rule": "paper"}, "test", 100),
     "webshop-original": Benchmark({"kind": "webshop", "split_rule": "webshop"}, "test", 500),
     "webshop-scaled": Benchmark({"kind": "webshop", "split_rule": "scaled"}, "test"),
-    "procedural": mathematics("procedural", None),
-    "gsm8k": mathematics("gsm8k", 1319),
-    "math500": mathematics("math500", 500),
-    "minerva": mathematics("minerva", 272),
-    "olympiad": mathematics("olympiad", 674),
-    "amc23": mathematics("amc23", 40),
-    "dapo": mathematics("dapo", 300),
+    "procedural": math_benchmark("procedural", None),
+    "gsm8k": math_benchmark("gsm8k", 1319),
+    "math500": math_benchmark("math500", 500),
+    "minerva": math_benchmark("minerva", 272),
+    "olympiad": math_benchmark("olympiad", 674),
+    "amc23": math_benchmark("amc23", 40),
+    "dapo": math_benchmark("dapo", 300),
 }
 
 
@@ -72,7 +72,7 @@ def pose(config: Config) -> Posed:
         return posed(config, asked.benchmark, asked.answer_format, asked.attempts)
     if asked.attempts != 1 or asked.answer_format:
         raise ConfigError(
-            "evaluation.attempts and evaluation.answer_format go with a benchmark of mathematics: name one in "
+            "evaluation.attempts and evaluation.answer_format go with a math benchmark: name one in "
             "evaluation.benchmark, e.g. procedural or gsm8k"
         )
     return Posed(
@@ -118,7 +118,7 @@ def posed(config: Config, name: str, answer_format: str = "", attempts: int = 1)
         expected = " or ".join(filter(None, benchmark.formats)) or "none"
         raise ConfigError(f"benchmark {name} has no answer format {chosen!r}: expected {expected}")
     if attempts != 1 and not benchmark.attempts:
-        raise ConfigError(f"benchmark {name} is played once: attempts={attempts} is for mathematics")
+        raise ConfigError(f"benchmark {name} is played once: attempts={attempts} is for math")
     overrides = dict(benchmark.environment)
     if benchmark.attempts:
         overrides |= {"max_turns": attempts, "answer_format": chosen}

@@ -37,7 +37,7 @@ class EvaluationForm(Answers):
     run: str = same("run")
     iteration: Annotated[int | None, Named("The newest", "This one"), Field(ge=-1)] = same("iteration", default=None)
     evaluation: Annotated[Settings, Tabs(Posing)] = same("evaluation", default={})
-    policy: Annotated[str | Settings, Tabs(PolicySettings, "models", TRAINED)] = same("policy", default={})
+    policy: Annotated[str | Settings, Tabs(PolicySettings, "policies", TRAINED)] = same("policy", default={})
     environment: Annotated[str | Settings, Tabs(AnyEnvironment, "environments", TRAINED)] = same(
         "environment", default={}
     )

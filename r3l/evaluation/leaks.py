@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import duckdb
 
-from r3l.environments.mathematics.leaks import Leak, gold_leaks
+from r3l.environments.math.leaks import Leak, gold_leaks
 from r3l.records import Reflection, Task, Trajectory, Turn
 from r3l.store.catalog import connect
 from r3l.store.check import Finding

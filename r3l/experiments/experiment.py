@@ -43,7 +43,7 @@ class Question(Section):
 class Size(Section):
     """How large: the same experiment on a laptop, or as the paper ran it."""
 
-    model: str = Field(description="a preset of r3l/presets/models")
+    model: str = Field(description="a preset of r3l/presets/policies")
     environment: str = Field("", description="a preset of r3l/presets/environments; empty: the experiment's")
     iterations: int = Field(ge=1)
     evaluate_every: int = Field(ge=1)
@@ -98,7 +98,7 @@ class Experiment(Section):
         of = self.sizes[size]
         beginning = (self.runs or self.name) + ("" if size == "laptop" else f"-{size}")
         own = compose(
-            model=of.model, environment=of.environment or self.environment, method=self.arms[0].preset
+            policy=of.model, environment=of.environment or self.environment, method=self.arms[0].preset
         ).training.learning_rate
         return [
             Cell(
@@ -117,7 +117,7 @@ class Experiment(Section):
         if size.policies:
             chosen.append(f"policy.path={size.policies[seed % len(size.policies)]}")
         return compose(
-            model=size.model,
+            policy=size.model,
             environment=size.environment or self.environment,
             method=arm.preset,
             seed=seed,

@@ -9,7 +9,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from r3l.environments.mathematics.grader import Grader
+from r3l.environments.math.grader import Grader
 
 ORDINARY = [
     ("18", "18"),

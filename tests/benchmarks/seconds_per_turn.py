@@ -47,19 +47,19 @@ class Cost:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="embedded")
+    parser.add_argument("--policy", default="embedded")
     parser.add_argument("--environment", default="alfworld")
     parser.add_argument("--tasks", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=2)
     options = parser.parse_args()
     settings = [f"rollout.tasks={options.tasks}", "engine.kind=transformers_local", "engine.threads=1"]
     configs = {
-        method: compose(model=options.model, environment=options.environment, method=method, assignments=settings)
+        method: compose(policy=options.policy, environment=options.environment, method=method, assignments=settings)
         for method in ("grpo", "paper")
     }
     config = configs["grpo"]
     engine, snapshot = make_engine(config.engine, config.policy), PolicySnapshot(config.policy.path, "benchmark")
-    print(f"load_policy of {options.model}: {min(seconds_to_load(engine, snapshot) for _ in range(5)) * 1000:.0f} ms")
+    print(f"load_policy of {options.policy}: {min(seconds_to_load(engine, snapshot) for _ in range(5)) * 1000:.0f} ms")
     with WorldPool(config.environment) as pool:
         explorer = Explorer(
             make_world(config.environment), pool, engine, ChatFormat.load(config.policy.path), "", limits(config)

@@ -34,7 +34,7 @@ def test_a_setting_is_named_as_it_was_typed(assignment, said):
 
 
 @pytest.mark.parametrize(("preset", "nearest"), [
-    ({"method": "grop"}, "grpo"), ({"model": "qwen2.5-7B"}, "qwen2.5-7b"), ({"environment": "alfwrld"}, "alfworld"),
+    ({"method": "grop"}, "grpo"), ({"policy": "qwen2.5-7B"}, "qwen2.5-7b"), ({"environment": "alfwrld"}, "alfworld"),
     ({"machine": "two_node"}, "two_nodes")])  # fmt: skip
 def test_of_the_presets_the_nearest_is_named_first(preset, nearest):
     with pytest.raises(ConfigError, match=rf"unknown preset .*: expected one of {nearest}, "):

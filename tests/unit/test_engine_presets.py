@@ -14,15 +14,15 @@ from r3l.errors import ConfigError
 PAPER = {"qwen2.5-1.5b", "qwen2.5-7b", "qwen3-4b", "llama-3.2-3b"}
 
 
-@pytest.mark.parametrize("model", preset_names("models"))
+@pytest.mark.parametrize("model", preset_names("policies"))
 def test_a_model_preset_parses_with_every_environment(model: str) -> None:
     for environment in preset_names("environments"):
-        assert compose(model=model, environment=environment).policy.name == model
+        assert compose(policy=model, environment=environment).policy.name == model
 
 
 @pytest.mark.parametrize("model", sorted(PAPER))
 def test_the_papers_models_have_the_papers_numbers(model: str) -> None:
-    config = compose(model=model)
+    config = compose(policy=model)
     assert (
         config.policy.context_tokens,
         config.training.learning_rate,
@@ -34,7 +34,7 @@ def test_the_papers_models_have_the_papers_numbers(model: str) -> None:
 
 
 def test_smollm2_trains_an_adapter_with_the_embedded_engine() -> None:
-    config = compose(model="smollm2", environment="math")
+    config = compose(policy="smollm2", environment="math")
     assert (config.policy.adapter, config.policy.lora_rank, config.training.learning_rate) == ("lora", 16, 5e-4)
     assert (config.engine.kind, config.environment.reply_tokens) == ("transformers_local", 96)
 
@@ -45,7 +45,7 @@ def test_the_papers_models_are_fetched_where_they_are_not_there(
 ) -> None:
     fetched: list[tuple[str, Path]] = []
     monkeypatch.setattr(made_policies, "_fetch", lambda repository, folder: fetched.append((repository, folder)))
-    path = Path(compose(model=model).policy.path)
+    path = Path(compose(policy=model).policy.path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("R3L_HOME", str(tmp_path))
     make_here(model, path)

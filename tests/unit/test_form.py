@@ -26,7 +26,9 @@ def test_an_untouched_form_is_the_command_without_options():
 @pytest.mark.parametrize("method", preset_names("methods"))
 def test_a_preset_is_chosen_by_its_name(method):
     asked = Form(method=method, environment="webshop", policy="qwen2.5-1.5b", machine="two_nodes", run="x", seed=3)
-    expected = compose(model="qwen2.5-1.5b", environment="webshop", method=method, machine="two_nodes", run="x", seed=3)
+    expected = compose(
+        policy="qwen2.5-1.5b", environment="webshop", method=method, machine="two_nodes", run="x", seed=3
+    )
     assert asked.resolved() == expected
 
 

@@ -6,11 +6,11 @@ import re
 
 from r3l.config import compose
 from r3l.config.environments import MathSettings
-from r3l.environments.mathematics.benchmarks import benchmark_problems
+from r3l.environments.math.benchmarks import benchmark_problems
 
 
 def test_every_sum_is_right_and_in_one_split() -> None:
-    settings = compose(model="smollm2", environment="arithmetic").environment
+    settings = compose(policy="smollm2", environment="arithmetic").environment
     assert isinstance(settings, MathSettings)
     assert (settings.max_turns, settings.answer_format, settings.reply_tokens) == (1, "boxed", 32)
     assert (settings.bad_reply, settings.malformed_reward) == ("end", -0.5)

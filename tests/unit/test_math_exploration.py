@@ -4,8 +4,8 @@ of it."""
 import json
 
 from r3l.config.environments import MathSettings
-from r3l.environments.mathematics.leaks import gold_leaks
-from r3l.environments.mathematics.world import MathWorld
+from r3l.environments.math.leaks import gold_leaks
+from r3l.environments.math.world import MathWorld
 from r3l.environments.workers.pool import WorldPool
 from r3l.exploration.explorer import Explorer, Limits
 from r3l.exploration.stages import base_stage, distilled_stage, reflections_stage, retries_stage

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import reasoning_gym
 
-from r3l.environments.mathematics.forms import FORMS, formula
-from r3l.environments.mathematics.grader import AT_ONCE, GRACE_S, WALL_SHARE, Grade, Grader, GraderProcess
-from r3l.environments.mathematics.procedural import KINDS, as_problem
+from r3l.environments.math.forms import FORMS, formula
+from r3l.environments.math.grader import AT_ONCE, GRACE_S, WALL_SHARE, Grade, Grader, GraderProcess
+from r3l.environments.math.procedural import KINDS, as_problem
 from r3l.errors import WorldError
 
 LIMIT = 0.5  # of processor time
@@ -147,7 +147,7 @@ def test_a_grader_ends_with_its_input():
 
 def test_what_no_alarm_can_interrupt_is_ended_by_the_kernel():
     code = (
-        "import itertools, signal; from r3l.environments.mathematics import grader_process as process\n"
+        "import itertools, signal; from r3l.environments.math import grader_process as process\n"
         "signal.signal(signal.SIGPROF, process.out_of_time)\n"
         "with process.limited(0.1): sum(itertools.repeat(1))"
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from r3l.environments.mathematics.leaks import gold_leaks, holds, reveals
+from r3l.environments.math.leaks import gold_leaks, holds, reveals
 from r3l.records import Reflection, Task, Trajectory, Turn
 
 QUESTION = "Seven times six plus 3?"

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from r3l.environments.mathematics.replies import last_box, parse_answer_reply, parse_boxed_reply
+from r3l.environments.math.replies import last_box, parse_answer_reply, parse_boxed_reply
 
 
 @pytest.mark.parametrize(

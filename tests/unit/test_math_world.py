@@ -12,9 +12,9 @@ import pytest
 
 from r3l.config.environments import MathSettings
 from r3l.environments.base import Step
-from r3l.environments.mathematics.grader import AT_ONCE
-from r3l.environments.mathematics.leaks import holds
-from r3l.environments.mathematics.world import MathWorld
+from r3l.environments.math.grader import AT_ONCE
+from r3l.environments.math.leaks import holds
+from r3l.environments.math.world import MathWorld
 from r3l.environments.workers.pool import WorldPool
 from r3l.errors import WorldError
 from r3l.records import Task
@@ -153,7 +153,7 @@ def test_procedural_splits_share_no_question_and_follow_from_the_seed():
 
 def test_procedural_tasks_are_the_same_in_every_process():
     code = (
-        "from r3l.config.environments import MathSettings as S; from r3l.environments.mathematics.world import MathWorld as W;"
+        "from r3l.config.environments import MathSettings as S; from r3l.environments.math.world import MathWorld as W;"
         "print([task.payload for task in W(S(train_tasks=12)).tasks('train')])"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONWARNINGS": "ignore"}
@@ -176,7 +176,7 @@ def test_settings_that_give_no_tasks_say_why(settings, split, message):
 
 
 def test_a_kind_with_too_few_questions_says_how_many(monkeypatch):
-    monkeypatch.setattr("r3l.environments.mathematics.procedural.TRIES", 1)
+    monkeypatch.setattr("r3l.environments.math.procedural.TRIES", 1)
     with pytest.raises(
         WorldError, match=r"20 heldout questions asked of each kind, too few in gcd \(\d\): ask for fewer"
     ):

@@ -29,7 +29,7 @@ RUNS = [(model, machine) for model in PUBLISHED for machine in ("eight_gpus", "t
 
 
 def planned(
-    model="qwen2.5-1.5b",
+    policy="qwen2.5-1.5b",
     machine="two_nodes",
     environment="alfworld",
     method="paper",
@@ -38,7 +38,7 @@ def planned(
     **assignments,
 ):
     config = compose(
-        model=model,
+        policy=policy,
         environment=environment,
         method=method,
         machine=machine,
@@ -54,7 +54,7 @@ def test_parameters_are_those_that_are_published(model):
 
 @pytest.mark.parametrize(("model", "machine"), RUNS)
 def test_the_papers_runs_are_presets_for_a_node_and_for_two(model, machine):
-    config, there = compose(model=model, machine=machine), load_machine(machine)
+    config, there = compose(policy=model, machine=machine), load_machine(machine)
     assert (config.rollout.tasks, config.rollout.group_size, config.training.learning_rate) == (96, 8, 1e-6)
     assert config.engine.kind == "vllm_server"
     assert config.training.processes == there.training_gpus
@@ -67,8 +67,8 @@ def test_the_papers_runs_are_presets_for_a_node_and_for_two(model, machine):
 
 @pytest.mark.parametrize("machine", preset_names("machines"))
 def test_a_machine_goes_with_every_policy(machine):
-    for model in preset_names("models"):
-        assert compose(model=model, machine=machine).engine.kind == "vllm_server"
+    for model in preset_names("policies"):
+        assert compose(policy=model, machine=machine).engine.kind == "vllm_server"
         assert load_machine(machine).engine_gpus >= 1
 
 
@@ -117,7 +117,7 @@ def test_every_row_of_the_papers_table_is_there():
         for model in ("qwen2.5-1.5b", "qwen3-4b")
         for world in ("alfworld", "math")
     }
-    config = compose(model="qwen3-4b", environment="math", method="grpo")
+    config = compose(policy="qwen3-4b", environment="math", method="grpo")
     row = row_for(config, PUBLISHED["qwen3-4b"], PUBLISHED)
     assert (row.cost.turns, row.cost.training_tokens, row.cost.rollout_s, row.cost.training_s) == (
         8.72,
@@ -130,7 +130,7 @@ def test_every_row_of_the_papers_table_is_there():
 def test_memory_of_a_training_gpu_by_hand():
     """1,543,714,304 weights: 16 bytes each over eight processes, and gathered 2 (bfloat16) + 4 (gradients): 8 bytes
     each."""
-    config = compose(model="qwen2.5-1.5b", machine="two_nodes")
+    config = compose(policy="qwen2.5-1.5b", machine="two_nodes")
     shape = shape_of(config.policy)
     memory = training_memory(config, shape, 8)
     assert memory.weights == 8 * 1_543_714_304
@@ -140,16 +140,16 @@ def test_memory_of_a_training_gpu_by_hand():
     assert memory.host == 8 * 4 * 1_543_714_304  # read in float32 by each; 2 + 8 + 4 bytes are saved by one
     assert training_memory(config, shape, 1).host == 14 * 1_543_714_304
     alone = training_memory(
-        compose(model="qwen2.5-1.5b", machine="two_nodes", assignments=["training.sharding=none"]), shape, 8
+        compose(policy="qwen2.5-1.5b", machine="two_nodes", assignments=["training.sharding=none"]), shape, 8
     )
     assert alone.weights == 18 * 1_543_714_304
 
 
 def test_recomputed_activations_and_adapters_take_less():
     shape = PAPER["qwen2.5-1.5b"]
-    less = training_memory(compose(model="qwen2.5-1.5b", assignments=["training.checkpoint_segments=true"]), shape, 1)
+    less = training_memory(compose(policy="qwen2.5-1.5b", assignments=["training.checkpoint_segments=true"]), shape, 1)
     assert less.activations == 28 * 2 * 1536 * 2 * 20_480
-    adapter = compose(model="qwen2.5-1.5b", assignments=["policy.adapter=lora", "policy.lora_rank=16"])
+    adapter = compose(policy="qwen2.5-1.5b", assignments=["policy.adapter=lora", "policy.lora_rank=16"])
     # a layer: rank 16 x ((1536+1536) + 2 x (1536+256) + (1536+1536) + 2 x (1536+8960) + (8960+1536))
     assert shape.adapter_parameters(16) == 28 * 16 * (3072 + 3584 + 3072 + 20_992 + 10_496)
     assert training_memory(adapter, shape, 1).weights == 2 * 1_543_714_304 + 16 * shape.adapter_parameters(16)
@@ -158,7 +158,7 @@ def test_recomputed_activations_and_adapters_take_less():
 
 def test_the_engines_cache_by_hand():
     """Keys and values of a token: 2 x 28 layers x 2 heads x 128 x 2 bytes = 28,672."""
-    config = compose(model="qwen2.5-1.5b")
+    config = compose(policy="qwen2.5-1.5b")
     assert PAPER["qwen2.5-1.5b"].kv_bytes() == 28_672
     assert engine_cache_tokens(config, PAPER["qwen2.5-1.5b"], 80) == pytest.approx((72e9 - 3_087_428_608) / 28_672)
 

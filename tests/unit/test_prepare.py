@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from r3l.environments import make_world
-from r3l.environments.mathematics.benchmarks import BENCHMARKS
+from r3l.environments.math.benchmarks import BENCHMARKS
 from r3l.environments.prepare import kinds
 from r3l.environments.prepare.files import fetch, fingerprint, unpack
 from r3l.environments.prepare.kinds import silent

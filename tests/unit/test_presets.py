@@ -29,7 +29,7 @@ PRESETS = preset_names("methods")
     ("method", "environment", "model"), product(PRESETS, preset_names("environments"), ["embedded"])
 )
 def test_every_method_preset_composes_with_every_environment(method, environment, model):
-    config = compose(model=model, environment=environment, method=method)
+    config = compose(policy=model, environment=environment, method=method)
     assert config.method.kind in METHODS
     assert config.method.kind == load_preset("methods", method)["method"]["kind"]
 

@@ -237,7 +237,7 @@ def test_every_parameter_has_one_optimizer_and_matrices_begin_at_one_over_the_ro
 
 @pytest.mark.parametrize(("model", "recipe"), [("household", "easy"), ("household-long", "long")])
 def test_a_preset_plays_what_its_policy_was_taught(model: str, recipe: str) -> None:
-    plays, taught = compose(model=model, environment="household").environment, RECIPES[recipe]
+    plays, taught = compose(policy=model, environment="household").environment, RECIPES[recipe]
     assert isinstance(plays, HouseholdSettings)
     assert (plays.level, plays.task_types) == (taught.level, taught.task_types)
     assert plays.max_turns == taught.max_turns  # the prompt names them

@@ -155,10 +155,10 @@ def kept_rows(stem: Path) -> Path | None:
     return next((path for path in (stem.with_suffix(".jsonl"), stem.with_suffix(".parquet")) if path.is_file()), None)
 
 
-def mathematics(settings: MathSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits) -> DataPlan:
+def math(settings: MathSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits) -> DataPlan:
     """A benchmark's rows are kept below the data root, so that no later run asks its hub. Of a split that is not
     `wanted` (empty: all are) no file is asked for."""
-    from r3l.environments.mathematics.benchmarks import BENCHMARKS, hub_rows
+    from r3l.environments.math.benchmarks import BENCHMARKS, hub_rows
 
     if settings.dataset == "procedural":
         return DataPlan(
@@ -198,7 +198,7 @@ def mathematics(settings: MathSettings, root: Path, download: bool, progress: On
 KINDS: dict[str, Callable[..., DataPlan]] = {
     "alfworld": alfworld,
     "household": household,
-    "math": mathematics,
+    "math": math,
     "scienceworld": scienceworld,
     "webshop": webshop,
 }

@@ -112,7 +112,7 @@ class GraderProcess:
         self.ready, self.unread = False, b""
         paths = [PACKAGE_ROOT, *filter(None, [os.environ.get("PYTHONPATH", "")])]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "r3l.environments.mathematics.grader_process", str(timeout_s), library],
+            [sys.executable, "-m", "r3l.environments.math.grader_process", str(timeout_s), library],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
@@ -146,7 +146,7 @@ class GraderProcess:
             self.stop()
             raise WorldError(
                 "the grader could not be started: install the extra with `pip install 'r3l[math]'`, and see what "
-                f"`python -m r3l.environments.mathematics.grader_process 1 {self.library}` says"
+                f"`python -m r3l.environments.math.grader_process 1 {self.library}` says"
             )
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any] | None:

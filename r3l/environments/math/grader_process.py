@@ -1,4 +1,4 @@
-"""The grader: ``python -m r3l.environments.mathematics.grader_process <seconds> <library>``. JSON lines in and out.
+"""The grader: ``python -m r3l.environments.math.grader_process <seconds> <library>``. JSON lines in and out.
 
     {"ready": true}                                    once, when the library is imported
     {"gold": "1/2", "answer": "0.5"}                -> {"correct": true, "reason": ""}      by math_verify
@@ -23,8 +23,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from r3l.environments.mathematics.forms import EQUAL, as_gold, formula
-from r3l.environments.mathematics.procedural import KINDS
+from r3l.environments.math.forms import EQUAL, as_gold, formula
+from r3l.environments.math.procedural import KINDS
 
 MEMORY_BYTES = 2 << 30
 MERCY_S = 0.5  # of processor time, from the alarm to the end of the process

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from r3l.environments.mathematics.grader import Grade, Grader
-from r3l.environments.mathematics.replies import last_box
+from r3l.environments.math.grader import Grade, Grader
+from r3l.environments.math.replies import last_box
 from r3l.errors import WorldError
 
 QUESTIONS = ("question", "problem", "prompt")

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from r3l.config.environments import MathSettings
 from r3l.environments.base import Environment, Observation, Reply, Step
-from r3l.environments.mathematics.benchmarks import benchmark_problems
-from r3l.environments.mathematics.grader import Grade, Grader, Library, shared_grader
-from r3l.environments.mathematics.leaks import reveals
-from r3l.environments.mathematics.problems import Problem
-from r3l.environments.mathematics.procedural import procedural_problems
-from r3l.environments.mathematics.replies import parse_answer_reply, parse_boxed_reply
+from r3l.environments.math.benchmarks import benchmark_problems
+from r3l.environments.math.grader import Grade, Grader, Library, shared_grader
+from r3l.environments.math.leaks import reveals
+from r3l.environments.math.problems import Problem
+from r3l.environments.math.procedural import procedural_problems
+from r3l.environments.math.replies import parse_answer_reply, parse_boxed_reply
 from r3l.errors import WorldError
 from r3l.home import located
 from r3l.records import Task

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from r3l.config.environments import MathSettings
-from r3l.environments.mathematics.problems import Problem
+from r3l.environments.math.problems import Problem
 from r3l.errors import WorldError
 from r3l.seeds import derive
 

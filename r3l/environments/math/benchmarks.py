@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.config.environments import MathSettings
-from r3l.environments.mathematics.problems import Problem, problem_of
+from r3l.environments.math.problems import Problem, problem_of
 from r3l.errors import WorldError
 from r3l.home import located
 from r3l.seeds import derive
