@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,6 +18,7 @@ from r3l.errors import ConfigError
 
 PRESETS = Path(__file__).parent.parent / "presets"
 FOLDERS = ("policies", "environments", "methods")
+PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.-]*")  # module:name, of a kind or of something that a setting names
 SECTIONS = {"environments": "environment", "methods": "method"}  # of whose folders a plug-in may be named too
 
 
@@ -131,8 +133,9 @@ def allow_named(settings: dict[str, Any]) -> None:
     """Let the dotted paths be imported that these settings name: for settings that the user gave, never for stored
     ones."""
     for part in settings.values():
-        if isinstance(part, dict) and isinstance(part.get("kind"), str):
-            plugins.allow(part["kind"])
+        for value in part.values() if isinstance(part, dict) else ():
+            if isinstance(value, str) and PATH.fullmatch(value):
+                plugins.allow(value)
 
 
 def validated(settings: dict[str, Any]) -> Config:

@@ -5,20 +5,26 @@ from __future__ import annotations
 
 from r3l import plugins
 from r3l.config.environments import EnvironmentSettings
+from r3l.environments.adapters.arena import TextArenaWorld
+from r3l.environments.adapters.gym import GymnasiumWorld
 from r3l.environments.alfworld.world import AlfworldWorld
 from r3l.environments.base import Sourced, World
 from r3l.environments.household.world import HouseholdWorld
 from r3l.environments.math.world import MathWorld
 from r3l.environments.scienceworld.world import ScienceWorldWorld
+from r3l.environments.tools.world import ToolWorld
 from r3l.environments.webshop.world import WebShopWorld
 from r3l.errors import ConfigError
 from r3l.records import Task
 
 ENVIRONMENTS: dict[str, type] = {
     "alfworld": AlfworldWorld,
+    "gymnasium": GymnasiumWorld,
     "household": HouseholdWorld,
     "math": MathWorld,
     "scienceworld": ScienceWorldWorld,
+    "textarena": TextArenaWorld,
+    "tools": ToolWorld,
     "webshop": WebShopWorld,
 }
 

@@ -10,8 +10,9 @@ from typing import Any, get_args
 import pytest
 from pydantic import Field, ValidationError
 
-from r3l import environments
+from r3l import environments, plugins
 from r3l.config import Config, compose
+from r3l.config.compose import PATH
 from r3l.config.engines import ENGINE_KINDS
 from r3l.config.environments import ENVIRONMENT_KINDS
 from r3l.config.methods import METHOD_KINDS
@@ -124,9 +125,15 @@ OF_SETTING = {
 }
 
 
+OTHER_CLASS = "tests.unit.test_tool_world:Generous"
 KINDS = [
     (several.section, kind) for several in (METHOD_KINDS, ENVIRONMENT_KINDS, ENGINE_KINDS) for kind in several.names()
 ]
+
+
+@pytest.fixture(autouse=True)
+def other_class_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(plugins.NAMED, OTHER_CLASS)
 
 
 def others(value: Any, annotation: Any) -> Iterator[Any]:
@@ -137,9 +144,11 @@ def others(value: Any, annotation: Any) -> Iterator[Any]:
     elif isinstance(value, int | float):
         yield from (value + 2, value * 2, value / 2, value - 1, value + 0.5)
     elif isinstance(value, str):
-        yield from (value + "x", value + "0")
+        yield from (OTHER_CLASS,) if PATH.fullmatch(value) else (value + "x", value + "0")
     elif value is None:
         yield from (True, 2)
+    elif isinstance(value, dict):
+        yield {**value, "other": 1}
     else:
         yield ["x"]
         yield ["mlflow"]

@@ -1,0 +1,115 @@
+"""Settings of the environments that are other packages': gymnasium, TextArena, OpenEnv, verifiers; and of tools."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from r3l.config.environment_settings import EnvironmentSettings
+
+
+class AdaptedSettings(EnvironmentSettings):
+    """What all environments of other packages have."""
+
+    system_prompt: str = Field("", description="System prompt of an episode. If empty, the one that ships.")
+    observation_characters: int = Field(
+        8000,
+        ge=100,
+        le=1_000_000,
+        description="Largest number of characters of an observation, 100 to 1000000. The middle of a longer one is left out.",
+    )
+    train_tasks: int = Field(1000, ge=1, le=100_000, description="Number of training tasks, 1 to 100000.")
+    heldout_tasks: int = Field(200, ge=1, le=100_000, description="Number of held-out tasks, 1 to 100000.")
+    tasks_seed: int = Field(0, ge=0, description="Seed of the tasks, 0 or more.")
+
+
+class RangedSettings(AdaptedSettings):
+    """What those have whose rewards may be any numbers."""
+
+    lowest_reward: float = Field(0.0, description="Sum of an episode's rewards that is worth 0.")
+    highest_reward: float = Field(1.0, description="Sum of an episode's rewards that is worth 1, and a success.")
+
+    @model_validator(mode="after")
+    def refuse_no_range(self) -> RangedSettings:
+        if self.lowest_reward >= self.highest_reward:
+            raise ValueError(
+                f"lowest_reward={self.lowest_reward:g} must be below highest_reward={self.highest_reward:g}"
+            )
+        return self
+
+
+class GameSettings(AdaptedSettings):
+    """What those have whose actions are plain texts."""
+
+    reply_format: Literal["tags", "text"] = Field(
+        "tags",
+        description="How a reply gives its action. tags: <think>...</think> <action>...</action>; text: it is the action.",
+    )
+
+
+class GymnasiumSettings(GameSettings, RangedSettings):
+    kind: Literal["gymnasium"] = "gymnasium"
+    env: str = Field(
+        "",
+        description="Id of the registered environment, such as Name-v0, or module:Name-v0 where importing module registers it.",
+    )
+    options: dict[str, Any] = Field({}, description="Keyword arguments of the environment, such as {size: 4}.")
+
+
+class TextArenaSettings(GameSettings):
+    kind: Literal["textarena"] = "textarena"
+    env: str = Field("GuessTheNumber-v0", description="Id of the game, such as GuessTheNumber-v0 or TicTacToe-v0.")
+    options: dict[str, Any] = Field({}, description="Keyword arguments of the game, such as {max_turns: 20}.")
+    players: Literal[1, 2] = Field(1, description="Number of players. 2: the policy plays against the opponent.")
+    plays: Literal["first", "second"] = Field("first", description="Whether the policy or its opponent opens the game.")
+    opponent: str = Field(
+        "offered",
+        description=(
+            "Script of the opponent. offered: one of the moves that its observation offers in brackets, drawn by "
+            "the seed; module:function: what the function returns for the observation."
+        ),
+    )
+
+
+class OpenEnvSettings(GameSettings, RangedSettings):
+    kind: Literal["openenv"] = "openenv"
+    url: str = Field("http://127.0.0.1:8000", description="Address of the environment's server.")
+    action_field: str = Field(
+        "message",
+        description="Field of the server's action that the policy's action is put in. If empty, the action is a JSON object.",
+    )
+    observation_field: str = Field(
+        "", description="Field of the observation that the policy is shown. If empty, the whole observation as JSON."
+    )
+    options: dict[str, Any] = Field({}, description="Further arguments of the server's reset, such as {level: 2}.")
+
+
+class ToolsSettings(AdaptedSettings):
+    kind: Literal["tools"] = "tools"
+    toolset: str = Field(
+        "r3l.environments.tools.warehouse:Warehouse",
+        description="Class of the functions and their tasks, as module:Class.",
+    )
+    tools_shown: Literal["template", "prompt"] = Field(
+        "template",
+        description=(
+            "Where the tools are shown. template: by the policy's chat template, results in the role tool; prompt: "
+            "in the system prompt, results in tags, for templates that know no tools."
+        ),
+    )
+
+
+class VerifiersSettings(RangedSettings):
+    kind: Literal["verifiers"] = "verifiers"
+    env: str = Field(
+        "", description="Name of an installed environment of verifiers, that is of a module with load_environment."
+    )
+    options: dict[str, Any] = Field({}, description="Arguments of its load_environment, such as {difficulty: easy}.")
+    tools_shown: Literal["template", "prompt"] = Field(
+        "template",
+        description=(
+            "Where the tools of an environment are shown that has some. template: by the policy's chat template; "
+            "prompt: in the system prompt, for templates that know no tools."
+        ),
+    )

@@ -1,0 +1,122 @@
+"""Any registered gymnasium environment whose observations are texts and whose actions are texts or numbers.
+
+Reward: the sum of an episode's rewards, as a share of the range that the settings name. An episode that is cut off is
+worth what it has reached.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from r3l.config.adapters import GymnasiumSettings
+from r3l.environments.adapters.episodes import CopiedEnvironment, Copies
+from r3l.environments.adapters.named import refuse_unnamed
+from r3l.environments.adapters.texts import (
+    cleaned,
+    game_prompt,
+    imported,
+    installed,
+    parse_action,
+    seed_of,
+    seeded_tasks,
+    share,
+)
+from r3l.environments.base import Environment, Observation, Reply, Step
+from r3l.errors import ConfigError, WorldError
+from r3l.records import Task
+
+
+class GymnasiumWorld:
+    name = "gymnasium"
+
+    def __init__(self, settings: GymnasiumSettings) -> None:
+        self.settings, self.copies = settings, Copies()
+
+    def system_prompt(self) -> str:
+        return game_prompt(self.settings)
+
+    def parse_reply(self, text: str) -> Reply:
+        return parse_action(text, self.settings.reply_format)
+
+    def tasks(self, split: str) -> list[Task]:
+        """Tasks are seeds of `reset`. Raises `ConfigError` where no environment is named."""
+        if not self.settings.env:
+            raise ConfigError(
+                "environment.env is empty: name a registered environment (Name-v0), with its module in front where "
+                "importing that registers it (my_package:Name-v0)"
+            )
+        refuse_unnamed(self.settings.env, "environment.env")
+        installed("gymnasium", "gymnasium")
+        return seeded_tasks(self.settings, self.name, self.settings.env.rpartition(":")[2], split)
+
+    def data(self, split: str) -> str:
+        return self.settings.env
+
+    def make(self) -> Environment:
+        return GymnasiumEnvironment(self.settings, self.copies)
+
+
+class GymnasiumEnvironment(CopiedEnvironment):
+    """One episode: its state is the environment object with the sum of its rewards."""
+
+    def __init__(self, settings: GymnasiumSettings, copies: Copies) -> None:
+        super().__init__(copies)
+        self.settings = settings
+        refuse_unnamed(settings.env, "environment.env")
+        self.gymnasium = imported("gymnasium", "gymnasium")
+
+    def begin(self, task: Task) -> tuple[dict[str, Any], Observation]:
+        try:
+            env = self.gymnasium.make(self.settings.env, disable_env_checker=True, **self.settings.options)
+        except (self.gymnasium.error.Error, ImportError, TypeError) as error:
+            raise WorldError(
+                f"gymnasium has no environment {self.settings.env} with these options: {type(error).__name__}: {error}"
+            ) from error
+        observation, _ = env.reset(seed=seed_of(task))
+        return {"env": env, "return": 0.0}, self.seen(observation)
+
+    def act(self, state: dict[str, Any], action: str) -> Step:
+        taken, why = self.understood(state["env"].action_space, action)
+        if why:
+            return Step(Observation(why), accepted=False, standing=self.reached(state))
+        observation, reward, terminated, truncated, _ = state["env"].step(taken)
+        state["return"] += float(reward)
+        reached, done = self.reached(state), bool(terminated or truncated)
+        return Step(
+            self.seen(observation),
+            done=done,
+            reward=reached if done else 0.0,
+            success=done and reached == 1.0,
+            progress=reached,
+            standing=reached,
+        )
+
+    def reached(self, state: dict[str, Any]) -> float:
+        return share(state["return"], self.settings.lowest_reward, self.settings.highest_reward)
+
+    def understood(self, space: Any, action: str) -> tuple[Any, str]:
+        """The action as its space has it, and why it is none. Raises `WorldError` for a space of other things."""
+        spaces = self.gymnasium.spaces
+        if isinstance(space, spaces.Text):
+            return action, "" if space.contains(
+                action
+            ) else f"{action:.80} is no action here: expected a text of {space}."
+        if not isinstance(space, spaces.Discrete):
+            raise WorldError(f"{self.settings.env} has actions of {space}: expected Text or Discrete; wrap it")
+        low, high = int(space.start), int(space.start + space.n - 1)
+        if not action.strip().lstrip("-").isdecimal() or not low <= int(action) <= high:
+            return None, f"{action:.80} is no action here: expected a number from {low} to {high}."
+        return int(action), ""
+
+    def seen(self, observation: object) -> Observation:
+        if not isinstance(observation, str):
+            raise WorldError(
+                f"{self.settings.env} observes {type(observation).__name__}: expected text; wrap it with "
+                "gymnasium.wrappers.TransformObservation"
+            )
+        return Observation(cleaned(observation, self.settings.observation_characters))
+
+    def close(self) -> None:
+        if self.played is not None:
+            self.played.state["env"].close()
+        super().close()

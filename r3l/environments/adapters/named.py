@@ -1,0 +1,37 @@
+"""Functions and classes that settings name as ``module:name``: imported only where the user named them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from r3l import plugins
+from r3l.errors import ConfigError
+
+OWN = "r3l.environments."
+
+
+def object_named(path: str, setting: str) -> Any:
+    """What stands at ``module:name``.
+
+    Raises:
+        ConfigError: nothing does, or nobody allowed it to be imported; the message names the setting.
+    """
+    module, _, name = path.partition(":")
+    if not module or not name:
+        raise ConfigError(f"{setting}={path!r:.200}: expected module:name")
+    refuse_unnamed(path, setting)
+    plugins.reach()
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{setting}={path!r:.200}: {type(error).__name__}: {error}") from error
+
+
+def refuse_unnamed(path: str, setting: str) -> None:
+    """Raise `ConfigError` where a setting, of a stored run or of a form, names code that the user did not."""
+    if plugins.dotted(path) and not path.startswith(OWN) and path not in plugins.allowed():
+        raise ConfigError(
+            f"{setting}={path!r:.200} names code that nobody allowed here to be imported; if it is yours, set "
+            f"{plugins.NAMED}={path:.200}"
+        )

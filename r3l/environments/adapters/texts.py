@@ -1,0 +1,97 @@
+"""What environments of others say, made fit to be stored and shown, and their packages, imported with a word on how to
+get them."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+from r3l.config.adapters import AdaptedSettings, GameSettings
+from r3l.environments.base import Reply
+from r3l.environments.replies import parse_tagged_reply
+from r3l.errors import WorldError
+from r3l.records import Task
+from r3l.seeds import derive
+from r3l.visible import visible
+
+PROMPTS = Path(__file__).parents[1] / "prompts"
+SEEDS = 2**31  # what every package takes
+EMPTY = "Invalid reply: it is empty. Expected an action."
+
+
+def cleaned(text: object, limit: int) -> str:
+    """A text of an environment: controls and direction marks are made visible, and what is beyond `limit` characters
+    is left out of its middle."""
+    whole = visible(str(text).replace("\r\n", "\n")).strip()
+    if len(whole) <= limit:
+        return whole
+    half = limit // 2
+    return f"{whole[:half]}\n[{len(whole) - 2 * half} characters left out]\n{whole[-half:]}"
+
+
+def game_prompt(settings: GameSettings) -> str:
+    """The system prompt that the settings give, else the one that goes with their form of replies."""
+    name = "game" if settings.reply_format == "tags" else "game_text"
+    return settings.system_prompt or (PROMPTS / f"{name}.txt").read_text().rstrip("\n")
+
+
+def parse_action(text: str, form: str) -> Reply:
+    """`form` tags: <think>...</think> <action>...</action>; text: the whole reply is the action."""
+    if form == "tags":
+        return parse_tagged_reply(text)
+    action = text.strip()
+    return Reply(True, action) if action else Reply(False, "", EMPTY)
+
+
+def seeded_tasks(settings: AdaptedSettings, name: str, variant: str, split: str) -> list[Task]:
+    """Tasks that differ by their seed alone, which is their payload. Raises `WorldError` for another split."""
+    number = {"train": settings.train_tasks, "heldout": settings.heldout_tasks}.get(split)
+    if number is None:
+        raise WorldError(f"{name} split {split!r}: expected one of train, heldout")
+    prefix = f"{name}/{variant}-{settings.tasks_seed}/{split}"
+    seeds = [derive(settings.tasks_seed, prefix, index) for index in range(number)]
+    return [
+        Task(
+            iteration=0,
+            task=0,
+            task_id=f"{prefix}/{index:05d}",
+            environment=name,
+            split=split,
+            task_type=variant,
+            payload=json.dumps({"seed": seed % SEEDS}),
+            seed=seed,
+        )
+        for index, seed in enumerate(seeds)
+    ]
+
+
+def seed_of(task: Task) -> int:
+    """The seed in a task's payload. Raises `WorldError` where there is none."""
+    try:
+        return int(json.loads(task.payload)["seed"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise WorldError(
+            f"{task.task_id}: no seed in the payload {task.payload:.100}; take tasks from `tasks`"
+        ) from error
+
+
+def installed(module: str, extra: str) -> None:
+    """Raise `WorldError` with the command where a package is not there; nothing is imported."""
+    if find_spec(module) is None:
+        raise WorldError(f"{module} is not installed: pip install 'r3l[{extra}]'")
+
+
+def imported(module: str, extra: str) -> ModuleType:
+    """A package that an extra installs. Raises `WorldError` with the command where it is not there."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise WorldError(f"{module} can't be imported ({error}): pip install 'r3l[{extra}]'") from error
+
+
+def share(value: float, low: float, high: float) -> float:
+    """A reward between `low` and `high` as a share in [0, 1]."""
+    return min(max((value - low) / (high - low), 0.0), 1.0)

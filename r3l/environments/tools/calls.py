@@ -1,0 +1,89 @@
+"""Calls of tools in a reply: ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``, as Hermes and Qwen write them,
+or the bare JSON object. A reply without a call is the answer.
+
+An action is JSON, the same for both forms: ``{"calls": [{"name": ..., "arguments": {...}}]}`` or ``{"answer": "..."}``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from typing import Any
+
+from r3l.environments.base import Reply
+
+BLOCK = re.compile(r"<tool_call>(?P<call>.*?)</tool_call>", re.DOTALL)
+FENCE = re.compile(r"\A```(?:json)?\s*\n(?P<inside>.*)\n```\Z", re.DOTALL)
+EXPECTED = 'Expected <tool_call>{"name": "...", "arguments": {...}}</tool_call>, or an answer without a call.'
+LONGEST_CALL = 100_000  # characters
+
+
+class Malformed(ValueError):
+    """What is wrong with a call, in words that the policy is told."""
+
+
+def parse_calls(text: str, names: Collection[str]) -> Reply:
+    """The calls of a reply, of tools with these names, or its answer. What was thought before it is no call."""
+    said = text.rpartition("</think>")[2].strip()
+    if not said:
+        return Reply(False, "", f"Invalid reply: it is empty. {EXPECTED}")
+    try:
+        calls = [call for block in blocks(said) for call in read(block, names)]
+    except Malformed as error:
+        return Reply(False, "", f"Invalid call: {error}. {EXPECTED}")
+    return Reply(True, json.dumps({"calls": calls} if calls else {"answer": said}))
+
+
+def blocks(said: str) -> list[str]:
+    """The JSON texts of the calls. Raises `Malformed` for tags that don't close."""
+    opened, closed = said.count("<tool_call>"), said.count("</tool_call>")
+    found = BLOCK.findall(said)
+    if not len(found) == opened == closed:
+        raise Malformed(f"{opened} <tool_call> and {closed} </tool_call> do not enclose {opened} calls")
+    if found:
+        return list(found)
+    fenced = FENCE.match(said)
+    bare = fenced["inside"].strip() if fenced else said
+    meant = bare[0] in "{[" and '"name"' in bare and ('"arguments"' in bare or '"parameters"' in bare)
+    return [bare] if meant else []
+
+
+def read(block: str, names: Collection[str]) -> list[dict[str, Any]]:
+    """The calls of one JSON text. Raises `Malformed`."""
+    if len(block) > LONGEST_CALL:
+        raise Malformed(f"it has {len(block)} characters, of which {LONGEST_CALL} are read")
+    found = value(block)
+    calls = found if isinstance(found, list) else [found]
+    if not calls:
+        raise Malformed("the list of calls is empty")
+    return [checked(call, names) for call in calls]
+
+
+def checked(call: Any, names: Collection[str]) -> dict[str, Any]:
+    if not isinstance(call, dict):
+        raise Malformed(f"expected a JSON object, got {type(call).__name__}")
+    name = call.get("name")
+    if name not in names:
+        raise Malformed(f"there is no tool {name!r:.80}; the tools are {', '.join(sorted(names))}")
+    given = call.get("arguments", call.get("parameters", {}))
+    arguments = value(given) if isinstance(given, str) else given
+    if not isinstance(arguments, dict):
+        raise Malformed(f"arguments of {name}: expected a JSON object, got {type(arguments).__name__}")
+    return {"name": name, "arguments": arguments}
+
+
+def value(text: str) -> Any:
+    """The JSON value of a text. Raises `Malformed`, also for what other readers of JSON refuse."""
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except json.JSONDecodeError as error:
+        raise Malformed(f"not valid JSON: {error.msg} at character {error.pos}") from error
+    except RecursionError as error:
+        raise Malformed("not valid JSON: nested too deeply") from error
+    except ValueError as error:
+        raise Malformed(f"not valid JSON: {error}") from error
+
+
+def refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is no number")

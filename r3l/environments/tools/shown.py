@@ -1,0 +1,32 @@
+"""Tools where a chat template has no place for them: the system prompt lists them, results stand in tags."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from string import Template
+from typing import Any, Literal
+
+from r3l.environments.base import Observation
+
+PROMPTS = Path(__file__).parents[1] / "prompts"
+TAG = re.compile(r"<(?=/?tool_(?:call|response)>)")
+Shown = Literal["template", "prompt"]
+
+
+def with_tools(prompt: str, tools: Sequence[dict[str, Any]], shown: Shown) -> str:
+    """The system prompt, with the tools where the template does not show them."""
+    if shown == "template" or not tools:
+        return prompt
+    listed = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)
+    text = Template((PROMPTS / "tools_shown.txt").read_text()).substitute(tools=listed)
+    return f"{prompt}\n\n{text}".rstrip("\n")
+
+
+def returned(text: str, shown: Shown) -> Observation:
+    """What tools returned, as a message. A tag in it may not act as one."""
+    if shown == "template":
+        return Observation(text, role="tool")
+    return Observation(f"<tool_response>\n{TAG.sub(chr(60) + chr(0x200B), text)}\n</tool_response>")

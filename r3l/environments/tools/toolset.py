@@ -1,0 +1,32 @@
+"""What a class of tools has to have. `r3l.environments.tools.warehouse` is one to start from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from r3l.environments.tools.functions import Function
+
+
+class Toolset(Protocol):
+    """One episode: an object is made without arguments for each, and copied for rollbacks. What its tools change is in
+    the object."""
+
+    @classmethod
+    def tasks(cls, split: str, number: int, seed: int) -> Sequence[dict[str, Any]]:
+        """At most `number` tasks of the split train or heldout, as JSON values, the same ones for the same seed. A key
+        ``type`` names the kind of the task."""
+        ...
+
+    def tools(self) -> Sequence[Function]:
+        """The functions, mostly methods: each with a docstring, types, and maybe ``Annotated[..., Field(...)]``. They
+        return text or what JSON can hold, and raise `ToolError` where a call makes no sense."""
+        ...
+
+    def start(self, task: dict[str, Any]) -> str:
+        """Begin a task. Returns what the policy is asked."""
+        ...
+
+    def score(self, answer: str) -> float:
+        """The reward in [0, 1] of ending with this answer; "" where the episode is cut off."""
+        ...

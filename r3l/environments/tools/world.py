@@ -1,0 +1,123 @@
+"""A world of Python functions: the policy calls them by JSON, and ends the task with an answer.
+
+A call that is malformed costs a turn and is answered with what is wrong; one whose arguments don't fit is answered by
+the tool. The tools' state is an object, copied for rollbacks (`r3l.environments.adapters.episodes`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from r3l.config.adapters import ToolsSettings
+from r3l.environments.adapters.episodes import CopiedEnvironment, Copies
+from r3l.environments.adapters.named import object_named
+from r3l.environments.adapters.texts import cleaned
+from r3l.environments.base import Environment, Observation, Reply, Step
+from r3l.environments.tools.calls import parse_calls
+from r3l.environments.tools.functions import called, schema_of
+from r3l.environments.tools.shown import returned, with_tools
+from r3l.environments.tools.toolset import Toolset
+from r3l.errors import WorldError
+from r3l.records import Task
+from r3l.seeds import derive
+
+PROMPT = Path(__file__).parents[1] / "prompts" / "tools.txt"
+
+
+class ToolWorld:
+    name = "tools"
+
+    def __init__(self, settings: ToolsSettings) -> None:
+        self.settings, self.copies = settings, Copies()
+
+    @cached_property
+    def toolset(self) -> type[Toolset]:
+        """Raises `ConfigError` where the settings name no class of tools."""
+        found: type[Toolset] = object_named(self.settings.toolset, "environment.toolset")
+        return found
+
+    @cached_property
+    def schemas(self) -> list[dict[str, Any]]:
+        """The tools, whoever shows them."""
+        schemas = [schema_of(tool) for tool in self.toolset().tools()]
+        names = [schema["function"]["name"] for schema in schemas]
+        if not names or len(set(names)) < len(names):
+            raise WorldError(f"{self.settings.toolset} has the tools {names}: expected one or more, of different names")
+        return schemas
+
+    @property
+    def tools(self) -> Sequence[dict[str, Any]]:
+        return self.schemas if self.settings.tools_shown == "template" else ()
+
+    def system_prompt(self) -> str:
+        own = self.settings.system_prompt or PROMPT.read_text().rstrip("\n")
+        return with_tools(own, self.schemas, self.settings.tools_shown)
+
+    def parse_reply(self, text: str) -> Reply:
+        return parse_calls(text, {schema["function"]["name"] for schema in self.schemas})
+
+    def tasks(self, split: str) -> list[Task]:
+        settings = self.settings
+        number = {"train": settings.train_tasks, "heldout": settings.heldout_tasks}.get(split)
+        if number is None:
+            raise WorldError(f"tools split {split!r}: expected one of train, heldout")
+        prefix = f"tools/{settings.toolset.rpartition(':')[2]}-{settings.tasks_seed}/{split}"
+        found = self.toolset.tasks(split, number, settings.tasks_seed)
+        return [
+            Task(
+                iteration=0,
+                task=0,
+                task_id=f"{prefix}/{index:05d}",
+                environment=self.name,
+                split=split,
+                task_type=str(content.get("type", "tools")),
+                payload=json.dumps(content),
+                seed=derive(settings.tasks_seed, prefix, index),
+            )
+            for index, content in enumerate(found[:number])
+        ]
+
+    def data(self, split: str) -> str:
+        return f"{self.settings.toolset}-{self.settings.tasks_seed}"
+
+    def make(self) -> Environment:
+        return ToolEnvironment(self.settings, self.toolset, self.copies)
+
+
+class ToolEnvironment(CopiedEnvironment):
+    def __init__(self, settings: ToolsSettings, toolset: type[Toolset], copies: Copies) -> None:
+        super().__init__(copies)
+        self.settings, self.toolset = settings, toolset
+
+    def begin(self, task: Task) -> tuple[Toolset, Observation]:
+        try:
+            content = json.loads(task.payload)
+        except json.JSONDecodeError as error:
+            raise WorldError(f"{task.task_id}: no JSON in the payload {task.payload:.100}") from error
+        tools = self.toolset()
+        return tools, Observation(cleaned(tools.start(content), self.settings.observation_characters))
+
+    def act(self, tools: Toolset, action: str) -> Step:
+        meant = json.loads(action)
+        if "answer" in meant:
+            reward = self.reward(tools, str(meant["answer"]))
+            return Step(Observation("The task has ended."), done=True, reward=reward, success=reward == 1.0)
+        by_name = {str(getattr(tool, "__name__", "")): tool for tool in tools.tools()}
+        results = [(call["name"], *called(by_name[call["name"]], call["arguments"])) for call in meant["calls"]]
+        texts = [text if len(results) == 1 else f"{name}: {text}" for name, text, _ in results]
+        return Step(
+            returned(cleaned("\n".join(texts), self.settings.observation_characters), self.settings.tools_shown),
+            accepted=all(accepted for *_, accepted in results),
+            standing=self.reward(tools, ""),
+        )
+
+    def reward(self, tools: Toolset, answer: str) -> float:
+        """Raises `WorldError` for a score beyond [0, 1]."""
+        score = float(tools.score(answer))
+        if not 0.0 <= score <= 1.0:
+            raise WorldError(f"{self.settings.toolset}.score gave {score}: expected a reward in [0, 1]")
+        return score
