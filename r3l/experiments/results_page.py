@@ -22,6 +22,7 @@ BAND = (
     "Means over starting policies; band: the first arm's standard error over them, where there are several. At most seven arms are "
     "shown: the first, and those with the most success over training."
 )
+MAIN = {"main_alfworld": "ALFWorld", "main_household": "household"}  # experiment -> environment
 NAMED = 12  # runs that are missing; more are only counted
 
 
@@ -197,11 +198,11 @@ def write_results(folder: Path, results: Results) -> Path:
 
 
 def index(folder: Path) -> str:
-    """README.md of the folder: what lies there, a line each."""
+    """Return README.md of the folder: one line per experiment, and the arms of the main comparisons."""
     lines = [
         "# Results",
         "",
-        "Made by `r3l results`. A page has the tables of an experiment, its .json all figures behind them.",
+        "`r3l results` makes this page. Each experiment has a page with its tables and a .json file with all figures behind them.",
         "",
     ]
     lines += ["| experiment | runs | starting policies | learning rates | pictures |", "|---|---|---|---|---|"]
@@ -220,7 +221,33 @@ def index(folder: Path) -> str:
         lines.append(
             f"| [{saved['experiment']['title']}]({file.stem}.md) | {len(saved['cells'])} | {len(policies)} | {shown} | {pictures} |"
         )
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *main_arms(folder)]) + "\n"
+
+
+def main_arms(folder: Path) -> list[str]:
+    """Return the table of the arms that the main comparisons share, one column per comparison and learning rate."""
+    columns: dict[str, dict[str, str]] = {}
+    for name, title in MAIN.items():
+        kept = folder / f"{name}-laptop.json"
+        summaries = json.loads(kept.read_text())["summaries"] if kept.is_file() else []
+        for rate in sorted({one["rate"] for one in summaries}):
+            columns[f"{title}, {rate:g}"] = {
+                one["arm"]: f"{one['area']:.3f}, {one['plateau']:.3f}" for one in summaries if one["rate"] == rate
+            }
+    if not columns:
+        return []
+    shared = [arm for arm in next(iter(columns.values())) if all(arm in column for column in columns.values())]
+    return [
+        "",
+        "## The main comparisons",
+        "",
+        "Each cell has the mean held-out success over training and the plateau, which is the mean over the last third of the "
+        "iterations, by environment and learning rate. The pages of the experiments have errors, pictures and every run.",
+        "",
+        f"| arm | {' | '.join(columns)} |",
+        f"|{'---|' * (len(columns) + 1)}",
+        *(f"| {arm} | {' | '.join(column[arm] for column in columns.values())} |" for arm in shared),
+    ]
 
 
 def figures(results: Results) -> dict[str, Any]:

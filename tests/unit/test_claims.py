@@ -152,22 +152,6 @@ def test_the_shipped_page_is_made_from_the_kept_results():
     assert Path("data/results/README.md").read_text() == index(Path("data/results")), "run `r3l results`"
 
 
-def test_the_readmes_table_is_that_of_the_kept_results():
-    columns = [(name, rate) for name in ("main_alfworld", "main_household") for rate in (3e-4, 1e-3)]
-    kept = {name: json.loads(Path(f"data/results/{name}-laptop.json").read_text())["summaries"] for name, _ in columns}
-    _, _, table = (
-        Path("README.md")
-        .read_text()
-        .partition("| arm | ALFWorld, 3e-4 | ALFWorld, 1e-3 | household, 3e-4 | household, 1e-3 |\n")
-    )
-    lines = table.partition("\n\n")[0].splitlines()[1:]
-    readme_rows = {arm: cells for arm, *cells in (line.strip("| ").split(" | ") for line in lines)}
-    assert len(readme_rows) == 6
-    for arm, cells in readme_rows.items():
-        found = [next(one for one in kept[name] if (one["arm"], one["rate"]) == (arm, rate)) for name, rate in columns]
-        assert cells == [f"{one['area']:.3f}, {one['plateau']:.3f}" for one in found], arm
-
-
 def test_the_shipped_claims_name_experiments_and_arms_that_exist():
     for one in load_claims(Path("data/claims.toml")).claims:
         for results in filter(None, [one.experiment, *one.also, *one.also_at]):

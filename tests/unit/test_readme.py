@@ -1,0 +1,131 @@
+"""README.md is true: its commands run or parse, its links lead somewhere, its figures are those of the kept results, and
+every command of `r3l` is in a guide."""
+
+import importlib.util
+import json
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from flows.cli import app as cli
+from flows.cli import audit, compare, credit, evaluate, plan, prepare, replay, server, tables
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+GUIDES = sorted(
+    path
+    for place in ("*.md", "infra/*.md", "data/*.md", "data/*/README.md", "data/policies/*/README.md")
+    for path in ROOT.glob(place)
+)
+# These are run. The others need a server, a browser or minutes: they are parsed, with all their options.
+QUICK = {"sql", "why", "check", "plan"}
+
+
+@pytest.fixture(scope="module")
+def r3l() -> typer.Typer:
+    app = typer.Typer()
+    app.registered_commands = list(cli.app.registered_commands)
+    for module in (audit, compare, credit, evaluate, plan, prepare, replay, server, tables):
+        module.register(app)
+    return app
+
+
+def commands(page: str = README) -> list[str]:
+    """Lines of the page's shell blocks and its inline commands, without comments."""
+    blocks = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines() if line.strip()]
+    inline = re.findall(r"`((?:\.venv/bin/r3l|r3l [a-z]+|make|python -m) ?[^`]*)`", page)
+    return [re.sub(r"\s+#.*$", "", one).removeprefix(".venv/bin/") for one in (*lines, *inline)]
+
+
+def parsed(app: typer.Typer, words: list[str]) -> None:
+    """Raise `click.UsageError` if the words are not a command of `r3l` with its options."""
+    group = typer.main.get_command(app)
+    command = group.get_command(None, words[0])  # type: ignore[attr-defined, arg-type]
+    assert command, f"r3l has no command {words[0]}"
+    if "--help" not in words:
+        command.make_context(words[0], words[1:])
+
+
+def test_the_pages_commands_run_or_parse(r3l, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    found = commands()
+    assert len(found) > 15
+    for line in found:
+        program, *words = shlex.split(line)
+        if program == "make":
+            assert subprocess.run(["make", "-n", *words], capture_output=True, check=False).returncode == 0, line
+        elif program == "python":
+            assert importlib.util.find_spec(words[1]), line
+        elif words != ["--help"]:
+            parsed(r3l, words)
+            if words[0] in QUICK:
+                done = CliRunner().invoke(r3l, words)
+                assert done.exit_code == 0, f"{line}: {done.output}"
+
+
+def test_a_wrong_option_is_seen(r3l):
+    with pytest.raises(Exception, match="No such option"):
+        parsed(r3l, ["iterate", "--tasks", "3"])
+
+
+def test_the_answer_is_that_of_the_run(r3l, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    question = next(line for line in commands() if line.startswith("r3l sql"))
+    said = CliRunner().invoke(r3l, [*shlex.split(question)[1:], "--json"]).output
+    answer = [json.loads(line) for line in said.splitlines()]
+    table = README.split("| task_type | retries | base | retry |\n")[1].split("\n\n")[0].splitlines()[1:]
+    shown = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+    assert shown == [
+        [row["task_type"], str(row["retries"]), f"{row['base']:.4g}", f"{row['retry']:.4g}"] for row in answer
+    ]
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_somewhere(path):
+    page = path.read_text(encoding="utf-8")
+    links = re.findall(r"(?<!\\)\]\(([^)\s]+)\)", page) + re.findall(r'(?:src|srcset)="([^"]+)"', page)
+    for link in links:
+        if not link.startswith(("https://", "#")):
+            assert (path.parent / link.split("#")[0]).exists(), f"{path}: {link}"
+
+
+def test_it_is_short_and_its_pictures_are_small():
+    assert len(README.splitlines()) <= 150
+    for picture in re.findall(r'(?:src|srcset)="([^"]+)"|!\[[^]]*\]\(([^)]+)\)', README):
+        assert (ROOT / "".join(picture)).stat().st_size <= 150_000
+
+
+def test_its_evidence_is_that_of_the_kept_results():
+    kept = json.loads((ROOT / "data/results/phase-laptop.json").read_text())
+    assert f"{len(kept['cells'])} of its {len(kept['cells']) + len(kept['unfinished'])} runs" in README
+    curves = kept["curves"]
+    lost, grpo, won, level = (
+        curves[f"phase.{one}"] for one in ("r3l.lr0.001.s0", "grpo.lr0.001.s0", "r3l.lr0.001.s4", "grpo.lr0.001.s4")
+    )
+    assert f"GRPO stays at {max(grpo.values()):.3f}; R3L reaches {lost['5']:.3f} after 6 steps" in README
+    assert f"falls back to {lost['11']:.3f} after 12" in README
+    assert won["11"] == level["11"]
+    assert f"both arms have {won['11']:.3f} after 12 steps" in README
+    controls = json.loads((ROOT / "data/results/controls-laptop.json").read_text())["answers"][0]["rows"]
+    share = {row["retries"]: row for row in controls}
+    assert {row["n"] for row in controls} == {189}
+    for arm, words in (
+        ("own pivot, own guidance", "guided retries win {}"),
+        ("own pivot no guidance", "the same pivots without guidance {}"),
+        ("random pivot own guidance", "random pivots {}"),
+    ):
+        assert words.format(f"{share[arm]['won']:.3f}") in README.replace("\n   ", " ")
+
+
+def test_every_command_is_in_a_guide(r3l):
+    pages = "\n".join(path.read_text(encoding="utf-8") for path in GUIDES)
+    names = [cli.named(one) for one in r3l.registered_commands]
+    assert len(names) > 20
+    missing = [name for name in names if not re.search(rf"r3l {re.escape(name)}\b(?!-)", pages)]
+    assert missing == []
