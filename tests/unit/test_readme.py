@@ -82,7 +82,8 @@ def test_the_answer_is_that_of_the_run(r3l, monkeypatch):
     table = README.split("| task_type | retries | base | retry |\n")[1].split("\n\n")[0].splitlines()[1:]
     shown = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
     assert shown == [
-        [row["task_type"], str(row["retries"]), f"{row['base']:.4g}", f"{row['retry']:.4g}"] for row in answer
+        [row["task_type"], str(row["retries"]), f"{round(row['base'], 4):g}", f"{round(row['retry'], 4):g}"]
+        for row in answer
     ]
 
 
