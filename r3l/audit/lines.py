@@ -12,7 +12,9 @@ from r3l.errors import StoreError
 from r3l.store.difference import Difference, diff, flat
 from r3l.store.figures import LINES
 from r3l.store.files.lock import LOCK, living
+from r3l.store.layout import SETTINGS as SAVED
 from r3l.store.layout import iteration_folder, line_folder
+from r3l.store.manifest import unsealed
 from r3l.store.stage import Store
 
 SHARED = """
@@ -131,7 +133,22 @@ def line_settings(reader: Reader, line: Line) -> dict[str, Any]:
         for place in (Line(line.run), line)
         for row in its.remembered(SETTINGS, place.place)
     }
-    return flat({stage: json.loads(settings) for stage, settings in stages.items()})
+    found = flat({stage: json.loads(settings) for stage, settings in stages.items()})
+    policy = saved_policy(reader, line)
+    return found | {f"policy.{name}": policy[name] for name in ("name", "path") if name in policy}
+
+
+def saved_policy(reader: Reader, line: Line, iteration: int | None = None) -> Row:
+    """Return the policy's settings as saved with an iteration, the newest one unless it is named; empty where none are
+    saved. A stage's own settings name the policy by its digest alone."""
+    files = reader.store.files
+    folders = files.folders(line_folder(line.run, line.branch)) if iteration is None else []
+    numbers = (f"iteration={iteration:05d}",) if iteration is not None else sorted(folders, reverse=True)
+    for name in numbers:
+        place = f"{line_folder(line.run, line.branch)}/{name}/{SAVED}"
+        if name.startswith("iteration=") and (content := files.read(place)) is not None:
+            return unsealed(content, place).get("policy", {})
+    return {}
 
 
 def branch_difference(reader: Reader, chosen: Sequence[Line]) -> Difference | None:

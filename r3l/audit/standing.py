@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from r3l.audit import figures
 from r3l.audit.held_out import COUNTS, Curve, held_out
-from r3l.audit.lines import Line
+from r3l.audit.lines import Line, saved_policy
 from r3l.audit.reader import Reader, Row
 
 ABOUT = """
@@ -105,8 +105,17 @@ def change_of(now: float, before: float | None, since: str = "") -> str:
 
 
 def standings(reader: Reader) -> dict[Line, Standing]:
-    """Of every line that the reader reads."""
-    return standings_of(reader.remembered(ABOUT), reader.remembered(COUNTS))
+    """Return where every line that the reader reads stands."""
+    about = [
+        row | {"policy": row["policy"] or policy_of(reader, Line(row["run"], row["branch"]), row["iteration"])}
+        for row in reader.remembered(ABOUT)
+    ]
+    return standings_of(about, reader.remembered(COUNTS))
+
+
+def policy_of(reader: Reader, line: Line, iteration: int) -> str:
+    """Return the policy's name as saved with an iteration; earlier versions have it in the update's settings."""
+    return str(saved_policy(reader, line, iteration).get("name", ""))
 
 
 def standings_of(about: Sequence[Row], counts: Sequence[Row]) -> dict[Line, Standing]:

@@ -1,9 +1,12 @@
+from pathlib import Path
+
 import pytest
 
 from r3l.audit.held_out import COUNTS, Curve, Score, curves, held_out
 from r3l.audit.lines import Line
 from r3l.audit.reader import Reader
 from r3l.audit.standing import Standing, change_of, standings
+from r3l.audit.text.vocabulary import decoder
 from r3l.intervals import wilson
 from r3l.store.stage import Store
 from tests.support.audit_world import World, commit
@@ -124,3 +127,12 @@ def test_repeats_of_a_task_count_as_one_in_the_interval():
     """Two tasks, each both times alike: the design effect of test_evaluation.py's rule is 3."""
     (curve,) = curves([terms(0, 0.4, repeats=2, successes=[True, True, False, False], task_ids=["a", "a", "b", "b"])])
     assert curve.newest.interval == pytest.approx(wilson(2 / 3, 4 / 3))
+
+
+def test_the_policy_is_named_though_no_stage_stores_its_name():
+    """Stages know a policy by its digest; its name and path are in the settings that the iteration saved."""
+    reader = Reader(Store.open(str(Path(__file__).parents[2] / "data" / "sample_run")))
+    standing = standings(reader)
+    assert standing[Line("sample")].about() == "r3l · embedded · alfworld"
+    assert standing[Line("sample", "alpha-5")].policy == "embedded"
+    assert decoder(reader, Line("sample"))(4)

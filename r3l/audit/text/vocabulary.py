@@ -33,7 +33,8 @@ def tokenizer_files(reader: Reader, line: Line) -> Iterator[bytes]:
         for name in sorted(files.folders(f"{folder}/policies"), reverse=True):
             if (content := files.read(f"{folder}/policies/{name}/policy/{FILE}")) is not None:
                 yield content
-    start = located(str(line_settings(reader, line).get("updates.policy.path") or "no policy")) / FILE
+    settings = line_settings(reader, line)
+    start = located(str(settings.get("policy.path") or settings.get("updates.policy.path") or "no policy")) / FILE
     if start.is_file():
         yield start.read_bytes()
 
