@@ -21,6 +21,7 @@ from r3l.evaluation.score import by_type, score  # noqa: E402
 from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline import evaluation, preflight, tracking  # noqa: E402
 from r3l.pipeline.saved_config import newest_settings  # noqa: E402
+from r3l.pipeline.workbench import Tools  # noqa: E402
 from r3l.store.layout import StageRef  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
 
@@ -59,17 +60,23 @@ def asked_of(form: EvaluationForm) -> Config:
     return form.resolved(below)
 
 
-def watched(progress: Progress) -> Flow[..., dict[str, Any]]:
-    """The flow for somebody who looks on from the same process, and has passed the preflight."""
-    return watched_flow(evaluate, lambda config: attended(evaluation_of, asked_of(config), progress, True))
+def watched(progress: Progress | None, checked: bool = True, tools: Tools | None = None) -> Flow[..., dict[str, Any]]:
+    """The flow for somebody who looks on from the same process, or who has an engine and workers that outlast it.
+
+    Args:
+        checked: whether the preflight has been passed.
+    """
+    return watched_flow(evaluate, lambda config: attended(evaluation_of, asked_of(config), progress, checked, tools))
 
 
-def evaluation_of(config: Config, progress: Progress | None = None, checked: bool = False) -> dict[str, Any]:
+def evaluation_of(
+    config: Config, progress: Progress | None = None, checked: bool = False, tools: Tools | None = None
+) -> dict[str, Any]:
     """What the flow does."""
     test = pose(config)
     store = Store.open(test.config.store.root) if checked else preflight.check(test.config, training=False)
     ref = evaluation.evaluate(
-        test, store, evaluation.evaluated_iteration(config, store), progress=progress, runner=runner()
+        test, store, evaluation.evaluated_iteration(config, store), progress=progress, runner=runner(), tools=tools
     )
     scores = scored(config, ref, store)
     return scores | {"trackers": tracking.feed(config, store)}

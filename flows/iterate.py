@@ -25,6 +25,7 @@ from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline import preflight, tracking  # noqa: E402
 from r3l.pipeline.iteration import open_iteration, run_stages, the_iteration  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
+from r3l.pipeline.workbench import Tools  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
 
 
@@ -58,18 +59,28 @@ def as_state(summary: dict[str, Any]) -> dict[str, Any]:
     return summary
 
 
-def watched(progress: Progress) -> Flow[..., dict[str, Any]]:
-    """The flow for somebody who looks on from the same process, and has passed the preflight."""
-    return watched_flow(iterate, lambda config: as_state(attended(iteration_of, config.resolved(), progress, True)))
+def watched(progress: Progress | None, checked: bool = True, tools: Tools | None = None) -> Flow[..., dict[str, Any]]:
+    """The flow for somebody who looks on from the same process, or who has an engine and workers that outlast it.
+
+    Args:
+        checked: whether the preflight has been passed.
+    """
+    return watched_flow(
+        iterate, lambda config: as_state(attended(iteration_of, config.resolved(), progress, checked, tools))
+    )
 
 
-def iteration_of(config: Config, progress: Progress | None = None, checked: bool = False) -> dict[str, Any]:
+def iteration_of(
+    config: Config, progress: Progress | None = None, checked: bool = False, tools: Tools | None = None
+) -> dict[str, Any]:
     """What the flow does."""
     store = Store.open(config.store.root) if checked else preflight.check(config)
     check_placement(config.placement)
     iteration = the_iteration(config, store)
     place = PrefectPlacement()
-    with open_iteration(config, store, iteration, progress=progress, runner=runner(), placement=place) as bench:
+    with open_iteration(
+        config, store, iteration, progress=progress, runner=runner(), placement=place, tools=tools
+    ) as bench:
         refs = run_stages(bench)
     summary = artifacts.publish(bench, refs)
     if summary["no_step"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any, Protocol
 
 from flows import prefect_settings
@@ -17,6 +18,7 @@ from r3l.config import Config  # noqa: E402
 from r3l.config.form import Form  # noqa: E402
 from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
+from r3l.pipeline.workbench import Tools  # noqa: E402
 
 
 class Watcher(Protocol):
@@ -51,16 +53,15 @@ def watched(watcher: Watcher) -> Flow[..., list[dict[str, Any]]]:
 
 
 def iterations_of(config: Config, iterations: int, watcher: Watcher | None = None) -> list[dict[str, Any]]:
-    """What the flow does."""
+    """What the flow does. One engine serves all iterations: servers that the run starts take minutes for that."""
     done: list[dict[str, Any]] = []
-    for number in range(iterations):
-        progress = watcher.begins() if watcher else None
-        log().info("iteration %d of %d", number + 1, iterations)
-        iterate = iteration_flow.watched(progress) if progress else iteration_flow.iterate
-        done.append(iterate(Form.model_validate(config)))
-        if config.evaluation.every and (done[-1]["iteration"] + 1) % config.evaluation.every == 0:
-            evaluate = evaluation_flow.watched(progress) if progress else evaluation_flow.evaluate
-            done[-1]["evaluation"] = evaluate(config)
-        if watcher:
-            watcher.ended(done[-1])
+    with closing(Tools()) as tools:
+        for number in range(iterations):
+            progress, checked = watcher.begins() if watcher else None, watcher is not None
+            log().info("iteration %d of %d", number + 1, iterations)
+            done.append(iteration_flow.watched(progress, checked, tools)(Form.model_validate(config)))
+            if config.evaluation.every and (done[-1]["iteration"] + 1) % config.evaluation.every == 0:
+                done[-1]["evaluation"] = evaluation_flow.watched(progress, checked, tools)(config)
+            if watcher:
+                watcher.ended(done[-1])
     return done

@@ -10,10 +10,12 @@ import typer
 
 from r3l import plugins
 from r3l.config import Config, compose, preset_names
+from r3l.engines.made_policies import hub_folder
 from r3l.errors import ConfigError
 from r3l.home import located
 from r3l.store.stage import Store
 
+LANGUAGE_MODEL = "language_model"
 # One rule for all verbs: `--run NAME` names the run, and where a run is all that a verb works on, its first word may.
 # A question or a trajectory comes first in `sql`, `why` and `show`: these know `--run` alone.
 RunWord = Annotated[str, typer.Argument(metavar="[RUN]", help="name of the run, see `r3l runs`; or --run")]
@@ -28,13 +30,15 @@ Method = Annotated[
     str,
     typer.Option("--method", help="method: r3l, grpo, raft, ..., a preset's file, a plug-in's name, or module:Class"),
 ]
-Policy = Annotated[str, typer.Option("--policy", help="policy preset, or a folder with a transformers model")]
+Policy = Annotated[
+    str, typer.Option("--policy", help="policy preset, a folder with a transformers model, or its name on the hub")
+]
 EnvironmentName = Annotated[
     str, typer.Option("--environment", help="environment preset, a preset's file, a plug-in's name, or module:Class")
 ]
 Engine = Annotated[str, typer.Option("--engine", help="transformers_local, vllm_server, vllm_local, or a plug-in's")]
 Machine = Annotated[
-    str, typer.Option("--machine", help="preset of a machine: eight_gpus or two_nodes; empty: this one")
+    str, typer.Option("--machine", help="preset of a machine: one_gpu, eight_gpus or two_nodes; empty: this one")
 ]
 Set = Annotated[list[str] | None, typer.Option("--set", help="a setting, e.g. method.alpha=5; repeat for more")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="no display, only the result")]
@@ -87,19 +91,14 @@ def settings(
         ConfigError: an unknown preset or setting, a value out of bounds, or a folder that is not there.
     """
     chosen = preset if method == "r3l" or preset != "paper" else method
-    folder = Path(policy)
-    refuse_missing(policy)
-    given = []
-    if folder.is_dir():  # found from the working folder, whatever `located` would find
-        here = folder if located(folder) == folder else folder.absolute()
-        given = [f"policy.path={json.dumps(str(here))}", f"policy.name={json.dumps(folder.absolute().name)}"]
+    model, given = model_of(policy, top.get("machine") or "")
     kinds = [one for one in assignments or [] if ".kind=" in one]
     if any(map(plugins.dotted, [preset, method, environment, engine, *kinds])):
         plugins.look_in(Path.cwd())
     if engine:
         given.append(f"engine.kind={engine}")
     return compose(
-        policy="embedded" if folder.is_dir() else policy,
+        policy=model,
         environment=environment,
         method=chosen,
         assignments=[*given, *(assignments or [])],
@@ -108,14 +107,34 @@ def settings(
     )
 
 
+def model_of(policy: str, machine: str) -> tuple[str, list[str]]:
+    """The preset that a `--policy` starts from, and the assignments on top of it.
+
+    A model of the hub starts from `language_model`; so does a folder where a machine with GPUs is named, else from
+    `embedded`.
+
+    Raises:
+        ConfigError: neither a preset, nor a folder, nor a name on the hub.
+    """
+    folder = Path(policy)
+    if folder.is_dir():  # found from the working folder, whatever `located` would find
+        here = folder if located(folder) == folder else folder.absolute()
+        given = [f"policy.path={json.dumps(str(here))}", f"policy.name={json.dumps(folder.absolute().name)}"]
+        return (LANGUAGE_MODEL if machine else "embedded"), given
+    if policy not in preset_names("policies") and (fetched := hub_folder(policy)):
+        return LANGUAGE_MODEL, [f"policy.path={json.dumps(str(fetched))}", f"policy.name={json.dumps(policy)}"]
+    refuse_missing(policy)
+    return policy, []
+
+
 def refuse_missing(policy: str) -> None:
-    """Raise `ConfigError` for a `--policy` that is neither a folder nor a preset."""
+    """Raise `ConfigError` for a `--policy` that is not a preset."""
     presets = preset_names("policies")
-    if policy in presets or Path(policy).is_dir():
+    if policy in presets:
         return
     if "/" in policy or policy.startswith((".", "~")):
         raise ConfigError(
-            f"--policy {policy}: there is no such folder; expected one with a transformers model, or a preset: "
-            f"{', '.join(presets)}"
+            f"--policy {policy}: there is no such folder; expected one with a transformers model, ORGANISATION/NAME "
+            f"of the hub, or a preset: {', '.join(presets)}"
         )
     raise ConfigError(f"--policy {policy}: neither a preset nor a folder; the presets are {', '.join(presets)}")

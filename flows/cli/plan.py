@@ -11,20 +11,21 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.cli.console import say, screen
-from flows.cli.options import Root
+from flows.cli.options import Root, model_of
 from r3l.config import Config, compose
 from r3l.config.machines import Machine, load_machine
+from r3l.planning.fits import Fit, fits
 from r3l.planning.observed import observe_run
 from r3l.planning.plan import ResourcePlan, make_plan
 from r3l.store.stage import Store
 
 
 def plan(
-    policy: Annotated[str, typer.Option(help="policy preset, e.g. qwen2.5-7b")] = "qwen2.5-1.5b",
+    policy: Annotated[str, typer.Option(help="policy preset, e.g. qwen2.5-7b, or a folder")] = "qwen2.5-1.5b",
     environment: Annotated[str, typer.Option(help="environment preset")] = "alfworld",
     preset: Annotated[str, typer.Option(help="method preset")] = "paper",
-    machine: Annotated[str, typer.Option(help="preset of a machine: eight_gpus or two_nodes")] = "eight_gpus",
-    gpu: Annotated[str, typer.Option(help="a100, h20, h100 or h200; empty: the machine's own")] = "",
+    machine: Annotated[str, typer.Option(help="preset of a machine: one_gpu, eight_gpus or two_nodes")] = "eight_gpus",
+    gpu: Annotated[str, typer.Option(help="l4, rtx4090, l40s, a100, h20, h100 or h200; empty: the machine's own")] = "",
     like: Annotated[str, typer.Option(help="a run of the store: its figures take the place of the paper's")] = "",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="a setting, e.g. rollout.tasks=32; repeat for more")
@@ -34,21 +35,25 @@ def plan(
 ) -> None:
     """Say what one iteration needs: memory, tokens, time and storage, each figure with what it comes from. Runs
     nothing."""
-    config = compose(policy=policy, environment=environment, method=preset, machine=machine, assignments=set_ or [])
+    model, given = model_of(policy, machine)
+    config = compose(
+        policy=model, environment=environment, method=preset, machine=machine, assignments=[*given, *(set_ or [])]
+    )
     there = load_machine(machine, gpu=gpu or None)
     made = make_plan(config, there, observe_run(Store.open(store, reading=True), like) if like else None)
+    fitting = fits(machine, config) if there.shared else []
     if as_json:
-        say(json.dumps(asdict(made), indent=1))
+        say(json.dumps(asdict(made) | ({"fits": [asdict(one) for one in fitting]} if fitting else {}), indent=1))
     else:
         show(screen(), config, there, made)
+        show_fits(screen(), fitting)
 
 
 def show(console: Console, config: Config, machine: Machine, made: ResourcePlan) -> None:
     """The plan as a table, what it takes for granted below it, and what will not fit in red."""
     console.print(
         f"{config.policy.name} on {config.environment.kind}, {config.method.kind}, {config.rollout.tasks} tasks x N = "
-        f"{config.rollout.group_size}, {machine.engine_gpus} {machine.gpu} sample, {machine.training_gpus} train: one "
-        "iteration",
+        f"{config.rollout.group_size}, {_turns(machine)}: one iteration",
     )
     table = Table("", "figure", "value", "from", header_style="bold")
     before = ""
@@ -65,6 +70,27 @@ def show(console: Console, config: Config, machine: Machine, made: ResourcePlan)
         console.print(f"- {line}", style="dim")
     for line in made.troubles:
         console.print(f"does not fit: {line}", style="red")
+
+
+def _turns(machine: Machine) -> str:
+    if machine.shared:
+        return f"{machine.training_gpus} {machine.gpu} samples and trains in turns"
+    return f"{machine.engine_gpus} {machine.gpu} sample, {machine.training_gpus} train"
+
+
+def show_fits(console: Console, fitting: list[Fit]) -> None:
+    """What can be trained on one GPU, a row per policy and a column per size."""
+    if not fitting:
+        return
+    rows: dict[tuple[str, str], list[str]] = {}
+    for one in fitting:
+        said = f"{one.context_tokens:,} tokens" if one.context_tokens else f"no: {one.needs_gb:.0f} GB"
+        rows.setdefault((one.policy, "LoRA" if one.adapter == "lora" else "all weights"), []).append(said)
+    sizes = dict.fromkeys(f"{one.memory_gb:g} GB ({one.gpu})" for one in fitting)
+    table = Table("policy", "trains", *sizes, header_style="bold", title="What fits on one GPU: the longest context")
+    for (policy, trained), cells in rows.items():
+        table.add_row(policy, trained, *cells)
+    console.print(table)
 
 
 def shown(value: float, unit: str) -> str:

@@ -115,21 +115,11 @@ class VllmServerSettings(EngineSettings):
         "started, and the servers at the addresses above are used.",
         json_schema_extra=identity_of(),
     )
-    python: str = Field(
-        ".venv-vllm/bin/python",
-        description="The interpreter of vLLM's environment, which starts the run's own servers.",
-        json_schema_extra=identity_of(),
-    )
     memory_share: float = Field(
         0.9,
         gt=0,
         le=0.98,
         description="The share of a GPU's memory that an own server takes while it is awake, above 0, up to 0.98.",
-        json_schema_extra=identity_of(),
-    )
-    options: str = Field(
-        "",
-        description="Further options of vLLM for own servers, as on its command line, for example --enforce-eager.",
         json_schema_extra=identity_of(),
     )
     start_s: float = Field(

@@ -9,7 +9,7 @@ from pydantic import Field
 from r3l.config.compose import load_preset
 from r3l.config.section import Section
 
-GPU = Literal["a100", "h20", "h100", "h200"]
+GPU = Literal["l4", "rtx4090", "l40s", "a100", "h20", "h100", "h200"]
 
 
 class Machine(Section):
@@ -17,6 +17,7 @@ class Machine(Section):
     gpu: GPU = Field(description="Kind of the GPUs.")
     engine_gpus: int = Field(ge=1, description="Number of GPUs that sample.")
     training_gpus: int = Field(ge=1, description="Number of GPUs that train, with one process per GPU.")
+    shared: bool = Field(False, description="Whether the same GPUs sample and train, in turns.")
 
 
 def load_machine(name: str, **changes: Any) -> Machine:

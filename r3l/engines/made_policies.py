@@ -3,9 +3,11 @@ make."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
+from r3l.engines.model_folder import why_not
 from r3l.errors import ConfigError
 from r3l.home import located
 
@@ -16,7 +18,34 @@ HUB = {
     "llama-3.2-3b": "meta-llama/Llama-3.2-3B-Instruct",
 }
 """The paper's models, by the name of their preset."""
-FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "merges.txt", "vocab.json"]
+FILES = [
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "*.json",
+    "*.jinja",
+    "merges.txt",
+    "vocab.json",
+    "tokenizer.model",
+]
+HUB_FOLDER = Path("data/policies/hub")
+NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w.-]+)?")  # ORGANISATION/NAME, or that @REVISION
+
+
+def hub_folder(name: str) -> Path | None:
+    """The folder that ``ORGANISATION/NAME`` or ``ORGANISATION/NAME@REVISION`` of the hub is fetched into; None for a
+    text that is no such name, among them a path whose first folder is there."""
+    return HUB_FOLDER / name if NAME.fullmatch(name) and Path(name).parts[0] not in _here() else None
+
+
+def hub_name(folder: Path) -> str | None:
+    """The name on the hub of a folder below `HUB_FOLDER`; None for any other one."""
+    root = located(HUB_FOLDER)
+    name = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else ""
+    return name if NAME.fullmatch(name) else None
+
+
+def _here() -> set[str]:
+    return {path.name for path in Path().iterdir() if path.is_dir()}
 
 
 def make_here(name: str, folder: Path) -> None:
@@ -33,9 +62,13 @@ def make_here(name: str, folder: Path) -> None:
         smollm2(folder)
     elif name in HUB and folder == located(Path("data/policies", name)):
         _fetch(HUB[name], folder)
+    elif named := hub_name(folder):
+        _fetch(named, folder)
 
 
-def _fetch(repository: str, folder: Path) -> None:
+def _fetch(name: str, folder: Path) -> None:
+    """Fetch ``REPOSITORY`` or ``REPOSITORY@REVISION`` of the hub."""
+    repository, _, revision = name.partition("@")
     try:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
@@ -45,11 +78,13 @@ def _fetch(repository: str, folder: Path) -> None:
         ) from error
     partial = folder.with_name(folder.name + ".partial")
     try:
-        snapshot_download(repository, local_dir=str(partial), allow_patterns=FILES)
+        snapshot_download(repository, revision=revision or None, local_dir=str(partial), allow_patterns=FILES)
     except (OSError, HfHubHTTPError, LocalEntryNotFoundError) as error:
         raise ConfigError(
-            f"{repository} can't be fetched from the hub: {str(error)[:300]}. Log in where it asks for that, or set "
+            f"{name} can't be fetched from the hub: {str(error)[:300]}. Log in where it asks for that, or set "
             f"policy.path to a folder that has it; what was fetched so far stays in {partial}"
         ) from error
+    if wrong := why_not(partial):
+        raise ConfigError(f"{name} of the hub can't be used: {wrong}")
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)  # whole or not at all

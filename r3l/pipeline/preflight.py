@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from r3l.config import Config
+from r3l.config.engines import VllmServerSettings
 from r3l.engines import maker
 from r3l.engines.chat_format import ChatFormat
+from r3l.engines.model_folder import check_context
+from r3l.engines.vllm.own_process import interpreter
 from r3l.environments import make_world, tasks_of
 from r3l.environments.base import tools_of
 from r3l.errors import ConfigError
@@ -32,6 +37,7 @@ def check(config: Config, training: bool = True) -> Store:
     iteration = the_iteration(config, store) if training else evaluated_iteration(config, store) + 1
     snapshots = policies.find(config, store, iteration)
     ChatFormat.load(snapshots.start.path, config.policy.thinking, tools_of(make_world(config.environment)))
+    check_servers(config, Path(snapshots.start.path))
     if config.environment.reply_tokens >= config.policy.context_tokens:
         raise ConfigError(
             f"environment.reply_tokens={config.environment.reply_tokens} leaves no room in "
@@ -43,3 +49,23 @@ def check(config: Config, training: bool = True) -> Store:
     else:
         evaluated_tasks(config, iteration - 1)
     return store
+
+
+def check_servers(config: Config, policy: Path) -> None:
+    """Whether vLLM can serve the policy.
+
+    Raises:
+        ConfigError: a context that the model was not made for, or own servers where other hosts sample.
+        EngineError: there is no vLLM to start.
+    """
+    engine = config.engine
+    if not isinstance(engine, VllmServerSettings):
+        return
+    check_context(policy, config.policy.context_tokens)
+    if engine.gpus and config.placement.shards != "here":
+        raise ConfigError(
+            f"engine.gpus={engine.gpus} starts servers that this host alone reaches, and placement.shards="
+            f"{config.placement.shards} samples on others: start servers with infra/engine/serve.sh and set engine.urls"
+        )
+    if engine.gpus:
+        interpreter()

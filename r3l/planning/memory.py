@@ -8,6 +8,7 @@ from r3l.config import Config
 from r3l.planning.shapes import Shape
 
 WIDTHS = {"float32": 4, "bfloat16": 2}
+ASLEEP_BYTES = 2e9  # taken for what a sleeping server keeps on its GPU: CUDA's context and the graphs that it captured
 RESERVE = 0.9  # vLLM's share of a GPU, and what an update may count on
 
 

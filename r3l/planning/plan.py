@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from r3l.config import Config
 from r3l.config.machines import Machine
 from r3l.planning.gpus import GPUS
-from r3l.planning.memory import RESERVE, engine_cache_tokens, saved_bytes, training_memory
+from r3l.planning.memory import ASLEEP_BYTES, RESERVE, WIDTHS, engine_cache_tokens, saved_bytes, training_memory
 from r3l.planning.observed import ObservedRun
 from r3l.planning.paper_costs import ENGINE_GPUS, GPU, GROUP, TASKS, TRAINING_GPUS, CostRow, row_for
 from r3l.planning.shapes import PAPER, Shape, shape_of
@@ -65,6 +65,7 @@ def make_plan(config: Config, machine: Machine, observed: ObservedRun | None = N
 def _memory(config: Config, shape: Shape, machine: Machine) -> tuple[list[Figure], list[str]]:
     gpu, training = GPUS[machine.gpu], training_memory(config, shape, machine.training_gpus)
     cache = engine_cache_tokens(config, shape, gpu.memory_gb)
+    asleep = ASLEEP_BYTES if machine.shared else 0.0
     how = f"{config.training.sharding}, {machine.training_gpus} processes, {config.training.dtype}"
     figures = [
         Figure("memory", "parameters", shape.parameters, "", "counted from the model's shape"),
@@ -83,7 +84,14 @@ def _memory(config: Config, shape: Shape, machine: Machine) -> tuple[list[Figure
             "GB",
             f"{config.training.logits_chunk} positions",
         ),
-        Figure("memory", "training GPU: in all", training.gpu / GB, "GB", f"a {machine.gpu} has {gpu.memory_gb:g}"),
+        *_asleep(config, shape, asleep),
+        Figure(
+            "memory",
+            "training GPU: in all",
+            (training.gpu + asleep) / GB,
+            "GB",
+            f"a {machine.gpu} has {gpu.memory_gb:g}",
+        ),
         Figure(
             "memory",
             "training host: while it loads or saves",
@@ -102,7 +110,18 @@ def _memory(config: Config, shape: Shape, machine: Machine) -> tuple[list[Figure
             f"of {config.policy.context_tokens} tokens",
         ),
     ]
-    return figures, list(_memory_troubles(config, machine, training.gpu, cache))
+    return figures, list(_memory_troubles(config, machine, training.gpu + asleep, cache))
+
+
+def _asleep(config: Config, shape: Shape, bytes_: float) -> Iterator[Figure]:
+    """What the sleeping server keeps during the update, where both share a GPU."""
+    if bytes_:
+        yield Figure("memory", "training GPU: vLLM asleep", bytes_ / GB, "GB", "taken: its context and captured graphs")
+    if bytes_ and getattr(config.engine, "sleep", 0) == 1:
+        weights = shape.parameters * WIDTHS[config.policy.dtype] / GB
+        yield Figure(
+            "memory", "host: weights of vLLM asleep", weights, "GB", "engine.sleep=1; 2 reads them again instead"
+        )
 
 
 def _memory_troubles(config: Config, machine: Machine, training_bytes: float, cache_tokens: float) -> Iterator[str]:
@@ -190,7 +209,7 @@ def _assumptions(config: Config, machine: Machine, row: CostRow, observed: Obser
     else:
         said += [
             "tokens: the paper's table counts sampled tokens only; prompts come on top and are mostly found in the prefix cache",
-            f"time: linear in tasks, N and parameters; {machine.engine_gpus} GPUs sample and "
+            f"time: linear in tasks, N and parameters; {machine.engine_gpus} GPU{'s'[: machine.engine_gpus > 1]} sample and "
             f"{machine.training_gpus} train; the paper's sixteen {GPU} taken as eight and eight",
         ]
         if row.turns_scale != 1.0:

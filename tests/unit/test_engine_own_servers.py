@@ -63,8 +63,10 @@ def kill_vllm(engine: OwnServers, place: int = 0) -> None:
 
 
 @pytest.fixture
-def python(tmp_path: Path) -> Path:
-    return environment(tmp_path / "vllm-environment")
+def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    found = environment(tmp_path / "vllm-environment")
+    monkeypatch.setenv("R3L_VLLM_PYTHON", str(found))
+    return found
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ def engine(python: Path, tmp_path: Path) -> Iterator[Callable[..., OwnServers]]:
     made: list[OwnServers] = []
 
     def make(policy: PolicySettings | None = None, **settings: Any) -> OwnServers:
-        asked = {"gpus": "0", "python": str(python), "timeout_s": PATIENCE_S, "start_s": PATIENCE_S, "sleep": 1}
+        asked = {"gpus": "0", "timeout_s": PATIENCE_S, "start_s": PATIENCE_S, "sleep": 1}
         found = make_engine(VllmServerSettings(**(asked | settings)), policy or PolicySettings())
         assert isinstance(found, OwnServers)
         found.attach(tmp_path / "run" / "logs", lambda *said: found.__dict__.setdefault("said", []).append(said))
@@ -93,7 +95,8 @@ def test_a_server_per_gpu_starts_with_the_policy_and_leaves_nothing_behind(
     engine: Callable[..., OwnServers], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "of the user")
-    own = engine(PolicySettings(adapter="lora", lora_rank=20, context_tokens=512), gpus="4,5", options="--seed 3")
+    monkeypatch.setenv("R3L_VLLM_OPTIONS", "--seed 3")
+    own = engine(PolicySettings(adapter="lora", lora_rank=20, context_tokens=512), gpus="4,5")
     assert isinstance(own, Hosting)
     assert isinstance(own, Sleeping)
     own.load_policy(ADAPTER)
@@ -129,8 +132,10 @@ def test_the_gpus_are_those_that_this_process_sees(
 def test_what_keeps_it_from_starting_is_said(
     engine: Callable[..., OwnServers], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(EngineError, match=r"there is no .*/nowhere/bin/python.*uv venv .*nowhere.* install .*vllm"):
-        engine(python="nowhere/bin/python")
+    with monkeypatch.context() as other:
+        other.setenv("R3L_VLLM_PYTHON", "nowhere/bin/python")
+        with pytest.raises(EngineError, match=r"there is no .*/nowhere/bin/python.*uv venv .*nowhere.* install .*vllm"):
+            engine()
     monkeypatch.setenv("VLLM_STAND_IN", "broken")
     own = engine()
     with pytest.raises(EngineError, match=r"did not start; .*vllm-gpu0.log ends with:\n(.*\n)*.*the GPU has no room"):
@@ -191,12 +196,12 @@ def test_no_server_outlives_a_run_that_is_killed(python: Path, tmp_path: Path) -
         "import sys, time; from pathlib import Path; from r3l.config.engines import VllmServerSettings\n"
         "from r3l.config.sections import PolicySettings; from r3l.engines import make_engine\n"
         "from r3l.engines.base import PolicySnapshot\n"
-        "engine = make_engine(VllmServerSettings(gpus='0,1', python=sys.argv[1]), PolicySettings())\n"
-        "engine.attach(Path(sys.argv[2]), lambda *_: None); engine.load_policy(PolicySnapshot('p', 'd'))\n"
+        "engine = make_engine(VllmServerSettings(gpus='0,1'), PolicySettings())\n"
+        "engine.attach(Path(sys.argv[1]), lambda *_: None); engine.load_policy(PolicySnapshot('p', 'd'))\n"
         "print(*[one.process.pid for one in engine.processes], flush=True); time.sleep(3600)"
     )
     run = subprocess.Popen(
-        [sys.executable, "-c", code, str(python), str(tmp_path)],
+        [sys.executable, "-c", code, str(tmp_path)],
         stdout=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONPATH": str(ROOT)},

@@ -12,6 +12,7 @@ from flows.cli.plan import register
 from r3l.config import compose, preset_names
 from r3l.config.machines import load_machine
 from r3l.errors import ConfigError
+from r3l.planning.fits import fits
 from r3l.planning.memory import engine_cache_tokens, saved_bytes, training_memory
 from r3l.planning.observed import ObservedRun
 from r3l.planning.paper_costs import COSTS, row_for
@@ -225,3 +226,37 @@ def test_the_command(tmp_path):
         .exception.args[0]
         .startswith("unknown preset 'moon' in machines")
     )
+
+
+def test_one_gpu_samples_and_trains_in_turns():
+    """1.5 thousand million weights of 18 bytes and 2 GB of a sleeping server; 20,480 tokens recomputed, a chunk of
+    logits."""
+    plan = planned(machine="one_gpu")
+    update = 18 * 1_543_714_304 + 28 * 2 * 1536 * 2 * 20_480 + 3 * 4 * 1024 * 151_936
+    assert plan.value("training GPU: in all") == pytest.approx((update + 2e9) / 1e9)
+    assert plan.value("host: weights of vLLM asleep") == pytest.approx(3.087428608)
+    assert plan.troubles == []
+    [trouble] = planned(machine="one_gpu", gpu="rtx4090").troubles
+    assert "the update needs 35 GB a GPU and a rtx4090 has 24" in trouble
+
+
+def test_what_fits_on_one_gpu_by_hand():
+    """An adapter of rank 16 on 7.6 thousand million weights of 2 bytes: 15.2 GB, 0.6 GB of the adapter, 2 GB asleep and
+    1.9 GB of logits leave 1.9 of an L4's 21.6 GB, and a token's inputs take 28 x 2 x 3584 x 2 = 401,408 bytes."""
+    asked = compose(policy="qwen2.5-7b", machine="one_gpu", assignments=["policy.adapter=lora"])
+    found = {(one.policy, one.adapter, one.gpu): one.context_tokens for one in fits("one_gpu", asked)}
+    weights, adapter = 2 * 7_615_616_512, 16 * PAPER["qwen2.5-7b"].adapter_parameters(16)
+    room = 21.6e9 - weights - adapter - 2e9 - 3 * 4 * 1024 * 152_064
+    assert found[("qwen2.5-7b", "lora", "l4")] == int(room / 401_408 / 1024) * 1024 == 4096
+    assert found[("qwen2.5-7b", "lora", "l40s")] == found[("qwen2.5-1.5b", "none", "h100")] == 20_480
+    assert found[("qwen2.5-1.5b", "none", "l4")] == 0
+    assert len(found) == 9, "three examples, of which the policy asked for is one, on three sizes"
+
+
+def test_the_command_says_what_fits():
+    app = typer.Typer()
+    register(app)
+    done = CliRunner().invoke(app, ["--machine", "one_gpu", "--policy", "qwen3-4b", "--json"])
+    fitting = json.loads(done.stdout)["fits"]
+    assert [one["policy"] for one in fitting].count("qwen3-4b") == 3
+    assert "fits" not in json.loads(CliRunner().invoke(app, ["--machine", "eight_gpus", "--json"]).stdout)

@@ -68,8 +68,6 @@ OF_SETTING = {
                 "memory_share",
                 "sleep",
                 "gpus",
-                "python",
-                "options",
                 "start_s",
                 "restarts",
             )

@@ -20,6 +20,10 @@ from r3l.errors import EngineError
 from r3l.home import home
 
 SERVE = Path(__file__).parent / "launch" / "serve.py"
+PYTHON, OPTIONS = "R3L_VLLM_PYTHON", "R3L_VLLM_OPTIONS"
+"""What is run stands in this host's environment, never in settings, which come from stores and forms too: the interpreter
+of vLLM's environment, and further options of its server, as on its command line."""
+DEFAULT_PYTHON = ".venv-vllm/bin/python"
 NOT_PASSED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # of this environment, not of vLLM's
 STOP_S = 20.0  # more than serve.py's own patience
 TAIL = 1500  # bytes of a log that an error repeats
@@ -52,7 +56,7 @@ class OwnProcess:
     def start(self, model: str) -> None:
         """Start it with the weights in the folder `model`, on a port that is free now. Raises `EngineError` where there
         is no vLLM to start."""
-        python = interpreter(self.settings)
+        python = interpreter()
         self.port = free_port()
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
@@ -95,7 +99,7 @@ class OwnProcess:
     def _options(self) -> list[str]:
         share = f"{self.settings.memory_share:g}"
         given = ["--gpu-memory-utilization", share, "--served-model-name", self.name, "--dtype", self.policy.dtype]
-        return [*given, *shlex.split(self.settings.options)]
+        return [*given, *shlex.split(os.environ.get(OPTIONS, ""))]
 
     def _environment(self) -> dict[str, str]:
         known = {name: value for name, value in child_environment().items() if name not in NOT_PASSED}
@@ -112,15 +116,15 @@ class OwnProcess:
         }
 
 
-def interpreter(settings: VllmServerSettings) -> Path:
+def interpreter() -> Path:
     """The interpreter of vLLM's environment. Raises `EngineError` where it is not there; says how it is made."""
-    given = Path(settings.python).expanduser()
+    given = Path(os.environ.get(PYTHON) or DEFAULT_PYTHON).expanduser()
     found = given if given.is_absolute() else home() / given
     if not found.is_file():
         raise EngineError(
-            f"engine.python={settings.python}: there is no {found}. vLLM needs an environment of its own: `uv venv --python "
-            f"3.12 {found.parent.parent} && uv pip install --python {found} vllm`; or name the interpreter of one that is "
-            'there, or set engine.gpus="" and engine.urls to a server that runs'
+            f"there is no {found}: vLLM needs an environment of its own. Make it with `uv venv --python 3.12 "
+            f"{found.parent.parent} && uv pip install --python {found} vllm`, or name the interpreter of one that is there in "
+            f'{PYTHON}, or set engine.gpus="" and engine.urls to a server that runs'
         )
     return found
 

@@ -29,7 +29,7 @@ class OwnServers(VllmServer):
     """
 
     def __init__(self, settings: VllmServerSettings, policy: PolicySettings) -> None:
-        interpreter(settings)
+        interpreter()
         key = secrets.token_hex(24)
         self.processes = [OwnProcess(settings, policy, gpu, key) for gpu in settings.gpus.split(",")]
         super().__init__(settings.model_copy(update={"urls": ",".join(one.url for one in self.processes)}), policy, key)
