@@ -51,7 +51,7 @@ HELP = {
     "Serve": "up down server register prefect",
     "Look": "audit report show status runs why credit track results presets",
     "Ask and keep": "sql check export compact prune",
-    "Prepare": "plan prepare warm-start export-policy",
+    "Prepare": "doctor plan prepare warm-start export-policy",
 }
 
 
@@ -220,9 +220,9 @@ def command() -> None:
 
     tables.register(app)
     if not set(sys.argv[1:2]) & {named(one) for one in app.registered_commands}:
-        from flows.cli import audit, compare, credit, evaluate, plan, prepare, replay, server
+        from flows.cli import audit, compare, credit, doctor, evaluate, plan, prepare, replay, server
 
-        for module in (audit, compare, credit, evaluate, plan, prepare, replay, server):
+        for module in (audit, compare, credit, doctor, evaluate, plan, prepare, replay, server):
             module.register(app)
     group(app)
     app(standalone_mode=True)

@@ -30,6 +30,7 @@ MARK = "\u241eREPLY\u241e"
 START: list[Message] = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
 TURN: list[Message] = [{"role": "assistant", "content": MARK}, {"role": "user", "content": "v"}]
 TOOL_TURN: list[Message] = [TURN[0], {"role": "tool", "content": "w"}]
+THOUGHT = "\u241eTHOUGHT\u241e"
 TAG = re.compile(r"</?[A-Za-z][\w.-]*>")
 FIXED_DATE = "26 Jul 2024"  # Llama's own fallback: today's date would make tomorrow's rerun another prompt
 
@@ -96,6 +97,18 @@ class ChatFormat:
         """What the generation prompt holds beyond the header of a reply, e.g. Qwen3's empty thinking block; mostly
         ""."""
         return self._render(START)[len(self._render([*START, *TURN]).split(MARK)[0]) :]
+
+    @cached_property
+    def keeps_thinking(self) -> bool | None:
+        """Whether the template shows the thinking of earlier replies; None where it has no word for thinking. The ids
+        hold it in any case."""
+        if not {"<think>", "enable_thinking"} & set(
+            re.findall(r"<think>|enable_thinking", str(self.tokenizer.chat_template))
+        ):
+            return None
+        thought = f"<think>\n{THOUGHT}\n</think>\n\n{MARK}"
+        turn = [{"role": "assistant", "content": thought}, TURN[1]]
+        return THOUGHT in self._template([*START, *turn], generate=True, tools=False)
 
     @cached_property
     def control_texts(self) -> tuple[str, ...]:

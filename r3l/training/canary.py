@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import torch
 
 from r3l.config.sections import PolicySettings
-from r3l.training.policy import DTYPES, Policy
+from r3l.training.policy import DTYPES, Policy, load_policy
 from r3l.training.shards import Group, read_groups
 
 TOKENS = 256  # fewer, and chance decides which policy is closer; more cost every load
@@ -50,6 +50,20 @@ class Canary:
             weight = decoder.head.weight.to(self.dtype).to(hidden_LH.dtype)
             logits_LV = torch.nn.functional.linear(hidden_LH, weight, decoder.head.bias).float()
         return [float(x) for x in logits_LV.log_softmax(-1).gather(1, ids_L[1:, None])[:, 0]]
+
+
+def starting_logprobs(path: str, settings: PolicySettings, token_ids: Sequence[int]) -> list[float]:
+    """What the trainer gives token_ids[1:] under the policy in `path`, on the CPU.
+
+    Raises:
+        TrainingError: the trainer can't run that model.
+    """
+    policy = load_policy(
+        path, None, settings, dtype=settings.dtype, device=torch.device("cpu"), trainable=False, segments=True
+    )
+    canary = Canary(policy, [], settings, token_ids)
+    canary.look()
+    return canary.before
 
 
 def _trained(groups: Sequence[Group], count: int) -> list[int]:

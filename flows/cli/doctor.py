@@ -1,0 +1,66 @@
+"""`r3l doctor`: what of a policy will work and what not, in a table, before a run is paid for. No Prefect."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from flows.cli.console import say, screen
+from flows.cli.options import AsJson, Engine, EnvironmentName, Machine, Policy, Set, settings
+from r3l.config.machines import load_machine
+from r3l.pipeline.doctor.examine import examine
+from r3l.pipeline.doctor.findings import Finding, Verdict
+
+STYLES = {Verdict.WORKS: "green", Verdict.NOTE: "yellow", Verdict.FAILS: "red", Verdict.UNASKED: "dim"}
+REFUSED = 2  # exit code
+
+
+def doctor(
+    policy: Policy = "embedded",
+    environment: EnvironmentName = "alfworld",
+    engine: Engine = "",
+    machine: Machine = "",
+    set_: Set = None,
+    sampling: Annotated[
+        bool, typer.Option("--sample/--no-sample", help="load it, compare its canary, sample a reply and a reflection")
+    ] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Say what of a policy will work and what not: weights, template, context, memory, canary, a reply, a reflection."""
+    config = settings("doctor", "paper", "r3l", policy, environment, engine, set_, machine=machine)
+    there = load_machine(machine) if machine else None
+    console = screen(stderr=True)
+    found = []
+    with console.status("looking at the policy") as status:
+        for one in examine(config, there, sampling):
+            found.append(one)
+            status.update(f"looked at: {one.check}")
+    if as_json:
+        say(json.dumps([asdict(one) for one in found], indent=1))
+    else:
+        show(screen(), f"{config.policy.name} on {config.environment.kind}", found)
+    if any(one.verdict == Verdict.FAILS for one in found):
+        sys.exit(REFUSED)
+
+
+def show(console: Console, title: str, found: Iterable[Finding]) -> None:
+    """The table: what was looked at, whether it works, what was seen, and what to do."""
+    table = Table("", "check", "what was seen", title=title, header_style="bold", show_lines=False)
+    for one in found:
+        seen = Text(one.seen)
+        if one.advice:
+            seen.append(f"\n→ {one.advice}", style="italic")
+        table.add_row(Text(one.verdict, style=STYLES[one.verdict]), one.check, seen)
+    console.print(table)
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(doctor)

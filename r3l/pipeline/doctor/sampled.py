@@ -1,0 +1,93 @@
+"""What a policy does once it is loaded: the update's check of its layers, the canary, a few turns, a reflection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from r3l.config import Config
+from r3l.engines.base import Engine, Hosting, PolicySnapshot
+from r3l.engines.canary import TOLERANCES, compare
+from r3l.engines.chat_format import ChatFormat
+from r3l.environments import make_world, tasks_of
+from r3l.environments.workers.pool import WorldPool
+from r3l.exploration.explorer import Explorer
+from r3l.exploration.stages import base_stage, reflections_stage
+from r3l.methods import plan
+from r3l.pipeline.doctor.findings import Finding, note, unasked, works
+from r3l.pipeline.workbench import Tools, limits
+from r3l.records import Status
+
+TURNS = 2
+SHOWN = 160  # letters of a reply
+PROBE = "The mug is in the sink. Wash it, then put it on the shelf."
+
+
+def canary(config: Config, snapshot: PolicySnapshot, engine: Engine, chat: ChatFormat) -> Iterator[Finding]:
+    """Whether the engine and the trainer see the same policy, token by token.
+
+    Raises:
+        EngineError: they do not. TrainingError: the trainer can't run this model.
+    """
+    try:
+        from r3l.training.canary import starting_logprobs
+    except ImportError:
+        yield unasked("canary", "the trainer's torch is not installed here")
+        return
+    messages = [{"role": "system", "content": "s"}, {"role": "user", "content": PROBE}]
+    ids = [*chat.opening(messages), *chat.tokenizer.encode(PROBE, add_special_tokens=False), chat.stop_ids[0]]
+    trained = starting_logprobs(snapshot.path, config.policy, ids)
+    yield works("update", "the trainer runs its layers along a trie of shared prefixes")
+    tolerance = config.engine.canary_tolerance or TOLERANCES[config.policy.dtype]
+    seen = compare(engine, ids, trained, tolerance)
+    yield works(
+        "canary", f"engine and trainer differ by {seen:.2g} per token, {tolerance:.2g} allowed, {len(ids)} tokens"
+    )
+
+
+def attempt(config: Config, engine: Engine, chat: ChatFormat, pool: WorldPool, digest: str) -> Iterator[Finding]:
+    """The first turns of one task, and a reflection on them, as an iteration samples them."""
+    world, task = make_world(config.environment), tasks_of(config.environment, config.environment.split)[0]
+    short = replace(limits(config), max_turns=min(TURNS, config.environment.max_turns))
+    explorer = Explorer(world, pool, engine, chat, digest, short)
+    asked = replace(plan(config.method, config.rollout.group_size), bases=1)
+    [base] = base_stage(explorer, [task], asked)
+    if not base.turns:
+        yield note("reply", f"{base.trajectory.status}: {base.trajectory.reason}", "no turn was played")
+        return
+    answer = base.turns[1].observation if len(base.turns) > 1 else base.trajectory.final_observation
+    turn, length = base.turns[0], len(base.turns[0].context_ids)
+    yield works("task", f"{config.environment.kind}: opens with {length:,} tokens, {_room(config, length)}")
+    said = f"{turn.response[:SHOWN]!r}, {len(turn.response_ids)} tokens, ended by {turn.finish_reason}"
+    if turn.valid:
+        yield works("reply", f"{said}; action {turn.action!r}")
+    else:
+        yield note("reply", f"{said}; no action in it", f"the world answered: {answer[:SHOWN]}")
+    [told] = reflections_stage(explorer, [task], replace(asked, retried_bases=None), [base], [base], 0)
+    said = f"{told.text[:SHOWN]!r}, {len(told.response_ids)} tokens, ended by {told.finish_reason}"
+    if told.status == Status.PARSED:
+        yield works("reflection", f"{said}; outcome {told.outcome}, pivot {told.pivot_turn}")
+    else:
+        yield note(
+            "reflection",
+            f"{said}; {told.status}: {told.reason}",
+            "rollout.structured_reflections=true holds it to the format",
+        )
+
+
+def _room(config: Config, opening: int) -> str:
+    """How many turns go into the context, if each reply is as long as it may be."""
+    turns = max(0, config.policy.context_tokens - opening) // config.environment.reply_tokens
+    return (
+        f"room for {min(turns, config.environment.max_turns)} of {config.environment.max_turns} turns of full replies"
+    )
+
+
+def loaded(config: Config, snapshot: PolicySnapshot, tools: Tools, logs: Path) -> Engine:
+    """The configured engine with the policy. Raises `EngineError` where it can't be loaded."""
+    engine = tools.engine(config)
+    if isinstance(engine, Hosting):
+        engine.attach(logs, lambda *_: None)
+    engine.load_policy(snapshot)
+    return engine
