@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from flows.cli import app as cli
-from flows.cli import audit, compare, credit, evaluate, plan, prepare, replay, server, tables
+from flows.cli import audit, compare, credit, doctor, evaluate, plan, prepare, replay, server, tables
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -30,7 +30,7 @@ QUICK = {"sql", "why", "check", "plan"}
 def r3l() -> typer.Typer:
     app = typer.Typer()
     app.registered_commands = list(cli.app.registered_commands)
-    for module in (audit, compare, credit, evaluate, plan, prepare, replay, server, tables):
+    for module in (audit, compare, credit, doctor, evaluate, plan, prepare, replay, server, tables):
         module.register(app)
     return app
 
