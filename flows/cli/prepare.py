@@ -10,12 +10,13 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from flows.cli.console import say, screen
+from r3l import plugins
 from r3l.config.compose import assigned
 from r3l.environments.prepare.prepare import prepare as make_ready
 
 
 def prepare(
-    kind: Annotated[str, typer.Argument(help="alfworld, webshop, scienceworld, math or household")],
+    kind: Annotated[str, typer.Argument(help="alfworld, webshop, scienceworld, math, household, or a plug-in's")],
     data_root: Annotated[Path, typer.Option(help="where the data are kept")] = Path("data/tasks"),
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="a setting of the environment, e.g. games=downloaded")
@@ -29,6 +30,9 @@ def prepare(
     offline: Annotated[bool, typer.Option("--offline", help="fetch nothing; say what is missing")] = False,
 ) -> None:
     """Find or download an environment's data, verify counts and hashes, write the task manifest."""
+    if plugins.dotted(kind):
+        plugins.look_in(Path.cwd())
+        plugins.allow(kind)
     settings = assigned({"games": "downloaded", "partial": True} if partial else {}, set_ or [])
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=screen(stderr=True), transient=True) as bars:

@@ -15,6 +15,7 @@ from rich.text import Text
 from flows.cli.answers import cell, rows_view, story
 from flows.cli.console import say, screen
 from flows.cli.options import Branch, Root, Run, RunOf, RunWord, only_run, the_run
+from r3l import plugins
 from r3l.config import preset_names
 from r3l.config.preset_diff import diff_presets
 from r3l.errors import StoreError
@@ -175,12 +176,15 @@ def compact(
 def presets(
     diff: Annotated[tuple[str, str] | None, typer.Option(help="two method presets: what they set differently")] = None,
 ) -> None:
-    """List the presets of policies, environments, methods and machines, or compare two methods."""
+    """List the presets of policies, environments, methods and machines, and installed plug-ins; or compare two methods."""
     if diff:
         _show_differences(*diff)
         return
     for folder in ("policies", "environments", "methods", "machines"):
         say(f"{folder}: {', '.join(preset_names(folder))}")
+    for section in plugins.GROUPS:
+        for kind, claims in plugins.installed(section).items():
+            say(f"{section} from outside: {kind} ({', '.join(map(plugins.package, claims))})")
 
 
 def _show_differences(a: str, b: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, Literal, Union
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidatorFunctionWrapHandler, create_model
@@ -13,6 +14,13 @@ from pydantic_core import CoreSchema, core_schema
 from r3l import plugins
 from r3l.config.section import Member
 from r3l.errors import ConfigError
+
+
+@lru_cache(maxsize=64)
+def renamed(settings: type[Member]) -> type[Member]:
+    """Return a class of settings for another kind than its own: of a plug-in that takes over another's settings."""
+    anything: Any = (str, "")
+    return create_model(settings.__name__, __base__=settings, __module__=settings.__module__, kind=anything)
 
 
 @dataclass(frozen=True)
@@ -53,7 +61,8 @@ class Kinds:
 
     def of_plugin(self, kind: str) -> type[Member]:
         """Return the class of a plug-in's settings. Raise `ConfigError` as `plugins.settings_class` does."""
-        return plugins.settings_class(self.section, kind, self.base)
+        found: type[Member] = plugins.settings_class(self.section, kind, self.base)
+        return found if found.model_fields["kind"].annotation is str else renamed(found)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Show each kind as a tab: Prefect's forms know `anyOf`, not `oneOf` with a discriminator."""

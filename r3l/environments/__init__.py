@@ -30,16 +30,19 @@ ENVIRONMENTS: dict[str, type] = {
 
 
 def make_world(settings: EnvironmentSettings) -> World:
-    """The world that `settings` describe.
+    """The world that `settings` describe. Raises `ConfigError` as `world_class` does."""
+    world: World = world_class(settings.kind)(settings)
+    return world
+
+
+def world_class(kind: str) -> type:
+    """Return the class of a kind's worlds, the package's own or a plug-in's.
 
     Raises:
-        ConfigError: nothing has their kind, or what has it is a plug-in that lacks something of a `World`.
+        ConfigError: nothing has this kind, or what has it is a plug-in that lacks something of a `World`.
     """
-    kind = settings.kind
     plugins.refuse_taken("environment", kind, ENVIRONMENTS)
-    found = ENVIRONMENTS.get(kind) or plugins.fulfilling(kind, plugins.load("environment", kind), World)
-    world: World = found(settings)
-    return world
+    return ENVIRONMENTS.get(kind) or plugins.fulfilling(kind, plugins.load("environment", kind), World)
 
 
 def data_of(settings: EnvironmentSettings, split: str) -> str:

@@ -145,6 +145,40 @@ def tools_of(world: World) -> tuple[dict[str, Any], ...]:
 
 
 @runtime_checkable
+class Judging(Protocol):
+    """A world with an oracle of its own: it says of a failed episode where it went wrong."""
+
+    def oracle_pivot(self, task: Task, actions: Sequence[str], observations: Sequence[str]) -> Verdict:
+        """Return the verdict. ``actions[k]`` is turn k's, "" where it had no valid one; ``observations[k]`` came before
+        it, the last one after the last action. Called in the worker process."""
+        ...
+
+
+@runtime_checkable
+class Versioned(Protocol):
+    """A world that counts the versions of its rules. Raise the number with every change that gives the same action
+    another answer or reward: the tasks that were played under other rules are then played again."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """`environment` are its settings, `tasks` how many it has where that is fixed. With `attempts` a problem may be
+    answered once (the default) or as often as one asks for, after right/wrong feedback: protocols that are never mixed.
+
+    A plug-in's world lists its own as the class attribute ``benchmarks: dict[str, Benchmark]``; their names are
+    ``KIND/NAME``, and `environment` needs no kind.
+    """
+
+    environment: dict[str, Any]
+    split: str
+    tasks: int | None = None
+    formats: tuple[str, ...] = ("",)
+    attempts: bool = False
+
+
+@runtime_checkable
 class Secretive(Protocol):
     """A world whose tasks have an answer that guidance may not tell, even where the reflector found it by itself."""
 

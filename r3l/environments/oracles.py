@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from r3l.config.environments import AlfworldSettings, EnvironmentSettings, HouseholdSettings, ScienceWorldSettings
+from r3l.environments import make_world
 from r3l.environments.alfworld import oracle as alfworld_oracle
 from r3l.environments.alfworld.game_files import games_root, read_trajectory
 from r3l.environments.alfworld.searcher import TREATMENT, Errand
-from r3l.environments.base import Verdict
+from r3l.environments.base import Judging, Verdict
 from r3l.environments.household import oracle as household_oracle
 from r3l.environments.scienceworld import oracle as scienceworld_oracle
 from r3l.errors import WorldError
@@ -52,7 +53,8 @@ ORACLES: dict[str, Oracle] = {
 
 
 def has_oracle(settings: EnvironmentSettings) -> bool:
-    return getattr(settings, "kind", "") in ORACLES
+    """Return whether the environment, or the world of a plug-in, has an oracle."""
+    return settings.kind in ORACLES or isinstance(make_world(settings), Judging)
 
 
 def verdict_of(
@@ -60,8 +62,9 @@ def verdict_of(
 ) -> Verdict:
     """Judge an episode that was not won. Raises `WorldError` where the environment has no oracle, or its simulator
     failed."""
-    if not has_oracle(settings):
-        raise WorldError(
-            f"environment {getattr(settings, 'kind', '')!r} has no oracle; those that have one: {', '.join(ORACLES)}"
-        )
-    return ORACLES[getattr(settings, "kind", "")](settings, task, actions, observations)
+    if settings.kind in ORACLES:
+        return ORACLES[settings.kind](settings, task, actions, observations)
+    world = make_world(settings)
+    if not isinstance(world, Judging):
+        raise WorldError(f"environment {settings.kind!r} has no oracle; those that have one: {', '.join(ORACLES)}")
+    return world.oracle_pivot(task, actions, observations)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -11,22 +11,11 @@ from pydantic import TypeAdapter
 from r3l.config import Config
 from r3l.config.compose import assigned, merge, validated
 from r3l.config.environments import AnyEnvironment, EnvironmentSettings
+from r3l.environments import world_class
+from r3l.environments.base import Benchmark
 from r3l.errors import ConfigError
 
 KEPT = ("workers", "step_timeout_s", "data_root")  # settings of the machine, whatever world is asked for
-
-
-@dataclass(frozen=True, slots=True)
-class Benchmark:
-    """`environment` are its settings, `tasks` how many it has where that is fixed. With `attempts` a problem may be
-    answered once (the default) or as often as one asks for, after right/wrong feedback: protocols that are never mixed.
-    """
-
-    environment: dict[str, Any]
-    split: str
-    tasks: int | None = None
-    formats: tuple[str, ...] = ("",)
-    attempts: bool = False
 
 
 def math_benchmark(dataset: str, tasks: int | None) -> Benchmark:
@@ -99,9 +88,19 @@ def with_environment(config: Config, assignments: Sequence[str]) -> Config:
 
 
 def benchmark_named(name: str) -> Benchmark:
-    if name not in BENCHMARKS:
-        raise ConfigError(f"unknown benchmark {name!r}: expected one of {', '.join(BENCHMARKS)}")
-    return BENCHMARKS[name]
+    """Return a benchmark by its name; ``KIND/NAME`` is one that the plug-in KIND has. Raise `ConfigError` for an unknown
+    one."""
+    if name in BENCHMARKS:
+        return BENCHMARKS[name]
+    kind, slash, own = name.partition("/")
+    if not slash:
+        raise ConfigError(
+            f"unknown benchmark {name!r}: expected one of {', '.join(BENCHMARKS)}, or KIND/NAME of a plug-in"
+        )
+    theirs: dict[str, Benchmark] = getattr(world_class(kind), "benchmarks", {})
+    if own not in theirs:
+        raise ConfigError(f"unknown benchmark {name!r}: {kind} has {', '.join(theirs) or 'none'}")
+    return replace(theirs[own], environment=theirs[own].environment | {"kind": kind})
 
 
 def posed(config: Config, name: str, answer_format: str = "", attempts: int = 1) -> Posed:

@@ -54,7 +54,13 @@ class LeftOut(NamedTuple):
 
 class Method(Generic[S]):
     """N trajectories, group-relative advantages (amplified by setting), policy gradient. Each method says what
-    differs."""
+    differs.
+
+    `version` counts the versions of a plug-in's rules: raise it with every change that gives the same trajectories other
+    credit or rows.
+    """
+
+    version = 1
 
     def plan(self, settings: S, group_size: int) -> SamplingPlan:
         """What exploration samples for one task, within the budget of `group_size` = N trajectories."""

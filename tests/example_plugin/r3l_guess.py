@@ -1,56 +1,59 @@
 """A plug-in of r3l: a number is guessed, and each guess is told to be too low or too high."""
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from r3l.config.environments import EnvironmentSettings
-from r3l.environments.base import Environment, Observation, Reply, Step, World
+from r3l.environments.base import Benchmark, Environment, Observation, Reply, Step, Verdict, World
+from r3l.environments.prepare.kinds import DataPlan
 from r3l.environments.replies import parse_tagged_reply
 from r3l.records import Task
 
 
 class GuessSettings(EnvironmentSettings):
-    max_turns: int = Field(5, ge=1, le=1000, description="guesses, 1 to 1000")
-    biggest: int = Field(15, ge=1, le=1000, description="the biggest number, 1 to 1000")
+    max_turns: int = Field(5, ge=1, le=1000, description="Guesses of an episode, 1 to 1000.")
+    biggest: int = Field(15, ge=1, le=1000, description="The biggest number, 1 to 1000.")
 
 
 class GuessWorld(World):
     name, Settings = "guess", GuessSettings
+    benchmarks: ClassVar = {"small": Benchmark({"biggest": 3}, "heldout")}  # evaluated on as guess/small
 
-    def __init__(self, settings: GuessSettings) -> None:
+    def __init__(self, settings):
         self.settings = settings
 
-    def system_prompt(self) -> str:
-        return f"Guess a number from 0 to {self.settings.biggest}. Reply <think>...</think> <action>NUMBER</action>."
+    def system_prompt(self):
+        return f"Guess a number from 0 to {self.settings.biggest}: <think>...</think> <action>NUMBER</action>"
 
-    def parse_reply(self, text: str) -> Reply:
+    def parse_reply(self, text) -> Reply:
         return parse_tagged_reply(text)
 
-    def tasks(self, split: str) -> list[Task]:
-        """Even numbers are trained on, odd ones are held out."""
+    def tasks(self, split):  # even numbers are trained on, odd ones held out
         wanted = range({"train": 0, "heldout": 1}[split], self.settings.biggest + 1, 2)
         return [Task(0, 0, f"guess/{n}", "guess", split, "number", payload=str(n), seed=n) for n in wanted]
 
-    def make(self) -> Environment:
-        return GuessEnvironment()
+    def make(self):
+        return Guess()
+
+    def oracle_pivot(self, task, actions, observations):
+        return Verdict(0, "halve what is left, from the first guess on")
+
+    @staticmethod
+    def prepare(settings, root, download, progress, wanted):
+        return DataPlan("numbers", ("train", "heldout"), notes=("nothing is needed",))
 
 
-class GuessEnvironment(Environment):
-    def reset(self, task: Task) -> Observation:
+class Guess(Environment):
+    def reset(self, task):
         self.number = int(task.payload)
         return Observation("What is the number?")
 
-    def step(self, action: str) -> Step:
+    def step(self, action):
         if not action.isdecimal():
             return Step(Observation("That is no number."), accepted=False)
-        won, low = int(action) == self.number, int(action) < self.number
-        said = "Right." if won else "Too low." if low else "Too high."
+        won = int(action) == self.number
+        said = "Right." if won else "Too low." if int(action) < self.number else "Too high."
         return Step(Observation(said), done=won, reward=float(won), success=won)
 
-    def snapshot(self) -> None:
-        """Rolling back takes the guesses again."""
-
-    def restore(self, handle: object) -> None:
-        raise AssertionError("there are no snapshots")
-
-    def close(self) -> None:
-        pass
+    restore = close = snapshot = lambda self, *handle: None  # rolling back takes the guesses again

@@ -3,14 +3,12 @@ questions."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import sysconfig
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.support.installed import clean, run
 
 ROOT = Path(__file__).parents[2]
 SMALL = [
@@ -18,66 +16,6 @@ SMALL = [
     "rollout.tasks=1", "rollout.group_size=2",
 ]  # fmt: skip
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-
-
-def run(*command: str | Path, **options) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, **options)
-    assert done.returncode == 0, f"{command}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
-    return done
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    """Built from what git would give a stranger."""
-    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    names = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).stdout.split("\0")
-    for name in filter(None, names):
-        if not name.startswith(("tests/", "data/results/", "infra/")):
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_bytes((ROOT / name).read_bytes())
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        ".",
-        "--no-deps",
-        "--no-build-isolation",
-        "--no-index",
-        "-w",
-        out,
-        cwd=source,
-    )
-    (made,) = out.glob("r3l-*.whl")
-    return made
-
-
-@pytest.fixture(scope="module")
-def installed(wheel, tmp_path_factory) -> Path:
-    """The folder of its programs, in an environment that has the dependencies of this one and no r3l but the
-    wheel's."""
-    folder = tmp_path_factory.mktemp("environment")
-    run(sys.executable, "-m", "venv", "--without-pip", folder)
-    python = folder / "bin" / "python"
-    packages = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").stdout.strip())
-    (packages / "shared.pth").write_text(
-        sysconfig.get_path("purelib") + "\n"
-    )  # its own .pth files don't count: no checkout
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        python,
-        "install",
-        "--no-deps",
-        "--no-index",
-        "--force-reinstall",
-        wheel,
-        env=environment,
-    )
-    return folder / "bin"
 
 
 def test_it_holds_what_ships_and_nothing_that_was_written(wheel):
@@ -97,10 +35,7 @@ def test_an_iteration_from_an_empty_folder(installed, tmp_path):
     person, empty = tmp_path / "person", tmp_path / "empty"
     person.mkdir()
     empty.mkdir()
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "R3L_", "PYTHONPATH"))
-    }
-    environment |= {"HOME": str(person), "PATH": f"{installed}:{os.environ['PATH']}"}
+    environment = clean(person, installed)
 
     def r3l(*words: str) -> str:
         return run(installed / "r3l", *words, cwd=empty, env=environment).stdout

@@ -15,9 +15,12 @@ import pytest
 from r3l import plugins
 from r3l.config import Config, compose
 from r3l.engines import maker
-from r3l.environments import make_world
+from r3l.environments import make_world, world_class
+from r3l.environments.oracles import has_oracle, verdict_of
+from r3l.environments.prepare.prepare import prepare
 from r3l.environments.workers.pool import WorldPool
 from r3l.errors import ConfigError, StoreError, WorldError
+from r3l.evaluation.benchmarks import benchmark_named, pose
 from r3l.methods import plan
 from r3l.pipeline.saved_config import load_config
 from r3l.pipeline.stages.identity import stage_settings
@@ -143,11 +146,11 @@ def test_worker_processes_find_it_too(kind, install):
 
 
 def test_a_world_that_can_not_be_made_in_a_worker_says_why(install):
-    text = (EXAMPLE / "r3l_guess.py").read_text().replace("def snapshot", "def snapshoot")
+    text = (EXAMPLE / "r3l_guess.py").read_text().replace("restore = close = snapshot", "restore = close")
     install("[r3l.environments]\nguess = r3l_guess:GuessWorld\n", r3l_guess=text)
     settings = compose(environment="guess", assignments=["environment.workers=1"]).environment
     task = make_world(settings).tasks("train")[0]
-    with WorldPool(settings) as pool, pytest.raises(WorldError, match=r"r3l_guess.GuessEnvironment lacks snapshot;"):
+    with WorldPool(settings) as pool, pytest.raises(WorldError, match=r"r3l_guess.Guess lacks snapshot;"):
         pool.start("one", task).result(60)
 
 
@@ -252,3 +255,47 @@ def test_settings_load_no_plugin_that_is_not_named(install):
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": f"{root}:{folder}"}
     )
     assert done.stdout.split("\n")[:2] == ["[]", "True"]
+
+
+def test_a_world_from_outside_has_benchmarks_an_oracle_data_and_a_version(install, tmp_path, monkeypatch):
+    guess(install)
+    config = compose(environment="guess", assignments=["evaluation.benchmark=guess/small"])
+    assert pose(config).config.environment.biggest == 3
+    assert pose(config).config.environment.kind == "guess"
+    with pytest.raises(ConfigError, match="unknown benchmark 'guess/big': guess has small"):
+        benchmark_named("guess/big")
+    with pytest.raises(ConfigError, match=r"unknown benchmark 'small': expected one of .* or KIND/NAME of a plug-in"):
+        benchmark_named("small")
+    task = make_world(config.environment).tasks("train")[0]
+    assert has_oracle(config.environment)
+    assert verdict_of(config.environment, task, ["3"], ["What is the number?", "Too high."]).pivot == 0
+    ready = prepare("guess", tmp_path, {"biggest": 7})
+    assert (ready.splits, ready.notes) == ({"train": 4, "heldout": 4}, ("nothing is needed",))
+    before = stage_settings(config, "tasks")
+    monkeypatch.setattr(world_class("guess"), "version", 2, raising=False)
+    assert (before["world"], stage_settings(config, "tasks")["world"]) == (1, 2)
+
+
+def test_settings_of_another_kind_may_be_taken_over(install):
+    install(
+        "",
+        mine="""
+from r3l.config.environments import HouseholdSettings
+from r3l.environments.household.world import HouseholdWorld
+class Mine(HouseholdWorld):
+    Settings = HouseholdSettings
+    def system_prompt(self): return "mine"
+""",
+    )
+    config = compose(environment="mine:Mine", assignments=["environment.level=easy"])
+    assert (config.environment.kind, config.environment.level) == ("mine:Mine", "easy")
+    assert Config.model_validate_json(config.model_dump_json()) == config
+    with pytest.raises(ConfigError, match=r"environment.level: got 'hard', expected one of "):
+        compose(environment="mine:Mine", assignments=["environment.level=hard"])
+
+
+def test_the_version_of_a_method_from_outside_is_in_the_identity_of_its_stages(install):
+    install("", mine="from r3l.methods.grpo import GRPO\nclass Mine(GRPO):\n    version = 3\n")
+    config = compose(method="mine:Mine")
+    assert stage_settings(config, "credit")["method_version"] == 3
+    assert not {"method_version"} & {*stage_settings(config, "base"), *stage_settings(compose(), "credit")}

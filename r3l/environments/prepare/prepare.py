@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from r3l import plugins
 from r3l.config.environments import AnyEnvironment, EnvironmentSettings
-from r3l.environments import make_world
+from r3l.environments import make_world, world_class
 from r3l.environments.prepare.files import Fingerprint, OnProgress, fingerprint
 from r3l.environments.prepare.kinds import KINDS, DataPlan, silent
 from r3l.errors import ConfigError, WorldError
@@ -61,7 +62,7 @@ def prepare(
     """
     chosen = settings_of(kind, data_root, settings or {})
     root = located(data_root)
-    plan = narrowed(kind, splits, KINDS[kind](chosen, root, download, progress, splits))
+    plan = narrowed(kind, splits, plan_of(chosen)(chosen, root, download, progress, splits))
     manifest = root / kind / f"prepared-{plan.variant}" / MANIFEST
     files = [fingerprint(path, root, progress) for path in plan.files]
     refuse_changes(manifest, files)
@@ -85,9 +86,20 @@ def narrowed(kind: str, splits: Sequence[str], plan: DataPlan) -> DataPlan:
     return replace(plan, variant="-".join([plan.variant, *splits]), splits=tuple(splits)) if splits else plan
 
 
+def plan_of(settings: EnvironmentSettings) -> Callable[..., DataPlan]:
+    """Return what finds or fetches an environment's data: a function of `KINDS`, or the function ``prepare`` of a plug-in's
+    world class, of the same arguments. Raise `ConfigError` where it has none."""
+    found = KINDS.get(settings.kind) or getattr(world_class(settings.kind), "prepare", None)
+    if found is None:
+        raise ConfigError(f"nothing to prepare for {settings.kind!r}: its world has no `prepare`")
+    made: Callable[..., DataPlan] = found
+    return made
+
+
 def settings_of(kind: str, data_root: Path | str, settings: Mapping[str, Any]) -> EnvironmentSettings:
-    if kind not in KINDS:
-        raise ConfigError(f"nothing to prepare for {kind!r}: expected one of {', '.join(KINDS)}")
+    if kind not in KINDS and not plugins.dotted(kind) and kind not in plugins.installed("environment"):
+        known = [*KINDS, *plugins.installed("environment")]
+        raise ConfigError(f"nothing to prepare for {kind!r}: expected one of {', '.join(known)}")
     adapter: TypeAdapter[EnvironmentSettings] = TypeAdapter(AnyEnvironment)
     try:
         chosen = adapter.validate_python({**settings, "kind": kind, "data_root": str(data_root)})

@@ -9,11 +9,12 @@ from dataclasses import asdict
 from typing import Any
 
 from r3l.config import Config
+from r3l.config.methods import MethodSettings
 from r3l.config.section import settings_of
 from r3l.environments import data_of, make_world
-from r3l.environments.base import shown_by
+from r3l.environments.base import Versioned, shown_by
 from r3l.exploration.prompting import guidance, reflection_messages
-from r3l.methods import plan
+from r3l.methods import METHODS, method_of, plan
 from r3l.records import SamplingPlan
 from r3l.stages import STAGES
 from r3l.store.digests import fingerprint_of
@@ -34,16 +35,27 @@ def stage_settings(config: Config, stage: str) -> dict[str, Any]:
     return {
         "code": CODE_VERSIONS[stage],
         **settings_of(config, stage),
+        **({"method_version": version} if (version := version_of(config, stage)) else {}),
         **({"plan": planned} if (planned := plan_of_stage(sampled, stage)) else {}),
         **(world_of(config, split) if split else {}),  # stages after the tasks have it from them
         **({"prompts": fingerprint_of(shown)} if shown else {}),
     }
 
 
+def version_of(config: Config, stage: str) -> int:
+    """Return the version of the rules of a plug-in's method in the stages that go by them; 0: they have none."""
+    belongs = stage in MethodSettings.IDENTITY_OF and config.method.kind not in METHODS
+    return method_of(config.method).version if belongs else 0
+
+
 def world_of(config: Config, split: str) -> dict[str, Any]:
     """What a world's settings do not say of it: what its tasks are made from, and the version of its rules."""
-    kind: str = getattr(config.environment, "kind", "")
-    return {"data": data_of(config.environment, split), "world": WORLD_VERSIONS.get(kind, 1)}
+    version = WORLD_VERSIONS.get(config.environment.kind, 1)
+    world = make_world(config.environment)
+    return {
+        "data": data_of(config.environment, split),
+        "world": world.version if isinstance(world, Versioned) else version,
+    }
 
 
 def plan_of_stage(sampled: SamplingPlan, stage: str) -> dict[str, Any]:
