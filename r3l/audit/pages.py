@@ -12,7 +12,7 @@ from markupsafe import Markup
 from r3l.audit import figures
 from r3l.audit.charts import strips
 from r3l.audit.lines import Line
-from r3l.audit.text.untrusted import excerpt, shortened
+from r3l.audit.text.untrusted import both_ends, excerpt, shortened
 from r3l.audit.weights import ShadeScale, Trained
 from r3l.visible import visible
 
@@ -105,6 +105,7 @@ def environment() -> Environment:
         "moment": figures.moment,
         "excerpt": excerpt,
         "short": shortened,
+        "both_ends": both_ends,
         "cell": cell,
         "plain": plain,
         "fields": report_fields,

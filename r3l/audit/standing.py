@@ -84,7 +84,7 @@ def complaints(past: Sequence[Row]) -> Iterator[str]:
     if now["step"] is not None and not now["trained_tokens"]:
         yield "no step taken"
     if now["groups"] and not now["mixed_groups"]:
-        yield "all groups alike"
+        yield "no group has mixed rewards"
     rates = [row["parse_rate"] for row in past if row["parse_rate"] is not None]
     if now["parse_rate"] is not None and (now["parse_rate"] < FEW_PARSE or max(rates[-2:]) - rates[-1] > FELL):
         fell = "fell to" if len(rates) > 1 and rates[-2] > rates[-1] else "are"

@@ -86,7 +86,7 @@ def test_every_line_of_the_store_has_its_own(reader):
     [
         ([figures(step=5, trained_tokens=900, parse_rate=0.9)], []),
         ([figures(step=5, trained_tokens=0)], ["no step taken"]),
-        ([figures(mixed_groups=0)], ["all groups alike"]),
+        ([figures(mixed_groups=0)], ["no group has mixed rewards"]),
         ([figures(parse_rate=0.9), figures(parse_rate=0.2)], ["reflections that parse fell to 20 %"]),
         ([figures(parse_rate=0.95), figures(parse_rate=0.65)], ["reflections that parse fell to 65 %"]),
         ([figures(parse_rate=0.2), figures(parse_rate=0.3)], ["reflections that parse are 30 %"]),

@@ -1,4 +1,4 @@
-"""The charts of a line's iterations, alone or several lines over one another."""
+"""The charts of the iterations of one line, or of several lines in one chart."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from r3l.audit.reader import Row
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """What a chart of iterations shows: the unit of y, columns of the view and what each line is called; `share`: on an
-    axis of 0 to 100 %."""
+    """What a chart of iterations shows: the unit of y, columns of the view and the name of each line. `share`: the axis
+    is 0 to 100 %."""
 
     title: str
     meaning: str
@@ -33,7 +33,7 @@ class Chart:
 CHARTS = (
     Chart(
         "Reward",
-        "mean reward of an attempt",
+        "mean reward per attempt",
         "reward",
         {"base_reward": "base", "retry_reward": "retry", "evaluation_reward": "evaluation"},
     ),
@@ -46,27 +46,31 @@ CHARTS = (
     ),
     Chart(
         "Improvement rate",
-        "share of retries with more reward than their base",
+        "share of retries with a higher reward than their base",
         "share of retries",
         {"retry_improvement": "all", "retry_improvement_failed": "of failed bases"},
         share=True,
     ),
-    Chart("Gain", "reward of the retry − reward of its base, mean", "reward", {"reward_gain": ""}),
+    Chart("Gain", "mean of the retry's reward minus its base's", "reward", {"reward_gain": ""}),
     Chart(
         "Pivot",
-        "turns kept by a retry, mean; turns of a base",
+        "mean number of turns that a retry keeps, and of a base",
         "turns",
         {"pivot_mean": "pivot", "base_turns": "turns of a base"},
     ),
     Chart(
         "Mixed groups",
-        "share of groups whose rewards differ: the ones that teach",
+        "share of groups whose rewards differ and so give a gradient",
         "share of groups",
         {"mixed_share": ""},
         share=True,
     ),
     Chart(
-        "Reflections that parse", "share with a valid report", "share of reflections", {"parse_rate": ""}, share=True
+        "Reflections that parse",
+        "share of reflections with a valid report",
+        "share of reflections",
+        {"parse_rate": ""},
+        share=True,
     ),
     Chart("Entropy", "of the policy at trained tokens", "nats per token", {"entropy": ""}),
     Chart("KL to the starting policy", "k3 estimate on trained tokens", "nats per token", {"kl_start": ""}),
@@ -75,7 +79,7 @@ CHARTS = (
     Chart("Trained tokens", "tokens with weight", "tokens", {"trained_tokens": ""}),
     Chart(
         "Seconds",
-        "wall time of the update; of all stages, shards added up",
+        "wall time of the update, and of all stages summed over shards",
         "seconds",
         {"update_seconds": "update", "stage_seconds": "stages"},
     ),
@@ -83,7 +87,7 @@ CHARTS = (
 
 
 def iteration_charts(rows: Sequence[Row], curves: Sequence[Curve], line: Line | None = None) -> list[dict[str, Any]]:
-    """The charts of one line, held-out success first. `line`: points lead to its iterations; none in a report."""
+    """Return the charts of one line, held-out success first. Points link to the iterations of `line`; a report has none."""
     link = partial(iteration_url, line) if line else None
     named = [(curve.benchmark, [curve]) for curve in curves]
     return [
@@ -99,8 +103,8 @@ def iteration_url(line: Line, iteration: float) -> str:
 def compared_charts(
     rows_by_line: Sequence[tuple[str, Sequence[Row]]], curves_by_line: Sequence[tuple[str, Sequence[Curve]]]
 ) -> list[dict[str, Any]]:
-    """Several lines over one another: held-out success on each benchmark, and each figure that one of them has. A
-    colour is the same line in every chart, whether it has values there or not."""
+    """Return the charts of several lines: held-out success per benchmark, and each figure that one of them has. Each
+    line has the same colour in every chart, whether or not it has values there."""
     benchmarks = dict.fromkeys(curve.benchmark for _, curves in curves_by_line for curve in curves)
     pictures = [
         held_out_chart(

@@ -29,7 +29,13 @@ def excerpt(text: str, head: int = HEAD, tail: int = TAIL) -> Excerpt:
     return Excerpt(visible(text[:head]), len(text) - head - tail, visible(text[-tail:]))
 
 
+def both_ends(text: str, limit: int) -> str:
+    """Return one line of at most `limit` characters: the beginning and the end of a longer text."""
+    half = limit // 2
+    return shortened(text, limit) if len(text) <= limit else visible(f"{text[: half - 1]}…{text[-half:]}")
+
+
 def shortened(text: str, limit: int) -> str:
-    """One line of at most `limit` characters."""
+    """Return one line of at most `limit` characters."""
     line = " ".join(text[: limit + 1].split()) if len(text) <= limit else text[:limit].replace("\n", " ") + "…"
     return visible(line)
