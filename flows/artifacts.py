@@ -49,7 +49,7 @@ def artifact_key(run: str, branch: str) -> str:
 
 
 def page(bench: Workbench, summary: dict[str, Any]) -> str:
-    """The iteration as Markdown: where to look at it, figures, trend, seconds per stage, questions."""
+    """Return the iteration as Markdown: where to look at it, figures, trend, seconds per stage, questions."""
     line = Line(bench.config.run, bench.config.branch)
     past = history(bench.store, *line.place)
     lines = [
@@ -74,13 +74,13 @@ def page(bench: Workbench, summary: dict[str, Any]) -> str:
 
 
 def look(line: Line, iteration: int, root: str) -> str:
-    """A link to the iteration's groups in the audit app, and the command that serves it."""
+    """Return a link to the iteration's groups in the audit app, and the command that serves it."""
     address = os.environ.get("R3L_AUDIT_URL", "http://127.0.0.1:4300").rstrip("/")
     return f"[Its groups, side by side]({address}{line_url(line, 'groups', iteration=iteration)}) while `r3l audit {root}` runs."
 
 
 def sparkline(values: Sequence[float | None]) -> str:
-    """One bar character a value, scaled from the least to the greatest; a space where there is no value."""
+    """Return one bar character a value, scaled from the least to the greatest; a space where there is no value."""
     known = [value for value in values if value is not None and not math.isnan(value)]
     if not known:
         return ""

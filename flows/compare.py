@@ -79,7 +79,7 @@ def run_experiment(
     only: Only,
     on_ended: Callable[[Ended], None],
 ) -> str:
-    """What the flow does, without Prefect; returns the page.
+    """Return what the flow does, without Prefect; returns the page.
 
     Raises:
         ConfigError: no such experiment, size, arm, seed or rate, or settings that can't be.
@@ -111,7 +111,7 @@ class Only(NamedTuple):
     rates: str = ""
 
     def of(self, cells: Sequence[Cell]) -> list[Cell]:
-        """Raises `ConfigError` for an arm, a seed or a rate that none of the cells has."""
+        """Raise `ConfigError` for an arm, a seed or a rate that none of the cells has."""
         arms = chosen(self.arms, [cell.arm.name for cell in cells])
         seeds = chosen(self.seeds, [str(cell.seed) for cell in cells])
         rates = chosen(self.rates, [rate_name(cell) for cell in cells])
@@ -125,7 +125,7 @@ def rate_name(cell: Cell) -> str:
 
 
 def chosen(asked: str, known: list[str]) -> list[str]:
-    """Those of `known` that are asked for. Raises `ConfigError` for one that is none."""
+    """Return those of `known` that are asked for. Raise `ConfigError` for one that is none."""
     names = [name.strip() for name in asked.split(",") if name.strip()]
     if wrong := [name for name in names if name not in known]:
         raise ConfigError(f"{', '.join(wrong)}: this experiment has {', '.join(dict.fromkeys(known))}")

@@ -53,7 +53,7 @@ def evaluate(config: EvaluationForm = EvaluationForm()) -> dict[str, Any]:  # no
 
 
 def asked_of(form: EvaluationForm) -> Config:
-    """The settings of the evaluation: those that the run was trained with below those of the form."""
+    """Return the settings of the evaluation: those that the run was trained with below those of the form."""
     below = compose().model_dump(mode="json")
     if form.goes_by_the_run:
         below = newest_settings(Store.open(form.store.get("root", "")), form.run) or below
@@ -61,7 +61,8 @@ def asked_of(form: EvaluationForm) -> Config:
 
 
 def watched(progress: Progress | None, checked: bool = True, tools: Tools | None = None) -> Flow[..., dict[str, Any]]:
-    """The flow for somebody who looks on from the same process, or who has an engine and workers that outlast it.
+    """Return the flow for somebody who looks on from the same process, or who has an engine and workers that outlast
+    it.
 
     Args:
         checked: whether the preflight has been passed.
@@ -72,7 +73,7 @@ def watched(progress: Progress | None, checked: bool = True, tools: Tools | None
 def evaluation_of(
     config: Config, progress: Progress | None = None, checked: bool = False, tools: Tools | None = None
 ) -> dict[str, Any]:
-    """What the flow does."""
+    """Return what the flow does."""
     test = pose(config)
     store = Store.open(test.config.store.root) if checked else preflight.check(test.config, training=False)
     ref = evaluation.evaluate(
@@ -83,7 +84,7 @@ def evaluation_of(
 
 
 def scored(config: Config, ref: StageRef, store: Store) -> dict[str, Any]:
-    """The score, in all and by task type, as an artifact and as the result."""
+    """Return the score, in all and by task type, as an artifact and as the result."""
     rows = store.read(ref, "evaluations").to_pylist()
     tasks = [row["task_id"] for row in rows]
     whole = score([(row["success"], row["reward"]) for row in rows], tasks)

@@ -53,14 +53,15 @@ def iterate(config: Form = Form()) -> dict[str, Any]:  # noqa: B008 (frozen; wha
 
 
 def as_state(summary: dict[str, Any]) -> dict[str, Any]:
-    """The figures; where no step was taken, a state that says so: the list of runs shows its message."""
+    """Return the figures; where no step was taken, a state that says so: the list of runs shows its message."""
     if isinstance(summary, dict) and summary["no_step"]:
         return Completed(data=summary, message=summary["no_step"])  # type: ignore[return-value]
     return summary
 
 
 def watched(progress: Progress | None, checked: bool = True, tools: Tools | None = None) -> Flow[..., dict[str, Any]]:
-    """The flow for somebody who looks on from the same process, or who has an engine and workers that outlast it.
+    """Return the flow for somebody who looks on from the same process, or who has an engine and workers that outlast
+    it.
 
     Args:
         checked: whether the preflight has been passed.
@@ -73,7 +74,7 @@ def watched(progress: Progress | None, checked: bool = True, tools: Tools | None
 def iteration_of(
     config: Config, progress: Progress | None = None, checked: bool = False, tools: Tools | None = None
 ) -> dict[str, Any]:
-    """What the flow does."""
+    """Return what the flow does."""
     store = Store.open(config.store.root) if checked else preflight.check(config)
     check_placement(config.placement)
     iteration = the_iteration(config, store)

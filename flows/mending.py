@@ -43,7 +43,7 @@ def sign_and_mend() -> None:
 
 
 def orphans(client: SyncPrefectClient) -> list[UUID]:
-    """The unfinished flow runs whose process is known, was on this host, and lives no more."""
+    """Return the unfinished flow runs whose process is known, was on this host, and lives no more."""
     unfinished = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=OPEN)))
     marks = {run.id: run.labels.get(LABEL) for run in client.read_flow_runs(flow_run_filter=unfinished, limit=200)}
     return [id_ for id_, owner in marks.items() if isinstance(owner, str) and lives(owner) is False]

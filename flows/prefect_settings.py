@@ -66,7 +66,7 @@ def own_level() -> int:
 
 
 def loud() -> dict[str, str]:
-    """The environment for a process whose log is kept: without what `apply` set for a quiet terminal."""
+    """Return the environment for a process whose log is kept: without what `apply` set for a quiet terminal."""
     return {name: value for name, value in os.environ.items() if name not in LOGGING or value != "CRITICAL"}
 
 
@@ -92,7 +92,7 @@ def reach(own: Own | None) -> None:
 
 
 def names_a_server() -> bool:
-    """Whether the user's profile of Prefect has the address of a server."""
+    """Return whether the user's profile of Prefect has the address of a server."""
     path = Path(os.environ.get("PREFECT_PROFILES_PATH") or prefect_home() / "profiles.toml").expanduser()
     try:
         profiles = tomllib.loads(path.read_text(encoding="utf-8"))

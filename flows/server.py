@@ -34,20 +34,20 @@ PROGRESS = "r3l.stage.committed"
 
 
 def watched() -> bool:
-    """Whether this is a flow run of a server of one's own."""
+    """Return whether this is a flow run of a server of one's own."""
     return bool(PREFECT_API_URL.value() and flow_run.id)
 
 
 @lru_cache(maxsize=64)
 def limits(flow_run_id: str) -> frozenset[str]:
-    """Which of the two limits the server has: asked once in a flow run."""
+    """Return which of the two limits the server has: asked once in a flow run."""
     with get_client(sync_client=True) as client:
         return frozenset({ENGINE, GPU} & {limit.name for limit in client.read_global_concurrency_limits(limit=200)})
 
 
 @lru_cache(maxsize=64)
 def root(flow_run_id: str) -> str:
-    """The flow run that the server started: the one that can be cancelled from there."""
+    """Return the flow run that the server started: the one that can be cancelled from there."""
     return str(flow_run.root_flow_run_id)
 
 
@@ -106,7 +106,7 @@ def heeding_cancel(end: Callable[[str], None]) -> Iterator[None]:
 
 
 def cancelling(flow_run_id: str) -> bool:
-    """Whether somebody asked for the end of a flow run. A server that does not answer asks for nothing."""
+    """Return whether somebody asked for the end of a flow run. A server that does not answer asks for nothing."""
     try:
         with get_client(sync_client=True) as client:
             state = client.read_flow_run(UUID(flow_run_id)).state

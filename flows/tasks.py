@@ -71,12 +71,13 @@ class PrefectRunner(Runner):
 
 
 def runner() -> Runner:
-    """The runner for a flow's function: tasks in a flow run, plain calls where the function is called without one."""
+    """Return the runner for a flow's function: tasks in a flow run, plain calls where the function is called without
+    one."""
     return PrefectRunner() if FlowRunContext.get() else Runner()
 
 
 def result_of(returned: Any) -> Any:
-    """What a task returned. Raises the project's own error, or `Interrupted`, where the task ended itself by a
+    """Return what a task returned. Raises the project's own error, or `Interrupted`, where the task ended itself by a
     state."""
     if isinstance(returned, State):
         raise returned.data if isinstance(returned.data, R3LError) else Interrupted(str(returned.message))

@@ -46,14 +46,14 @@ def train(config: Form = Form(), iterations: int = 10) -> list[dict[str, Any]]: 
 
 
 def watched(watcher: Watcher) -> Flow[..., list[dict[str, Any]]]:
-    """The flow for somebody who looks on."""
+    """Return the flow for somebody who looks on."""
     return watched_flow(
         train, lambda config, iterations: attended(iterations_of, config.resolved(), iterations, watcher)
     )
 
 
 def iterations_of(config: Config, iterations: int, watcher: Watcher | None = None) -> list[dict[str, Any]]:
-    """What the flow does. One engine serves all iterations: servers that the run starts take minutes for that."""
+    """Return what the flow does. One engine serves all iterations: servers that the run starts take minutes for that."""
     done: list[dict[str, Any]] = []
     with closing(Tools()) as tools:
         for number in range(iterations):

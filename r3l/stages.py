@@ -81,5 +81,5 @@ STAGES: dict[str, Stage] = {
 
 
 def stages_that(have: Callable[[Stage], bool]) -> tuple[str, ...]:
-    """The names of the stages of which something is true, in the order of the pipeline."""
+    """Return the names of the stages of which something is true, in the order of the pipeline."""
     return tuple(name for name, stage in STAGES.items() if have(stage))

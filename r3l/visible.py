@@ -15,17 +15,17 @@ KEPT = {"\n", "\t", "\u200c", "\u200d"}  # joiners: several scripts and emoji ca
 
 
 def mark(character: str) -> str:
-    """The visible stand-in: its code point, in brackets that every font has."""
+    """Return the visible stand-in: its code point, in brackets that every font has."""
     return f"⟨U+{ord(character):04X}⟩"
 
 
 def acts(character: str) -> bool:
-    """Whether a character is a control, a direction mark, a line separator, a lone surrogate or invisible."""
+    """Return whether a character is a control, a direction mark, a line separator, a lone surrogate or invisible."""
     return character not in KEPT and unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
 def visible(text: str) -> str:
-    """The same text with every character that would act or hide replaced by its mark."""
+    """Return the same text with every character that would act or hide replaced by its mark."""
     harmful = {character for character in set(text) if acts(character)}
     return text.translate({ord(character): mark(character) for character in harmful}) if harmful else text
 

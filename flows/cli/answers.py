@@ -25,14 +25,15 @@ STYLES = {  # of the lines of `r3l why`
 
 
 def cell(value: object, most: int = CELL) -> str:
-    """A value as one line of text, shortened."""
+    """Return a value as one line of text, shortened."""
     text = "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
     text = text.replace("\n", " ")
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def rows_view(found: pa.Table, width: int) -> RenderableType:
-    """The rows of an answer: a table with numbers to the right, or records where it is wider than `width` columns."""
+    """Return the rows of an answer: a table with numbers to the right, or records where it is wider than `width`
+    columns."""
     rows = [[cell(value) for value in row.values()] for row in found.to_pylist()]
     names = found.column_names
     widths = [max(len(text) for text in column) for column in zip(names, *rows, strict=True)]
@@ -51,7 +52,7 @@ def is_number(type_: pa.DataType) -> bool:
 
 
 def records(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Group:
-    """A block for each row, with a line for each of its columns."""
+    """Return a block for each row, with a line for each of its columns."""
     parts: list[RenderableType] = []
     for number, row in enumerate(rows):
         block = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
@@ -64,7 +65,7 @@ def records(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Group:
 
 
 def story(text: str) -> Text:
-    """What `r3l why` tells, in colour: what is learnt in green, what is unlearnt in red."""
+    """Return what `r3l why` tells, in colour: what is learnt in green, what is unlearnt in red."""
     shown = Text(text)
     for number, line in enumerate(shown.split("\n", allow_blank=True)):
         for pattern, style in STYLES.items():

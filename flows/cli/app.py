@@ -189,7 +189,7 @@ def group(of: typer.Typer) -> None:
 
 
 def named(command: CommandInfo) -> str:
-    """The word by which a command is called."""
+    """Return the word by which a command is called."""
     return command.name or (command.callback.__name__.replace("_", "-") if command.callback else "")
 
 

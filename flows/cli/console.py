@@ -29,7 +29,7 @@ class CleanConsole(Console):
 
 
 def screen(stderr: bool = False) -> CleanConsole:
-    """The terminal: standard output, which has results, or standard error, which has everything said about them."""
+    """Return the terminal: standard output, which has results, or standard error, which has everything said about them."""
     return CleanConsole(stderr=stderr)
 
 

@@ -47,7 +47,7 @@ def credit(
 
 
 def table(made: list[Counterfactual], title: str) -> Table:
-    """One line per method."""
+    """Return one line per method."""
     shown = Table(title=title, title_justify="left")
     shown.add_column("method", no_wrap=True)
     for name in ("rows", "likelier", "less likely", "on lessons", "before the fault", "after it"):

@@ -65,7 +65,7 @@ class Display:
         return [f"{speed:,.0f} tokens/s", *([f"sampling: about {left:.0f} s left"] if left else [])]
 
     def line(self) -> str:
-        """The same in one plain line, for logs."""
+        """Return the same in one plain line, for logs."""
         counts = self.progress.snapshot()
         parts = [
             f"{stage} {counts[stage].get('done', 0):.0f}/{counts[stage].get('planned', 0):.0f}"
@@ -80,14 +80,15 @@ class Display:
 
 
 def shown_stages(counts: dict[str, dict[str, float]]) -> list[str]:
-    """Those that have begun and those that will; of an evaluation alone, no others."""
+    """Return those that have begun and those that will; of an evaluation alone, no others."""
     begun = [STAGES[name] for name in STAGES if counts.get(name)]
     iterates = not begun or not all(stage.apart for stage in begun)
     return [name for name, stage in STAGES.items() if counts.get(name) or (iterates and not stage.optional)]
 
 
 def row(stage: str, counts: dict[str, float], shards: float) -> list[Any]:
-    """The cells of one stage, or of the engine. A stage without attempts of its own is done when all its shards are."""
+    """Return the cells of one stage, or of the engine. A stage without attempts of its own is done when all its shards
+    are."""
     its = STAGES.get(stage, ENGINE)
     planned, done = counts.get("planned", 0), counts.get("done", 0)
     complete = counts.get("shards", 0) >= (shards or 1 if its.sharded else 1) or (its is ENGINE and bool(done))
@@ -172,7 +173,7 @@ def evaluated(console: Console, figures: dict[str, Any]) -> None:
 
 
 def pairs(title: str, rows: list[tuple[str, str]]) -> Table:
-    """Names and figures under a title."""
+    """Return names and figures under a title."""
     table = Table(
         title=title,
         title_justify="left",

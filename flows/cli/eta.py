@@ -13,7 +13,7 @@ ENOUGH = 0.1  # share of the first stage's attempts after which a guess is worth
 
 
 def expected(config: Config) -> dict[str, float]:
-    """Attempts of each sampling stage in one iteration; of retries the most there can be."""
+    """Return attempts of each sampling stage in one iteration; of retries the most there can be."""
     made = plan(config.method, config.rollout.group_size)
     retried = (
         config.rollout.tasks
@@ -28,7 +28,7 @@ def expected(config: Config) -> dict[str, float]:
 
 
 def tokens_per_second(counts: Counts, now: float) -> float:
-    """Sampled tokens over the time since sampling began; 0 before."""
+    """Return sampled tokens over the time since sampling began; 0 before."""
     begun = [counts[stage]["began"] for stage in SAMPLING if counts.get(stage, {}).get("tokens")]
     tokens = sum(counts.get(stage, {}).get("tokens", 0.0) for stage in SAMPLING)
     return tokens / (now - min(begun)) if begun and now > min(begun) else 0.0
@@ -55,5 +55,5 @@ def tokens_left(counts: Counts, stage: str, most: float, usual: float) -> float:
 
 
 def each(seen: dict[str, float], usual: float) -> float:
-    """Tokens of one done attempt."""
+    """Return tokens of one done attempt."""
     return seen["done_tokens"] / seen["done"] if seen.get("done") and seen.get("done_tokens") else usual

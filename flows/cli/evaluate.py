@@ -75,8 +75,9 @@ def evaluate(
 
 
 def config_of(run: str, named: dict[str, str], engine: str, given: list[str], iteration: int | None) -> Config:
-    """The settings that the run was last trained with, `given` on top; where others are named, or there is no such run,
-    from presets. Where a benchmark is named, `given` settings of the environment are those of its environment."""
+    """Return the settings that the run was last trained with, `given` on top; where others are named, or there is no
+    such run, from presets. Where a benchmark is named, `given` settings of the environment are those of its
+    environment."""
     ours = [text for text in given if text.startswith("environment.")]
     others = [text for text in given if text not in ours]
     benchmark = str(assigned({}, others).get("evaluation", {}).get("benchmark") or "")
@@ -91,7 +92,7 @@ def config_of(run: str, named: dict[str, str], engine: str, given: list[str], it
 
 
 def saved_settings(run: str, given: list[str]) -> dict[str, Any] | None:
-    """None where the run has no iteration."""
+    """Return None where the run has no iteration."""
     return newest_settings(
         Store.open(compose(assignments=[text for text in given if text.startswith("store.")]).store.root), run
     )

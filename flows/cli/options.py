@@ -85,7 +85,7 @@ def settings(
     assignments: list[str] | None,
     **top: Any,
 ) -> Config:
-    """A `Config` from the options that all running commands share.
+    """Return a `Config` from the options that all running commands share.
 
     Raises:
         ConfigError: an unknown preset or setting, a value out of bounds, or a folder that is not there.
@@ -108,7 +108,7 @@ def settings(
 
 
 def model_of(policy: str, machine: str) -> tuple[str, list[str]]:
-    """The preset that a `--policy` starts from, and the assignments on top of it.
+    """Return the preset that a `--policy` starts from, and the assignments on top of it.
 
     A model of the hub starts from `language_model`; so does a folder where a machine with GPUs is named, else from
     `embedded`.

@@ -17,7 +17,7 @@ from r3l.exploration.progress import Progress
 
 
 def run_iteration(config: Config, *, quiet: bool = False) -> dict[str, Any]:
-    """One iteration in this process, on the Prefect server that is configured or else an ephemeral one.
+    """Return one iteration in this process, on the Prefect server that is configured or else an ephemeral one.
 
     Raises:
         R3LError: whatever is wrong, before work starts where it can be known.

@@ -94,7 +94,7 @@ class Listener:
         self._changed = time.monotonic()
 
     def listen(self) -> Counts:
-        """What was counted since the last time. A store that can't be reached has nothing new."""
+        """Return what was counted since the last time. A store that can't be reached has nothing new."""
         try:
             said = read_object(self.files, self.path)
         except (StoreError, OSError):
@@ -108,12 +108,12 @@ class Listener:
         }
 
     def silent(self) -> float:
-        """Seconds since the last change."""
+        """Return seconds since the last change."""
         return time.monotonic() - self._changed
 
 
 def counts_of(progress: Progress) -> Callable[[], Counts]:
-    """The sums of `progress`, without its times and what this host counts for itself alone."""
+    """Return the sums of `progress`, without its times and what this host counts for itself alone."""
 
     def counts() -> Counts:
         return {

@@ -30,12 +30,12 @@ class PrefectPlacement:
         return None if bench.config.placement.shards == "here" else placed(bench, batch, shards)
 
     def update(self, bench: Workbench, job: dict[str, Any], rows: list[str]) -> dict[str, Any] | None:
-        """Whether it goes to the deployment that is set."""
+        """Return whether it goes to the deployment that is set."""
         return remote_update.ask(bench, job, rows) if bench.config.placement.update_deployment else None
 
 
 def placed(bench: Workbench, batch: StageRef, shards: range) -> list[StageRef]:
-    """Every shard played on another host, and its stages, which are in the store."""
+    """Return every shard played on another host, and its stages, which are in the store."""
     with _submitting(bench, batch) as submit:
         futures: list[Any] = []
         try:

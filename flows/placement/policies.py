@@ -21,14 +21,15 @@ from r3l.store.stage import Store
 
 
 def with_adopted_servers(config: Config) -> Config:
-    """Servers that the flow has given the policy are taken as they are: hosts that come later don't load it again."""
+    """Return servers that the flow has given the policy are taken as they are: hosts that come later don't load it
+    again."""
     if config.engine.kind != "vllm_server":
         return config
     return config.model_copy(update={"engine": config.engine.model_copy(update={"adopt": True})})
 
 
 def share_policies(config: Config, store: Store, policies: Policies) -> dict[str, Any]:
-    """The policies, for hosts that see the store alone. A starting policy is put there first."""
+    """Return the policies, for hosts that see the store alone. A starting policy is put there first."""
     start, behaviour = policies.start, policies.behaviour
     if isinstance(config.engine, VllmServerSettings):
         sampled = pullable(store, behaviour) if config.engine.puller_port else behaviour
@@ -49,8 +50,8 @@ def share_policies(config: Config, store: Store, policies: Policies) -> dict[str
 
 
 def fetch_policies(config: Config, store: Store, digests: dict[str, Any]) -> Policies:
-    """The policies as a visiting host has them; it trains none. Raises `StoreError` where the store's are not those
-    that were told."""
+    """Return the policies as a visiting host has them; it trains none. Raise `StoreError` where the store's are not
+    those that were told."""
     if config.engine.kind == "vllm_server":  # its path is the servers' own, and its canary was checked by the flow
         behaviour = PolicySnapshot(**digests["behaviour"])
         return Policies(

@@ -51,7 +51,7 @@ def run_remote(
     stopped: threading.Event,
     on_counts: Callable[[Counts], None],
 ) -> Result:
-    """What `finished` finds in the store once the work is done.
+    """Return what `finished` finds in the store once the work is done.
 
     Args:
         finished: the work's result, None as long as it is not whole.
@@ -88,7 +88,7 @@ def run_remote(
 
 
 def submit(errand: Errand, attempt: int) -> FlowRun:
-    """The flow run of this try: a new one, or the one that is there already."""
+    """Return the flow run of this try: a new one, or the one that is there already."""
     run: Any = patiently(
         lambda: run_deployment(
             errand.deployment,
@@ -123,7 +123,7 @@ def wait(
 
 
 def state_of(run: FlowRun) -> State[Any] | None:
-    """None while the server can't be reached: the run goes on without it."""
+    """Return None while the server can't be reached: the run goes on without it."""
     try:
         with get_client(sync_client=True) as client:
             return client.read_flow_run(run.id).state
@@ -146,7 +146,7 @@ def give_up(run: FlowRun, reason: str) -> State[Any]:
 
 
 def patiently(ask: Callable[[], Result]) -> Result:
-    """The answer of Prefect's server, which may be away for some minutes. What it refuses is raised at once."""
+    """Return the answer of Prefect's server, which may be away for some minutes. What it refuses is raised at once."""
     for _ in range(int(PATIENCE_S / PAUSE_S)):
         try:
             return ask()

@@ -98,7 +98,7 @@ def play(
     progress: Progress,
     runner: Runner,
 ) -> list[StageRef]:
-    """The shard's stages, each found in the store or made here."""
+    """Return the shard's stages, each found in the store or made here."""
     batch = stage_io.reference(store, StageKey(config.run, config.branch, iteration, "tasks"))
     bench = Workbench(
         with_adopted_servers(config), store, iteration, fetch_policies(config, store, policies), progress, runner=runner

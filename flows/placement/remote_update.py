@@ -70,7 +70,8 @@ def ask(bench: Workbench, job: dict[str, Any], rows: list[str]) -> dict[str, Any
 
 
 def portable(store: Store, job: dict[str, Any], rows: list[str]) -> dict[str, Any]:
-    """The spec with places in the store instead of this host's paths. A starting policy is put into the store first."""
+    """Return the spec with places in the store instead of this host's paths. A starting policy is put into the store
+    first."""
     policy = job["policy"]
     places = {digest: place_in_store(store, path, digest) for digest, path in job["policies"].items()}
     base = (
@@ -90,7 +91,7 @@ def portable(store: Store, job: dict[str, Any], rows: list[str]) -> dict[str, An
 
 
 def at_home(store: Store, job: dict[str, Any], start: str) -> dict[str, Any]:
-    """The spec with paths of this host: everything fetched from the store, every policy checked by its digest."""
+    """Return the spec with paths of this host: everything fetched from the store, every policy checked by its digest."""
     policy = job["policy"]
     folders = sorted({row.rpartition("/")[0] for row in job["rows"]})
     here = {folder: store.local(folder) for folder in folders}

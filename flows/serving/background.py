@@ -69,7 +69,7 @@ def register() -> None:
 
 
 def spawn(folder: Path, name: str, command: list[str]) -> subprocess.Popen[bytes]:
-    """A process in a group of its own, which outlives this one; what it says goes to ``<name>.log``."""
+    """Return a process in a group of its own, which outlives this one; what it says goes to ``<name>.log``."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / f"{name}.log").open("w") as log:
         return subprocess.Popen(
@@ -92,7 +92,7 @@ def wait(folder: Path, name: str, process: subprocess.Popen[bytes], ready: Calla
 
 
 def answers(own: Own | None) -> bool:
-    """Whether the server takes its key."""
+    """Return whether the server takes its key."""
     if own is None:
         return False
     user, _, password = own.key.partition(":")
@@ -103,7 +103,7 @@ def answers(own: Own | None) -> bool:
 
 
 def down(folder: Path) -> list[str]:
-    """Stop worker and server, the worker first. Returns the names of those that ran."""
+    """Stop worker and server, the worker first. Return the names of those that ran."""
     own = remembered(folder)
     if own is None:
         return []

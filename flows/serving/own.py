@@ -30,13 +30,13 @@ class Own:
 
 
 def own_server(folder: Path) -> Own | None:
-    """The server whose state lies in `folder` (PREFECT_HOME), or None where it does not run."""
+    """Return the server whose state lies in `folder` (PREFECT_HOME), or None where it does not run."""
     address = remembered(folder)
     return address if address and lives(address.processes.get("server", "")) else None
 
 
 def remembered(folder: Path) -> Own | None:
-    """What was started last in `folder`, whether it runs or not."""
+    """Return what was started last in `folder`, whether it runs or not."""
     try:
         said = json.loads((folder / STATE).read_text(encoding="utf-8"))
         key = (folder / KEY).read_text(encoding="utf-8").strip()
@@ -55,8 +55,8 @@ def forget(folder: Path) -> None:
 
 
 def key_of(folder: Path) -> str:
-    """The server's key, which is made at the first start. Only its owner can read the file; of two first starts one
-    makes it.
+    """Return the server's key, which is made at the first start. Only its owner can read the file; of two first starts
+    one makes it.
 
     Raises:
         ConfigError: others can read the file, so the key keeps nobody out.

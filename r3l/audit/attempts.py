@@ -95,8 +95,8 @@ class Group:
     attempts: list[Attempt] = field(default_factory=list)
 
     def attempt(self, name: str = "") -> Attempt:
-        """The attempt that holds this id; without one, that with the largest gain or loss. Raises StoreError for no
-        such id."""
+        """Return the attempt that holds this id; without one, that with the largest gain or loss. Raise StoreError for
+        no such id."""
         if not name:
             return max(self.attempts, key=lambda one: (one.gain is not None, abs(one.gain or 0)))
         for one in self.attempts:
@@ -127,7 +127,7 @@ class Panes:
         return self.scales.get(trained.row["term"], ShadeScale(0.0)) if trained else ShadeScale(0.0)
 
     def masked_before(self, row: Row) -> bool:
-        """Whether the row's trajectory was trained on, and on no turn before the pivot."""
+        """Return whether the row's trajectory was trained on, and on no turn before the pivot."""
         trained = self.trained.get(row["trajectory_id"])
         early = [w for turn, w in trained.weights.items() if turn < (self.pivot or 0)] if trained else []
         return bool(early) and not any(any(weights) for weights in early)
@@ -142,13 +142,13 @@ class Panes:
 
 
 def find(reader: Reader, line: Line, id_: str) -> Hit | None:
-    """The group that a trajectory or a reflection belongs to."""
+    """Return the group that a trajectory or a reflection belongs to."""
     rows = reader.rows(FIND, {"run": line.run, "branch": line.branch, "id": id_})
     return Hit(**rows[0]) if rows else None
 
 
 def group(reader: Reader, line: Line, iteration: int, group_id: str) -> Group:
-    """A group with all its attempts. Raises StoreError where the line has no such group."""
+    """Return a group with all its attempts. Raise StoreError where the line has no such group."""
     place = {"run": line.run, "branch": line.branch, "iteration": iteration, "group": group_id}
     members = reader.rows(MEMBERS, place)
     if not members:
@@ -158,7 +158,7 @@ def group(reader: Reader, line: Line, iteration: int, group_id: str) -> Group:
 
 
 def neighbours(reader: Reader, viewed: Group) -> Row:
-    """The groups of the tasks before and after it in the iteration's batch, None where there is none."""
+    """Return the groups of the tasks before and after it in the iteration's batch, None where there is none."""
     place = {
         "run": viewed.line.run,
         "branch": viewed.line.branch,
@@ -169,7 +169,7 @@ def neighbours(reader: Reader, viewed: Group) -> Row:
 
 
 def attempts_of(viewed: Group) -> list[Attempt]:
-    """Each base with each of its reflections and retries; a base without any stands alone."""
+    """Return each base with each of its reflections and retries; a base without any stands alone."""
     by_retry = {row["retry_id"]: row for row in viewed.members if row["kind"] == "distilled"}
     reflections = {row["reflection_id"]: row for row in viewed.reflections}
     attempts = []
@@ -189,7 +189,7 @@ def attempts_of(viewed: Group) -> list[Attempt]:
 
 
 def panes(reader: Reader, viewed: Group, attempt: Attempt) -> Panes:
-    """The turns and weights of one attempt."""
+    """Return the turns and weights of one attempt."""
     ids = attempt.ids()
     place = {"run": viewed.line.run, "branch": viewed.line.branch, "iteration": viewed.iteration}
     turns: dict[str, dict[int, Row]] = {id_: {} for id_ in ids}
@@ -206,13 +206,13 @@ def panes(reader: Reader, viewed: Group, attempt: Attempt) -> Panes:
 
 
 def shade_scales(reader: Reader, line: Line, iteration: int) -> dict[str, ShadeScale]:
-    """The shades of each term (rl, sft), the same for every attempt of the iteration."""
+    """Return the shades of each term (rl, sft), the same for every attempt of the iteration."""
     rows = reader.remembered(LARGEST, [*line.place, iteration])
     return {row["term"]: ShadeScale.over(row["largest"] or 0.0) for row in rows}
 
 
 def parting_words(attempt: Attempt, turns: dict[str, dict[int, Row]], diverges: int | None) -> dict[str, list[Span]]:
-    """The replies of base, retry and distilled at the first divergence, word by word."""
+    """Return the replies of base, retry and distilled at the first divergence, word by word."""
     spans: dict[str, list[Span]] = {}
     base = attempt.base["trajectory_id"]
     for row in (attempt.distilled, attempt.retry):
@@ -225,7 +225,7 @@ def parting_words(attempt: Attempt, turns: dict[str, dict[int, Row]], diverges: 
 
 
 def readings(source: str, attempt: Attempt, turns: dict[str, dict[int, Row]]) -> list[list[Piece]]:
-    """The sequences that a training row of this source can be."""
+    """Return the sequences that a training row of this source can be."""
     reflection, retry = attempt.reflection, attempt.retry
     if reflection and source == reflection["reflection_id"]:
         return [[Piece(0, reflection["context_ids"], reflection["response_ids"])]]
@@ -241,7 +241,7 @@ def pieces(rows: Iterable[Row]) -> list[Piece]:
 
 
 def divergence(base: dict[int, Row], other: dict[int, Row]) -> int | None:
-    """The first turn that both have and in which they differ: another observation or another reply."""
+    """Return the first turn that both have and in which they differ: another observation or another reply."""
     for turn in sorted(base.keys() & other.keys()):
         if (base[turn]["observation"], base[turn]["response"]) != (other[turn]["observation"], other[turn]["response"]):
             return turn

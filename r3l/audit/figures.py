@@ -14,7 +14,7 @@ def absent(value: Any) -> bool:
 
 
 def number(value: Any, digits: int = 3) -> str:
-    """A count with separators, a measure with so many digits behind the point; a dash where there is none."""
+    """Return a count with separators, a measure with so many digits behind the point; a dash where there is none."""
     if absent(value):
         return DASH
     if isinstance(value, bool):
@@ -33,7 +33,7 @@ def number(value: Any, digits: int = 3) -> str:
 
 
 def short_number(value: float) -> str:
-    """One digit of what is small: 3e-3, 0.02; two of what is not."""
+    """Return one digit of what is small: 3e-3, 0.02; two of what is not."""
     if value and abs(value) < 0.01:
         mantissa, exponent = f"{value:.0e}".split("e")
         return f"{mantissa}e{int(exponent)}".replace("-", "−")
@@ -50,7 +50,7 @@ def percent(value: Any) -> str:
 
 
 def size(value: Any) -> str:
-    """Bytes in the largest unit that keeps a digit before the point."""
+    """Return bytes in the largest unit that keeps a digit before the point."""
     if absent(value):
         return DASH
     for unit, power in (("GB", 9), ("MB", 6), ("kB", 3)):
@@ -60,7 +60,7 @@ def size(value: Any) -> str:
 
 
 def seconds(value: Any) -> str:
-    """A span of time: 0.8 s, 42 s, 12 min, 3.4 h."""
+    """Return a span of time: 0.8 s, 42 s, 12 min, 3.4 h."""
     if absent(value):
         return DASH
     if value < 10:
@@ -69,5 +69,5 @@ def seconds(value: Any) -> str:
 
 
 def moment(value: Any) -> str:
-    """An ISO time, to the minute, in UTC."""
+    """Return an ISO time, to the minute, in UTC."""
     return DASH if not value else datetime.fromisoformat(str(value)).strftime("%Y-%m-%d %H:%M")

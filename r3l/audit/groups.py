@@ -76,7 +76,7 @@ class Filter:
     page: int = 0
 
     def conditions(self) -> tuple[list[str], dict[str, Any]]:
-        """SQL conditions over `found`, and their parameters."""
+        """Return SQL conditions over `found`, and their parameters."""
         asked = {
             "iteration = $iteration": ("iteration", self.iteration),
             "task_type = $task_type": ("task_type", self.task_type),
@@ -108,7 +108,7 @@ class Page:
 
 
 def group_page(reader: Reader, line: Line, asked: Filter) -> Page:
-    """The groups that fit, in the order asked for."""
+    """Return the groups that fit, in the order asked for."""
     conditions, parameters = asked.conditions()
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     sort = asked.sort if asked.sort in SORTS else "iteration"
@@ -120,8 +120,8 @@ def group_page(reader: Reader, line: Line, asked: Filter) -> Page:
 
 
 def distinct_names(names: Sequence[str]) -> dict[str, str]:
-    """Name -> the part of it that differs from the others: without the folders and words at the beginning that all
-    share."""
+    """Return name -> the part of it that differs from the others: without the folders and words at the beginning that
+    all share."""
     distinct = sorted(set(names))
     if len(distinct) < 2:
         return {name: name.rsplit("/", 1)[-1] or name for name in distinct}
@@ -132,5 +132,5 @@ def distinct_names(names: Sequence[str]) -> dict[str, str]:
 
 
 def choices(reader: Reader, line: Line) -> Row:
-    """What the filters can be set to."""
+    """Return what the filters can be set to."""
     return reader.remembered(CHOICES, line.place)[0]

@@ -59,7 +59,7 @@ class Curve:
 
 
 def held_out(rows: Sequence[Row]) -> dict[Line, list[Curve]]:
-    """The curves of each line, out of the rows of COUNTS; the one evaluated last comes first."""
+    """Return the curves of each line, out of the rows of COUNTS; the one evaluated last comes first."""
     by_line: dict[Line, list[Row]] = defaultdict(list)
     for row in rows:
         by_line[Line(row["run"], row["branch"])].append(row)
@@ -67,7 +67,7 @@ def held_out(rows: Sequence[Row]) -> dict[Line, list[Curve]]:
 
 
 def curves(rows: Sequence[Row]) -> list[Curve]:
-    """The rows of a line as curves."""
+    """Return the rows of a line as curves."""
     by_name: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         name = " ".join(filter(None, (row["benchmark"], row["format"], row["protocol"].replace("single", ""))))
@@ -76,7 +76,7 @@ def curves(rows: Sequence[Row]) -> list[Curve]:
 
 
 def by_terms(base: str, rows: Sequence[Row]) -> dict[str, list[Score]]:
-    """The scores of a benchmark by its name and those terms that are not the same in all of them."""
+    """Return the scores of a benchmark by its name and those terms that are not the same in all of them."""
     differing = [term for term in TERMS[:-1] if len({row[term] for row in rows}) > 1]
     if not differing and len({row["evaluation"] for row in rows}) > 1:
         differing = ["evaluation"]

@@ -91,17 +91,17 @@ class Line:
 
 
 def lines(reader: Reader) -> list[Row]:
-    """Every run and branch that the reader reads, with its size and times."""
+    """Return every run and branch that the reader reads, with its size and times."""
     return reader.remembered(LINES)
 
 
 def listed(store: Store) -> list[Line]:
-    """Every run and branch of the store, by their folders alone."""
+    """Return every run and branch of the store, by their folders alone."""
     return [Line(run, branch) for run in store.runs() for branch in ("", *store.branches(run))]
 
 
 def known_line(reader: Reader, line: Line) -> Line:
-    """The line itself. Raises StoreError, naming those there are, where the store doesn't have it."""
+    """Return the line itself. Raise StoreError, naming those there are, where the store doesn't have it."""
     line_folder(line.run, line.branch)  # a name that no run can have is looked for nowhere
     there = [str(Line(row["run"], row["branch"])) for row in lines(reader.of(line.run))]
     if str(line) not in there:
@@ -111,12 +111,12 @@ def known_line(reader: Reader, line: Line) -> Line:
 
 
 def iterations(reader: Reader, line: Line) -> list[Row]:
-    """One row per iteration of the line, oldest first."""
+    """Return one row per iteration of the line, oldest first."""
     return reader.remembered(ITERATIONS, line.place)
 
 
 def writer(reader: Reader, line: Line, iteration: int) -> str:
-    """Who is writing this iteration or the next one at this moment; empty where nobody is."""
+    """Return who is writing this iteration or the next one at this moment; empty where nobody is."""
     files = reader.store.files
     for number in (iteration, iteration + 1):
         if holder := living(files, f"{iteration_folder(line.run, line.branch, number)}/{LOCK}"):
@@ -125,8 +125,8 @@ def writer(reader: Reader, line: Line, iteration: int) -> str:
 
 
 def line_settings(reader: Reader, line: Line) -> dict[str, Any]:
-    """`stage.setting` -> value, as the newest manifest of each stage has it; a branch has its run's where it has none
-    of its own."""
+    """Return `stage.setting` -> value, as the newest manifest of each stage has it; a branch has its run's where it has
+    none of its own."""
     its = reader.of(line.run)
     stages = {
         row["stage"]: row["settings"]
@@ -152,8 +152,8 @@ def saved_policy(reader: Reader, line: Line, iteration: int | None = None) -> Ro
 
 
 def branch_difference(reader: Reader, chosen: Sequence[Line]) -> Difference | None:
-    """What the second of two lines of one run changed against the first, in the newest iteration that both made; else
-    None."""
+    """Return what the second of two lines of one run changed against the first, in the newest iteration that both made;
+    else None."""
     if len(chosen) != 2 or chosen[0].run != chosen[1].run:
         return None
     a, b = sorted(chosen, key=lambda line: line.branch)
@@ -162,7 +162,7 @@ def branch_difference(reader: Reader, chosen: Sequence[Line]) -> Difference | No
 
 
 def differing_settings(reader: Reader, chosen: Sequence[Line]) -> list[tuple[str, list[Any]]]:
-    """The settings that are not the same in all these lines, with the value in each (None: not set there)."""
+    """Return the settings that are not the same in all these lines, with the value in each (None: not set there)."""
     each = [line_settings(reader, line) for line in chosen]
     names = sorted({name for settings in each for name in settings})
     table = [(name, [settings.get(name) for settings in each]) for name in names]

@@ -20,19 +20,19 @@ CELL = 400  # characters of a text in a cell of an answer
 
 
 def url(*segments: str, **query: Any) -> str:
-    """A path of quoted segments with the query's fields that are set."""
+    """Return a path of quoted segments with the query's fields that are set."""
     path = "/" + "/".join(quote(str(segment), safe="") for segment in segments)
     given = {name.rstrip("_"): value for name, value in query.items() if value not in (None, "")}
     return f"{path}?{urlencode(given, doseq=True)}" if given else path
 
 
 def line_url(line: Line, tab: str = "", **query: Any) -> str:
-    """A page of a run or branch."""
+    """Return a page of a run or branch."""
     return url("run", line.run, *([tab] if tab else []), branch=line.branch, **query)
 
 
 def shade(trained: Trained | None, turn: int, scale: ShadeScale) -> str:
-    """The class of a reply: raised, lowered or imitated (SFT), and how much; masked where its row gives it no
+    """Return the class of a reply: raised, lowered or imitated (SFT), and how much; masked where its row gives it no
     weight."""
     if trained is None or not trained.aligned or turn not in trained.weights:
         return ""
@@ -48,12 +48,13 @@ def hue(term: str, effect: float) -> str:
 
 
 def power(value: float) -> str:
-    """An edge of a scale of shades: 0.03, or 3e-5 where it is smaller than 0.001."""
+    """Return an edge of a scale of shades: 0.03, or 3e-5 where it is smaller than 0.001."""
     return f"{value:.0e}".replace("e-0", "e−").replace("e-", "e−") if 0 < value < 0.00099 else f"{value:.3g}"
 
 
 def report_fields(report: str) -> list[tuple[str, str]]:
-    """The report's fields as text, nested ones as JSON; none where a page can't show them, as of an invalid report."""
+    """Return the report's fields as text, nested ones as JSON; none where a page can't show them, as of an invalid
+    report."""
     try:
         fields = json.loads(report or "{}")
         pairs = [
@@ -67,7 +68,7 @@ def report_fields(report: str) -> list[tuple[str, str]]:
 
 
 def cell(value: Any, limit: int = CELL) -> str:
-    """A cell of an answer as text."""
+    """Return a cell of an answer as text."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -77,7 +78,7 @@ def cell(value: Any, limit: int = CELL) -> str:
 
 
 def plain(value: Any) -> str:
-    """A setting as it was set."""
+    """Return a setting as it was set."""
     return f"{value:g}" if isinstance(value, float) else cell(value)
 
 
@@ -87,7 +88,7 @@ def finalize(value: Any) -> Any:
 
 
 def environment() -> Environment:
-    """Templates that escape everything, and fail on what is not there."""
+    """Return templates that escape everything, and fail on what is not there."""
     made = Environment(
         loader=PackageLoader("r3l.audit"),
         autoescape=True,

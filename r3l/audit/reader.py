@@ -49,7 +49,7 @@ class Reader:
         self._readers: OrderedDict[str, Reader] = OrderedDict()
 
     def of(self, run: str) -> Reader:
-        """A reader of this run alone: in a store of many runs, connecting to one and asking it is many times as
+        """Return a reader of this run alone: in a store of many runs, connecting to one and asking it is many times as
         fast."""
         if self.runs is not None:
             return self
@@ -62,8 +62,8 @@ class Reader:
         return reader
 
     def snapshot(self) -> Snapshot:
-        """The present state; connects anew where a stage was committed since. Raises StoreError where the only run is
-        damaged."""
+        """Return the present state; connects anew where a stage was committed since. Raise StoreError where the only
+        run is damaged."""
         with self._guard:
             if self._snapshot is None or time.monotonic() - self._looked > self.look_again:
                 state = state_of(self.store, self.runs)
@@ -87,8 +87,8 @@ class Reader:
         return self.snapshot().connection.cursor()
 
     def rows(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
-        """The rows of the answer. A stage that was replaced meanwhile is looked up once more; raises StoreError where
-        that fails."""
+        """Return the rows of the answer. A stage that was replaced meanwhile is looked up once more; raises StoreError
+        where that fails."""
         for last in (False, True):
             try:
                 with self.cursor() as cursor:
@@ -113,8 +113,8 @@ class Reader:
 
 
 def state_of(store: Store, runs: Sequence[str] | None = None) -> str:
-    """Names what is committed of these runs (None: all), or what is wrong with them. Parts are named by their content,
-    so a stage made anew is another state."""
+    """Return names what is committed of these runs (None: all), or what is wrong with them. Parts are named by their
+    content, so a stage made anew is another state."""
     digest = blake2b(digest_size=16)
     for run in named_runs(store) if runs is None else runs:
         try:

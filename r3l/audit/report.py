@@ -57,7 +57,7 @@ class Telling:
 
 
 def write_report(store: Store, run: str, path: Path, branch: str = "") -> Path:
-    """Write the report of a run or branch: figures, tables, and up to ten telling attempts. Raises StoreError for an
+    """Write the report of a run or branch: figures, tables, and up to ten telling attempts. Raise StoreError for an
     unknown run."""
     reader = Reader(store, [run])
     try:
@@ -99,7 +99,8 @@ def render(reader: Reader, line: Line) -> str:
 
 
 def telling(reader: Reader, line: Line) -> Iterator[Telling]:
-    """Ten attempts: some of each kind as far as there are any, then more of the first kinds; without retries, bases."""
+    """Yield ten attempts: some of each kind as far as there are any, then more of the first kinds; without retries,
+    bases."""
     reasons: dict[str, str] = {}
     wanted = [(why, count, pick(reader, line, condition, order)) for why, count, condition, order in TELLING]
     places: dict[str, Row] = {}

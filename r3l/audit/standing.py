@@ -46,11 +46,11 @@ class Standing:
         return " · ".join(filter(None, (self.method, self.policy, self.environment)))
 
     def tiles(self, past: Sequence[Row]) -> list[Tile]:
-        """Held-out success first, then the newest iteration."""
+        """Return held-out success first, then the newest iteration."""
         return [*held_out_tiles(self.curves), *(iteration_tiles(past) if past else ())]
 
     def health(self, past: Sequence[Row]) -> list[str]:
-        """What is wrong with the newest iteration; empty where nothing is."""
+        """Return what is wrong with the newest iteration; empty where nothing is."""
         return list(complaints(past)) if past else []
 
 
@@ -137,7 +137,7 @@ def standings_of(about: Sequence[Row], counts: Sequence[Row]) -> dict[Line, Stan
 
 
 def state_of_line(row: Row) -> str:
-    """How far the newest iteration came."""
+    """Return how far the newest iteration came."""
     if row["iteration"] < 0:
         return "starting policy evaluated"
     done = row["iteration"] in (row["updated"] or ())

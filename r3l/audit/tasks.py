@@ -69,12 +69,13 @@ def heat(reader: Reader, line: Line, kind: str = "base") -> Heat:
 
 
 def often(reader: Reader, line: Line, task_type: str = "") -> list[Row]:
-    """The tasks that were sampled in the most iterations, with their success in the first and in the last of them."""
+    """Return the tasks that were sampled in the most iterations, with their success in the first and in the last of
+    them."""
     return reader.rows(OFTEN, {"run": line.run, "branch": line.branch, "type": task_type, "limit": LISTED})
 
 
 def attempts(reader: Reader, line: Line, task_id: str) -> dict[int, dict[str, list[Row]]]:
-    """A task's attempts by iteration and kind. Raises StoreError for a task that was never played."""
+    """Return a task's attempts by iteration and kind. Raise StoreError for a task that was never played."""
     by_iteration: dict[int, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in reader.rows(ATTEMPTS, [*line.place, task_id]):
         by_iteration[row["iteration"]][row["kind"]].append(row)
@@ -84,7 +85,7 @@ def attempts(reader: Reader, line: Line, task_id: str) -> dict[int, dict[str, li
 
 
 def pair(reader: Reader, line: Line, first: str, second: str) -> Pair:
-    """Two attempts side by side. Raises StoreError for an id that the line has not."""
+    """Two attempts side by side. Raise StoreError for an id that the line has not."""
     sides = [side(reader, line, id_) for id_ in (first, second)]
     turns = [played(reader, line, row) for row in sides]
     diverges = divergence(*turns)
@@ -102,7 +103,7 @@ def side(reader: Reader, line: Line, id_: str) -> Row:
 
 
 def played(reader: Reader, line: Line, row: Row) -> dict[int, Row]:
-    """Its turns, those that a retry kept of its parent included."""
+    """Return its turns, those that a retry kept of its parent included."""
     asked: dict[str, Any] = {"run": line.run, "branch": line.branch, "iteration": row["iteration"]}
     asked |= {"id": row["trajectory_id"], "parent": row["parent_id"] or "", "pivot": row["pivot_turn"] or 0}
     return {turn["turn"]: turn for turn in reader.rows(TURNS, asked)}

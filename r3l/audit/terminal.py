@@ -44,9 +44,9 @@ FIGURES = (
 
 
 def show(store: Store, trajectory_id: str, line: Line | None = None) -> RenderableType:
-    """A trajectory's conversation with its pivot marked, the reflection beside it, weights as shading.
+    """Return a trajectory's conversation with its pivot marked, the reflection beside it, weights as shading.
 
-    Without a line the id is looked for in every run. Raises StoreError where it is in none, or in several.
+    Without a line the id is looked for in every run. Raise StoreError where it is in none, or in several.
     """
     every = Reader(store)
     try:
@@ -64,7 +64,7 @@ def show(store: Store, trajectory_id: str, line: Line | None = None) -> Renderab
 
 
 def only_line(reader: Reader, id_: str) -> Line:
-    """The one run that has this id; branches are asked for by name."""
+    """Return the one run that has this id; branches are asked for by name."""
     runs = [Line(run) for run in reader.store.runs()]
     having = [line for line in runs if find(reader.of(line.run), line, id_)]
     if len(having) != 1:
@@ -78,7 +78,7 @@ def only_line(reader: Reader, id_: str) -> Line:
 
 
 def conversation(line: Line, row: Row, attempt: Attempt, seen: Panes) -> RenderableType:
-    """The whole view: what it came to, the turns, and the reflection to their right."""
+    """Return the whole view: what it came to, the turns, and the reflection to their right."""
     trained = seen.trained.get(row["trajectory_id"])
     parts: list[RenderableType] = [heading(line, row, attempt, trained)]
     pivot = seen.pivot if attempt.retry else None
@@ -124,7 +124,7 @@ def heading(line: Line, row: Row, attempt: Attempt, trained: Trained | None) -> 
 
 
 def said(turn: Row, trained: Trained | None, scale: ShadeScale, differs: bool) -> RenderableType:
-    """One turn: number, observation, the reply on a ground as strong as its weight x advantage."""
+    """Return one turn: number, observation, the reply on a ground as strong as its weight x advantage."""
     effect = trained.effect(turn["turn"]) if trained else 0.0
     masked = (
         trained is not None
@@ -143,7 +143,7 @@ def said(turn: Row, trained: Trained | None, scale: ShadeScale, differs: bool) -
 
 
 def clipped(content: str) -> str:
-    """A text for one turn: its beginning and end, and how much is left out."""
+    """Return a text for one turn: its beginning and end, and how much is left out."""
     cut = excerpt(content, 2_000, 300)
     return f"{cut.head}… {number(cut.hidden)} characters …{cut.tail}" if cut.hidden else cut.head
 
@@ -159,8 +159,8 @@ def reflection_panel(reflection: Row) -> RenderableType:
 
 
 def status(store: Store, run: str, branch: str = "") -> RenderableType:
-    """Where a run stands: the stages of its newest iteration, its figures beside those before, its account. Raises
-    StoreError."""
+    """Return where a run stands: the stages of its newest iteration, its figures beside those before, its account.
+    Raises StoreError."""
     reader = Reader(store, [run])
     try:
         line = known_line(reader, Line(run, branch))
@@ -187,7 +187,7 @@ def status(store: Store, run: str, branch: str = "") -> RenderableType:
 
 
 def failures(reader: Reader, line: Line, iteration: int) -> list[RenderableType]:
-    """A line for each stage of the iteration of which attempts ended by errors of the engine or the environment."""
+    """Return a line for each stage of the iteration of which attempts ended by errors of the engine or the environment."""
     failing = failing_stages(reader.cursor())
     return [
         Text(f"{stage}: {shortened(what, 300)}", style="red" if too_many else "yellow")
@@ -197,7 +197,7 @@ def failures(reader: Reader, line: Line, iteration: int) -> list[RenderableType]
 
 
 def plain_table(title: str, name: str, *figures: str) -> Table:
-    """A table without lines: names to the left, figures to the right."""
+    """Return a table without lines: names to the left, figures to the right."""
     table = Table(name, title=title, title_justify="left", title_style="bold", header_style="dim", box=None)
     for figure in figures:
         table.add_column(figure, justify="right")

@@ -73,7 +73,7 @@ class TokenPage:
 
 
 def token_page(reader: Reader, line: Line, iteration: int, source: str, page: int, every: bool) -> TokenPage:
-    """Raises StoreError where the source was not trained on."""
+    """Raise StoreError where the source was not trained on."""
     place = {"run": line.run, "branch": line.branch, "iteration": iteration}
     rows = reader.rows(ROW, {**place, "source": source})
     if not rows:
@@ -92,7 +92,7 @@ def token_page(reader: Reader, line: Line, iteration: int, source: str, page: in
 
 
 def sampled_logprobs(reader: Reader, line: Line, source: str) -> dict[int, float]:
-    """Place in the row to log-probability, as the turns of its trajectory have them."""
+    """Return place in the row to log-probability, as the turns of its trajectory have them."""
     where = find(reader, line, source)
     if where is None or where.trajectory_id != source:
         return {}

@@ -35,7 +35,7 @@ def track(store: Store, run: str, to: str, where: str = "", branch: str = "") ->
     """Write the measures of every iteration to a tracker; the number of iterations written.
 
     `where`: TensorBoard: the log folder (default ``runs``). MLflow: the tracking URI. W&B, trackio: the project
-    (default ``r3l``). Raises TrackerError where the tracker's package is missing or the tracker refuses, StoreError
+    (default ``r3l``). Raise TrackerError where the tracker's package is missing or the tracker refuses, StoreError
     where the run is missing.
     """
     reader = Reader(store, [run])
@@ -56,13 +56,13 @@ def track(store: Store, run: str, to: str, where: str = "", branch: str = "") ->
 
 
 def point(row: Row) -> Point:
-    """The measures that an iteration has; one that does not apply is left out, never written as 0."""
+    """Return the measures that an iteration has; one that does not apply is left out, never written as 0."""
     metrics = {name: float(row[name]) for name in NAMES if not absent(row[name])}
     return row["iteration"], datetime.fromisoformat(row["last_commit"]).timestamp(), metrics
 
 
 def needed(module: str, package: str) -> Any:
-    """An optional package. Raises TrackerError saying how to get it."""
+    """Return an optional package. Raise TrackerError saying how to get it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -70,7 +70,7 @@ def needed(module: str, package: str) -> Any:
 
 
 def to_tensorboard(line: Line, points: Sequence[Point], where: str) -> int:
-    """Event file ``<where>/<run>[/<branch>]/events.out.tfevents….r3l``; the one written before is replaced."""
+    """Return event file ``<where>/<run>[/<branch>]/events.out.tfevents….r3l``; the one written before is replaced."""
     writer_module = needed("tensorboard.summary.writer.event_file_writer", "tensorboard")
     event = needed("tensorboard.compat.proto.event_pb2", "tensorboard")
     summary = needed("tensorboard.compat.proto.summary_pb2", "tensorboard")
@@ -87,7 +87,7 @@ def to_tensorboard(line: Line, points: Sequence[Point], where: str) -> int:
 
 
 def to_mlflow(line: Line, points: Sequence[Point], where: str) -> int:
-    """One MLflow run per line, in the experiment ``r3l``; found again by its tag."""
+    """Return one MLflow run per line, in the experiment ``r3l``; found again by its tag."""
     mlflow = needed("mlflow", "mlflow")
     client = mlflow.MlflowClient(tracking_uri=where or None)
     experiment = client.get_experiment_by_name("r3l")
@@ -112,9 +112,9 @@ def to_mlflow(line: Line, points: Sequence[Point], where: str) -> int:
 
 
 def to_wandb(line: Line, points: Sequence[Point], where: str) -> int:
-    """One W&B run per line, resumed by its id. W&B's own steps only go up, so `iteration` is the axis: what comes
-    later, such as an evaluation, is a point of its own. An offline run can't be resumed: it is written whole each time;
-    sync the newest."""
+    """Return one W&B run per line, resumed by its id. W&B's own steps only go up, so `iteration` is the axis: what
+    comes later, such as an evaluation, is a point of its own. An offline run can't be resumed: it is written whole each
+    time; sync the newest."""
     wandb = needed("wandb", "wandb")
     added = 0
     with wandb.init(project=where or "r3l", id=str(line).replace("/", "-"), name=str(line), resume="allow") as run:
@@ -131,7 +131,8 @@ def to_wandb(line: Line, points: Sequence[Point], where: str) -> int:
 
 
 def to_trackio(line: Line, points: Sequence[Point], where: str) -> int:
-    """A trackio run per line; the one written before is replaced, as trackio's runs have no steps to resume from."""
+    """Return a trackio run per line; the one written before is replaced, as trackio's runs have no steps to resume
+    from."""
     trackio = needed("trackio", "trackio")
     name = str(line).replace("/", "-")
     run = trackio.init(project=where or "r3l", name=name, resume="never", auto_log_cpu=False, auto_log_gpu=False)

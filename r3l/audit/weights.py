@@ -57,7 +57,7 @@ def place_weights(row: Row, *readings: Sequence[Piece]) -> Trained:
 
 
 def cut(weights: Sequence[float], pieces: Sequence[Piece]) -> dict[int, list[float]]:
-    """The replies' shares of a row's weights, by turn."""
+    """Return the replies' shares of a row's weights, by turn."""
     slices, place = {}, 0
     for piece in pieces:
         place += len(piece.context_ids)
@@ -78,7 +78,7 @@ class ShadeScale:
 
     @classmethod
     def over(cls, largest: float) -> ShadeScale:
-        """The scale that takes in effects up to `largest`."""
+        """Return the scale that takes in effects up to `largest`."""
         if not largest:
             return cls(0.0)
         decade = 10.0 ** math.floor(math.log10(largest))
@@ -92,7 +92,7 @@ class ShadeScale:
         return [self.top / step for step in below]
 
     def level(self, effect: float) -> int:
-        """Shade 1 to 5; 0 for no effect, and never 0 for some."""
+        """Return shade 1 to 5; 0 for no effect, and never 0 for some."""
         if not effect or not self.top:
             return 0
         return 1 + sum(abs(effect) > edge * (1 + 1e-6) for edge in self.edges[:-1])

@@ -59,7 +59,7 @@ class Named:
 
 
 def same(name: str, **changes: Any) -> Any:
-    """The field of `Config`, with the same bounds and description."""
+    """Return the field of `Config`, with the same bounds and description."""
     field = Config.model_fields[name]
     return Field(description=field.description, **changes) if changes else field
 
@@ -81,7 +81,7 @@ class Answers(Section):
         return {} in values and not any(isinstance(value, str) for value in values)
 
     def resolved(self, below: Settings | None = None) -> Config:
-        """The settings that are asked for: presets on top of `below`, and sections that are set on top of them.
+        """Return the settings that are asked for: presets on top of `below`, and sections that are set on top of them.
 
         Raises:
             ConfigError: an unknown preset or setting, a value out of bounds, or values that contradict each other.

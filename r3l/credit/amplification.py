@@ -11,7 +11,7 @@ from r3l.credit.advantages import Floats, degenerate
 
 
 def signs(advantages_G: ArrayLike) -> list[str]:
-    """The rule of each member where nothing is amplified: positive, negative or zero."""
+    """Return the rule of each member where nothing is amplified: positive, negative or zero."""
     names = {1: "positive", -1: "negative", 0: "zero"}
     return [names[int(sign)] for sign in np.sign(np.asarray(advantages_G))]
 

@@ -13,14 +13,13 @@ PivotMask = Literal["both", "retry_only", "off"]
 
 
 def distilled_mask_turn(pivot_turn: int | None, rule: PivotMask) -> int:
-    """First turn of a distilled trajectory that carries weight: its pivot, as used (0 after a restart)."""
+    """Return first turn of a distilled trajectory that carries weight: its pivot, as used (0 after a restart)."""
     return 0 if rule == "off" else pivot_turn or 0
 
 
 def base_mask_turn(pivot_turns: Iterable[int | None], rule: PivotMask) -> int:
-    """First turn of a base that carries weight: the smallest pivot among its retries, as only the turns before it
-    are shared with every one of them. A base without a retry is not masked.
-    """
+    """Return first turn of a base that carries weight: the smallest pivot among its retries, as only the turns before
+    it are shared with every one of them. A base without a retry is not masked."""
     return min((pivot or 0 for pivot in pivot_turns), default=0) if rule == "both" else 0
 
 

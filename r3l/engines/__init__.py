@@ -47,7 +47,7 @@ ENGINES: dict[str, Callable[[AnyEngine, PolicySettings], Engine]] = {
 
 
 def make_engine(settings: AnyEngine, policy: PolicySettings) -> Engine:
-    """The engine of `settings.kind`, without a policy yet: call `load_policy` before `complete`.
+    """Return the engine of `settings.kind`, without a policy yet: call `load_policy` before `complete`.
 
     Raises:
         ConfigError: as of `maker`. EngineError: what the engine needs is not installed, or no server answers.

@@ -17,7 +17,7 @@ AS_DUMPED = {"whitespace_flexible": False, "item_separator": ", ", "key_separato
 
 
 def spaced(schema: dict[str, Any]) -> dict[str, Any]:
-    """`schema` with blanks only where json.dumps writes them, said in the words of llguidance (vLLM's backend
+    """Return `schema` with blanks only where json.dumps writes them, said in the words of llguidance (vLLM's backend
     `guidance` too)."""
     return schema | {"x-guidance": AS_DUMPED}
 
@@ -71,7 +71,7 @@ class Engine(Protocol):
         ...
 
     def score(self, token_ids: Sequence[int]) -> list[float]:
-        """Log-probabilities of token_ids[1:] given everything before each: what the canary compares with the
+        """Return log-probabilities of token_ids[1:] given everything before each: what the canary compares with the
         trainer."""
         ...
 
@@ -79,7 +79,7 @@ class Engine(Protocol):
     def context_limit(self) -> int: ...
 
     def counts(self) -> dict[str, float]:
-        """Running totals: requests, prompt_tokens, cached_tokens, sampled_tokens, busy_seconds, retried_calls."""
+        """Return running totals: requests, prompt_tokens, cached_tokens, sampled_tokens, busy_seconds, retried_calls."""
         ...
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class Replicated(Protocol):
     """An engine of several servers, each of which the canary has to check."""
 
     def score_each(self, token_ids: Sequence[int]) -> dict[str, list[float]]:
-        """`Engine.score` by every server, by its name."""
+        """Return `Engine.score` by every server, by its name."""
         ...
 
 

@@ -25,8 +25,8 @@ ever drawn move most by rounding. Seen in bfloat16 (SmolLM2, three engines): .83
 
 
 def check_canary(engine: Engine, path: Path | None, dtype: str, tolerance: float = 0.0) -> float | None:
-    """The mean difference between the engine and the trainer's ``canary.json``; None where there is none (a policy
-    that no update wrote). `tolerance` 0: by `dtype`.
+    """Return the mean difference between the engine and the trainer's ``canary.json``; None where there is none (a
+    policy that no update wrote). `tolerance` 0: by `dtype`.
 
     Raises:
         EngineError: the difference is larger than the tolerance, the policy is stale, or the file is not a canary.
@@ -50,7 +50,8 @@ def check_canary(engine: Engine, path: Path | None, dtype: str, tolerance: float
 def compare(
     engine: Engine, token_ids: Sequence[int], logprobs: Sequence[float], tolerance: float, before: Sequence[float] = ()
 ) -> float:
-    """Mean |engine - trainer| over the log-probabilities of token_ids[1:]; of several servers, that of the farthest.
+    """Return mean |engine - trainer| over the log-probabilities of token_ids[1:]; of several servers, that of the
+    farthest.
 
     Raises:
         EngineError: it is above `tolerance`, or not a number; or the engine is where the trainer was before its step,

@@ -56,7 +56,7 @@ class ChatFormat:
 
     @classmethod
     def load(cls, path: str | Path, thinking: bool | None = None, tools: Sequence[Tool] = ()) -> ChatFormat:
-        """From a policy folder (or a name on the hub). Raises `ChatFormatError` where it holds no tokenizer."""
+        """From a policy folder (or a name on the hub). Raise `ChatFormatError` where it holds no tokenizer."""
         names = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
         if Path(path).is_dir() and not any((Path(path) / name).is_file() for name in names):
             raise ChatFormatError(
@@ -69,22 +69,22 @@ class ChatFormat:
         return cls(tokenizer, thinking, tools)
 
     def opening(self, messages: Sequence[Message], tools: bool = False) -> list[int]:
-        """Ids of a conversation's start, the generation prompt included; the tools are shown where that is asked
+        """Return ids of a conversation's start, the generation prompt included; the tools are shown where that is asked
         for."""
         return self._encode(self._render(messages, tools))
 
     def following(self, messages: Sequence[Message], closed: bool = True) -> list[int]:
-        """Ids between a reply and the next: (end-of-turn where not `closed`,) glue, messages, generation prompt."""
+        """Return ids between a reply and the next: (end-of-turn where not `closed`,) glue, messages, generation prompt."""
         ids = self._encode(self._after_reply(messages))
         return ids[1:] if closed else ids
 
     def text(self, response_ids: Sequence[int]) -> str:
-        """A reply as text, without its end-of-turn token."""
+        """Return a reply as text, without its end-of-turn token."""
         kept = response_ids[:-1] if self.closed(response_ids) else response_ids
         return str(self.tokenizer.decode(list(kept), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def closed(self, response_ids: Sequence[int]) -> bool:
-        """Whether the policy ended its turn itself."""
+        """Return whether the policy ended its turn itself."""
         return bool(response_ids) and response_ids[-1] in self.stop_ids
 
     @cached_property

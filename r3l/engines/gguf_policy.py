@@ -55,7 +55,7 @@ def smollm2(folder: Path) -> Path:
 
 
 def convert(file: Path, folder: Path) -> Path:
-    """A transformers folder (bfloat16 safetensors, tokenizer, chat template) from a Llama-family GGUF file.
+    """Return a transformers folder (bfloat16 safetensors, tokenizer, chat template) from a Llama-family GGUF file.
 
     Raises:
         ConfigError: gguf is not installed, or the file is of another family or tokenizer.

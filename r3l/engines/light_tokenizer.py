@@ -67,7 +67,7 @@ class LightTokenizer:
     def decode(
         self, ids: Sequence[int], skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool = False
     ) -> str:
-        """Raises `ValueError` for the clean-up of blanks, which loses what was sampled."""
+        """Raise `ValueError` for the clean-up of blanks, which loses what was sampled."""
         if clean_up_tokenization_spaces:
             raise ValueError("clean_up_tokenization_spaces: expected false, the text would not be what was sampled")
         return str(self.backend.decode(list(ids), skip_special_tokens=skip_special_tokens))
@@ -79,7 +79,7 @@ class LightTokenizer:
         add_generation_prompt: bool = False,
         **options: Any,
     ) -> str:
-        """The conversation as text. Raises jinja2's `TemplateError` where the template refuses it."""
+        """Return the conversation as text. Raises jinja2's `TemplateError` where the template refuses it."""
         if tokenize or not self.chat_template:
             raise ValueError("expected tokenize=False and a tokenizer with a chat template")
         named = {name: token for name, token in self.named.items() if token is not None}

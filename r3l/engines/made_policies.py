@@ -32,13 +32,13 @@ NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w.-]+)?")  # ORGANI
 
 
 def hub_folder(name: str) -> Path | None:
-    """The folder that ``ORGANISATION/NAME`` or ``ORGANISATION/NAME@REVISION`` of the hub is fetched into; None for a
-    text that is no such name, among them a path whose first folder is there."""
+    """Return the folder that ``ORGANISATION/NAME`` or ``ORGANISATION/NAME@REVISION`` of the hub is fetched into; None
+    for a text that is no such name, among them a path whose first folder is there."""
     return HUB_FOLDER / name if NAME.fullmatch(name) and Path(name).parts[0] not in _here() else None
 
 
 def hub_name(folder: Path) -> str | None:
-    """The name on the hub of a folder below `HUB_FOLDER`; None for any other one."""
+    """Return the name on the hub of a folder below `HUB_FOLDER`; None for any other one."""
     root = located(HUB_FOLDER)
     name = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else ""
     return name if NAME.fullmatch(name) else None

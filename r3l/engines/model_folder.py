@@ -10,7 +10,7 @@ from r3l.errors import ConfigError
 
 
 def model_config(folder: Path) -> dict[str, Any]:
-    """The folder's config.json. Raises `ConfigError` where it is not there, or is not JSON."""
+    """Return the folder's config.json. Raise `ConfigError` where it is not there, or is not JSON."""
     path = folder / "config.json"
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -22,13 +22,13 @@ def model_config(folder: Path) -> dict[str, Any]:
 
 
 def trained_context(config: dict[str, Any]) -> int | None:
-    """The tokens of context that the model was made for; None where its config does not say."""
+    """Return the tokens of context that the model was made for; None where its config does not say."""
     said = config.get("max_position_embeddings")
     return said if isinstance(said, int) else None
 
 
 def why_not(folder: Path) -> str:
-    """Why the model can't be loaded by this project: its own code, or weights in pickles; empty where it can."""
+    """Return why the model can't be loaded by this project: its own code, or weights in pickles; empty where it can."""
     if (config := model_config(folder)) and "auto_map" in config:
         return (
             "its config.json has an auto_map, so it needs code of its own, which is never run here: use a model of "

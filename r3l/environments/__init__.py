@@ -30,7 +30,7 @@ ENVIRONMENTS: dict[str, type] = {
 
 
 def make_world(settings: EnvironmentSettings) -> World:
-    """The world that `settings` describe. Raises `ConfigError` as `world_class` does."""
+    """Return the world that `settings` describe. Raise `ConfigError` as `world_class` does."""
     world: World = world_class(settings.kind)(settings)
     return world
 
@@ -46,13 +46,13 @@ def world_class(kind: str) -> type:
 
 
 def data_of(settings: EnvironmentSettings, split: str) -> str:
-    """What the tasks and rewards of a split are made from, in a few words; "" where the world does not say."""
+    """Return what the tasks and rewards of a split are made from, in a few words; "" where the world does not say."""
     world = make_world(settings)
     return world.data(split) if isinstance(world, Sourced) else ""
 
 
 def tasks_of(settings: EnvironmentSettings, split: str) -> list[Task]:
-    """The tasks of a split, of the types that `settings` ask for.
+    """Return the tasks of a split, of the types that `settings` ask for.
 
     Raises:
         ConfigError: there is no task of a type.

@@ -59,13 +59,13 @@ class Environment(Protocol):
     """One task being played. Written once per world, as one file, and listed in `r3l.environments.ENVIRONMENTS`."""
 
     def reset(self, task: Task) -> Observation:
-        """Start `task` afresh. Raises `WorldError` where the task does not exist."""
+        """Start `task` afresh. Raise `WorldError` where the task does not exist."""
         ...
 
     def step(self, action: str) -> Step: ...
 
     def snapshot(self) -> object | None:
-        """A handle for `restore`, or None where only replaying the actions rolls back."""
+        """Return a handle for `restore`, or None where only replaying the actions rolls back."""
         ...
 
     def restore(self, handle: object) -> None: ...
@@ -85,7 +85,7 @@ class World(Protocol):
         ...
 
     def tasks(self, split: str) -> list[Task]:
-        """Every task of a split in a fixed order, with `iteration` and `task` 0 and the seed of its content.
+        """Return every task of a split in a fixed order, with `iteration` and `task` 0 and the seed of its content.
 
         Raises:
             WorldError: the data are not there; the message names the `r3l prepare` command.
@@ -105,7 +105,7 @@ class Remarking(Protocol):
 
 
 def shown_by(world: World) -> list[str]:
-    """The fixed texts that a policy is shown in this world: the system prompt, the answer to an empty reply, its
+    """Return the fixed texts that a policy is shown in this world: the system prompt, the answer to an empty reply, its
     remarks, its tools."""
     return [
         world.system_prompt(),
@@ -140,7 +140,7 @@ class Tooled(Protocol):
 
 
 def tools_of(world: World) -> tuple[dict[str, Any], ...]:
-    """The tools that the chat template is to show."""
+    """Return the tools that the chat template is to show."""
     return tuple(world.tools) if isinstance(world, Tooled) else ()
 
 

@@ -60,7 +60,7 @@ def has_oracle(settings: EnvironmentSettings) -> bool:
 def verdict_of(
     settings: EnvironmentSettings, task: Task, actions: Sequence[str], observations: Sequence[str]
 ) -> Verdict:
-    """Judge an episode that was not won. Raises `WorldError` where the environment has no oracle, or its simulator
+    """Judge an episode that was not won. Raise `WorldError` where the environment has no oracle, or its simulator
     failed."""
     if settings.kind in ORACLES:
         return ORACLES[settings.kind](settings, task, actions, observations)

@@ -11,7 +11,7 @@ EXPECTED = "Expected exactly one <think>...</think> followed by exactly one <act
 
 
 def parse_tagged_reply(text: str) -> Reply:
-    """The action of a reply with both tags, once each and in that order; text around them is let pass.
+    """Return the action of a reply with both tags, once each and in that order; text around them is let pass.
 
     The action is one line, stripped; anything else is invalid and says why.
     """

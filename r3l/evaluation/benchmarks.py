@@ -55,7 +55,7 @@ class Posed:
 
 
 def pose(config: Config) -> Posed:
-    """The benchmark that `config` asks to be evaluated on, or its own environment on a split of it."""
+    """Return the benchmark that `config` asks to be evaluated on, or its own environment on a split of it."""
     asked = config.evaluation
     if asked.benchmark:
         return posed(config, asked.benchmark, asked.answer_format, asked.attempts)
@@ -70,7 +70,8 @@ def pose(config: Config) -> Posed:
 
 
 def with_environment(config: Config, assignments: Sequence[str]) -> Config:
-    """`config` with the environment of the benchmark that it names, and ``environment.key=value`` on top of that.
+    """Return `config` with the environment of the benchmark that it names, and ``environment.key=value`` on top of
+    that.
 
     Raises:
         ConfigError: an unknown setting of that environment, or one that makes the benchmark what it is.
@@ -104,9 +105,9 @@ def benchmark_named(name: str) -> Benchmark:
 
 
 def posed(config: Config, name: str, answer_format: str = "", attempts: int = 1) -> Posed:
-    """`config` with the environment and the split of a benchmark. Where the environment is of the same kind its other
-    settings stay; of another kind only those of the machine do, and replies take at most half of the policy's context.
-    `evaluation.tasks` is left alone, but never above what there is.
+    """Return `config` with the environment and the split of a benchmark. Where the environment is of the same kind its
+    other settings stay; of another kind only those of the machine do, and replies take at most half of the policy's
+    context. `evaluation.tasks` is left alone, but never above what there is.
 
     Raises:
         ConfigError: an unknown benchmark, or a format or protocol that it does not have.

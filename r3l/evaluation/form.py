@@ -60,7 +60,8 @@ class EvaluationForm(Answers):
     training: SkipJsonSchema[Settings] = Field({})
 
     def resolved(self, below: Settings | None = None) -> Config:
-        """The settings that are asked for, on top of `below`; where that is None, of the embedded policy's presets.
+        """Return the settings that are asked for, on top of `below`; where that is None, of the embedded policy's
+        presets.
 
         Raises:
             ConfigError: as for any form.

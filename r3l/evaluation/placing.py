@@ -13,8 +13,8 @@ from r3l.store.stage import Store
 
 
 def place(store: Store, config: Config, iteration: int, settings: Mapping[str, Any], policy: str) -> StageKey:
-    """The shard of an evaluation: its own where it was played with the same settings and policy, else the next one of
-    the iteration."""
+    """Return the shard of an evaluation: its own where it was played with the same settings and policy, else the next
+    one of the iteration."""
     taken = [ref for ref in store.stages(config.run, config.branch, iteration) if ref.stage == "evaluations"]
     made = {ref.shard or 0: store.manifest(ref) for ref in taken}
     wanted = canonical(settings)
@@ -23,8 +23,8 @@ def place(store: Store, config: Config, iteration: int, settings: Mapping[str, A
 
 
 def about(test: Posed, settings: Mapping[str, Any], tasks: int, of_tasks: int) -> dict[str, Any]:
-    """The columns that say of which evaluation a row is. `settings`: all that it is made with but for the policy, so
-    that evaluations of several policies have the same digest."""
+    """Return the columns that say of which evaluation a row is. `settings`: all that it is made with but for the
+    policy, so that evaluations of several policies have the same digest."""
     asked = test.config.evaluation
     return {
         "benchmark": test.benchmark,

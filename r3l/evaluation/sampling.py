@@ -14,7 +14,7 @@ from r3l.seeds import derive
 
 
 def evaluated_tasks(config: Config, iteration: int) -> tuple[list[Task], int]:
-    """The tasks of an evaluation, the same ones for every policy, and how many their split has.
+    """Return the tasks of an evaluation, the same ones for every policy, and how many their split has.
 
     Raises:
         ConfigError: more tasks are asked for than there are.
@@ -34,7 +34,7 @@ def evaluated_tasks(config: Config, iteration: int) -> tuple[list[Task], int]:
 
 
 def stratified(tasks: Sequence[Task], number: int, seed: int) -> list[Task]:
-    """`number` tasks drawn by `seed`, of each type in its share of `tasks`, in the order of `tasks`."""
+    """Return `number` tasks drawn by `seed`, of each type in its share of `tasks`, in the order of `tasks`."""
     places: dict[str, list[int]] = defaultdict(list)
     for place, task in enumerate(tasks):
         places[task.task_type].append(place)
@@ -50,7 +50,7 @@ def stratified(tasks: Sequence[Task], number: int, seed: int) -> list[Task]:
 
 
 def largest_remainders(sizes: dict[str, int], number: int) -> dict[str, int]:
-    """`number` shared out by size: whole shares first, then one more to the largest remainders, ties by name."""
+    """Return `number` shared out by size: whole shares first, then one more to the largest remainders, ties by name."""
     whole = sum(sizes.values())
     shares = {name: number * size // whole for name, size in sizes.items()}
     left = number - sum(shares.values())

@@ -31,7 +31,7 @@ class Score:
 
 
 def score(results: Sequence[tuple[bool, float]], tasks: Sequence[str] = ()) -> Score:
-    """The score of (success, reward) pairs; a failed episode is (False, 0.0).
+    """Return the score of (success, reward) pairs; a failed episode is (False, 0.0).
 
     tasks: the task of each episode. Repeats of a task are one cluster: the standard error of the mean reward is that of
         clusters, and the interval that of as many independent episodes as the clusters are worth.
@@ -46,7 +46,7 @@ def score(results: Sequence[tuple[bool, float]], tasks: Sequence[str] = ()) -> S
 
 
 def by_type(results: Iterable[tuple[str, bool, float]], tasks: Sequence[str] = ()) -> dict[str, Score]:
-    """Scores of (task type, success, reward) by task type, in alphabetical order."""
+    """Return scores of (task type, success, reward) by task type, in alphabetical order."""
     rows = list(results)
     grouped: dict[str, list[tuple[bool, float, str]]] = defaultdict(list)
     for (task_type, success, reward), task in zip(rows, tasks or map(str, range(len(rows))), strict=True):

@@ -64,7 +64,7 @@ Outcome = tuple[bool, float, str]
 def outcomes(
     experiment: Experiment, configs: Sequence[Config], iterations: int, workers: int, until: float
 ) -> Iterator[tuple[int, Outcome]]:
-    """(index, outcome) of every cell that was begun before `until`."""
+    """Yield (index, outcome) of every cell that was begun before `until`."""
     experiment_json = experiment.model_dump_json()
     if workers == 0:
         for place, config in enumerate(configs):

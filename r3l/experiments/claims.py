@@ -62,7 +62,7 @@ class Claims(Section):
 
 
 def load_claims(path: Path) -> Claims:
-    """Raises `ConfigError` where the file says something that can't be."""
+    """Raise `ConfigError` where the file says something that can't be."""
     try:
         return Claims.model_validate(tomllib.loads(path.read_text()))
     except (OSError, tomllib.TOMLDecodeError, ValidationError) as error:
@@ -70,7 +70,7 @@ def load_claims(path: Path) -> Claims:
 
 
 def differences(results: Results, claim: Claim) -> dict[int, tuple[float, float]]:
-    """(the arm's value, what it is held against) for each seed that has both."""
+    """Return (the arm's value, what it is held against) for each seed that has both."""
     if claim.measure in BY_COST:
         return at_equal_cost(results, claim)
     mine = values(results, claim, claim.arm)
@@ -100,7 +100,7 @@ def rate_at(cost: float, costs: list[float], rates: list[float]) -> float:
 
 
 def mean_until(cost: float, costs: list[float], rates: list[float]) -> float:
-    """The mean height of the line through (costs, rates) between no cost and `cost`."""
+    """Return the mean height of the line through (costs, rates) between no cost and `cost`."""
     return area({corner: rate_at(corner, costs, rates) for corner in [*(one for one in costs if one < cost), cost]})
 
 
@@ -113,13 +113,13 @@ BY_COST = {
 
 
 def by_cost(results: Results, run: str, cost: str) -> tuple[list[float], list[float]]:
-    """(cost so far, success rate) of each evaluation of a run."""
+    """Return (cost so far, success rate) of each evaluation of a run."""
     used, curve = spent(results["metrics"][run]), curve_of(results, run)
     return [float(getattr(used[at], cost)) for at in sorted(curve)], [curve[at] for at in sorted(curve)]
 
 
 def runs(results: Results, claim: Claim, arm: str) -> dict[int, str]:
-    """The run of each seed, at the claim's learning rate."""
+    """Return the run of each seed, at the claim's learning rate."""
     rate = rate_of(results, claim)
     return {
         cell["seed"]: cell["run"]
@@ -129,7 +129,7 @@ def runs(results: Results, claim: Claim, arm: str) -> dict[int, str]:
 
 
 def rate_of(results: Results, claim: Claim) -> float | None:
-    """The claim's, else the experiment's first; None: the model's."""
+    """Return the claim's, else the experiment's first; None: the model's."""
     return claim.rate if claim.rate is not None else next((cell["rate"] for cell in results["cells"]), None)
 
 
@@ -159,7 +159,7 @@ def last_third(rows: list[float]) -> float:
 
 
 def starts(results: Results) -> dict[int, str]:
-    """The starting policy of each seed: the size's policies in turn; the model's own for all seeds where it has
+    """Return the starting policy of each seed: the size's policies in turn; the model's own for all seeds where it has
     none."""
     of = results["experiment"]["sizes"][results["size"]]
     policies = of["policies"] or [of["model"]]
@@ -167,7 +167,7 @@ def starts(results: Results) -> dict[int, str]:
 
 
 def noise(results: Results, claim: Claim, seed: int) -> float:
-    """The variance of a seed's difference that comes from the test episodes; 0 where it is no success rate."""
+    """Return the variance of a seed's difference that comes from the test episodes; 0 where it is no success rate."""
     measure = CURVE.get(LIKE.get(claim.measure, claim.measure))
     if measure is None or not claim.against:
         return 0.0
@@ -180,7 +180,7 @@ LIKE = {"at_equal_turns": "final", "at_equal_tokens": "final", "area_by_turns": 
 
 
 def gap(results: Results, claim: Claim) -> Gap | None:
-    """The claim's difference over starting policies; None where it was not run."""
+    """Return the claim's difference over starting policies; None where it was not run."""
     if claim.question:
         return gap_of_shares(results, claim)
     pairs = differences(results, claim)
@@ -191,7 +191,7 @@ def gap(results: Results, claim: Claim) -> Gap | None:
 
 
 def shares(results: Results, claim: Claim) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """The two rows of an answer that the claim names."""
+    """Return the two rows of an answer that the claim names."""
     rate = rate_of(results, claim)
     rows: list[dict[str, Any]] = next(
         (one["rows"] for one in results["answers"] if one["title"].startswith(claim.question) and one["rate"] == rate),
@@ -202,8 +202,8 @@ def shares(results: Results, claim: Claim) -> tuple[dict[str, Any], dict[str, An
 
 
 def gap_of_shares(results: Results, claim: Claim) -> Gap | None:
-    """The difference of two shares of retries, `won` with its standard error each. The retries of all starting policies
-    are pooled, so it says nothing about other policies than these."""
+    """Return the difference of two shares of retries, `won` with its standard error each. The retries of all starting
+    policies are pooled, so it says nothing about other policies than these."""
     measured = shares(results, claim)
     if measured is None:
         return None

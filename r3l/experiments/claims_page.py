@@ -24,8 +24,8 @@ class Held(NamedTuple):
 
 
 def results_page(claims: Claims, folder: Path) -> str:
-    """The page as Markdown: sentences to quote, the count of verdicts, the claims that were run, then those that were
-    not."""
+    """Return the page as Markdown: sentences to quote, the count of verdicts, the claims that were run, then those that
+    were not."""
     kept = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
     held = [held_at(place, kept) for claim in claims.claims for place in places(claim)]
     measured = [one for one in held if one.gap]
@@ -49,7 +49,7 @@ COLUMNS = "| claim | the paper's figures | experiment, learning rate | measured 
 
 
 def places(claim: Claim) -> list[Claim]:
-    """The claim itself, then the same held against its further results and learning rates."""
+    """Return the claim itself, then the same held against its further results and learning rates."""
     further: list[dict[str, Any]] = [{"experiment": other} for other in claim.also]
     further += [{"experiment": other, "rate": rate} for other, rates in claim.also_at.items() for rate in rates]
     return [claim, *(claim.model_copy(update={"note": "", **one}) for one in further)]
@@ -73,7 +73,7 @@ def row(held: Held, q: float, judged: str) -> str:
 
 
 def values_text(results: Results, claim: Claim) -> str:
-    """What both sides reached."""
+    """Return what both sides reached."""
     if claim.question:
         return "; ".join(
             f"{next(iter(one.values()))} {one['won']:.3f} (n = {one['n']})" for one in shares(results, claim) or ()

@@ -61,7 +61,7 @@ def summarise_arm(
     level: float,
     starts: Sequence[str] = (),
 ) -> Summary:
-    """`curves` and `spent`: one a seed, each curve with at least one point, and what was spent until each point.
+    """Return `curves` and `spent`: one a seed, each curve with at least one point, and what was spent until each point.
     `starts`: the starting policy of each; empty: all differ."""
     policies = starts or [str(number) for number in range(len(curves))]
     finals = [curve[max(curve)] for curve in curves]
@@ -94,7 +94,7 @@ def summarise_arm(
 
 
 def error_over(policies: Sequence[str], values: Sequence[float]) -> float:
-    """The standard error of the mean over policies, each one's values averaged first."""
+    """Return the standard error of the mean over policies, each one's values averaged first."""
     return standard_error(
         [
             mean([value for other, value in zip(policies, values, strict=True) if other == one])
@@ -104,12 +104,12 @@ def error_over(policies: Sequence[str], values: Sequence[float]) -> float:
 
 
 def first_at(curve: Curve, level: float) -> int | None:
-    """The first evaluated iteration with at least `level`; -1: the starting policy has it."""
+    """Return the first evaluated iteration with at least `level`; -1: the starting policy has it."""
     return next((iteration for iteration, rate in sorted(curve.items()) if rate >= level), None)
 
 
 def area(curve: Mapping[Place, float]) -> float:
-    """Area under the curve divided by its length; the value itself for a single point."""
+    """Return area under the curve divided by its length; the value itself for a single point."""
     points = sorted(curve.items())
     if len(points) == 1:
         return points[0][1]
@@ -118,17 +118,17 @@ def area(curve: Mapping[Place, float]) -> float:
 
 
 def plateau(curve: Curve) -> float:
-    """Mean of the evaluations in the last third of the iterations."""
+    """Return mean of the evaluations in the last third of the iterations."""
     return mean(within(curve, 2 / 3, 1))
 
 
 def rise(curve: Curve) -> float:
-    """The plateau less the mean of the evaluations in the third before it; NaN where that has none."""
+    """Return the plateau less the mean of the evaluations in the third before it; NaN where that has none."""
     return plateau(curve) - mean(within(curve, 1 / 3, 2 / 3))
 
 
 def within(curve: Curve, after: float, until: float) -> list[float]:
-    """The evaluations in (after, until] of the steps; the starting policy's is at 0."""
+    """Return the evaluations in (after, until] of the steps; the starting policy's is at 0."""
     steps = max(curve) + 1
     return [rate for iteration, rate in sorted(curve.items()) if after * steps < iteration + 1 <= until * steps]
 
@@ -145,7 +145,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    """The upper one of two middle values, so that infinity wins a tie."""
+    """Return the upper one of two middle values, so that infinity wins a tie."""
     return sorted(values)[len(values) // 2] if values else math.nan
 
 

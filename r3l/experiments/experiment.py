@@ -91,8 +91,8 @@ class Experiment(Section):
     sizes: dict[str, Size]
 
     def cells(self, size: str) -> list[Cell]:
-        """Every run, whole comparisons first: all arms of a seed. Raises `ConfigError` for a size that the experiment
-        has not."""
+        """Return every run, whole comparisons first: all arms of a seed. Raise `ConfigError` for a size that the
+        experiment has not."""
         if size not in self.sizes:
             raise ConfigError(f"experiment {self.name}: no size {size!r}; it has {', '.join(self.sizes)}")
         of = self.sizes[size]
@@ -127,15 +127,15 @@ class Experiment(Section):
 
 
 def run_name(beginning: str, arm: str, seed: int, rate: float | None = None) -> str:
-    """The run of a cell: its experiment and size, arm, learning rate and seed. The model's own rate is None, so that
-    experiments with and without rates share runs."""
+    """Return the run of a cell: its experiment and size, arm, learning rate and seed. The model's own rate is None, so
+    that experiments with and without rates share runs."""
     safe = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in arm.lower()).strip("-")
     return ".".join([beginning, safe, *([] if rate is None else [f"lr{rate:g}"]), f"s{seed}"])
 
 
 def load_experiment(path: Path) -> Experiment:
-    """What its tables extend is sought in the folder `parts` beside it. Raises `ConfigError` where the file is missing
-    or says something that can't be."""
+    """Return what its tables extend is sought in the folder `parts` beside it. Raise `ConfigError` where the file is
+    missing or says something that can't be."""
     try:
         table: dict[str, Any] = tomllib.loads(path.read_text())
         return Experiment.model_validate(filled(table, path.parent / "parts"))
@@ -149,7 +149,7 @@ def load_experiment(path: Path) -> Experiment:
 
 
 def plan_lines(experiment: Experiment, size: str) -> list[str]:
-    """What a size would run and what it would cost, in lines for people."""
+    """Return what a size would run and what it would cost, in lines for people."""
     of, cells = experiment.sizes[size], experiment.cells(size)
     first = cells[0].config
     rollouts = first.rollout.tasks * first.rollout.group_size

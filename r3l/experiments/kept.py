@@ -37,9 +37,9 @@ class Kept:
     policies: dict[str, str] = field(default_factory=dict)  # digest of the starting policy; files before had none
 
     def still_hold(self, cells: Sequence[Cell], starts: dict[tuple[int, float | None], str]) -> list[str]:
-        """The runs of those cells that are kept and were made with the same settings and from the policy that the
-        stored runs of that seed and rate began from (`starts`, digests): arms are compared so, and a policy made anew
-        need not be the same."""
+        """Return the runs of those cells that are kept and were made with the same settings and from the policy that
+        the stored runs of that seed and rate began from (`starts`, digests): arms are compared so, and a policy made
+        anew need not be the same."""
         return [
             cell.config.run
             for cell in cells
@@ -50,7 +50,7 @@ class Kept:
 
 
 def kept_results(file: Path) -> Kept:
-    """What an earlier `r3l compare` wrote; nothing where there is no such file.
+    """Return what an earlier `r3l compare` wrote; nothing where there is no such file.
 
     Raises:
         ConfigError: the file is not what `r3l compare` writes.

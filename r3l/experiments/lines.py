@@ -35,13 +35,13 @@ class Picture(NamedTuple):
 
 
 def plotted_rate(results: Results) -> float | None:
-    """The first learning rate that has runs; None where each model has its own."""
+    """Return the first learning rate that has runs; None where each model has its own."""
     rates = results.experiment.sizes[results.size].learning_rates()
     return next((rate for rate in rates if any(cell.rate == rate for cell in results.cells)), rates[0])
 
 
 def pictures_of(results: Results) -> list[Picture]:
-    """Success by steps and by turns, and the share of groups that can teach, of the runs at the plotted rate."""
+    """Return success by steps and by turns, and the share of groups that can teach, of the runs at the plotted rate."""
     cells = shown(results, [cell for cell in results.cells if cell.rate == plotted_rate(results)])
     if not cells or results.experiment.sizes[results.size].iterations < 2:
         return []  # a single point is no curve
@@ -57,7 +57,8 @@ def pictures_of(results: Results) -> list[Picture]:
 
 
 def shown(results: Results, cells: Sequence[Cell]) -> list[Cell]:
-    """The cells of `MOST` arms: the experiment's first arm, then those with the largest mean success over training."""
+    """Return the cells of `MOST` arms: the experiment's first arm, then those with the largest mean success over
+    training."""
     heights: dict[str, list[float]] = defaultdict(list)
     for cell in cells:
         heights[cell.arm.name].append(area(results.curves[cell.config.run]))
@@ -81,7 +82,7 @@ def place(used: Any, iteration: int, against: str) -> float:
 
 
 def lines(cells: Sequence[Cell], points: Callable[[Cell], list[Point]]) -> list[Line]:
-    """An arm's k-th point: the mean over starting policies of the mean over each one's runs, in x and in y."""
+    """Return an arm's k-th point: the mean over starting policies of the mean over each one's runs, in x and in y."""
     by_arm: dict[str, dict[str, list[list[Point]]]] = defaultdict(lambda: defaultdict(list))
     for cell in cells:
         by_arm[cell.arm.name][cell.config.policy.path].append(points(cell))

@@ -12,7 +12,7 @@ PANELS = (("p", "share of unguided attempts that win (p)"), ("mixed", "GRPO's sh
 
 
 def draw_map(places: Sequence[Place], rival: str, title: str) -> str:
-    """The SVG: the mean gap with its 95 % band, each policy a dot, the predicted crossing shaded."""
+    """Return the SVG: the mean gap with its 95 % band, each policy a dot, the predicted crossing shaded."""
     import matplotlib
 
     matplotlib.use("svg")

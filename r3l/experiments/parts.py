@@ -11,7 +11,7 @@ from r3l.errors import ConfigError
 
 
 def filled(value: Any, folder: Path) -> Any:
-    """`value` with what its tables extend, from the files in `folder`; what a table says itself stands. Raises
+    """Return `value` with what its tables extend, from the files in `folder`; what a table says itself stands. Raises
     `ConfigError` for a part that is not there."""
     if isinstance(value, list):
         return [filled(item, folder) for item in value]

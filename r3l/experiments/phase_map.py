@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
 
 def dial(results: Results) -> dict[float, list[int]]:
-    """The seeds at each point of the dial, by the names of their starting policies."""
+    """Return the seeds at each point of the dial, by the names of their starting policies."""
     policies = results["experiment"]["sizes"][results["size"]]["policies"]
     points: dict[float, list[int]] = defaultdict(list)
     for seed in sorted({cell["seed"] for cell in results["cells"]}):
@@ -48,7 +48,7 @@ def dial(results: Results) -> dict[float, list[int]]:
 
 
 def places(results: Results, rival: str, rate: float) -> list[Place]:
-    """The points of the dial at which both arms were run at this learning rate."""
+    """Return the points of the dial at which both arms were run at this learning rate."""
     won = answer(results, "What the starting policy wins", rate)
     shares = answer(results, "Share of groups with mixed rewards", rate)
     mixed = {row["seed"]: row["mixed"] for row in shares if row["arm"] == "GRPO"}
@@ -73,7 +73,7 @@ def answer(results: Results, begins: str, rate: float) -> list[dict[str, Any]]:
 
 
 def crossing(points: Sequence[tuple[float, float]]) -> float:
-    """The smallest x at which the straight lines through (x, gap) come down to zero; NaN where they do not."""
+    """Return the smallest x at which the straight lines through (x, gap) come down to zero; NaN where they do not."""
     ordered = sorted(points)
     for (x, high), (after, low) in itertools.pairwise(ordered):
         if high > 0 >= low:
@@ -82,8 +82,8 @@ def crossing(points: Sequence[tuple[float, float]]) -> float:
 
 
 def crossing_interval(placed: Sequence[Place], draws: int = 2000, seed: int = 0) -> tuple[float, float] | None:
-    """A 95 % percentile bootstrap of the crossing in p over policies, which are drawn alike at all points; None below
-    three policies, or where most draws have no crossing."""
+    """Return a 95 % percentile bootstrap of the crossing in p over policies, which are drawn alike at all points; None
+    below three policies, or where most draws have no crossing."""
     policies = min((len(one.gaps) for one in placed), default=0)
     if policies < 3:
         return None
@@ -106,7 +106,7 @@ def crossing_interval(placed: Sequence[Place], draws: int = 2000, seed: int = 0)
 
 
 def map_lines(results: Results, rate: float) -> list[str]:
-    """The map as tables, a rival each, with the n of every point."""
+    """Return the map as tables, a rival each, with the n of every point."""
     lines = []
     for rival in RIVALS:
         placed = places(results, rival, rate)
@@ -134,7 +134,7 @@ def map_lines(results: Results, rate: float) -> list[str]:
 
 
 def interval_text(over: Gap) -> str:
-    """The mean with its 95 % interval over policies; for one policy with the error by the test episodes alone."""
+    """Return the mean with its 95 % interval over policies; for one policy with the error by the test episodes alone."""
     low, high = over.interval
     return f"{over.mean:+.3f} " + (
         f"[{low:+.3f}, {high:+.3f}]" if over.policies > 1 else f"(test episodes: ± {over.error:.3f})"
@@ -142,7 +142,8 @@ def interval_text(over: Gap) -> str:
 
 
 def map_section(results: Results, folder: str) -> list[str]:
-    """The map in an experiment's page; nothing where its policies are on no dial or R3L and GRPO are not both run."""
+    """Return the map in an experiment's page; nothing where its policies are on no dial or R3L and GRPO are not both
+    run."""
     rates = list(dict.fromkeys(cell["rate"] for cell in results["cells"])) if dial(results) else []
     lines = [line for rate in rates for line in map_lines(results, rate)]
     return ["## The map", "", f"![The gap of R3L over GRPO]({folder}/map.svg)", "", *lines] if lines else []

@@ -31,7 +31,7 @@ def can_draw() -> bool:
 
 
 def draw(picture: Picture) -> str:
-    """The SVG: the arm it is about thick and coloured with its band, its rivals grey, each named at its end."""
+    """Return the SVG: the arm it is about thick and coloured with its band, its rivals grey, each named at its end."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -66,12 +66,12 @@ def stroke(axes: Any, one: Line, dash: int | None) -> None:
 
 
 def by_end(lines: Sequence[Line]) -> list[Line]:
-    """Lines that have points, the lowest end first."""
+    """Return lines that have points, the lowest end first."""
     return sorted((one for one in lines if one.y), key=lambda one: one.y[-1])
 
 
 def heights(lines: Sequence[Line]) -> list[float]:
-    """Where the names stand: at the lines' ends, lifted where two would touch."""
+    """Return where the names stand: at the lines' ends, lifted where two would touch."""
     values: list[float] = []
     for one in by_end(lines):
         values.append(max(one.y[-1], values[-1] + APART * limit(lines)) if values else one.y[-1])
@@ -79,7 +79,7 @@ def heights(lines: Sequence[Line]) -> list[float]:
 
 
 def limit(lines: Sequence[Line]) -> float:
-    """The top of the picture."""
+    """Return the top of the picture."""
     return min(1.05, 1.15 * max((y for one in lines for y in one.y), default=1.0)) or 1.0
 
 

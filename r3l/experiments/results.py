@@ -60,8 +60,8 @@ class Results:
     kept: list[str]
 
     def rates_start_apart(self) -> bool:
-        """Whether a seed's runs began from one policy at one learning rate and from another, or an unknown one, at the
-        next."""
+        """Return whether a seed's runs began from one policy at one learning rate and from another, or an unknown one,
+        at the next."""
         starts = {(cell.seed, self.policies.get(cell.config.run)) for cell in self.cells}
         return len(starts) > len({cell.seed for cell in self.cells})
 
@@ -109,7 +109,7 @@ def read_results(experiment: Experiment, size: str, store: Store, kept: Kept | N
 def asked(
     connection: DuckDBPyConnection, experiment: Experiment, rate: float | None, cells: Sequence[Cell]
 ) -> list[Answer]:
-    """The experiment's questions, asked of these cells: those of a learning rate."""
+    """Return the experiment's questions, asked of these cells: those of a learning rate."""
     if not cells:
         return []
     connection.execute("CREATE OR REPLACE TEMP TABLE cells (run VARCHAR, arm VARCHAR, seed INTEGER, rate DOUBLE)")
@@ -151,7 +151,7 @@ def joined(results: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
 
 
 def last_evaluated(experiment: Experiment, size: str) -> int:
-    """The last iteration whose policy is evaluated."""
+    """Return the last iteration whose policy is evaluated."""
     of = experiment.sizes[size]
     return of.iterations // of.evaluate_every * of.evaluate_every - 1
 
@@ -170,7 +170,7 @@ def summaries(
     curves: dict[str, dict[int, float]],
     metrics: dict[str, Rows],
 ) -> list[Summary]:
-    """The arms at each learning rate, in the order of the rates, best area first."""
+    """Return the arms at each learning rate, in the order of the rates, best area first."""
     made: list[Summary] = []
     for rate in experiment.sizes[size].learning_rates():
         arms = []

@@ -79,7 +79,7 @@ def page(results: Results) -> str:
 
 
 def planned(experiment: Experiment) -> list[str]:
-    """What was written before the runs."""
+    """Return what was written before the runs."""
     parts = (("Prediction", experiment.prediction), ("Analysis", experiment.analysis))
     return [line for name, text in parts if text for line in ("", f"**{name}.** {text}")]
 
@@ -134,7 +134,7 @@ def reached(value: float) -> str:
 
 
 def rows_table(rows: Rows) -> list[str]:
-    """Any answer as a table; numbers with three places."""
+    """Return any answer as a table; numbers with three places."""
     if not rows:
         return ["(no rows)"]
     names = list(rows[0])
@@ -179,12 +179,12 @@ def results_name(experiment: Experiment, size: str) -> str:
 
 
 def file_of(folder: Path, experiment: Experiment, size: str) -> Path:
-    """Where the figures are kept."""
+    """Return where the figures are kept."""
     return folder / f"{results_name(experiment, size)}.json"
 
 
 def write_results(folder: Path, results: Results) -> Path:
-    """EXPERIMENT-SIZE.md, .json and a folder of pictures; each file replaced whole. Returns the page's path."""
+    """EXPERIMENT-SIZE.md, .json and a folder of pictures; each file replaced whole. Return the page's path."""
     name = results_name(results.experiment, results.size)
     (folder / name).mkdir(parents=True, exist_ok=True)
     replace_text(folder / f"{name}.md", page(results))
@@ -251,7 +251,7 @@ def main_arms(folder: Path) -> list[str]:
 
 
 def figures(results: Results) -> dict[str, Any]:
-    """All that the page and the pictures are made from; what is not a number is null."""
+    """Return all that the page and the pictures are made from; what is not a number is null."""
     return finite(
         {
             "experiment": results.experiment.model_dump(mode="json"),

@@ -49,7 +49,7 @@ class Played:
         return self
 
     def fail(self, status: Status, reason: str) -> Played:
-        """An attempt that broke is worth nothing, however far it had come."""
+        """Return an attempt that broke is worth nothing, however far it had come."""
         self.reward = 0.0
         return self.end(status, reason)
 

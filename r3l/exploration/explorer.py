@@ -43,7 +43,7 @@ class Explorer:
     incidents: Incidents = field(default_factory=Incidents)
 
     def opening(self, observation: str, guidance: str = "") -> list[int]:
-        """Ids of an episode's start: system prompt, guidance where there is any, tools, the first observation."""
+        """Return ids of an episode's start: system prompt, guidance where there is any, tools, the first observation."""
         system = self.world.system_prompt() + (f"\n\n{guidance}" if guidance else "")
         messages = [{"role": "system", "content": system}, {"role": "user", "content": observation}]
         return self.chat.opening(messages, tools=bool(tools_of(self.world)))
@@ -58,7 +58,7 @@ class Explorer:
         max_tokens: int,
         json_schema: dict[str, Any] | None = None,
     ) -> Completion:
-        """One reply. Raises `EngineError` after the engine's own retries."""
+        """Return one reply. Raise `EngineError` after the engine's own retries."""
         sampling = Sampling(temperature, max_tokens, seed, self.chat.stop_ids, json_schema)
         completion = await asyncio.wrap_future(self.engine.complete(request_id, prompt_ids, sampling))
         if completion.failures:

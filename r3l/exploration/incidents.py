@@ -22,7 +22,8 @@ class Incidents:
             self._noted.append((event, subject_id, reason, detail))
 
     def taken(self, iteration: int, stage: str) -> list[Event]:
-        """All that were noted since the last call, as events that `stage` reports, in the order of their subjects."""
+        """Return all that were noted since the last call, as events that `stage` reports, in the order of their
+        subjects."""
         with self._guard:
             noted, self._noted = self._noted, []
         return [

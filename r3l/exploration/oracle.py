@@ -13,8 +13,8 @@ from r3l.records import Episode, Event, OraclePivot, Status, Task
 def oracle_stage(
     explorer: Explorer, tasks: Sequence[Task], bases: Sequence[Episode]
 ) -> tuple[list[OraclePivot], list[Event]]:
-    """A verdict on every base that is whole and was not won; an oracle that failed is a row without a pivot, and an
-    event."""
+    """Return a verdict on every base that is whole and was not won; an oracle that failed is a row without a pivot, and
+    an event."""
     by_slot = {task.task: task for task in tasks}
     failed = [
         base

@@ -35,6 +35,6 @@ class Progress:
             self._counts[stage]["ended"] = time.monotonic()
 
     def snapshot(self) -> dict[str, dict[str, float]]:
-        """A copy: stage -> name -> count."""
+        """Return a copy: stage -> name -> count."""
         with self._lock:
             return {stage: dict(counts) for stage, counts in self._counts.items()}

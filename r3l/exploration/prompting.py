@@ -14,13 +14,13 @@ Message = dict[str, str]
 
 @cache
 def prompt(name: str) -> str:
-    """The text of prompts/<name>.txt, without the newline at its end."""
+    """Return the text of prompts/<name>.txt, without the newline at its end."""
     return (PROMPTS / f"{name}.txt").read_text().rstrip("\n")
 
 
 def transcript(turns: Iterable[tuple[str, str]], final_observation: str, reward: float, first: int = 0) -> str:
-    """Turns of (observation, reply) as the reflector sees them: numbered from `first`, then feedback and the reward
-    line.
+    """Return turns of (observation, reply) as the reflector sees them: numbered from `first`, then feedback and the
+    reward line.
 
     ``Turn k:`` stands directly before reply k, so the last number shown is one that the validator accepts.
     """
@@ -35,8 +35,8 @@ def reflection_messages(
     first: int = 0,
     kind: Literal["report", "critique"] = "report",
 ) -> list[Message]:
-    """The reflector's conversation: the paper's reflection prompt (or the prompt for a critique in free words), then
-    the trajectory."""
+    """Return the reflector's conversation: the paper's reflection prompt (or the prompt for a critique in free words),
+    then the trajectory."""
     return [
         {"role": "system", "content": prompt("reflection" if kind == "report" else kind)},
         {"role": "user", "content": transcript(turns, final_observation, reward, first)},
@@ -44,6 +44,6 @@ def reflection_messages(
 
 
 def guidance(report: str) -> str:
-    """The guidance text: lead-in, the reflection as JSON, "apply, do not mention". `report` is data, never a
+    """Return the guidance text: lead-in, the reflection as JSON, "apply, do not mention". `report` is data, never a
     template."""
     return Template(prompt("guidance")).substitute(report=report)

@@ -29,7 +29,7 @@ class Report:
 
 
 def find_object(reply: str) -> str:
-    """The outermost {...} of a reply; prose around it is allowed.
+    """Return the outermost {...} of a reply; prose around it is allowed.
 
     Raises:
         ReflectionError: there is none.
@@ -101,7 +101,7 @@ def integer(value: object) -> int:
 
 
 def parse_report(reply: str, turns: int) -> Report:
-    """A valid report on a trajectory of `turns` turns: 0 <= retry_from_step < turns (paper, reflection prompt).
+    """Return a valid report on a trajectory of `turns` turns: 0 <= retry_from_step < turns (paper, reflection prompt).
 
     Raises:
         ReflectionError: what is wrong, in words that go into the row's reason.
@@ -121,9 +121,9 @@ def parse_report(reply: str, turns: int) -> Report:
 
 
 def report_schema(turns: int, tokens: int) -> dict[str, Any]:
-    """The JSON schema of a report on `turns` turns, for engines that can be held to one. Its texts are short enough for
-    a reply of `tokens` tokens to hold them all, at two letters a token: else a talkative policy is cut off before the
-    JSON ends."""
+    """Return the JSON schema of a report on `turns` turns, for engines that can be held to one. Its texts are short
+    enough for a reply of `tokens` tokens to hold them all, at two letters a token: else a talkative policy is cut off
+    before the JSON ends."""
     text = {"type": "string", "maxLength": max(SHORTEST, 2 * (tokens - KEYS) // len(TEXT_KEYS))}
     properties: dict[str, Any] = dict.fromkeys(("trajectory_summary", "root_cause_analysis"), text)
     properties["trajectory_outcome"] = {"enum": list(OUTCOMES)}

@@ -42,7 +42,7 @@ async def _rolled_back(
     retry_id: str,
     pivot: int,
 ) -> tuple[Played, int]:
-    """What was played, and from which pivot: rollback that sees other observations is dropped or restarts at 0."""
+    """Return what was played, and from which pivot: rollback that sees other observations is dropped or restarts at 0."""
     try:
         rollback = await _roll_back(explorer, task, parent.turns, retry_id, pivot)
         if rollback.diverged_at is not None:
@@ -80,8 +80,8 @@ async def _roll_back(explorer: Explorer, task: Task, turns: list[Turn], session:
 def _context(
     explorer: Explorer, plan: SamplingPlan, turns: list[Turn], reflection: Reflection, pivot: int, role: Role
 ) -> tuple[list[int], list[int]]:
-    """(context ids stored with the first own turn, whole prompt). Guidance joins the system prompt at pivot 0; the kept
-    turns are the parent's own ids, never rendered again."""
+    """Return (context ids stored with the first own turn, whole prompt). Guidance joins the system prompt at pivot 0;
+    the kept turns are the parent's own ids, never rendered again."""
     text = guidance(reflection.report or reflection.text)
     observation = turns[pivot].observation
     if plan.guidance == "none":
@@ -101,7 +101,7 @@ def _context(
 
 
 def _guided(observation: str, text: str, role: Role, guide: str) -> list[Message]:
-    """The observation at the pivot with the guidance before it; what a tool returned stays behind its call."""
+    """Return the observation at the pivot with the guidance before it; what a tool returned stays behind its call."""
     seen = {"role": role, "content": observation}
     if role == "tool":
         return [seen, {"role": guide, "content": text}]
@@ -111,5 +111,5 @@ def _guided(observation: str, text: str, role: Role, guide: str) -> list[Message
 
 
 def renamed(turns: list[Turn], trajectory_id: str) -> list[Turn]:
-    """The same turns under another trajectory's id."""
+    """Return the same turns under another trajectory's id."""
     return [replace(turn, trajectory_id=trajectory_id) for turn in turns]

@@ -18,13 +18,13 @@ T = TypeVar("T")
 
 
 async def _all(attempts: Iterable[Awaitable[T]]) -> list[T]:
-    """Every attempt's records. Where one can't become any (`Interrupted`, `ServerAway`), the others are given up and
-    nothing is made."""
+    """Return every attempt's records. Where one can't become any (`Interrupted`, `ServerAway`), the others are given up
+    and nothing is made."""
     return list(await asyncio.gather(*attempts))
 
 
 def base_stage(explorer: Explorer, tasks: Sequence[Task], plan: SamplingPlan) -> list[Episode]:
-    """`plan.bases` base trajectories of every task."""
+    """Return `plan.bases` base trajectories of every task."""
     explorer.progress.add("base", planned=len(tasks) * plan.bases)
     return asyncio.run(_all([sample(explorer, task, attempt) for task in tasks for attempt in range(plan.bases)]))
 
@@ -37,7 +37,7 @@ def reflections_stage(
     abouts: Sequence[Episode],
     attempt: int,
 ) -> list[Reflection]:
-    """The reflection number `attempt` on every base; abouts[i] is the latest attempt that grew from bases[i]."""
+    """Return the reflection number `attempt` on every base; abouts[i] is the latest attempt that grew from bases[i]."""
     by_slot = {task.task: task for task in tasks}
     explorer.progress.add("reflections", planned=len(bases))
     return asyncio.run(
@@ -58,8 +58,8 @@ def retries_stage(
     abouts: Sequence[Episode],
     reflections: Sequence[Reflection],
 ) -> list[Episode]:
-    """The retries that the reflections ask for; with group_fill=extra_base a further base in place of each one not
-    run."""
+    """Return the retries that the reflections ask for; with group_fill=extra_base a further base in place of each one
+    not run."""
     by_slot = {task.task: task for task in tasks}
     reflection_of = {
         one.base_id: one for one in reflections
@@ -86,7 +86,8 @@ def retries_stage(
 
 
 def distilled_stage(abouts: Sequence[Episode], retries: Sequence[Episode]) -> tuple[list[Episode], list[Event]]:
-    """Every retry that is a whole trajectory, stitched to its parent's prefix; the others are events with a reason."""
+    """Return every retry that is a whole trajectory, stitched to its parent's prefix; the others are events with a
+    reason."""
     parents = {about.trajectory.trajectory_id: about for about in abouts}
     stitched, events = [], []
     for one in retries:

@@ -59,13 +59,13 @@ def method_of(settings: AnyMethod) -> Method[Any]:
 
 
 def plan(settings: AnyMethod, group_size: int) -> SamplingPlan:
-    """What exploration samples for one task, within `group_size` = N trajectories."""
+    """Return what exploration samples for one task, within `group_size` = N trajectories."""
     return method_of(settings).plan(settings, group_size)
 
 
 def credit_stage(settings: AnyMethod, trajectories: Sequence[Trajectory]) -> tuple[list[Credit], list[Event]]:
-    """The credit of every member of every group. `trajectories`: base and distilled ones, groups whole (retries are
-    passed over).
+    """Return the credit of every member of every group. `trajectories`: base and distilled ones, groups whole (retries
+    are passed over).
 
     Each of them gives one `Credit` or one `dropped` event with its reason.
     """
@@ -75,7 +75,7 @@ def credit_stage(settings: AnyMethod, trajectories: Sequence[Trajectory]) -> tup
 def training_rows_stage(
     settings: AnyMethod, episodes: Sequence[Episode], reflections: Sequence[Reflection], credit: Sequence[Credit]
 ) -> tuple[list[TrainingRow], list[Event]]:
-    """The rows that the update job reads. `episodes`: base and distilled ones, and the retries as they ran, with
+    """Return the rows that the update job reads. `episodes`: base and distilled ones, and the retries as they ran, with
     guidance.
 
     Each credited member gives one row or one `no_gradient` event; each reflection that is no lesson a `no_meta_task`
@@ -85,5 +85,5 @@ def training_rows_stage(
 
 
 def counted_groups(credit: Iterable[Credit]) -> int:
-    """Groups that count in the batch's mean: the denominator of `groups` reductions. A filtered group does not."""
+    """Return groups that count in the batch's mean: the denominator of `groups` reductions. A filtered group does not."""
     return len({one.group_id for one in credit if one.rule not in UNCOUNTED})

@@ -63,15 +63,15 @@ class Method(Generic[S]):
     version = 1
 
     def plan(self, settings: S, group_size: int) -> SamplingPlan:
-        """What exploration samples for one task, within the budget of `group_size` = N trajectories."""
+        """Return what exploration samples for one task, within the budget of `group_size` = N trajectories."""
         return SamplingPlan(bases=group_size)
 
     def select(self, settings: S, members: Sequence[Trajectory]) -> tuple[list[Trajectory], list[LeftOut]]:
-        """Which of a group's trainable trajectories are its members."""
+        """Return which of a group's trainable trajectories are its members."""
         return list(members), []
 
     def credit(self, settings: S, members: Sequence[Trajectory]) -> list[Credit]:
-        """One `Credit` a member, in order. `members` are one group: at least one trajectory."""
+        """Return one `Credit` a member, in order. `members` are one group: at least one trajectory."""
         penalties = self.penalties(settings, members)
         rewards = np.array([member.reward for member in members], dtype=np.float64) - penalties
         mean, std = group_statistics(rewards)
@@ -99,7 +99,7 @@ class Method(Generic[S]):
         ]
 
     def penalties(self, settings: S, members: Sequence[Trajectory]) -> Floats:
-        """What is taken off each reward before the group's statistics, shape [G]."""
+        """Return what is taken off each reward before the group's statistics, shape [G]."""
         return np.zeros(len(members))
 
     def scaled(self, settings: S, rewards_G: Floats) -> Floats:
@@ -125,25 +125,25 @@ class Method(Generic[S]):
         return advantages, rules
 
     def pivot_mask(self, settings: S) -> PivotMask:
-        """Which members of a base-retry pair are masked before the pivot."""
+        """Return which members of a base-retry pair are masked before the pivot."""
         return "off"
 
     def objective(self, settings: S, member: Trajectory) -> Objective:
-        """The loss of a member's row."""
+        """Return the loss of a member's row."""
         return Objective("policy_gradient", coefficient=settings.loss_factor)
 
     def lessons(
         self, settings: S, attempts: Sequence[Trajectory], reflections: Sequence[Reflection]
     ) -> tuple[list[Lesson], list[LeftOut]]:
-        """Meta-task rows of one group. `attempts` are all its trajectories, the retries with their guidance among
-        them."""
+        """Return meta-task rows of one group. `attempts` are all its trajectories, the retries with their guidance
+        among them."""
         return [], [
             LeftOut(one.reflection_id, "this method learns no meta-task" if one.decision == "retry" else one.decision)
             for one in reflections
         ]
 
     def lesson_objective(self, settings: S) -> Objective:
-        """The loss of a meta-task row."""
+        """Return the loss of a meta-task row."""
         return Objective("cross_entropy", term="sft")
 
 
@@ -156,15 +156,14 @@ class RatioMethod(Method[C]):
         return self.clipped(settings)
 
     def clipped(self, settings: C) -> Objective:
-        """The clipped loss, of a member or of a lesson."""
+        """Return the clipped loss, of a member or of a lesson."""
         clip = {"clip_low": settings.clip_low, "clip_high": settings.clip_high}
         return Objective(self.loss, clip, settings.loss_factor)
 
 
 def mask_turns(members: Sequence[Trajectory], rule: PivotMask) -> list[int]:
-    """First turn with weight, for each member. Only what a base shares with a retry that is a member too is masked;
-    a retry of a retry shares with the base no more than the shortest prefix on the way.
-    """
+    """Return first turn with weight, for each member. Only what a base shares with a retry that is a member too is
+    masked; a retry of a retry shares with the base no more than the shortest prefix on the way."""
     pivots: dict[str, list[int | None]] = {}
     for member in members:
         if member.kind == Kind.DISTILLED and member.base_id is not None:
@@ -178,5 +177,5 @@ def mask_turns(members: Sequence[Trajectory], rule: PivotMask) -> list[int]:
 
 
 def shared_turns(member: Trajectory) -> int | None:
-    """Leading turns that a distilled trajectory has in common with its base."""
+    """Return leading turns that a distilled trajectory has in common with its base."""
     return member.pivot_turn if member.shared_turns is None else member.shared_turns

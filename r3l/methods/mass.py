@@ -52,8 +52,8 @@ def mass_of(
     reflections: Sequence[Reflection],
     fault_turns: Mapping[str, int],
 ) -> Mass:
-    """What `settings` would make of these rollouts. `episodes`: base and distilled ones, and the retries as they ran;
-    `fault_turns`: trajectory id to the turn where the oracle says that a failed base went wrong."""
+    """Return what `settings` would make of these rollouts. `episodes`: base and distilled ones, and the retries as they
+    ran; `fault_turns`: trajectory id to the turn where the oracle says that a failed base went wrong."""
     credit, _ = credit_stage(settings, [one.trajectory for one in episodes if one.trajectory.kind != Kind.RETRY])
     rows, _ = training_rows_stage(settings, episodes, reflections, credit)
     turns_of = {one.trajectory.trajectory_id: one.turns for one in episodes}
@@ -74,7 +74,7 @@ def mass_of(
 
 
 def turn_masses(row: TrainingRow, turns_of: Mapping[str, Sequence[Turn]], divided_by: int) -> list[TurnMass]:
-    """A row's mass by turn: a trajectory's row is its contexts and replies, one after the other."""
+    """Return a row's mass by turn: a trajectory's row is its contexts and replies, one after the other."""
     factor = row.coefficient * row.advantage / divided_by
     if row.role in {"reflect", "retry"}:
         return [TurnMass(row.source_id, row.role, 0, factor * sum(row.weights))]

@@ -72,7 +72,7 @@ class R3L(Method[R3LSettings]):
 def why_not(
     settings: R3LSettings, reflection: Reflection, retry: Trajectory | None, seen: dict[str, Trajectory]
 ) -> str:
-    """Why a reflection and its retry are no lesson; empty where they are one (rules of `sft_rule`)."""
+    """Return why a reflection and its retry are no lesson; empty where they are one (rules of `sft_rule`)."""
     if settings.sft_rule == "none" or settings.sft_weight == 0:
         return "meta-tasks are off" if retry else not_retried(reflection)
     target, base = seen.get(reflection.trajectory_id), seen.get(reflection.base_id)
@@ -101,12 +101,11 @@ def why_not(
 
 
 def not_retried(reflection: Reflection) -> str:
-    """Why a reflection has no retry."""
+    """Return why a reflection has no retry."""
     return "its retry is not stored" if reflection.decision == "retry" else reflection.decision or "no retry"
 
 
 def kept_turns(settings: R3LSettings, retry: Trajectory) -> int:
-    """Turns of the parent before the retry's own. With the guidance in the system prompt nothing is kept as it was: the
-    retry's first context holds the whole conversation.
-    """
+    """Return turns of the parent before the retry's own. With the guidance in the system prompt nothing is kept as it
+    was: the retry's first context holds the whole conversation."""
     return 0 if settings.guidance_position == "system" else retry.pivot_turn or 0

@@ -29,7 +29,7 @@ def priority(candidate: Candidate, decay: float) -> float:
 
 
 def replay_count(fresh: int, share: float, available: int) -> int:
-    """Groups to add to `fresh` ones so that `share` of the update's groups are replayed, as far as they are
+    """Return groups to add to `fresh` ones so that `share` of the update's groups are replayed, as far as they are
     available."""
     return available if share >= 1 else min(available, round(fresh * share / (1 - share)))
 
@@ -37,7 +37,8 @@ def replay_count(fresh: int, share: float, available: int) -> int:
 def choose(
     candidates: Iterable[Candidate], fresh: int, *, share: float, decay: float, limit: int, seed: int
 ) -> list[Candidate]:
-    """The groups to learn from again, highest priority first; those of equal priority in an order drawn with `seed`.
+    """Return the groups to learn from again, highest priority first; those of equal priority in an order drawn with
+    `seed`.
 
     Args:
         fresh: groups of this iteration.
@@ -50,7 +51,7 @@ def choose(
 
 
 def replayed(rows: Sequence[TrainingRow], iteration: int) -> list[TrainingRow]:
-    """Rows of an earlier iteration as rows of this one: same tokens, weights and advantage, the old behaviour
+    """Return rows of an earlier iteration as rows of this one: same tokens, weights and advantage, the old behaviour
     policy."""
     return [
         replace(row, row_id=f"iteration={iteration}/replay/{row.row_id}", iteration=iteration, role="replay")

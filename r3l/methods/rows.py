@@ -46,7 +46,7 @@ class Segments:
 
 
 def explore_row(settings: MethodSettings, objective: Objective, member: Episode, credit: Credit) -> TrainingRow:
-    """The row of a group's member: all its turns, with weight from `credit.mask_turn` on."""
+    """Return the row of a group's member: all its turns, with weight from `credit.mask_turn` on."""
     segments = Segments.of_turns(without_guided_logprobs(member), credit.mask_turn)
     return row(
         settings, objective, member.trajectory, credit.trajectory_id, segments, credit.advantage, credit.group_size
@@ -54,7 +54,7 @@ def explore_row(settings: MethodSettings, objective: Objective, member: Episode,
 
 
 def without_guided_logprobs(member: Episode) -> list[Turn]:
-    """The turns; where a retry's replies were put behind other contexts, their log-probabilities there are not
+    """Return the turns; where a retry's replies were put behind other contexts, their log-probabilities there are not
     known."""
     if member.trajectory.kind != Kind.DISTILLED:
         return member.turns
@@ -92,7 +92,7 @@ def row(
     advantage: float,
     group_size: int,
 ) -> TrainingRow:
-    """Contexts and replies in turn, as one sequence."""
+    """Return contexts and replies in turn, as one sequence."""
     masks = response_weights(segments.lengths(), segments.mask_turn)
     trained = int(sum(mask.sum() for mask in masks))
     weight, reduction = normaliser(settings, objective.term, sum(segments.lengths()), trained, group_size)
@@ -131,7 +131,8 @@ def row(
 
 
 def normaliser(settings: MethodSettings, term: str, sampled: int, trained: int, group_size: int) -> tuple[float, str]:
-    """Weight of one trained token, and the reduction over the batch that goes with it (setting `loss_normalisation`).
+    """Return weight of one trained token, and the reduction over the batch that goes with it (setting
+    `loss_normalisation`).
 
     trajectory: 1 / (|tau| G), |tau| = all sampled tokens, masked ones too; trajectory_unmasked: |tau| = those with
         weight;

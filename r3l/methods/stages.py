@@ -15,7 +15,7 @@ from r3l.records import Credit, Episode, Event, Kind, Reflection, Status, Traini
 def credit_groups(
     method: Method[Any], settings: MethodSettings, trajectories: Sequence[Trajectory]
 ) -> tuple[list[Credit], list[Event]]:
-    """Credit for whole groups. Each base and distilled trajectory gives a credit or an event; retries are no
+    """Return credit for whole groups. Each base and distilled trajectory gives a credit or an event; retries are no
     members."""
     credits: list[Credit] = []
     events: list[Event] = []
@@ -40,7 +40,7 @@ def training_rows(
     reflections: Sequence[Reflection],
     credits: Sequence[Credit],
 ) -> tuple[list[TrainingRow], list[Event]]:
-    """Rows of the groups' members, then of the meta-tasks. Each credit, and each reflection, gives a row or an
+    """Return rows of the groups' members, then of the meta-tasks. Each credit, and each reflection, gives a row or an
     event."""
     by_id = {episode.trajectory.trajectory_id: episode for episode in episodes}
     rows, events = member_rows(method, settings, by_id, credits)
@@ -51,7 +51,7 @@ def training_rows(
 def member_rows(
     method: Method[Any], settings: MethodSettings, episodes: dict[str, Episode], credits: Sequence[Credit]
 ) -> tuple[list[TrainingRow], list[Event]]:
-    """One row for every credited member that has a gradient; an event `no_gradient` for every other."""
+    """Return one row for every credited member that has a gradient; an event `no_gradient` for every other."""
     rows: list[TrainingRow] = []
     events: list[Event] = []
     for credit in credits:
@@ -73,7 +73,7 @@ def meta_task_rows(
     reflections: Sequence[Reflection],
     credits: Sequence[Credit],
 ) -> tuple[list[TrainingRow], list[Event]]:
-    """A row for every lesson; an event `no_meta_task` for every reflection, and every retry, that is none."""
+    """Return a row for every lesson; an event `no_meta_task` for every reflection, and every retry, that is none."""
     attempts = grouped(episode.trajectory for episode in episodes.values())
     sizes = {credit.group_id: credit.group_size for credit in credits}
     rows: list[TrainingRow] = []
@@ -88,7 +88,7 @@ def meta_task_rows(
 def lesson_row(
     method: Method[Any], settings: MethodSettings, episodes: dict[str, Episode], lesson: Lesson, group_size: int
 ) -> TrainingRow:
-    """The row of a reflection, or of the retry that it guided."""
+    """Return the row of a reflection, or of the retry that it guided."""
     objective = method.lesson_objective(settings)
     if lesson.retry is None:
         return reflect_row(settings, objective, lesson.reflection, lesson.advantage, group_size)
@@ -99,9 +99,8 @@ def lesson_row(
 
 
 def no_gradient(row: TrainingRow, credit: Credit) -> str:
-    """Why a member has no row; empty where it has one. A row of advantage 0 is there for its KL term, or because its
-    tokens count in a mean over all tokens.
-    """
+    """Return why a member has no row; empty where it has one. A row of advantage 0 is there for its KL term, or because
+    its tokens count in a mean over all tokens."""
     if not row.token_ids:
         return "no turn of it is stored"
     if row.trained_tokens == 0:
@@ -111,7 +110,7 @@ def no_gradient(row: TrainingRow, credit: Credit) -> str:
 
 
 def grouped(records: Iterable[Any]) -> dict[str, list[Any]]:
-    """Records by group, in order of appearance."""
+    """Return records by group, in order of appearance."""
     groups: dict[str, list[Any]] = defaultdict(list)
     for record in records:
         groups[record.group_id].append(record)

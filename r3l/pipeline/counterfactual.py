@@ -29,7 +29,7 @@ class Counterfactual:
 def counterfactuals(
     store: Store, run: str, branch: str, iteration: int, presets: Sequence[str] = ()
 ) -> tuple[list[Counterfactual], list[str]]:
-    """(what each method would have made of the iteration, the presets that sample other rollouts).
+    """Return (what each method would have made of the iteration, the presets that sample other rollouts).
 
     Args:
         presets: method presets; empty: all of them.
@@ -54,7 +54,7 @@ def counterfactuals(
 def rollouts(
     store: Store, run: str, branch: str, iteration: int
 ) -> tuple[list[Episode], list[Reflection], dict[str, int]]:
-    """(all stored attempts of an iteration, its reflections, failed base to the turn that the oracle names)."""
+    """Return (all stored attempts of an iteration, its reflections, failed base to the turn that the oracle names)."""
     refs = store.stages(run, branch, iteration)
     attempts = [ref for ref in refs if ref.stage in {"base", "retries", "distilled"}]
     if not any(ref.stage == "base" for ref in attempts):

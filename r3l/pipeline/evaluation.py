@@ -48,8 +48,8 @@ def evaluate(
 
 
 def play(bench: Workbench, test: Posed, iteration: int) -> StageRef:
-    """The stored evaluation where there is one of the same policy and settings; else play it and store it beside the
-    others, at the next place where another one took its place meanwhile."""
+    """Return the stored evaluation where there is one of the same policy and settings; else play it and store it beside
+    the others, at the next place where another one took its place meanwhile."""
     config, store = bench.config, bench.store
     posed = {"benchmark": test.benchmark, "format": test.format, "protocol": test.protocol}
     settings = posed | stage_settings(config, "evaluations")
@@ -68,7 +68,7 @@ def play(bench: Workbench, test: Posed, iteration: int) -> StageRef:
 
 
 def evaluated_iteration(config: Config, store: Store) -> int:
-    """The iteration whose new policy is evaluated: the one asked for (-1: the starting policy), else the newest.
+    """Return the iteration whose new policy is evaluated: the one asked for (-1: the starting policy), else the newest.
 
     Raises:
         ConfigError: the run has not come so far.
@@ -85,7 +85,7 @@ def evaluated_iteration(config: Config, store: Store) -> int:
 def played(
     bench: Workbench, test: Posed, iteration: int, settings: dict[str, Any], made: stage_io.Tables
 ) -> stage_io.Tables:
-    """The tables of the evaluation, kept in `made`: what has been played is played once."""
+    """Return the tables of the evaluation, kept in `made`: what has been played is played once."""
     asked = bench.config.evaluation
     tasks, whole = evaluated_tasks(bench.config, iteration)
     about = placing.about(test, settings, len(tasks), whole)

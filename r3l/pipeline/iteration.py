@@ -20,7 +20,8 @@ from r3l.store.stage import Store
 
 
 def the_iteration(config: Config, store: Store) -> int:
-    """The iteration asked for, or else the run's next one. Raises `ConfigError` for -1, which only evaluations know."""
+    """Return the iteration asked for, or else the run's next one. Raise `ConfigError` for -1, which only evaluations
+    know."""
     if config.iteration == -1:
         raise ConfigError(
             "iteration=-1 names the starting policy, for evaluations only; leave it empty or give 0 or more"
@@ -100,7 +101,7 @@ def working(bench: Workbench) -> Iterator[None]:
 
 
 def run_stages(bench: Workbench) -> list[StageRef]:
-    """All stages of the iteration. Shards run side by side; only the update waits for all."""
+    """Return all stages of the iteration. Shards run side by side; only the update waits for all."""
     if bench.wants("updates"):
         policies.check_optimiser(bench.store, bench.policies)  # before sampling for a step that can't be taken
     batch: StageRef = bench.runner.call(calls.draw_tasks, bench)

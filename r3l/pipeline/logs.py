@@ -15,8 +15,8 @@ def log() -> logging.Logger:
 
 
 def log_line(stage: str, tables: dict[str, Any]) -> str:
-    """What a stage came to, in one line: its rows, the mean reward, how attempts ended, what was dropped or skipped and
-    why."""
+    """Return what a stage came to, in one line: its rows, the mean reward, how attempts ended, what was dropped or
+    skipped and why."""
     parts = [
         ", ".join(f"{len(rows)} {name}" for name, rows in tables.items() if len(rows) and name != "events") or "no rows"
     ]

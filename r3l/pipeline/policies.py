@@ -32,13 +32,13 @@ class Policies:
     optimiser: str | None = None  # digest of the state that the learner's next step goes on from, as `Written` has it
 
     def as_evaluated(self) -> Policies:
-        """The newest policy samples, whatever the synchronization interval."""
+        """Return the newest policy samples, whatever the synchronization interval."""
         return replace(self, behaviour=self.learner, behaviour_folder=self.learner_folder)
 
 
 def find(config: Config, store: Store, iteration: int) -> Policies:
-    """Raises `ConfigError` where the starting policy's folder is missing, `StoreError` where a later one is not what
-    its update wrote."""
+    """Raise `ConfigError` where the starting policy's folder is missing, `StoreError` where a later one is not what its
+    update wrote."""
     start = starting_policy(config)
     synced = iteration - iteration % config.training.sync_interval
     newest = latest_policy(store, config.run, config.branch, iteration)
@@ -52,7 +52,7 @@ def find(config: Config, store: Store, iteration: int) -> Policies:
 
 
 def optimiser_of(policies: Policies) -> Path | None:
-    """The folder of the optimiser's state that the learner's next step goes on from; None: none was written."""
+    """Return the folder of the optimiser's state that the learner's next step goes on from; None: none was written."""
     if policies.learner_folder is None or policies.optimiser == "":
         return None
     folder = policies.learner_folder / "optimizer"
@@ -74,8 +74,8 @@ def pullable(store: Store, snapshot: PolicySnapshot) -> PolicySnapshot:
 
 
 def starting_policy(config: Config) -> PolicySnapshot:
-    """The policy that iteration 0 starts from. Raises `ConfigError` where its folder is missing or its weights are
-    cut."""
+    """Return the policy that iteration 0 starts from. Raise `ConfigError` where its folder is missing or its weights
+    are cut."""
     path = located(config.policy.path)
     make_here(config.policy.name, path)
     if (asked := HOUSEHOLD.match(path.name)) and not (path / "config.json").is_file():

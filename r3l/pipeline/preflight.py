@@ -23,7 +23,8 @@ from r3l.store.stage import Store
 
 
 def check(config: Config, training: bool = True) -> Store:
-    """The opened store, if the run can start. An evaluation needs no training tasks: its benchmark may have none.
+    """Return the opened store, if the run can start. An evaluation needs no training tasks: its benchmark may have
+    none.
 
     Raises:
         StoreError: the store is not writable, or what the run would go on from is not what its update wrote.

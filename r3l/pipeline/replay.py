@@ -63,7 +63,7 @@ def recompute(
 def replay_config(
     store: Store, run: str, iteration: int, asked: Replay, assignments: list[str], branch: str = ""
 ) -> Config:
-    """The settings of the branch that a replay makes: of an unstarted one too, to know beforehand what is wrong.
+    """Return the settings of the branch that a replay makes: of an unstarted one too, to know beforehand what is wrong.
 
     Raises:
         ConfigError: an unknown stage, an order that is none, an unknown setting.

@@ -21,21 +21,21 @@ def active(bench: Workbench) -> bool:
 
 
 def earlier(bench: Workbench, iteration: int, stage: str) -> list[StageRef]:
-    """The stages of one kind of an earlier iteration: the branch's own, else the run's."""
+    """Return the stages of one kind of an earlier iteration: the branch's own, else the run's."""
     store, config = bench.store, bench.config
     own = [ref for ref in store.stages(config.run, config.branch, iteration) if ref.stage == stage]
     return own or [ref for ref in store.stages(config.run, "", iteration) if ref.stage == stage]
 
 
 def history(bench: Workbench) -> list[StageRef]:
-    """What the replay stage is made from beside this iteration: the last one's rows, and its replay, which had the ones
-    before."""
+    """Return what the replay stage is made from beside this iteration: the last one's rows, and its replay, which had
+    the ones before."""
     last = bench.iteration - 1
     return [*earlier(bench, last, "training_rows"), *earlier(bench, last, "replay")] if last >= 0 else []
 
 
 def candidates(bench: Workbench) -> list[Candidate]:
-    """Every group of an earlier iteration that has training rows, with the updates that have learned from it."""
+    """Return every group of an earlier iteration that has training rows, with the updates that have learned from it."""
     sampled: dict[str, int] = {}
     uses: Counter[str] = Counter()
     for iteration in range(bench.iteration):
@@ -49,8 +49,8 @@ def candidates(bench: Workbench) -> list[Candidate]:
 
 
 def replay_tables(bench: Workbench, fresh: int) -> stage_io.Tables:
-    """The groups drawn, and their rows as rows of this iteration. `fresh`: groups that count in this iteration's own
-    batch."""
+    """Return the groups drawn, and their rows as rows of this iteration. `fresh`: groups that count in this iteration's
+    own batch."""
     settings = bench.config.training
     drawn = choose(
         candidates(bench),
@@ -79,7 +79,7 @@ def replay_tables(bench: Workbench, fresh: int) -> stage_io.Tables:
 
 
 def rows_of(bench: Workbench, group: Candidate) -> Iterator[TrainingRow]:
-    """A group's rows under this iteration."""
+    """Yield a group's rows under this iteration."""
     for ref in earlier(bench, bench.iteration - group.age, "training_rows"):
         if group.group_id in set(bench.store.read(ref, "training_rows", ["group_id"])["group_id"].to_pylist()):
             rows = stage_io.records(bench.store, ref, "training_rows", TrainingRow)
@@ -87,7 +87,7 @@ def rows_of(bench: Workbench, group: Candidate) -> Iterator[TrainingRow]:
 
 
 def behaviours(bench: Workbench, replay: StageRef) -> dict[str, str]:
-    """Digest to folder of the policies that sampled the replayed rows."""
+    """Return digest to folder of the policies that sampled the replayed rows."""
     wanted = set(bench.store.read(replay, "training_rows", ["behaviour_policy"])["behaviour_policy"].to_pylist())
     known = {bench.policies.start.digest: bench.policies.start.path}
     for iteration in range(bench.iteration):

@@ -96,7 +96,7 @@ class _Thread:
 
 
 def settled(value: Any) -> Any:
-    """The results of futures, also in lists; other values as they are."""
+    """Return the results of futures, also in lists; other values as they are."""
     if isinstance(value, Done | _Thread):
         return value.result()
     return [settled(one) for one in value] if isinstance(value, list) else value

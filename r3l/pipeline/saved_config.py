@@ -22,7 +22,7 @@ def save_config(store: Store, config: Config, iteration: int) -> None:
 
 
 def load_config(store: Store, run: str, branch: str, iteration: int) -> Config:
-    """Raises `StoreError` where the iteration was never begun."""
+    """Raise `StoreError` where the iteration was never begun."""
     content = store.files.read(_path(run, branch, iteration))
     if content is None:
         raise StoreError(
@@ -32,7 +32,7 @@ def load_config(store: Store, run: str, branch: str, iteration: int) -> Config:
 
 
 def newest_settings(store: Store, run: str) -> dict[str, Any] | None:
-    """What the run's newest iteration was run with, with the store where it is now; None where the run has none."""
+    """Return what the run's newest iteration was run with, with the store where it is now; None where the run has none."""
     newest = store.next_iteration(run) - 1
     if newest < 0:
         return None
@@ -40,7 +40,7 @@ def newest_settings(store: Store, run: str) -> dict[str, Any] | None:
 
 
 def as_now(content: bytes, path: str) -> Config:
-    """Settings as they were stored, a renamed value under its present name.
+    """Return settings as they were stored, a renamed value under its present name.
 
     Raises:
         StoreError: they are damaged, or have a setting that this version does not know.
@@ -59,7 +59,7 @@ def as_now(content: bytes, path: str) -> Config:
 
 
 def first_of(error: ValidationError) -> str:
-    """The first thing that is wrong, in one line."""
+    """Return the first thing that is wrong, in one line."""
     one = error.errors()[0]
     return f"{'.'.join(map(str, one['loc']))}: {one['msg']}, got {one.get('input')!r:.80}"
 

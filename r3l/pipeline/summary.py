@@ -45,13 +45,14 @@ QUESTIONS = [
 
 
 def questions(run: str, branch: str) -> list[str]:
-    """Questions to a line of a run, as commands to paste."""
+    """Return questions to a line of a run, as commands to paste."""
     line = f"--run {run} --branch {branch}" if branch else f"--run {run}"
     return [f'{program()} sql "{question}" {line}' for question in QUESTIONS]
 
 
 def summarise(store: Store, run: str, branch: str, iteration: int) -> dict[str, Any]:
-    """The row of the `iterations` view, and `stages`: stage -> seconds (summed over shards, which run side by side)."""
+    """Return the row of the `iterations` view, and `stages`: stage -> seconds (summed over shards, which run side by
+    side)."""
     with connect(store, [run]) as connection:
         place = [run, branch, iteration]
         row = query(connection, "SELECT * FROM lines.iterations WHERE run = ? AND branch = ? AND iteration = ?", place)
@@ -69,7 +70,7 @@ def summarise(store: Store, run: str, branch: str, iteration: int) -> dict[str, 
 
 
 def history(store: Store, run: str, branch: str) -> list[dict[str, Any]]:
-    """The `iterations` view of a run, oldest first."""
+    """Return the `iterations` view of a run, oldest first."""
     with connect(store, [run]) as connection:
         rows = query(
             connection, "SELECT * FROM lines.iterations WHERE run = ? AND branch = ? ORDER BY iteration", [run, branch]
@@ -78,12 +79,12 @@ def history(store: Store, run: str, branch: str) -> list[dict[str, Any]]:
 
 
 def shown(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """(name, figure) pairs, those that do not apply as a dash."""
+    """Return (name, figure) pairs, those that do not apply as a dash."""
     return [(name, figure(summary.get(column), pattern)) for column, name, pattern in FIGURES]
 
 
 def figure(value: object, pattern: str) -> str:
-    """A number in its format; a dash where there is none."""
+    """Return a number in its format; a dash where there is none."""
     if not isinstance(value, int | float) or math.isnan(value):
         return "–"
     return pattern.format(int(value) if pattern.endswith("d}") else value)

@@ -47,11 +47,11 @@ class Placement(Protocol):
     """Take work to other hosts. Each returns None where the work is to be done here."""
 
     def shards(self, bench: Workbench, batch: StageRef, shards: range, /) -> list[StageRef] | None:
-        """The stages of all shards."""
+        """Return the stages of all shards."""
 
     def update(self, bench: Workbench, job: dict[str, Any], rows: list[str], /) -> dict[str, Any] | None:
-        """What `take_step` returns, for a job with this host's paths of policies and these files of training rows,
-        relative to the store's root."""
+        """Return what `take_step` returns, for a job with this host's paths of policies and these files of training
+        rows, relative to the store's root."""
 
 
 class Tools:
@@ -66,7 +66,7 @@ class Tools:
         self._lock = threading.Lock()
 
     def pool(self, config: Config) -> WorldPool:
-        """The workers of the configured environment. Raises `Interrupted` after `close`."""
+        """Return the workers of the configured environment. Raise `Interrupted` after `close`."""
         name = config.environment.model_dump_json()
         with self._lock:
             if name not in self._pools:
@@ -76,7 +76,7 @@ class Tools:
             return self._pools[name]
 
     def engine(self, config: Config) -> Engine:
-        """The configured engine. Raises `Interrupted` after `close`."""
+        """Return the configured engine. Raise `Interrupted` after `close`."""
         with self._lock:
             if self._engine is None:
                 self._engine = self._kept(make_engine(config.engine, config.policy))
@@ -88,7 +88,7 @@ class Tools:
             self._engine.sleep()
 
     def _kept(self, tool: Tool) -> Tool:
-        """Raises `Interrupted` where the tools were closed while this one started; it is closed at once."""
+        """Raise `Interrupted` where the tools were closed while this one started; it is closed at once."""
         if self.closed:
             tool.close()
             raise Interrupted("the engine and the environment workers were closed")
@@ -201,11 +201,11 @@ class Workbench:
         return engine
 
     def wants(self, stage: str) -> bool:
-        """Whether the stage is part of what is being run: a replay may end early."""
+        """Return whether the stage is part of what is being run: a replay may end early."""
         return self.replay is None or ORDER.index(stage) <= ORDER.index(self.replay.to_stage)
 
     def takes_from_store(self, stage: str) -> bool:
-        """Whether a replay takes the stage as it was stored."""
+        """Return whether a replay takes the stage as it was stored."""
         return self.replay is not None and ORDER.index(stage) < ORDER.index(self.replay.from_stage)
 
     @property
@@ -241,7 +241,7 @@ class Workbench:
 
 
 def limits(config: Config) -> Limits:
-    """The bounds of an episode, drawn from the settings."""
+    """Return the bounds of an episode, drawn from the settings."""
     return Limits(
         max_turns=config.environment.max_turns,
         reply_tokens=config.environment.reply_tokens,
@@ -255,6 +255,6 @@ def limits(config: Config) -> Limits:
 
 
 def canary_of(folder: Path | None) -> Path | None:
-    """The canary that the update wrote beside its policy; a starting policy has none."""
+    """Return the canary that the update wrote beside its policy; a starting policy has none."""
     path = folder / CANARY if folder else None
     return path if path and path.is_file() else None

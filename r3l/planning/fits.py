@@ -27,7 +27,7 @@ class Fit:
 
 
 def fits(machine: str, asked: Config) -> list[Fit]:
-    """What fits on one GPU of 24, 48 and 80 GB: the examples, and the policy that was asked for."""
+    """Return what fits on one GPU of 24, 48 and 80 GB: the examples, and the policy that was asked for."""
     examples = [
         compose(policy=model, machine=machine, assignments=[f"policy.adapter={adapter}"]) for model, adapter in EXAMPLES
     ]
@@ -37,7 +37,7 @@ def fits(machine: str, asked: Config) -> list[Fit]:
 
 
 def fit(config: Config, gpu: str) -> Fit:
-    """The longest context of `config`'s policy on one GPU, in steps of 1,024 tokens.
+    """Return the longest context of `config`'s policy on one GPU, in steps of 1,024 tokens.
 
     Raises:
         ConfigError: the policy's shape is not known.

@@ -27,8 +27,8 @@ class TrainingMemory:
 
 
 def training_memory(config: Config, shape: Shape, processes: int) -> TrainingMemory:
-    """Weights as `r3l.training` holds them; activations of the longest path, which is all that a depth-first pass keeps
-    at once."""
+    """Return weights as `r3l.training` holds them; activations of the longest path, which is all that a depth-first
+    pass keeps at once."""
     settings, policy = config.training, config.policy
     width = WIDTHS[settings.dtype]
     all_, trained = shape.parameters, shape.parameters
@@ -57,8 +57,8 @@ def training_memory(config: Config, shape: Shape, processes: int) -> TrainingMem
 
 
 def saved_bytes(config: Config) -> float:
-    """Bytes that a step writes for each trained weight: the policy, two moments, and masters where the policy is not
-    float32."""
+    """Return bytes that a step writes for each trained weight: the policy, two moments, and masters where the policy is
+    not float32."""
     if config.policy.adapter == "lora":
         return 4.0 + 8.0
     policy = WIDTHS[config.policy.dtype]
@@ -66,7 +66,7 @@ def saved_bytes(config: Config) -> float:
 
 
 def engine_cache_tokens(config: Config, shape: Shape, gpu_gb: float) -> float:
-    """Tokens whose keys and values one sampling GPU holds beside the weights (one data-parallel rank a GPU); negative:
-    no room."""
+    """Return tokens whose keys and values one sampling GPU holds beside the weights (one data-parallel rank a GPU);
+    negative: no room."""
     width = WIDTHS[config.policy.dtype]
     return (RESERVE * gpu_gb * 1e9 - shape.parameters * width) / shape.kv_bytes(width)

@@ -35,7 +35,7 @@ class ObservedRun:
 
 
 def observe_run(store: Store, run: str) -> ObservedRun:
-    """Raises `StoreError` where the run has no finished rollouts."""
+    """Raise `StoreError` where the run has no finished rollouts."""
     with connect(store, [run]) as connection:
         row = connection.execute(COUNTS, [run]).fetchone()
         spent = connection.execute(SPENT, [run]).fetchall()

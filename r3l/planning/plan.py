@@ -39,7 +39,7 @@ class ResourcePlan:
 
 
 def make_plan(config: Config, machine: Machine, observed: ObservedRun | None = None) -> ResourcePlan:
-    """What one iteration of `config` needs on `machine`.
+    """Return what one iteration of `config` needs on `machine`.
 
     Args:
         stored: figures of a run in the store; they replace the paper's for tokens, and for time where the run was on
@@ -114,7 +114,7 @@ def _memory(config: Config, shape: Shape, machine: Machine) -> tuple[list[Figure
 
 
 def _asleep(config: Config, shape: Shape, bytes_: float) -> Iterator[Figure]:
-    """What the sleeping server keeps during the update, where both share a GPU."""
+    """Yield what the sleeping server keeps during the update, where both share a GPU."""
     if bytes_:
         yield Figure("memory", "training GPU: vLLM asleep", bytes_ / GB, "GB", "taken: its context and captured graphs")
     if bytes_ and getattr(config.engine, "sleep", 0) == 1:
@@ -125,7 +125,7 @@ def _asleep(config: Config, shape: Shape, bytes_: float) -> Iterator[Figure]:
 
 
 def _memory_troubles(config: Config, machine: Machine, training_bytes: float, cache_tokens: float) -> Iterator[str]:
-    """What does not fit, each with what would make it fit."""
+    """Yield what does not fit, each with what would make it fit."""
     gpu = GPUS[machine.gpu]
     if training_bytes > RESERVE * gpu.memory_gb * GB:
         yield (
@@ -139,7 +139,7 @@ def _memory_troubles(config: Config, machine: Machine, training_bytes: float, ca
 
 
 def _scale(config: Config) -> float:
-    """Size of the batch in the paper's batches."""
+    """Return size of the batch in the paper's batches."""
     return config.rollout.tasks / TASKS * config.rollout.group_size / GROUP
 
 

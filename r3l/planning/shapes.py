@@ -38,13 +38,13 @@ class Shape:
         return self.layers * block + self.vocabulary * self.hidden * (1 if self.tied else 2) + self.hidden
 
     def kv_bytes(self, width: int = 2) -> int:
-        """Bytes of keys and values for one token of context."""
+        """Return bytes of keys and values for one token of context."""
         return 2 * self.layers * self.kv_heads * self.head_size * width
 
     def activation_bytes(self, width: int = 2) -> int:
-        """Bytes that the backward pass keeps for one token, without recomputation: for each layer two inputs and two
-        norms of the hidden size, queries before and after rotation and the attention's output, keys and values before
-        and after, and gate, up, activated gate and their product."""
+        """Return bytes that the backward pass keeps for one token, without recomputation: for each layer two inputs and
+        two norms of the hidden size, queries before and after rotation and the attention's output, keys and values
+        before and after, and gate, up, activated gate and their product."""
         kept = (
             4 * self.hidden
             + 3 * self.heads * self.head_size
@@ -68,7 +68,7 @@ PAPER = {
 
 
 def shape_of(policy: PolicySettings) -> Shape:
-    """The shape in the policy's folder, or of the paper's model of that name where it is not fetched yet.
+    """Return the shape in the policy's folder, or of the paper's model of that name where it is not fetched yet.
 
     Raises:
         ConfigError: neither is there, or the folder's config.json names no such decoder.

@@ -57,7 +57,7 @@ BARE = frozenset({"stages", "left_out"})  # tables of the connection itself, tha
 def connect(
     store: Store, runs: Sequence[str] | None = None, branch: str = "", verify: bool = False, question: str = ""
 ) -> duckdb.DuckDBPyConnection:
-    """An in-memory connection with every view over these runs (None: all), whose files are what they were.
+    """Return an in-memory connection with every view over these runs (None: all), whose files are what they were.
 
     A damaged run is left out, and named with the reason in the table `left_out`.
 
@@ -81,12 +81,12 @@ def connect(
 
 
 def reason(error: Exception) -> str:
-    """Why a run is left out, in words."""
+    """Return why a run is left out, in words."""
     return str(error) if isinstance(error, StoreError | OSError) else f"a manifest of another form ({error!r})"
 
 
 def connect_to(store: Store, manifests: Sequence[dict[str, Any]]) -> duckdb.DuckDBPyConnection:
-    """The same over the stages of these manifests, taken as they are."""
+    """Return the same over the stages of these manifests, taken as they are."""
     return opened(store, contents_of(manifests))
 
 
@@ -113,7 +113,7 @@ def opened(
 
 
 def needed(question: str) -> frozenset[str]:
-    """The names that a question needs; all where it names none, or asks what there is."""
+    """Return the names that a question needs; all where it names none, or asks what there is."""
     words = frozenset(re.findall(r"\w+", question.lower()))
     if not words & (ALL | BARE) or words & LOOKS_AROUND or any(word.startswith(("credit_", "mask_")) for word in words):
         return ALL
@@ -125,7 +125,7 @@ def needed(question: str) -> frozenset[str]:
 
 
 def named_runs(store: Store) -> list[str]:
-    """The folders of the store that a run may lie in."""
+    """Return the folders of the store that a run may lie in."""
     return [name for name in store.files.folders("") if NAME.fullmatch(name)]
 
 
@@ -158,12 +158,13 @@ def view_sql(view: str) -> str:
 
 
 def committed(store: Store, runs: Sequence[str]) -> list[dict[str, Any]]:
-    """The manifests of these runs as their stages have them, in the order of the pipeline."""
+    """Return the manifests of these runs as their stages have them, in the order of the pipeline."""
     return sorted(load_all(store, list(runs)), key=place)
 
 
 def line_of_path(root: str) -> tuple[str, str]:
-    """SQL for a file's run and branch, of its name alone: a question about one run then opens no file of another."""
+    """Return SQL for a file's run and branch, of its name alone: a question about one run then opens no file of
+    another."""
     below = root.count("/") + 1
     name = f"split_part(filename, '/', {below + 1})"
     return (
@@ -193,9 +194,8 @@ def table_views(contents: Contents, root: str, only: frozenset[str]) -> list[str
 
 
 def union(table: str, parts: Sequence[Part], root: str) -> str:
-    """The rows of these files with their place. In few scans: each opens its first file before the query begins and all
-    are open at once, while the files of one scan are opened one after another.
-    """
+    """Return the rows of these files with their place. In few scans: each opens its first file before the query begins
+    and all are open at once, while the files of one scan are opened one after another."""
     if not parts:
         empty = ", ".join(f'NULL::{duck_type(column.type)} AS "{column.name}"' for column in (*PLACE, *TABLES[table]))
         return f"SELECT {empty} WHERE false"

@@ -51,7 +51,7 @@ class Finding:
 
 
 def check_run(store: Store, run: str) -> list[Finding]:
-    """Every finding, damaged files first. Empty: the run is sound.
+    """Return every finding, damaged files first. Empty: the run is sound.
 
     The invariants are asked only of a run whose files are sound, and not of iterations whose tokens were pruned.
     """
@@ -64,7 +64,7 @@ def check_run(store: Store, run: str) -> list[Finding]:
 
 
 def ended_under_way(connection: duckdb.DuckDBPyConnection) -> list[Finding]:
-    """The stages of which too many attempts failed: nothing is to be learned from the others."""
+    """Return the stages of which too many attempts failed: nothing is to be learned from the others."""
     return [
         Finding(
             "failed attempts",
@@ -77,13 +77,13 @@ def ended_under_way(connection: duckdb.DuckDBPyConnection) -> list[Finding]:
 
 
 def unpruned(contents: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The manifests of iterations that still have every column."""
+    """Yield the manifests of iterations that still have every column."""
     pruned = {manifest["iteration"] for manifest in contents if any(part.get("dropped") for part in manifest["parts"])}
     yield from (manifest for manifest in contents if manifest["iteration"] not in pruned)
 
 
 def damaged(store: Store, run: str) -> Iterator[Finding]:
-    """What is not as its manifest says, and what no manifest names."""
+    """Yield what is not as its manifest says, and what no manifest names."""
     sizes = store.files.sizes(run)
     named: set[str] = set()
     sound = []
@@ -109,7 +109,7 @@ def damaged(store: Store, run: str) -> Iterator[Finding]:
 
 
 def damaged_settings(store: Store, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The settings that a replay would start from, where they are not what was written."""
+    """Yield the settings that a replay would start from, where they are not what was written."""
     for path in paths:
         if path.endswith(f"/{SETTINGS}"):
             try:
@@ -119,8 +119,8 @@ def damaged_settings(store: Store, paths: Iterable[str]) -> Iterator[tuple[str, 
 
 
 def lost_policies(store: Store, run: str) -> Iterator[tuple[str, str]]:
-    """The newest snapshot of each line that keeps any, and the optimiser's state beside it, where they are not what
-    their update wrote: the line goes on from them."""
+    """Yield the newest snapshot of each line that keeps any, and the optimiser's state beside it, where they are not
+    what their update wrote: the line goes on from them."""
     for branch in ("", *store.branches(run)):
         try:
             newest = latest_policy(store, run, branch)
@@ -139,7 +139,7 @@ def lost_policies(store: Store, run: str) -> Iterator[tuple[str, str]]:
 
 
 def verify(store: Store, key: StageKey) -> dict[str, Any]:
-    """A stage's manifest, its parts verified. Raises StoreError for the first that isn't what the manifest says."""
+    """Return a stage's manifest, its parts verified. Raise StoreError for the first that isn't what the manifest says."""
     manifest = store.manifest(key)
     for part in manifest["parts"]:
         rows = decode(manifests.read_part(store.files, key, part), None)
@@ -153,7 +153,7 @@ def verify(store: Store, key: StageKey) -> dict[str, Any]:
 
 
 def broken(connection: duckdb.DuckDBPyConnection) -> list[Finding]:
-    """The rows that break an invariant, each named."""
+    """Return the rows that break an invariant, each named."""
     breaches = []
     connection.create_function("observation_hash", observation_hash, [VARCHAR], VARCHAR)
     for invariant in INVARIANTS:

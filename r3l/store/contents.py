@@ -87,13 +87,13 @@ def columns(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
 
 
 def place(manifest: Manifest) -> tuple[str, str, int, int, int]:
-    """The order of the pipeline."""
+    """Return the order of the pipeline."""
     shard = -1 if manifest["shard"] is None else manifest["shard"]
     return manifest["run"], manifest["branch"], manifest["iteration"], ORDER[manifest["stage"]], shard
 
 
 def stage_row(manifest: Manifest) -> dict[str, Any]:
-    """A manifest as a row of the view `stages`."""
+    """Return a manifest as a row of the view `stages`."""
     row = {name: manifest.get(name) for name in STAGES_SCHEMA.names}
     return row | {
         "rows": sum(part["rows"] for part in manifest["parts"]),
@@ -107,7 +107,7 @@ def stage_row(manifest: Manifest) -> dict[str, Any]:
 
 
 def parts_of(manifest: Manifest, seen_by: str | None = None) -> Iterator[Part]:
-    """The files of a stage that have rows."""
+    """Yield the files of a stage that have rows."""
     folder = manifests.reference(manifest).key.folder
     shard = "none" if manifest["shard"] is None else "path"
     for part in manifest["parts"]:
@@ -117,7 +117,7 @@ def parts_of(manifest: Manifest, seen_by: str | None = None) -> Iterator[Part]:
 
 
 def bundle_parts(bundle: Bundle) -> Iterator[Part]:
-    """The files of a bundle: rows of the present version, with their shard."""
+    """Yield the files of a bundle: rows of the present version, with their shard."""
     for entry in bundle.files:
         where = f"{bundle.folder}/{entry['file']}"
         yield Part(None, "column", VERSIONS[entry["stage"]], entry["stage"], entry["table"], where)

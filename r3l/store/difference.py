@@ -66,8 +66,7 @@ class Difference:
 
 
 def diff(store: Store, run: str, iteration: int, branch_a: str, branch_b: str) -> Difference:
-    """Compare two branches ("" is the run itself). Raises StoreError where one of them made nothing in the
-    iteration."""
+    """Compare two branches ("" is the run itself). Raise StoreError where one of them made nothing in the iteration."""
     with connect(store, [run]) as connection:
         made = {
             branch: {(row["stage"], row["shard"]): row for row in rows(connection, MADE, iteration, branch=branch)}
@@ -110,7 +109,7 @@ def rows(connection: duckdb.DuckDBPyConnection, sql: str, iteration: int, **para
 
 
 def counted(pairs: list[Row]) -> Row:
-    """The training rows of both sides in numbers."""
+    """Return the training rows of both sides in numbers."""
     both = [row for row in pairs if row["in_both"]]
     return {
         "only_a": [row["row_id"] for row in pairs if row["in_a"] and not row["in_both"]],
@@ -125,7 +124,7 @@ def counted(pairs: list[Row]) -> Row:
 
 
 def changed_settings(both: list[tuple[Row, Row]]) -> Iterator[Row]:
-    """The settings that differ, each once per stage."""
+    """Yield the settings that differ, each once per stage."""
     seen = set()
     for a, b in both:
         before, after = flat(json.loads(a["settings"])), flat(json.loads(b["settings"]))
@@ -136,7 +135,7 @@ def changed_settings(both: list[tuple[Row, Row]]) -> Iterator[Row]:
 
 
 def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by dotted name."""
+    """Return nested settings by dotted name."""
     leaves: dict[str, Any] = {}
     for name, value in settings.items():
         leaves |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
@@ -144,7 +143,8 @@ def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def visible(made: Iterable[tuple[str, int | None]], branch: str) -> set[str]:
-    """The stages that a line has in the iteration: its own, and before a branch's first one those that it took over."""
+    """Return the stages that a line has in the iteration: its own, and before a branch's first one those that it took
+    over."""
     own = {stage for stage, _ in made}
     order = list(STAGES)
     return own | set(order[: min(map(order.index, own))] if branch else ())
@@ -153,7 +153,7 @@ def visible(made: Iterable[tuple[str, int | None]], branch: str) -> set[str]:
 def changed_figures(
     connection: duckdb.DuckDBPyConnection, iteration: int, branch_a: str, branch_b: str, one_lacks: bool
 ) -> Iterator[Row]:
-    """What the two lines say differently; where one of them lacks stages, only what both say."""
+    """Yield what the two lines say differently; where one of them lacks stages, only what both say."""
     sql = "SELECT * FROM lines.iterations WHERE iteration = $iteration AND branch = $branch"
     a, b = (rows(connection, sql, iteration, branch=branch)[0] for branch in (branch_a, branch_b))
     for name in a.keys() - NOT_FIGURES if one_lacks else ():
@@ -165,7 +165,7 @@ def changed_figures(
 
 
 def difference_lines(difference: Difference) -> Iterator[str]:
-    """The difference in lines of text."""
+    """Yield the difference in lines of text."""
     a, b = difference.branch_a or "the run", difference.branch_b or "the run"
     yield f"{difference.run} iteration {difference.iteration}: {b} against {a}"
     for stage in dict.fromkeys(row["stage"] for row in difference.stages):

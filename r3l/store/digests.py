@@ -15,7 +15,7 @@ from r3l.store.tables.schemas import INCIDENTS, VERSIONS, VOLATILE, arrow_schema
 
 
 def canonical(value: object) -> bytes:
-    """JSON with sorted keys and no spaces. Raises TypeError for what JSON can't say, ValueError for NaN."""
+    """JSON with sorted keys and no spaces. Raise TypeError for what JSON can't say, ValueError for NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
@@ -26,7 +26,7 @@ def fingerprint(
     policy: str = "",
     extra: Mapping[str, Any] | None = None,
 ) -> str:
-    """The identity of a stage's output before it is made: sha256 (hex) over everything that decides its rows.
+    """Return the identity of a stage's output before it is made: sha256 (hex) over everything that decides its rows.
 
     `settings` has the seed, the prompts that are shown and the version of the code, and leaves out what changes no row;
     `parents` are the fingerprints of the stages that are read.
@@ -64,14 +64,14 @@ def table_digest(table: pa.Table) -> str:
 
 
 def lasting(table: pa.Table) -> pa.Table:
-    """A table without the events that tell of the machine: a run made again has others."""
+    """Return a table without the events that tell of the machine: a run made again has others."""
     if "event" not in table.column_names:
         return table
     return table.filter(pa.array([event not in INCIDENTS for event in table["event"].to_pylist()], pa.bool_()))
 
 
 def values(array: pa.Array) -> list[bytes]:
-    """An array as bytes that depend on its values alone: which are null, list or string lengths, then the items."""
+    """Return an array as bytes that depend on its values alone: which are null, list or string lengths, then the items."""
     present = np.packbits(array.is_valid().to_numpy(zero_copy_only=False)).tobytes()
     array = array.drop_null()
     if pa.types.is_list(array.type):

@@ -31,8 +31,8 @@ ORDER BY ALL
 
 
 def failing_stages(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, str, int, str, str, bool]]:
-    """(run, branch, iteration, stage, what, whether there are too many) of each stage that has such rows, whatever
-    version wrote it."""
+    """Yield (run, branch, iteration, stage, what, whether there are too many) of each stage that has such rows,
+    whatever version wrote it."""
     rows = connection.execute(FAILURES, {"tolerated": TOLERATED}).fetchall()
     for run, branch, iteration, stage, attempts, failed, first, too_many in rows:
         what = f"{failed} of {attempts} attempts ended by errors of the engine or the environment; the first: {first}"

@@ -34,8 +34,8 @@ class Remembered:
 
 
 def remembered(store: Store, kind: str, questions: Mapping[str, str]) -> Remembered:
-    """What each run of the store answers to some questions, asked again only of the runs that changed since; a damaged
-    run is left out by its name.
+    """Return what each run of the store answers to some questions, asked again only of the runs that changed since; a
+    damaged run is left out by its name.
 
     Args:
         kind: what the questions are for; names the place where the answers are kept.
@@ -66,7 +66,7 @@ def remembered(store: Store, kind: str, questions: Mapping[str, str]) -> Remembe
 def asked(
     store: Store, some: Sequence[Indexed], questions: Mapping[str, str], left_out: dict[str, str]
 ) -> Iterator[tuple[str, Answers]]:
-    """The answers of some runs, by one connection; where that can't read a file, by one for each."""
+    """Yield the answers of some runs, by one connection; where that can't read a file, by one for each."""
     together = Contents()
     for index in some:
         together.add(index.contents)

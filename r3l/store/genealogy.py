@@ -42,7 +42,7 @@ class Story:
 
 
 def why(store: Store, run: str, trajectory_id: str, branch: str = "", turn: int | None = None) -> Story:
-    """The story of a trajectory, with the tokens of one turn of it if asked.
+    """Return the story of a trajectory, with the tokens of one turn of it if asked.
 
     Raises StoreError for a trajectory or turn that isn't stored.
     """
@@ -72,7 +72,7 @@ def one(connection: duckdb.DuckDBPyConnection, run: str, branch: str, trajectory
 
 
 def played(connection: duckdb.DuckDBPyConnection, line: Row) -> list[Row]:
-    """The turns with their weights, as the training row has them; all weights 0 where there is no row."""
+    """Return the turns with their weights, as the training row has them; all weights 0 where there is no row."""
     place = {"branch": line["branch"], "id": line["trajectory_id"]}
     kept = line["pivot_turn"] if line["kind"] == "retry" else 0
     turns = query(connection, TURNS, place | {"parent": line["parent_id"] or "", "kept": kept or 0}).to_pylist()
@@ -96,7 +96,7 @@ def played(connection: duckdb.DuckDBPyConnection, line: Row) -> list[Row]:
 
 
 def tokens(turn: Row) -> list[Row]:
-    """One row per sampled token of a turn."""
+    """Return one row per sampled token of a turn."""
     return [
         {"token": index, "id": id_, "logprob": logprob, "weight": weight}
         for index, (id_, logprob, weight) in enumerate(
@@ -106,7 +106,7 @@ def tokens(turn: Row) -> list[Row]:
 
 
 def story_lines(story: Story) -> Iterator[str]:
-    """The story in lines of text."""
+    """Yield the story in lines of text."""
     line = story.line
     yield f"{line['trajectory_id']}  {line['kind']} of run {line['run']}{' branch ' + line['branch'] if line['branch'] else ''}"
     yield f"  task         {line['environment']}/{line['split']} {plain(line['task_id'])} ({plain(line['task_type'])})"
@@ -159,6 +159,6 @@ def weight_of(turn: Row) -> str:
 
 
 def plain(text: str) -> str:
-    """What a model or a world said, on one line and without control characters: it may not steer a terminal."""
+    """Return what a model or a world said, on one line and without control characters: it may not steer a terminal."""
     shown = "".join(character if character.isprintable() else " " for character in text)
     return shown if len(shown) <= 300 else f"{shown[:299]}…"

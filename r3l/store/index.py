@@ -45,8 +45,8 @@ class Indexed:
 
 
 def indexed(store: Store, run: str, verify: bool = False) -> Indexed:
-    """What the run holds, every file verified: by its bytes once on this machine (with `verify`, now), then by its
-    stamp.
+    """Return what the run holds, every file verified: by its bytes once on this machine (with `verify`, now), then by
+    its stamp.
 
     Raises:
         StoreError: a manifest or a file of the run is missing, or not what it was when it was committed.
@@ -86,7 +86,7 @@ def made(store: Store, run: str, path: Path, known: dict[str, Stamp]) -> Indexed
 
 
 def manifests_of(store: Store, run: str) -> tuple[list[Manifest], list[Bundle]]:
-    """The usable bundles of a run and its branches, and the manifests of the iterations that are in none."""
+    """Return the usable bundles of a run and its branches, and the manifests of the iterations that are in none."""
     lines = [line_folder(run, branch) for branch in ("", *store.branches(run))]
     bundles = [bundle for line in lines for bundle in load_bundles(store.files, line)]
     covered = {f"{bundle.line}/iteration={iteration:05d}" for bundle in bundles for iteration in bundle.iterations}
@@ -95,7 +95,7 @@ def manifests_of(store: Store, run: str) -> tuple[list[Manifest], list[Bundle]]:
 
 
 def load_all(store: Store, folders: list[str]) -> Iterator[Manifest]:
-    """Every manifest under these folders."""
+    """Yield every manifest under these folders."""
     for folder in folders:
         for path in store.files.paths(folder):
             if (key := key_of(path)) and (manifest := manifests.load(store.files, key)):
@@ -103,7 +103,7 @@ def load_all(store: Store, folders: list[str]) -> Iterator[Manifest]:
 
 
 def named_files(stages: list[Manifest], bundles: list[Bundle]) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Every file that is read: with its bytes and sha256; None where it vouches for itself, as manifests do."""
+    """Yield every file that is read: with its bytes and sha256; None where it vouches for itself, as manifests do."""
     for manifest in [*stages, *(one for bundle in bundles for one in bundle.manifests)]:
         key = manifests.reference(manifest).key
         yield key.manifest, None
@@ -122,7 +122,7 @@ def verify_sizes(store: Store, run: str, named: dict[str, dict[str, Any] | None]
 
 
 def verified(store: Store, name: str, entry: dict[str, Any] | None, known: Stamp | None) -> Stamp:
-    """The stamp of a file whose bytes are what was told. Raises StoreError where they are not."""
+    """Return the stamp of a file whose bytes are what was told. Raise StoreError where they are not."""
     stamp = stamp_of(f"{store.root}/{name}")
     if entry is not None and (stamp is None or stamp != known):
         manifests.read_verified(store.files, name, entry)
@@ -132,7 +132,7 @@ def verified(store: Store, name: str, entry: dict[str, Any] | None, known: Stamp
 
 
 def unchanged(root: str, known: dict[str, Any]) -> bool:
-    """Whether every folder and every file that the index names is as it was."""
+    """Return whether every folder and every file that the index names is as it was."""
     try:
         return all(os.stat(f"{root}/{name}").st_mtime_ns == when for name, when in known["folders"].items()) and all(
             stamp_of(f"{root}/{name}") == stamp for name, stamp in known["files"].items()
@@ -150,7 +150,7 @@ def stamp_of(path: str) -> Stamp | None:
 
 
 def folder_stamps(root: str, run: str) -> Iterator[tuple[str, int]]:
-    """Every folder of the run in which a stage or a bundle can appear."""
+    """Yield every folder of the run in which a stage or a bundle can appear."""
     for folder, folders, _ in os.walk(f"{root}/{run}"):
         folders[:] = [
             name for name in folders if name != "policies" and (not name.startswith(".") or name == ".bundles")
@@ -159,12 +159,12 @@ def folder_stamps(root: str, run: str) -> Iterator[tuple[str, int]]:
 
 
 def index_path(store: Store, run: str, kind: str = "index") -> Path:
-    """Where what is remembered of a run lies: its index, or its figures."""
+    """Return where what is remembered of a run lies: its index, or its figures."""
     return cache_folder() / kind / sha256(store.root.encode()).hexdigest()[:16] / f"{run}.json"
 
 
 def recall(path: Path, run: str) -> dict[str, Any] | None:
-    """What was remembered of a run; None where there is nothing, it is torn, or another version made it."""
+    """Return what was remembered of a run; None where there is nothing, it is torn, or another version made it."""
     try:
         head, _, body = path.read_bytes().partition(b"\n")
         if head != head_of(body):

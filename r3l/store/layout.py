@@ -77,7 +77,7 @@ def check_name(what: str, name: str) -> None:
 
 
 def line_folder(run: str, branch: str = "") -> str:
-    """The folder of a run, or of one branch of it."""
+    """Return the folder of a run, or of one branch of it."""
     check_name("run", run)
     if branch:
         check_name("branch", branch)
@@ -89,7 +89,7 @@ def iteration_folder(run: str, branch: str, iteration: int) -> str:
 
 
 def key_of(manifest_path: str) -> StageKey | None:
-    """The key that a manifest's path stands for; None for any other path."""
+    """Return the key that a manifest's path stands for; None for any other path."""
     match = MANIFEST_PATH.fullmatch(manifest_path)
     if not match or match["stage"] not in STAGES:
         return None

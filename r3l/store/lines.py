@@ -13,9 +13,8 @@ ORDER = {stage: place for place, stage in enumerate(STAGES)}
 
 
 def inherited(manifests: Sequence[Manifest]) -> list[tuple[str, Manifest]]:
-    """(branch, manifest of another line that it sees). In an iteration that a branch takes up, it sees of its origin
-    the stages before its own first one; an origin may itself be a branch.
-    """
+    """Return (branch, manifest of another line that it sees). In an iteration that a branch takes up, it sees of its
+    origin the stages before its own first one; an origin may itself be a branch."""
     origins = find_origins(manifests)
     own: dict[tuple[str, str, int], list[Manifest]] = {}
     for manifest in manifests:
@@ -37,7 +36,8 @@ def inherited(manifests: Sequence[Manifest]) -> list[tuple[str, Manifest]]:
 
 
 def find_origins(manifests: Sequence[Manifest]) -> dict[tuple[str, str], str]:
-    """(run, branch) -> the branch that it was forked from: the one whose stages its own first stages were made from."""
+    """Return (run, branch) -> the branch that it was forked from: the one whose stages its own first stages were made
+    from."""
     origins: dict[tuple[str, str], str] = {}
     for manifest in manifests:
         place = (manifest["run"], manifest["branch"])
@@ -51,7 +51,7 @@ def find_origins(manifests: Sequence[Manifest]) -> dict[tuple[str, str], str]:
 
 
 def leads_to(origins: dict[tuple[str, str], str], run: str, branch: str, target: str) -> bool:
-    """Whether `target` is an origin of `branch`: a circle, which no fork makes."""
+    """Return whether `target` is an origin of `branch`: a circle, which no fork makes."""
     while branch:
         if branch == target:
             return True

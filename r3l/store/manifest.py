@@ -37,14 +37,14 @@ FIELDS = frozenset(
 
 
 def seal(content: dict[str, Any]) -> bytes:
-    """A manifest as the bytes to store, with its own checksum in it."""
+    """Return a manifest as the bytes to store, with its own checksum in it."""
     return json.dumps(
         {**content, "checksum": sha256(canonical(content)).hexdigest()}, indent=1, sort_keys=True
     ).encode()
 
 
 def unsealed(content: bytes, path: str) -> dict[str, Any]:
-    """Settings that were sealed, without their checksum; those of earlier versions have none.
+    """Return settings that were sealed, without their checksum; those of earlier versions have none.
 
     Raises:
         StoreError: they are no JSON object, or were changed after they were written.
@@ -69,7 +69,7 @@ def unsealed(content: bytes, path: str) -> dict[str, Any]:
 
 
 def unseal(content: bytes, key: StageKey) -> dict[str, Any]:
-    """Bytes back to a manifest. Raises StoreError where they are no manifest, were changed, or belong to another
+    """Return bytes back to a manifest. Raise StoreError where they are no manifest, were changed, or belong to another
     place."""
     try:
         manifest = json.loads(content)
@@ -107,7 +107,7 @@ def reference(manifest: dict[str, Any]) -> StageRef:
 
 
 def outdated_parents(files: Files, manifest: dict[str, Any]) -> list[str]:
-    """What a stage was made from and is no longer there as it was: made again with other rows, lost or damaged."""
+    """Return what a stage was made from and is no longer there as it was: made again with other rows, lost or damaged."""
     outdated = []
     for parent in manifest["parents"]:
         key = StageRef(**parent).key
@@ -124,12 +124,12 @@ def outdated_parents(files: Files, manifest: dict[str, Any]) -> list[str]:
 
 
 def read_part(files: Files, key: StageKey, part: dict[str, Any]) -> bytes:
-    """The verified bytes of a part. Raises StoreError where it is missing or not what the manifest says."""
+    """Return the verified bytes of a part. Raise StoreError where it is missing or not what the manifest says."""
     return read_verified(files, f"{key.folder}/{part['file']}", part)
 
 
 def read_verified(files: Files, path: str, entry: dict[str, Any]) -> bytes:
-    """The bytes of a file, which are `told` (bytes, sha256). Raises StoreError where it is missing or they are
+    """Return the bytes of a file, which are `told` (bytes, sha256). Raise StoreError where it is missing or they are
     others."""
     content = files.read(path)
     if content is None:

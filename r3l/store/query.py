@@ -26,7 +26,7 @@ LOCKED = (
 def query(
     connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
 ) -> pa.Table:
-    """The result of one statement. Raises `StoreError` with DuckDB's own words where it can't be run."""
+    """Return the result of one statement. Raise `StoreError` with DuckDB's own words where it can't be run."""
     try:
         relation = connection.sql(sql, params=dict(parameters) if isinstance(parameters, Mapping) else list(parameters))
         table = relation.to_arrow_table() if relation is not None else None
@@ -38,7 +38,7 @@ def query(
 def connect_for_users(
     store: Store, runs: Sequence[str] | None = None, memory: str = "2GB", **asked: Any
 ) -> duckdb.DuckDBPyConnection:
-    """A connection for SQL that others wrote: it opens the files of the views and no other, and can't be set
+    """Return a connection for SQL that others wrote: it opens the files of the views and no other, and can't be set
     otherwise. What is `asked` for (branch, verify, question), and the runs: as in `connect`."""
     connection = connect(store, runs, **asked)
     files = connection.execute("SELECT path FROM files").fetchall()
@@ -50,7 +50,7 @@ def connect_for_users(
 
 
 def ask(connection: duckdb.DuckDBPyConnection, sql: str, seconds: float = 60.0) -> pa.Table:
-    """The answer to a user's question. Raises StoreError unless it is one SELECT, or where it takes longer than
+    """Return the answer to a user's question. Raise StoreError unless it is one SELECT, or where it takes longer than
     `seconds`."""
     one_select(sql)
     clock = threading.Timer(seconds, connection.interrupt)
@@ -66,7 +66,7 @@ def ask(connection: duckdb.DuckDBPyConnection, sql: str, seconds: float = 60.0) 
 
 
 def one_select(sql: str) -> duckdb.Statement:
-    """The statement, parsed. Raises StoreError unless it is exactly one SELECT."""
+    """Return the statement, parsed. Raise StoreError unless it is exactly one SELECT."""
     try:
         statements = duckdb.extract_statements(sql)
     except duckdb.Error as error:

@@ -43,7 +43,7 @@ class Store:
 
     @classmethod
     def open(cls, root: str = "", *, reading: bool = False) -> Store:
-        """The store at `root`, a folder or ``s3://bucket/prefix``; empty: $R3L_STORE, else data/runs of
+        """Return the store at `root`, a folder or ``s3://bucket/prefix``; empty: $R3L_STORE, else data/runs of
         `r3l.home.home()`.
 
         Raises StoreError where it can't be written to, before anything is; with `reading`, where it is not there.
@@ -74,7 +74,7 @@ class Store:
         """Write a stage: its parts first, each under a name made of its content, then the manifest.
 
         A stage that was there before stays readable until the new manifest takes its place. An attempt with a value
-        that its column can't hold becomes an event, and the others are committed. Raises StoreError where
+        that its column can't hold becomes an event, and the others are committed. Raise StoreError where
         the rows don't fit the tables, where another writer commits the same stage at the same time, or where other
         settings would rewrite an iteration that the run already went on from.
         """
@@ -149,10 +149,10 @@ class Store:
                 self.files.delete(path)
 
     def find(self, key: StageKey, fingerprint: str) -> StageRef | None:
-        """The committed stage, if it has this fingerprint, its parts are what the manifest says, and its parents what
-        they were; else None.
+        """Return the committed stage, if it has this fingerprint, its parts are what the manifest says, and its parents
+        what they were; else None.
 
-        A damaged stage is named in the log and counts as absent, so that it is made again. Raises StoreError for one
+        A damaged stage is named in the log and counts as absent, so that it is made again. Raise StoreError for one
         that a newer version wrote.
         """
         try:
@@ -171,8 +171,8 @@ class Store:
         return manifests.reference(manifest)
 
     def intact(self, ref: StageRef) -> bool:
-        """Whether the stage still is what `ref` says and its parts are all there, by their sizes: `read` looks at their
-        bytes."""
+        """Return whether the stage still is what `ref` says and its parts are all there, by their sizes: `read` looks
+        at their bytes."""
         try:
             manifest = manifests.load(self.files, ref.key)
         except manifests.NewerVersion:
@@ -187,8 +187,8 @@ class Store:
         )
 
     def manifest(self, ref: StageRef | StageKey) -> dict[str, Any]:
-        """The stage's manifest. Raises StoreError where there is none or, for a ref, where another content took its
-        place."""
+        """Return the stage's manifest. Raise StoreError where there is none or, for a ref, where another content took
+        its place."""
         key = ref.key if isinstance(ref, StageRef) else ref
         content = manifests.load(self.files, key)
         if content is None:
@@ -200,7 +200,7 @@ class Store:
         return content
 
     def read(self, ref: StageRef, table: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of one table of a stage (or these columns of it), verified against the manifest first."""
+        """Return the rows of one table of a stage (or these columns of it), verified against the manifest first."""
         manifest = self.manifest(ref)
         schema = (
             arrow_schema(table) if columns is None else pa.schema([arrow_schema(table).field(name) for name in columns])
@@ -215,7 +215,8 @@ class Store:
         return schema.empty_table()
 
     def stages(self, run: str, branch: str = "", iteration: int | None = None) -> list[StageRef]:
-        """The committed stages of a run (or of a branch of it, without the run's own), in the order of the pipeline."""
+        """Return the committed stages of a run (or of a branch of it, without the run's own), in the order of the
+        pipeline."""
         prefix = line_folder(run, branch) if iteration is None else iteration_folder(run, branch, iteration)
         keys = [key for path in self.files.paths(prefix) if (key := key_of(path)) and key.branch == branch]
         refs = [manifests.reference(content) for key in keys if (content := manifests.load(self.files, key))]
@@ -225,7 +226,7 @@ class Store:
         )
 
     def next_iteration(self, run: str, branch: str = "") -> int:
-        """The first iteration without a committed update. A branch begins where it was forked."""
+        """Return the first iteration without a committed update. A branch begins where it was forked."""
         keys = {
             key for path in self.files.paths(line_folder(run, branch)) if (key := key_of(path)) and key.branch == branch
         }
@@ -235,11 +236,11 @@ class Store:
         return iteration
 
     def branches(self, run: str) -> list[str]:
-        """The names of a run's branches."""
+        """Return the names of a run's branches."""
         return [name.removeprefix("branch=") for name in self.files.folders(run) if name.startswith("branch=")]
 
     def runs(self) -> list[str]:
-        """The names of the runs that have at least one committed stage."""
+        """Return the names of the runs that have at least one committed stage."""
         return [name for name in self.files.folders("") if NAME.fullmatch(name) and self._committed_any(name)]
 
     def _committed_any(self, run: str) -> bool:
@@ -254,7 +255,8 @@ class Store:
             yield
 
     def run_folder(self, run: str, branch: str = "") -> Path:
-        """The local folder of a run, made if need be: policy snapshots lie in ``policies/iteration=00007/`` under it.
+        """Return the local folder of a run, made if need be: policy snapshots lie in ``policies/iteration=00007/``
+        under it.
 
         Where the root is an object store it is a mirror: `publish` brings what is written there to the root, `local`
         fetches it.
@@ -264,7 +266,7 @@ class Store:
         return folder
 
     def local(self, folder: str) -> Path:
-        """A folder under the root (a policy, a stage's parts) as a folder of this machine."""
+        """Return a folder under the root (a policy, a stage's parts) as a folder of this machine."""
         return self.files.fetch(folder)
 
     def publish(self, folder: str) -> None:
@@ -272,7 +274,7 @@ class Store:
         self.files.publish(folder)
 
     def sweep(self, run: str) -> list[str]:
-        """Delete what dead writers left: staged files, and parts that no manifest names. Returns the deleted paths."""
+        """Delete what dead writers left: staged files, and parts that no manifest names. Return the deleted paths."""
         return sweep(self.files, run)
 
 
@@ -290,8 +292,8 @@ def refuse_dropped(key: StageKey, part: Mapping[str, Any], names: Sequence[str])
 
 
 def whole(key: StageKey, tables: Mapping[str, Rows]) -> dict[str, Rows]:
-    """Every table of the stage, the empty ones too (they get no file). Raises StoreError for a table that the stage
-    doesn't write."""
+    """Return every table of the stage, the empty ones too (they get no file). Raise StoreError for a table that the
+    stage doesn't write."""
     allowed = (*STAGES[key.stage].tables, "events")
     if foreign := set(tables) - set(allowed):
         raise StoreError(f"stage {key.stage} writes {', '.join(allowed)}, not {', '.join(sorted(foreign))}")

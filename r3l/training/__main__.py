@@ -54,7 +54,7 @@ def emit(event: str, **fields: object) -> None:
 
 
 def escaped(text: str) -> str:
-    """A text as JSON escapes it, so that nothing in it acts on a terminal."""
+    """Return a text as JSON escapes it, so that nothing in it acts on a terminal."""
     return json.dumps(text)[1:-1]
 
 

@@ -38,7 +38,7 @@ class Canary:
         self.before = self._logprobs()
 
     def result(self) -> dict[str, list[int] | list[float]]:
-        """What `canary.json` holds."""
+        """Return what `canary.json` holds."""
         return {"token_ids": self.token_ids, "logprobs": self._logprobs(), "before": self.before}
 
     def _logprobs(self) -> list[float]:
@@ -53,7 +53,7 @@ class Canary:
 
 
 def starting_logprobs(path: str, settings: PolicySettings, token_ids: Sequence[int]) -> list[float]:
-    """What the trainer gives token_ids[1:] under the policy in `path`, on the CPU.
+    """Return what the trainer gives token_ids[1:] under the policy in `path`, on the CPU.
 
     Raises:
         TrainingError: the trainer can't run that model.
@@ -67,7 +67,7 @@ def starting_logprobs(path: str, settings: PolicySettings, token_ids: Sequence[i
 
 
 def _trained(groups: Sequence[Group], count: int) -> list[int]:
-    """The last tokens of the first row with a gradient: they end with a reply. The same on every rank."""
+    """Return the last tokens of the first row with a gradient: they end with a reply. The same on every rank."""
     return [int(token) for row in read_groups(groups[:1])[:1] for token in row.token_ids[-count:]]
 
 

@@ -50,8 +50,9 @@ def written_whole(folder: Path) -> Iterator[Path]:
 
 
 def gathered(tensors: Iterable[tuple[str, Tensor]], keep: bool, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
-    """The tensors whole and on the CPU. Every rank must ask for them, in one order; one that will not write them does
-    not `keep` them, and so holds one at a time: eight copies of a policy and its state are more than a host has."""
+    """Return the tensors whole and on the CPU. Every rank must ask for them, in one order; one that will not write them
+    does not `keep` them, and so holds one at a time: eight copies of a policy and its state are more than a host has.
+    """
     kept: dict[str, Tensor] = {}
     for name, tensor in tensors:
         one = whole(tensor)
@@ -61,7 +62,7 @@ def gathered(tensors: Iterable[tuple[str, Tensor]], keep: bool, dtype: torch.dty
 
 
 def policy_weights(policy: Policy, dtype: str, keep: bool = True) -> dict[str, Tensor]:
-    """What is saved of a policy: an adapter's weights, or a model's in `dtype`, tied ones once. As `gathered`."""
+    """Return what is saved of a policy: an adapter's weights, or a model's in `dtype`, tied ones once. As `gathered`."""
     state = policy.model.state_dict(keep_vars=True)
     if policy.is_adapter:
         return gathered(((name, tensor) for name, tensor in state.items() if "lora_" in name), keep)
@@ -98,8 +99,8 @@ def copy_tokenizer(sources: Iterable[Path], folder: Path) -> None:
 def optimiser_tensors(
     optimiser: torch.optim.Optimizer, named: dict[str, nn.Parameter], masters: bool, keep: bool = True
 ) -> dict[str, Tensor]:
-    """Moments by parameter name; with `masters` the float32 weights too, for a policy that is written in another dtype.
-    As `gathered`."""
+    """Return moments by parameter name; with `masters` the float32 weights too, for a policy that is written in another
+    dtype. As `gathered`."""
     state = [(f"{moment}/{name}", optimiser.state[p][moment]) for name, p in named.items() for moment in MOMENTS]
     return gathered([*state, *((f"master/{name}", p) for name, p in named.items() if masters)], keep)
 

@@ -47,7 +47,7 @@ class Job(Section):
 
 
 def read_job(path: str | Path) -> Job:
-    """The job in a JSON file.
+    """Return the job in a JSON file.
 
     Raises:
         TrainingError: the file is missing or is no valid job; names the fields that are wrong.

@@ -29,7 +29,7 @@ class Policy:
     sources: list[Path]  # folders to copy tokenizer and template from, the first that has them
 
     def trainable(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Names and parameters with a gradient, in a fixed order."""
+        """Return names and parameters with a gradient, in a fixed order."""
         return ((name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad)
 
 
@@ -45,7 +45,7 @@ def load_policy(
     sharded: bool = False,
     segments: bool = False,
 ) -> Policy:
-    """The policy in a folder.
+    """Return the policy in a folder.
 
     Args:
         base_path: of an adapter folder; empty: the base that its adapter_config.json names.
@@ -84,7 +84,7 @@ def load_policy(
 
 
 def load_model(folder: Path, dtype: torch.dtype) -> Any:
-    """A causal language model of a local folder, safetensors only. Raises `TrainingError` where there is none."""
+    """Return a causal language model of a local folder, safetensors only. Raise `TrainingError` where there is none."""
     from transformers import AutoModelForCausalLM
     from transformers.utils.logging import disable_progress_bar
 
@@ -104,7 +104,7 @@ def load_model(folder: Path, dtype: torch.dtype) -> Any:
 
 
 def find_base(path: str, base_path: str | None) -> Path:
-    """The folder of the whole model: of an adapter `base_path`, or the base that its adapter_config.json names."""
+    """Return the folder of the whole model: of an adapter `base_path`, or the base that its adapter_config.json names."""
     file = Path(path) / "adapter_config.json"
     if not file.is_file():
         return Path(path)
@@ -112,7 +112,7 @@ def find_base(path: str, base_path: str | None) -> Path:
 
 
 def load_config(folder: Path) -> Any:
-    """Raises `TrainingError` where the folder holds no transformers config."""
+    """Raise `TrainingError` where the folder holds no transformers config."""
     from transformers import AutoConfig
 
     if not (folder / "config.json").is_file():

@@ -31,8 +31,8 @@ OF_A_STEP = (
 def report(
     job: Job, survey: Survey, sums: Measures, others: OtherScores, *, grad_norm: float, stepped: bool
 ) -> dict[str, Any]:
-    """What the job knows of its row in `updates`; digest and path of the new snapshot are the caller's. Where no step
-    was taken, what only a step measures is NaN, not 0."""
+    """Return what the job knows of its row in `updates`; digest and path of the new snapshot are the caller's. Where no
+    step was taken, what only a step measures is NaN, not 0."""
     unmeasured = {} if stepped else dict.fromkeys(OF_A_STEP, math.nan)
     return {
         "iteration": job.iteration,
@@ -67,7 +67,7 @@ def mean(total: float, count: float, empty: float = 0.0) -> float:
 
 
 def peak_memory_mb(device: torch.device) -> float:
-    """Peak resident memory of this process; on a GPU the peak of what was allocated there."""
+    """Return peak resident memory of this process; on a GPU the peak of what was allocated there."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -110,10 +110,10 @@ class UpdateRow:
         return self.source_id.rpartition("/")[2].startswith("base=")
 
     def needs_old(self, policy: str) -> bool:
-        """Whether another policy sampled it and its objective has a ratio to that policy."""
+        """Return whether another policy sampled it and its objective has a ratio to that policy."""
         return self.loss.uses_ratio and self.behaviour_policy != policy
 
     def needs_scoring(self, policy: str) -> bool:
-        """Whether dL/dlogp depends on logp. A ratio to the trained policy itself is exactly 1, so it does not."""
+        """Return whether dL/dlogp depends on logp. A ratio to the trained policy itself is exactly 1, so it does not."""
         on_policy_ratio = self.loss.uses_ratio and self.behaviour_policy == policy
         return self.kl_coefficient > 0 or not (self.loss.straight or on_policy_ratio)

@@ -36,7 +36,8 @@ class OtherScores:
     start_tokens: int = 0
 
     def of(self, row: UpdateRow, logp: Floats | None) -> RowScores:
-        """A row's scores beside `logp`, those of the trained policy (None: its gradient does not depend on them)."""
+        """Return a row's scores beside `logp`, those of the trained policy (None: its gradient does not depend on
+        them)."""
         return RowScores(
             np.zeros(len(row.positions)) if logp is None else logp,
             self.old.get(row.row_id),
@@ -63,7 +64,7 @@ class Scorer:
         wanted: Callable[[UpdateRow], bool],
         within: Collection[str] | None = None,
     ) -> tuple[dict[str, Floats], int]:
-        """(log-probabilities by row id, tokens computed) of the wanted rows, of all groups or of those `within`."""
+        """Return (log-probabilities by row id, tokens computed) of the wanted rows, of all groups or of those `within`."""
         policy = load_policy(
             path,
             base_path,
@@ -86,18 +87,18 @@ class Scorer:
 
 
 def sampled_by(digest: str, trained: str, row: UpdateRow) -> bool:
-    """Whether a row's ratio is to the policy of this digest."""
+    """Return whether a row's ratio is to the policy of this digest."""
     return row.needs_old(trained) and row.behaviour_policy == digest
 
 
 def starts(job: Job) -> bool:
-    """Whether the policy that is trained is the starting policy itself: its KL to it is 0, unseen."""
+    """Return whether the policy that is trained is the starting policy itself: its KL to it is 0, unseen."""
     return job.reference == job.policy.path
 
 
 def drawn(job: Job, survey: Survey) -> list[str]:
-    """The bases' rows that the metric `kl_start` is estimated on, the same ones in every process. None where the policy
-    is sharded: a model that does not fit on one device is not loaded there for a metric's sake."""
+    """Return the bases' rows that the metric `kl_start` is estimated on, the same ones in every process. None where the
+    policy is sharded: a model that does not fit on one device is not loaded there for a metric's sake."""
     if job.training.sharding != "none":
         return []
     by_chance = sorted(survey.bases, key=lambda row_id: sha256(f"{job.seed}/{row_id}".encode()).digest())
@@ -113,8 +114,8 @@ def score_others(
     groups: Sequence[Group],
     emit: Callable[..., None],
 ) -> OtherScores:
-    """One pass for each behaviour policy that a ratio needs, one for the reference if any row has a KL coefficient, and
-    where none has, a few rows by the starting policy.
+    """Return one pass for each behaviour policy that a ratio needs, one for the reference if any row has a KL
+    coefficient, and where none has, a few rows by the starting policy.
 
     Raises:
         TrainingError: the job names no folder for one of them.

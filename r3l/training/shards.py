@@ -42,7 +42,7 @@ class Survey:
 
 
 def survey(files: Sequence[str], policy: str) -> Survey:
-    """Count the rows and find the groups. Raises `TrainingError` for a file or a row that is not as the schema says."""
+    """Count the rows and find the groups. Raise `TrainingError` for a file or a row that is not as the schema says."""
     seen = Survey()
     groups: dict[str, Group] = {}
     for file in files:
@@ -67,7 +67,7 @@ def survey(files: Sequence[str], policy: str) -> Survey:
 
 
 def read_rows(files: Iterable[str], group_ids: Sequence[str] | None = None) -> Iterator[UpdateRow]:
-    """The rows of some files in their order, or only those of some groups."""
+    """Yield the rows of some files in their order, or only those of some groups."""
     for file in files:
         try:
             if missing := set(arrow_schema("training_rows").names) - set(pq.read_schema(file).names):
@@ -80,7 +80,7 @@ def read_rows(files: Iterable[str], group_ids: Sequence[str] | None = None) -> I
 
 
 def read_groups(groups: Sequence[Group]) -> list[UpdateRow]:
-    """The rows with a gradient of some groups."""
+    """Return the rows with a gradient of some groups."""
     files = sorted(set().union(*(group.files for group in groups)))
     return [row for row in read_rows(files, [group.group_id for group in groups]) if row.has_gradient]
 

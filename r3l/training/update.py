@@ -158,7 +158,7 @@ class Update:
     ) -> Measures:
         """Leave this rank's part of the gradient on the policy's parameters, a micro-batch at a time.
 
-        Where memory runs out on any rank, all start again with half the limits. Raises `TrainingError` at the smallest
+        Where memory runs out on any rank, all start again with half the limits. Raise `TrainingError` at the smallest
         ones.
         """
         while True:
@@ -234,7 +234,7 @@ class Update:
 
 
 def run_update(job: Job, ranks: Ranks, emit: Emit, import_seconds: float = 0.0) -> dict[str, Any]:
-    """Run a job and write its `update.json`, last of all. Raises `TrainingError`."""
+    """Run a job and write its `update.json`, last of all. Raise `TrainingError`."""
     started = time.perf_counter()
     Path(job.out).mkdir(parents=True, exist_ok=True)
     update = Update(job, ranks, emit, seconds={"import": import_seconds})
@@ -246,14 +246,14 @@ def run_update(job: Job, ranks: Ranks, emit: Emit, import_seconds: float = 0.0) 
 
 
 def choose_device(setting: str) -> torch.device:
-    """auto: a GPU where there is one. Raises `TrainingError` where cuda is asked for and missing."""
+    """auto: a GPU where there is one. Raise `TrainingError` where cuda is asked for and missing."""
     if setting == "cuda" and not torch.cuda.is_available():
         raise TrainingError("training.device is cuda, but torch sees no GPU; set it to auto or cpu")
     return torch.device("cuda" if setting != "cpu" and torch.cuda.is_available() else "cpu")
 
 
 def out_of_memory(error: Exception) -> str:
-    """The first line of an out-of-memory error; empty for another one."""
+    """Return the first line of an out-of-memory error; empty for another one."""
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
     ran_out = (
         isinstance(error, torch.OutOfMemoryError | MemoryError)

@@ -15,7 +15,7 @@ from r3l.warm_start.rows import DemoRow
 
 
 def shared_length(rows: Sequence[DemoRow]) -> int:
-    """Number of leading tokens that all rows have in common and none is trained to predict (at least one is left
+    """Return number of leading tokens that all rows have in common and none is trained to predict (at least one is left
     over)."""
     first, last = min(row.ids for row in rows), max(row.ids for row in rows)
     limit = min(untrained(row) for row in rows)
@@ -23,7 +23,7 @@ def shared_length(rows: Sequence[DemoRow]) -> int:
 
 
 def untrained(row: DemoRow) -> int:
-    """Number of leading tokens of weight 0, one less than all at most."""
+    """Return number of leading tokens of weight 0, one less than all at most."""
     return next((k for k, weight in enumerate(row.weights[:-1]) if weight > 0), len(row.ids) - 1)
 
 

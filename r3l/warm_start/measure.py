@@ -98,7 +98,7 @@ def attempts_of(
     reflection_tokens: int = 192,
     progress: OnProgress | None = None,
 ) -> list[Attempt]:
-    """`tasks` held-out tasks of a world played, reflected on and retried; `judge` says what a reflector without
+    """Return `tasks` held-out tasks of a world played, reflected on and retried; `judge` says what a reflector without
     mistakes would say."""
     world = make_world(settings)
     engine = make_engine(TransformersLocalSettings(), PolicySettings(path=str(policy)))
@@ -155,7 +155,7 @@ async def attempt(explorer: Explorer, expected: Expected, task: Task) -> Attempt
 
 
 def unguided(explorer: Explorer, task: Task, base: Episode, reflection: Reflection) -> Coroutine[Any, Any, Played]:
-    """The retry from the same pivot with nothing added to the context: what guidance has to beat."""
+    """Return the retry from the same pivot with nothing added to the context: what guidance has to beat."""
     pivot = int(reflection.pivot_turn or 0)
     name = f"{base.trajectory.trajectory_id}/unguided=0"
 
@@ -217,7 +217,7 @@ def figures(attempts: list[Attempt]) -> Figures:
 
 
 def by_type(attempts: list[Attempt]) -> dict[str, str]:
-    """Task type -> "won/played"."""
+    """Return task type -> "won/played"."""
     kinds = sorted({attempt.task.task_type for attempt in attempts})
     won = {
         kind: [attempt.base.trajectory.success for attempt in attempts if attempt.task.task_type == kind]

@@ -69,7 +69,7 @@ class RowEncoder:
         return row
 
     def drill(self, turns: list[DemoTurn]) -> DemoRow:
-        """A drill's row: thoughts are always trained on, actions only where they are not arbitrary."""
+        """Return a drill's row: thoughts are always trained on, actions only where they are not arbitrary."""
         row = self.opened("attempt", self.system, turns[0])
         for turn in turns[1:]:
             self.add_observation(row, turn)
@@ -163,6 +163,6 @@ class RowEncoder:
 
 
 def without_tail(turns: list[DemoTurn]) -> list[DemoTurn]:
-    """An attempt that believes it is done, up to the `IDLE`th such turn: more of the same teaches nothing."""
+    """Return an attempt that believes it is done, up to the `IDLE`th such turn: more of the same teaches nothing."""
     idle = [number for number, turn in enumerate(turns) if "done.</think>" in turn.reply]
     return turns[: idle[IDLE - 1] + 1] if len(idle) >= IDLE else turns

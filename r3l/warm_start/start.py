@@ -88,12 +88,12 @@ def warm_start(
 
 
 def some_renamed(shown: list[Demonstration], mixer: random.Random) -> list[Demonstration]:
-    """The demonstrations, a share of them with their objects renamed."""
+    """Return the demonstrations, a share of them with their objects renamed."""
     return [renamed(episode, mixer) if mixer.random() < RENAMED_SHARE else episode for episode in shown]
 
 
 def collect(seed: int, workers: int, seconds: float, progress: OnProgress, habits: Habits) -> list[Demonstration]:
-    """Demonstrations in an order that does not depend on `workers`; none that a stray action derailed."""
+    """Return demonstrations in an order that does not depend on `workers`; none that a stray action derailed."""
     began, shown = time.monotonic(), []
     with contextlib.closing(demonstrations(derive(seed, "demonstrations"), GAMES, EPISODES, workers, habits)) as games:
         for number, episodes in enumerate(games, 1):

@@ -27,7 +27,7 @@ REPORTED = [
 
 
 def train_tokenizer(texts: Iterable[str], prompts: Iterable[str], vocabulary: int) -> Any:
-    """A fast tokenizer: BPE of `vocabulary` entries at most, all bytes among them, then report keys and prompt
+    """Return a fast tokenizer: BPE of `vocabulary` entries at most, all bytes among them, then report keys and prompt
     lines."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -55,7 +55,7 @@ def train_tokenizer(texts: Iterable[str], prompts: Iterable[str], vocabulary: in
 
 
 def prompt_lines(prompts: Iterable[str]) -> list[str]:
-    """Lines of several words, each with the newline before it (the first line of a prompt has none)."""
+    """Return lines of several words, each with the newline before it (the first line of a prompt has none)."""
     lines = []
     for prompt in prompts:
         first, *rest = prompt.split("\n")
@@ -64,7 +64,7 @@ def prompt_lines(prompts: Iterable[str]) -> list[str]:
 
 
 def without(phrases: list[str], texts: Iterable[str]) -> Iterable[str]:
-    """The texts with their phrases cut out: what is left for BPE to learn."""
+    """Yield the texts with their phrases cut out: what is left for BPE to learn."""
     import re
 
     pattern = re.compile("|".join(re.escape(phrase) for phrase in sorted(phrases, key=len, reverse=True)))

@@ -43,13 +43,13 @@ class Schedule:
         return replace(self, learning_rate=self.learning_rate * factor, matrix_rate=self.matrix_rate * factor)
 
     def factor(self, step: int, share: float) -> float:
-        """What the learning rates are multiplied by; `share` in [0, 1]: how much of the training is over."""
+        """Return what the learning rates are multiplied by; `share` in [0, 1]: how much of the training is over."""
         cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, share)))
         return min(1.0, (step + 1) / self.warmup) * (self.floor + (1 - self.floor) * cosine)
 
 
 def new_model(tokenizer: Any, hidden: int = 128, layers: int = 4, heads: int = 4) -> Any:
-    """A Llama of about 0.9 million parameters with tied embeddings."""
+    """Return a Llama of about 0.9 million parameters with tied embeddings."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     return LlamaForCausalLM(
@@ -71,14 +71,14 @@ def new_model(tokenizer: Any, hidden: int = 128, layers: int = 4, heads: int = 4
 
 
 def load_model(folder: Path) -> Any:
-    """The model of an earlier warm start."""
+    """Return the model of an earlier warm start."""
     from transformers import LlamaForCausalLM
 
     return LlamaForCausalLM.from_pretrained(folder, use_safetensors=True)
 
 
 def train(model: Any, rows: Sequence[DemoRow], schedule: Schedule, seed: int, progress: OnProgress) -> dict[str, float]:
-    """Returns steps, tokens, seconds and the mean loss of replies over the last `REPORT_EVERY` steps."""
+    """Return steps, tokens, seconds and the mean loss of replies over the last `REPORT_EVERY` steps."""
     optimizers = new_optimizers(model, schedule)
     began, step, tokens, recent = time.monotonic(), 0, 0, [0.0]
     model.train()

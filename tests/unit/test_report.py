@@ -53,7 +53,7 @@ def test_a_report_is_one_file_that_needs_nothing_else(store, tmp_path):
 def test_the_figures_are_those_of_the_store(store, tmp_path):
     page = write_report(store, "small", tmp_path / "small.html").read_text()
     assert "4 base attempts on 2 tasks" in re.sub(r"\s+", " ", page)
-    assert "50.0 % of 2 retries did better than their base (gain +0.50), from turn 1.5" in re.sub(r"\s+", " ", page)
+    assert "50.0 % of 2 retries improved on their base (gain +0.50), from turn 1.5" in re.sub(r"\s+", " ", page)
     assert page.count('<table class="panes') == 2
 
 

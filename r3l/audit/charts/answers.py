@@ -38,7 +38,8 @@ def answer_chart(
     y: str = "",
     by: str = "",
 ) -> AnswerChart | None:
-    """The chart that is asked for, or else a likely one; None where the answer has fewer than two number columns."""
+    """Return the chart that is asked for, or else a likely one; None where the answer has fewer than two number
+    columns."""
     numbers = [name for name, number in zip(columns, numeric, strict=True) if number]
     if len(numbers) < 2 or not rows:
         return None
@@ -62,7 +63,7 @@ def answer_chart(
 
 
 def likely(columns: Sequence[str], rows: Sequence[Sequence[Any]], names: Sequence[str]) -> str:
-    """The first column of a few values, each in several rows."""
+    """Return the first column of a few values, each in several rows."""
     for name in names:
         values = {str(row[columns.index(name)]) for row in rows}
         if 1 < len(values) <= COLOURS and len(values) < len(rows):

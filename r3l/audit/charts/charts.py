@@ -58,7 +58,7 @@ def line_chart(
     hover: bool = True,
     link: Callable[[float], str] | None = None,
 ) -> Markup:
-    """Lines over whole numbers. `hover`: values under the mouse; `link`: where a click on a point leads."""
+    """Return lines over whole numbers. `hover`: values under the mouse; `link`: where a click on a point leads."""
     drawn = [Series(one.name, [(x, None if absent(y) else y) for x, y in one.points], one.intervals) for one in series]
     values = [y for one in drawn for _, y in one.points if y is not None]
     if not values:
@@ -83,7 +83,7 @@ def line_chart(
 
 
 def titles(axes: Axes) -> str:
-    """What the axes show, in words."""
+    """Return what the axes show, in words."""
     return (
         f'<text class="title y" x="4" y="12">{escape(axes.unit)}</text>'
         f'<text class="title x" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 4}">{escape(axes.below)}</text>'
@@ -91,7 +91,7 @@ def titles(axes: Axes) -> str:
 
 
 def spoken_label(label: str, series: Sequence[Series], shown: Callable[[Any], str]) -> str:
-    """The chart for who hears the page: its title, and where each line begins and ends."""
+    """Return the chart for who hears the page: its title, and where each line begins and ends."""
     spoken = []
     for one in series:
         known = [(x, y) for x, y in one.points if y is not None]
@@ -102,7 +102,7 @@ def spoken_label(label: str, series: Sequence[Series], shown: Callable[[Any], st
 
 
 def whiskers(intervals: Sequence[tuple[float, float, float]], scale_x: Scale, scale_y: Scale, colour: int) -> str:
-    """An interval at each point, as a bar with ends."""
+    """Return an interval at each point, as a bar with ends."""
     parts = []
     for x, low, high in intervals:
         at, below, above = scale_x(x), scale_y(low), scale_y(high)
@@ -112,15 +112,15 @@ def whiskers(intervals: Sequence[tuple[float, float, float]], scale_x: Scale, sc
 
 
 def canvas(css: str, width: int, height: int, inner: str, label: str = "", role: str = "img") -> Markup:
-    """An SVG of its own size, but a chart, which fills its place. Without a label it is an ornament to whoever hears
-    the page."""
+    """Return an SVG of its own size, but a chart, which fills its place. Without a label it is an ornament to whoever
+    hears the page."""
     size = "" if css == "chart" else f' width="{width}" height="{height}"'
     accessible = f' role="{role}" aria-label="{escape(label)}"' if label else ' aria-hidden="true"'
     return Markup(f'<svg class="{css}" viewBox="0 0 {width} {height}"{size}{accessible}>{inner}</svg>')
 
 
 def nice_ticks(low: float, high: float, zero: bool) -> list[float]:
-    """Four or so round values that take in the range."""
+    """Return four or so round values that take in the range."""
     low, high = (min(low, 0.0), max(high, 0.0)) if zero else (low, high)
     if high - low < 1e-12:
         low, high = low - (0.0 if zero and low == 0 else 0.5), high + 0.5
@@ -142,7 +142,7 @@ def tick_label(value: float, step: float, share: bool) -> str:
 
 
 def whole_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Regular places along x, each a multiple of one round step; the only place where there is one."""
+    """Return regular places along x, each a multiple of one round step; the only place where there is one."""
     if high <= low:
         return [low]
     step = 10 ** math.floor(math.log10((high - low) / most))
@@ -152,12 +152,12 @@ def whole_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def place_label(x: float) -> str:
-    """An iteration as it is; thousands of turns or tokens in three places or so."""
+    """Return an iteration as it is; thousands of turns or tokens in three places or so."""
     return tick_label(round(x, -2) if abs(x) >= 10_000 else round(x) if abs(x) >= 100 else x, 1, False)
 
 
 def frame(ticks: Sequence[float], xs: Sequence[float], scale_x: Scale, scale_y: Scale, share: bool) -> str:
-    """Grid lines with their values, and regular places along x."""
+    """Return grid lines with their values, and regular places along x."""
     parts = []
     for tick in ticks:
         y = scale_y(tick)
@@ -175,7 +175,8 @@ def frame(ticks: Sequence[float], xs: Sequence[float], scale_x: Scale, scale_y: 
 
 
 def path(points: Sequence[tuple[float, float | None]], scale_x: Scale, scale_y: Scale, colour: int) -> str:
-    """A line, broken where there is no value; dots while they can be told apart, and for a point that stands alone."""
+    """Return a line, broken where there is no value; dots while they can be told apart, and for a point that stands
+    alone."""
     runs = [
         [(scale_x(x), scale_y(y)) for x, y in run if y is not None]
         for there, run in groupby(points, lambda p: p[1] is not None)
@@ -226,7 +227,7 @@ def hovers(
 
 
 def tooltip(head: str, rows: Sequence[tuple[int, str]], at: float) -> str:
-    """A box with the values of each line at x."""
+    """Return a box with the values of each line at x."""
     width = 30 + 6.2 * max([len(head), *(len(text) for _, text in rows)])
     left = max(2.0, at + 8 if at + 8 + width < WIDTH else at - 8 - width)
     texts = "".join(

@@ -128,7 +128,7 @@ def compared_charts(
 def held_out_chart(
     benchmark: str, curves: Sequence[tuple[str, Curve]], link: Callable[[float], str] | None = None
 ) -> dict[str, Any]:
-    """Success on held-out tasks with 95 % intervals; -1 is the starting policy."""
+    """Return success on held-out tasks with 95 % intervals; -1 is the starting policy."""
     series = [
         charts.Series(
             name,
@@ -146,7 +146,7 @@ def held_out_chart(
 def alone(
     chart: Chart, rows: Sequence[Row], hover: bool = True, link: Callable[[float], str] | None = None
 ) -> dict[str, Any]:
-    """All columns of the chart that have a value."""
+    """Return all columns of the chart that have a value."""
     series = [
         charts.Series(name, [(row["iteration"], row[column]) for row in rows]) for column, name in chart.lines.items()
     ]
@@ -156,7 +156,7 @@ def alone(
 
 
 def compared(chart: Chart, column: str, name: str, rows_by_line: Sequence[tuple[str, Sequence[Row]]]) -> dict[str, Any]:
-    """One column of the chart for each line."""
+    """Return one column of the chart for each line."""
     series = [charts.Series(line, [(row["iteration"], row[column]) for row in rows]) for line, rows in rows_by_line]
     return drawn(chart, chart.meaning, series) | {"title": f"{chart.title}: {name}" if name else chart.title}
 

@@ -12,7 +12,7 @@ from r3l.audit.figures import absent
 
 
 def sparkline(values: Sequence[float | None], width: int = 96, height: int = 22) -> Markup:
-    """A small line without axes, from the least to the greatest value."""
+    """Return a small line without axes, from the least to the greatest value."""
     known = [value for value in values if value is not None and not absent(value)]
     if len(known) < 2:
         return Markup("")
@@ -25,7 +25,7 @@ def sparkline(values: Sequence[float | None], width: int = 96, height: int = 22)
 
 
 def bar(share: float | None, css: str = "c0", width: int = 120, signed: bool = False) -> Markup:
-    """A bar of a share: from the left, or for `signed` from the middle, to the right if positive."""
+    """Return a bar of a share: from the left, or for `signed` from the middle, to the right if positive."""
     value = 0.0 if share is None or absent(share) else max(-1.0, min(1.0, share))
     half = width / 2
     left, long = (half + min(0.0, value * half), abs(value) * half) if signed else (0.0, max(0.0, value) * width)
@@ -38,8 +38,8 @@ def bar(share: float | None, css: str = "c0", width: int = 120, signed: bool = F
 def token_strip(
     weights: Sequence[float], logprobs: Sequence[float], advantage: float, largest: float, term: str = "rl"
 ) -> Markup:
-    """One reply, token by token: blocks for weight x advantage (up: raised or, of SFT, imitated; down: lowered), a line
-    for how sure the policy was."""
+    """Return one reply, token by token: blocks for weight x advantage (up: raised or, of SFT, imitated; down: lowered),
+    a line for how sure the policy was."""
     count = max(len(weights), len(logprobs))
     if not count:
         return Markup("")

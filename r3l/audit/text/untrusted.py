@@ -23,7 +23,7 @@ class Excerpt:
 
 
 def excerpt(text: str, head: int = HEAD, tail: int = TAIL) -> Excerpt:
-    """A text for a page: whole where it is short. A hidden middle of a few characters is not worth hiding."""
+    """Return a text for a page: whole where it is short. A hidden middle of a few characters is not worth hiding."""
     if len(text) <= head + 2 * tail:
         return Excerpt(visible(text), 0, "")
     return Excerpt(visible(text[:head]), len(text) - head - tail, visible(text[-tail:]))

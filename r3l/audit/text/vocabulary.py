@@ -18,7 +18,7 @@ LARGEST = 64_000_000  # bytes; the largest vocabularies in use take about 20 MB
 
 
 def decoder(reader: Reader, line: Line) -> Callable[[int], str]:
-    """What a token id reads as. Raises StoreError, with the reason, where no tokenizer is at hand."""
+    """Return what a token id reads as. Raise StoreError, with the reason, where no tokenizer is at hand."""
     content = next(tokenizer_files(reader, line), None)
     if content is None or len(content) > LARGEST:
         raise StoreError(f"{line}: its store has no policy with a {FILE}, and neither has the path of its settings")
@@ -27,7 +27,7 @@ def decoder(reader: Reader, line: Line) -> Callable[[int], str]:
 
 
 def tokenizer_files(reader: Reader, line: Line) -> Iterator[bytes]:
-    """Those of the policies that the line or its run wrote, the newest first; then that of the starting policy."""
+    """Yield those of the policies that the line or its run wrote, the newest first; then that of the starting policy."""
     files = reader.store.files
     for folder in dict.fromkeys((line_folder(line.run, line.branch), line.run)):
         for name in sorted(files.folders(f"{folder}/policies"), reverse=True):

@@ -30,7 +30,7 @@ def is_loopback(host: str) -> bool:
 
 
 def key_for(host: str) -> str:
-    """The key that is asked for at `host`: that of R3L_AUDIT_KEY, which loopback can do without.
+    """Return the key that is asked for at `host`: that of R3L_AUDIT_KEY, which loopback can do without.
 
     Raises:
         ConfigError: another address than loopback and no key, or one that is too short to keep anybody out.
@@ -47,7 +47,8 @@ def key_for(host: str) -> str:
 
 
 def from_other_site(headers: Headers, origins: Collection[str] = (), following: bool = True) -> bool:
-    """Whether a page of another site had the browser send this request: by its Origin, else by its fetch metadata.
+    """Return whether a page of another site had the browser send this request: by its Origin, else by its fetch
+    metadata.
 
     Args:
         origins: origins whose pages may ask. None of them: pages of the same origin alone, whose GETs carry no Origin.
@@ -96,7 +97,7 @@ class AskForKey:
 
 
 def given(headers: Headers) -> bytes:
-    """The password that a request came with; empty where there is none."""
+    """Return the password that a request came with; empty where there is none."""
     scheme, _, value = headers.get("authorization", "").partition(" ")
     if scheme.lower() != "basic":
         return b""

@@ -29,14 +29,14 @@ class AppState:
     boxes: dict[str, SqlBox] = field(default_factory=dict)  # of one run or branch each, the one asked last at the end
 
     def page(self, template: str, status: int = 200, **seen: Any) -> HTMLResponse:
-        """A rendered page. `line` in `seen` gives it the tabs of that run."""
+        """Return a rendered page. `line` in `seen` gives it the tabs of that run."""
         content = self.templates.get_template(template).render(
             line=seen.pop("line", None), store=self.reader.store.root, **seen
         )
         return HTMLResponse(content, status_code=status)
 
     def line_page(self, template: str, line: Line, tab: str, **seen: Any) -> HTMLResponse:
-        """A page of one run or branch, with the others to change to."""
+        """Return a page of one run or branch, with the others to change to."""
         return self.page(template, line=line, tab=tab, others=listed(self.reader.store), **seen)
 
     def close(self) -> None:
@@ -46,7 +46,7 @@ class AppState:
             box.close()
 
     def box_of(self, line: str) -> SqlBox:
-        """The SQL box whose views show this run or branch; each run's own line where none is named. Raises
+        """Return the SQL box whose views show this run or branch; each run's own line where none is named. Raises
         StoreError."""
         if not line:
             return self.box
@@ -58,7 +58,7 @@ class AppState:
         return box
 
     def of(self, line: Line) -> Reader:
-        """The reader for questions about one run."""
+        """Return the reader for questions about one run."""
         return self.reader.of(line.run)
 
 
@@ -78,6 +78,6 @@ OfLine = Annotated[Line, Depends(line_of)]
 
 
 def whole_number(text: str) -> int | None:
-    """A field of a form: empty, or no number, is none."""
+    """Return a field of a form: empty, or no number, is none."""
     stripped = text.strip()
     return int(stripped) if stripped.lstrip("-").isdecimal() and len(stripped) < 10 else None

@@ -29,7 +29,7 @@ def harmless(value: Any) -> Any:
 
 
 def as_parquet(answer: Answer) -> bytes:
-    """Columns of numbers, truths or texts; of the text of their values where they are mixed."""
+    """Return columns of numbers, truths or texts; of the text of their values where they are mixed."""
     arrays, names = [], []
     for k, name in enumerate(answer.columns):
         values = [float(row[k]) if isinstance(row[k], Decimal) else row[k] for row in answer.rows]

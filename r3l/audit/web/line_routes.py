@@ -27,8 +27,8 @@ PageNumber = Annotated[int, Query(ge=0, le=10**7)]
 
 @router.get("")
 def overview(app_state: CurrentState, line: OfLine, at: Short = "") -> HTMLResponse:
-    """Where the line stands, its iterations over time, and the optimiser step and stages of one of them, the newest if
-    none is named."""
+    """Return where the line stands, its iterations over time, and the optimiser step and stages of one of them, the
+    newest if none is named."""
     reader = app_state.of(line)
     past = iterations(reader, line)
     chosen = whole_number(at)
@@ -63,7 +63,7 @@ def groups(
     down: Literal["0", "1"] = "1",
     page: PageNumber = 0,
 ) -> HTMLResponse:
-    """The table of groups."""
+    """Return the table of groups."""
     asked = Filter(
         whole_number(iteration),
         task_type,
@@ -83,7 +83,7 @@ def groups(
 
 @router.get("/group")
 def viewer(app_state: CurrentState, line: OfLine, id: Short, iteration: int, attempt: Short = "") -> HTMLResponse:
-    """The four panes."""
+    """Return the four panes."""
     viewed = group(app_state.of(line), line, iteration, id)
     chosen = viewed.attempt(attempt)
     seen = {"panes": panes(app_state.of(line), viewed, chosen), "beside": neighbours(app_state.of(line), viewed)}
@@ -127,7 +127,7 @@ def account(
     reason: Short = "",
     page: PageNumber = 0,
 ) -> HTMLResponse:
-    """Where attempts went, and every event by its reason."""
+    """Return where attempts went, and every event by its reason."""
     at, chosen = whole_number(iteration), {"stage": stage, "event": event, "reason": reason}
     rows = findings.events(app_state.of(line), line, at, chosen, page, EVENTS)
     return app_state.line_page(
@@ -148,7 +148,7 @@ def account(
 def tokens(
     app_state: CurrentState, line: OfLine, source: Short, iteration: int, page: PageNumber = 0, every: bool = False
 ) -> HTMLResponse:
-    """A training row token by token: why was this token trained with this weight?"""
+    """Return a training row token by token: why was this token trained with this weight?"""
     return app_state.line_page(
         "tokens.html",
         line,
@@ -166,7 +166,8 @@ def text(
     part: Literal["observation", "response", "final", "reflection"],
     turn: int = 0,
 ) -> PlainTextResponse:
-    """A text whole, as it was stored: plain text, in a sandbox of its own, so that a browser does nothing with it."""
+    """Return a text whole, as it was stored: plain text, in a sandbox of its own, so that a browser does nothing with
+    it."""
     headers = {
         "Content-Security-Policy": "default-src 'none'; sandbox",
         "Content-Disposition": 'inline; filename="text.txt"',
@@ -183,7 +184,7 @@ TEXTS = {
 
 
 def text_in_store(reader: Reader, line: Line, id_: str, part: str, turn: int) -> str:
-    """Raises StoreError where there is no such text."""
+    """Raise StoreError where there is no such text."""
     rows = reader.rows(TEXTS[part], [*line.place, id_, turn])
     if not rows:
         raise StoreError(f"{id_}: no {part} of turn {turn} in {line}")

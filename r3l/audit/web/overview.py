@@ -28,7 +28,7 @@ class Overview:
         self._guard = threading.Lock()
 
     def rows(self) -> tuple[list[Row], dict[str, str]]:
-        """Every run and branch, the newest run first: size and times, `line`, and `past`, a row of figures per
+        """Return every run and branch, the newest run first: size and times, `line`, and `past`, a row of figures per
         iteration, and its `standing`; and the damaged runs, which are left out, with the reason."""
         with self._guard:  # the first to ask does the work, the others have it then
             figures = remembered(self.store, "overview", QUESTIONS)
@@ -38,7 +38,7 @@ class Overview:
 
 
 def rows_of(answers: dict[str, list[Row]]) -> list[Row]:
-    """A run's lines with what belongs to each."""
+    """Return a run's lines with what belongs to each."""
     standing = standings_of(answers["about"], answers["counts"])
     rows = []
     for row in answers["lines"]:

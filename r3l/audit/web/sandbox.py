@@ -66,7 +66,7 @@ class SqlBox:
         self._idle: list[Asked] = []
 
     def ask(self, query: str, rows: int = ROWS, seconds: float = SECONDS) -> Answer:
-        """Run one SELECT. Raises StoreError for anything else, for what DuckDB says is wrong, and past the limits."""
+        """Run one SELECT. Raise StoreError for anything else, for what DuckDB says is wrong, and past the limits."""
         one_select(query)
         if not self._slots.acquire(blocking=False):
             raise StoreError("two queries are running already; wait for one to end")
@@ -106,7 +106,7 @@ class Asked:
         self.waits = True  # for a question
 
     def ask(self, query: str, rows: int, seconds: float) -> Answer:
-        """The time that it takes to connect to the store is not the question's. Raises StoreError."""
+        """Return the time that it takes to connect to the store is not the question's. Raise StoreError."""
         assert self.process.stdin is not None
         self.waits = False
         with suppress(BrokenPipeError):  # reading says that it ended
@@ -124,7 +124,7 @@ class Asked:
         return Answer(said["columns"], cells[:rows], len(cells) > rows, time.monotonic() - begun)
 
     def _line(self, seconds: float, late: str) -> dict[str, Any]:
-        """The next line. Raises StoreError with `late` where none comes in time, and where the process has ended."""
+        """Return the next line. Raise StoreError with `late` where none comes in time, and where the process has ended."""
         assert self.process.stdout is not None
         end = time.monotonic() + seconds
         parts = [self.unread]
@@ -148,7 +148,7 @@ class Asked:
 
 
 def worked_questions(folder: Path) -> list[Question]:
-    """The questions that ship with the repository: ``NN_name.sql``, the question as its first comment."""
+    """Return the questions that ship with the repository: ``NN_name.sql``, the question as its first comment."""
     questions = []
     for path in sorted(folder.glob("*.sql")) if folder.is_dir() else []:
         lines = path.read_text(encoding="utf-8").strip().splitlines()

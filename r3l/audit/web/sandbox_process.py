@@ -29,7 +29,7 @@ GRACE_SECONDS = 1.0  # the parent's clock comes first
 
 
 def fetch(cursor: duckdb.DuckDBPyConnection, query: str, rows: int) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Column names and the first rows. In a read-only transaction: a SELECT may hold a DELETE in its WITH."""
+    """Return column names and the first rows. In a read-only transaction: a SELECT may hold a DELETE in its WITH."""
     try:
         cursor.execute("BEGIN TRANSACTION READ ONLY")
         relation = cursor.sql(one_select(query))
@@ -46,7 +46,8 @@ def fetch(cursor: duckdb.DuckDBPyConnection, query: str, rows: int) -> tuple[lis
 
 
 def json_value(value: Any) -> Any:
-    """A value as JSON: numbers as numbers (a Decimal as a list of its text), everything else as the text of a cell."""
+    """Return a value as JSON: numbers as numbers (a Decimal as a list of its text), everything else as the text of a
+    cell."""
     if value is None or isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= CELL):
         return value
     return [str(value)] if isinstance(value, Decimal) else cell(value)

@@ -36,7 +36,7 @@ LINKED = (
 
 @router.get("/")
 def runs(app_state: CurrentState) -> HTMLResponse:
-    """The runs of the store, newest first, each with its branches below it."""
+    """Return the runs of the store, newest first, each with its branches below it."""
     rows, left_out = app_state.overview.rows()
     last = {row["line"]: row["last_iteration"] or 0 for row in rows[:LOOKED_AT]}
     live = {line for line, iteration in last.items() if writer(app_state.reader, line, iteration)}
@@ -76,7 +76,7 @@ def sql(
     y: Chosen = "",
     by: Chosen = "",
 ) -> HTMLResponse:
-    """The SQL box, and the answer where a question was asked. A link of another site fills the box in and asks
+    """Return the SQL box, and the answer where a question was asked. A link of another site fills the box in and asks
     nothing."""
     answer, wrong, status = None, "", 200
     if q.strip() and from_other_site(request.headers, following=False):
@@ -110,7 +110,7 @@ def download(
     q: Annotated[str, Query()],
     run: Chosen = "",
 ) -> Response:
-    """The answer as a file."""
+    """Return the answer as a file."""
     if from_other_site(request.headers, following=False):
         raise HTTPException(403, "This question came from a page of another site.")
     answer = app_state.box_of(run).ask(q)
@@ -127,7 +127,7 @@ FROM duckdb_columns() WHERE schema_name = 'main' AND NOT internal GROUP BY table
 
 
 def schema(reader: Reader) -> list[Row]:
-    """The views with their columns, types and, where the dictionary has it, meaning."""
+    """Return the views with their columns, types and, where the dictionary has it, meaning."""
     tables = []
     for row in reader.remembered(COLUMNS):
         meanings = {column.name: column.meaning for column in TABLES.get(row["table_name"], ())}

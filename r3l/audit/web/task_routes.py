@@ -14,7 +14,7 @@ router = APIRouter(prefix="/run/{run}")
 
 @router.get("/tasks")
 def task_types(app_state: CurrentState, line: OfLine, task_type: Short = "") -> HTMLResponse:
-    """Success by task type and iteration, and the tasks that were sampled most often."""
+    """Return success by task type and iteration, and the tasks that were sampled most often."""
     reader = app_state.of(line)
     heats = [
         ("held-out tasks", tasks.heat(reader, line, "evaluation")),
@@ -26,7 +26,7 @@ def task_types(app_state: CurrentState, line: OfLine, task_type: Short = "") -> 
 
 @router.get("/task")
 def one_task(app_state: CurrentState, line: OfLine, id: Short, a: Short = "", b: Short = "") -> HTMLResponse:
-    """One task's attempts over the iterations; two of them side by side where two are chosen."""
+    """Return one task's attempts over the iterations; two of them side by side where two are chosen."""
     reader = app_state.of(line)
     attempts = tasks.attempts(reader, line, id)
     both = tasks.pair(reader, line, a, b) if a and b else None

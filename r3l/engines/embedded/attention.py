@@ -63,7 +63,7 @@ def attend(
 
 
 def _short(step: Step, layer: int, query_HGND: Tensor, keys_HND: Tensor, values_HND: Tensor) -> Tensor:
-    """(N, H, G, D) of the short feeds, by the pieces that they share."""
+    """Return (N, H, G, D) of the short feeds, by the pieces that they share."""
     heads, group, _, size = query_HGND.shape
     count = step.short
     keys_HND, values_HND = keys_HND[:, :count], values_HND[:, :count]
@@ -88,7 +88,7 @@ def _long(
     values_HND: Tensor,
     scaling: float,
 ) -> Tensor:
-    """(N, H, G, D) of one long feed."""
+    """Return (N, H, G, D) of one long feed."""
     new = slice(feed.first, feed.first + feed.count)
     parts = [(keys_HND[:, new], values_HND[:, new])]
     until = feed.length
@@ -131,7 +131,7 @@ def _scores(step: Step, layer: int, query_HRD: Tensor, keys_HND: Tensor, group: 
 
 @lru_cache(maxsize=256)
 def _later(count: int, group: int, device: torch.device) -> Tensor:
-    """True where a query row (token * group + head) may not look: own tokens after it. (R, W)"""
+    """Return True where a query row (token * group + head) may not look: own tokens after it. (R, W)"""
     return torch.ones(count, count, dtype=torch.bool, device=device).triu(1).repeat_interleave(group, 0)
 
 

@@ -71,7 +71,7 @@ class Batch:
         self.active.clear()
 
     def _select(self) -> tuple[Step, list[Request]]:
-        """Requests that decode first, then prompts in order of arrival, as far as the step has room."""
+        """Return requests that decode first, then prompts in order of arrival, as far as the step has room."""
         feeds: list[Feed] = []
         owners: dict[Segment, Request] = {}
         room = STEP_TOKENS
@@ -85,9 +85,9 @@ class Batch:
         return step, [owners[feed.segment] for feed in step.feeds]
 
     def _forward(self, step: Step, requests: Sequence[Request], places: list[int]) -> Tensor:
-        """Logits (R, V) of the packed tokens at `places`. Filled up to usual numbers of tokens: oneDNN compiles its
-        products anew for each number that is new to it (on a CPU, the embedded policy: 143 us a product, 76 where it
-        isn't)."""
+        """Return logits (R, V) of the packed tokens at `places`. Filled up to usual numbers of tokens: oneDNN compiles
+        its products anew for each number that is new to it (on a CPU, the embedded policy: 143 us a product, 76 where
+        it isn't)."""
         ids = [
             token
             for request, feed in zip(requests, step.feeds, strict=True)
@@ -109,7 +109,7 @@ class Batch:
     def _draw(
         self, requests: Sequence[Request], wanted: list[list[int]], logits_RV: Tensor
     ) -> tuple[list[int], list[float]]:
-        """A token and its log-probability for each place (of a scored sequence: not used)."""
+        """Return a token and its log-probability for each place (of a scored sequence: not used)."""
         temperatures: list[float] = []
         uniforms: list[float] = []
         for request, places in zip(requests, wanted, strict=True):
@@ -137,7 +137,7 @@ def _missing(count: int) -> int:
 
 
 def _wanted(request: Request, feed: Feed) -> list[int]:
-    """Places whose logits are needed: all where tokens are scored, else the last known one and the guesses."""
+    """Return places whose logits are needed: all where tokens are scored, else the last known one and the guesses."""
     last = feed.first + feed.count
     if request.sampling is None:
         return list(range(feed.first, last))
@@ -153,7 +153,7 @@ def _score(request: Request, feed: Feed, logits_RV: Tensor) -> None:
 
 
 def _allowed(requests: Sequence[Request], wanted: list[list[int]], logits_RV: Tensor) -> Tensor | None:
-    """(R, V) true where a token may be drawn; None where no reply is held to a schema."""
+    """Return (R, V) true where a token may be drawn; None where no reply is held to a schema."""
     if not any(request.constraint for request in requests):
         return None
     allowed_RV = torch.ones(logits_RV.shape, dtype=torch.bool)

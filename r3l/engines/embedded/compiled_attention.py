@@ -83,7 +83,7 @@ class CompiledAttention:
         layer: int,
         scaling: float,
     ) -> Tensor:
-        """(N, H * G, D) of the first N tokens, those of `feeds`; query_HND has H * G heads."""
+        """Return (N, H * G, D) of the first N tokens, those of `feeds`; query_HND has H * G heads."""
         query, key, value = (
             side.float() if side.stride(2) == 1 else side.float().contiguous()
             for side in (query_HND, key_HND, value_HND)

@@ -25,7 +25,7 @@ class Drafts:
         self._recent = 1.0  # share of right guesses, lately
 
     def guess(self, before: Sequence[int], limit: int) -> list[int]:
-        """Up to `limit` tokens after `before` (its last ORDER tokens)."""
+        """Return up to `limit` tokens after `before` (its last ORDER tokens)."""
         tokens = list(before[-ORDER:])
         needed = 1 if self._recent >= SHY else OFTEN
         for _ in range(min(LENGTH, limit)):

@@ -74,7 +74,7 @@ class TransformersLocal:
         return self.batch.context_limit if self.batch else self.policy.context_tokens
 
     def counts(self) -> dict[str, float]:
-        """The contract's totals, and `steps`: forward passes."""
+        """Return the contract's totals, and `steps`: forward passes."""
         return dict(self.totals)
 
     def close(self) -> None:

@@ -13,8 +13,8 @@ from r3l.errors import EngineError
 
 
 def load_model(snapshot: PolicySnapshot, dtype: torch.dtype, device: torch.device) -> Any:
-    """The causal language model of `snapshot`. An adapter is merged into its base in float32, and kept beside it in
-    bfloat16.
+    """Return the causal language model of `snapshot`. An adapter is merged into its base in float32, and kept beside it
+    in bfloat16.
 
     Raises:
         EngineError: nothing loadable there, or an attention that the engine can't run (sliding windows).
@@ -62,7 +62,7 @@ def _adapted(model: Any, path: str) -> Any:
 
 
 def _adapted_layer(layer: Any, path: str) -> AdaptedLinear:
-    """A plain LoRA layer of peft with nothing that peft would do at run time."""
+    """Return a plain LoRA layer of peft with nothing that peft would do at run time."""
     if (
         type(layer.base_layer) is not torch.nn.Linear
         or list(layer.lora_A) != ["default"]

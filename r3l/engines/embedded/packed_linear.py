@@ -58,8 +58,8 @@ class AdaptedLinear(nn.Module):
 
 
 def pack(model: Any) -> Any:
-    """`model` with packed linear layers where that is possible; it samples as before, and can't be trained or saved any
-    more."""
+    """Return `model` with packed linear layers where that is possible; it samples as before, and can't be trained or
+    saved any more."""
     if model.device.type != "cpu" or not _works(model.dtype):
         return model
     for parent in list(model.modules()):
@@ -70,8 +70,8 @@ def pack(model: Any) -> Any:
 
 
 def _works(dtype: torch.dtype) -> bool:
-    """Whether this build of torch has the functions (they are those of its compiler), with the results of its own
-    linear."""
+    """Return whether this build of torch has the functions (they are those of its compiler), with the results of its
+    own linear."""
     if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return False
     plain, x = nn.Linear(48, 32, dtype=dtype), torch.linspace(-1, 1, 3 * 48).view(3, 48).to(dtype)

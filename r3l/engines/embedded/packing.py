@@ -125,7 +125,7 @@ def _prepare(step: Step, group: int, kernel: CompiledAttention | None) -> None:
 
 
 def _branches(owners: dict[Segment, Feed]) -> tuple[list[Segment], dict[Segment, list[Segment]]]:
-    """The part of the tree above the feeds: its top segments, and the children of each that lead to a feed."""
+    """Return the part of the tree above the feeds: its top segments, and the children of each that lead to a feed."""
     tops: list[Segment] = []
     below: dict[Segment, list[Segment]] = {}
     seen: set[Segment] = set()
@@ -144,7 +144,7 @@ def _branches(owners: dict[Segment, Feed]) -> tuple[list[Segment], dict[Segment,
 
 
 def _lower_right(feed: Feed) -> Tensor | None:
-    """Which of the stored and new tokens each new token sees; None where nothing is stored: then it is plainly
+    """Return which of the stored and new tokens each new token sees; None where nothing is stored: then it is plainly
     causal."""
     if feed.length == 0:
         return None
@@ -153,7 +153,8 @@ def _lower_right(feed: Feed) -> Tensor | None:
 
 
 def _descend(segment: Segment, below: dict[Segment, list[Segment]], owners: dict[Segment, Feed], step: Step) -> int:
-    """Place the feeds at and below `segment`; returns the place after them. Those that read most of it come first."""
+    """Return place the feeds at and below `segment`; returns the place after them. Those that read most of it come
+    first."""
     first = place = step.tokens
     reads: list[tuple[int, int]] = []  # (position read up to, place after the feeds that do)
     feed = owners.get(segment)

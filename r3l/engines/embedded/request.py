@@ -53,7 +53,7 @@ class Request:
         return parent.parent is None or parent.computed >= self.segment.start
 
     def feed(self, room: int) -> Feed:
-        """Its part of the next step, at most `room` tokens; guesses only behind the last token that is known."""
+        """Return its part of the next step, at most `room` tokens; guesses only behind the last token that is known."""
         count = min(len(self.unfed), room)
         if count == len(self.unfed):
             self.guesses = self.guesses[: room - count]
@@ -61,18 +61,19 @@ class Request:
         return Feed(self.segment, count, self.segment.computed)
 
     def draws(self, feed: Feed) -> int:
-        """Tokens that are drawn after this part: one for the last known token and each guess, none amid a prompt."""
+        """Return tokens that are drawn after this part: one for the last known token and each guess, none amid a
+        prompt."""
         return 1 + len(self.guesses) if feed.count >= len(self.unfed) else 0
 
     def numbers(self, count: int) -> list[float]:
-        """The uniform numbers of its next `count` tokens."""
+        """Return the uniform numbers of its next `count` tokens."""
         while len(self.uniforms) < count:
             self.uniforms.append(self.chance.random())
         return self.uniforms[:count]
 
     def accept(self, tokens: Sequence[int], logprobs: Sequence[float], drafts: Drafts, context_limit: int) -> int:
         """Take the tokens drawn after the last known one and after each guess, up to the first wrong guess or the end
-        of the reply. Returns how many guesses were right: their keys and values hold."""
+        of the reply. Return how many guesses were right: their keys and values hold."""
         before = (self.prompt[-8:] + self.ids[-8:])[-8:]
         taken = right = 0
         for place, (token, logprob) in enumerate(zip(tokens, logprobs, strict=True)):

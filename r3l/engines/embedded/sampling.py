@@ -14,7 +14,7 @@ from torch import Tensor
 def draw(
     logits_RV: Tensor, temperatures_R: Sequence[float], uniforms_R: Sequence[float], allowed_RV: Tensor | None = None
 ) -> tuple[list[int], list[float]]:
-    """Tokens by inverse of the cumulative distribution (the likeliest where the temperature is 0), and their
+    """Return tokens by inverse of the cumulative distribution (the likeliest where the temperature is 0), and their
     log-probabilities under the distribution at temperature 1, before `allowed_RV` takes tokens out."""
     logits = logits_RV.float()
     logprobs_RV = logits.log_softmax(-1)
@@ -30,7 +30,7 @@ def draw(
 
 
 def _inverse(scaled_RV: Tensor, uniforms_R: Sequence[float]) -> Tensor:
-    """The first token whose cumulative probability exceeds the uniform number: never one of probability 0."""
+    """Return the first token whose cumulative probability exceeds the uniform number: never one of probability 0."""
     cumulative_RV = scaled_RV.softmax(-1).cumsum(-1)
     total_R1 = cumulative_RV[:, -1:].contiguous()
     target_R1 = torch.tensor(uniforms_R, device=scaled_RV.device)[:, None] * total_R1

@@ -55,7 +55,7 @@ class Segment:
         self.filled += count
 
     def shared_with(self, prompt: np.ndarray) -> int:
-        """Position up to which `prompt` equals what this segment continues (at least `start`)."""
+        """Return position up to which `prompt` equals what this segment continues (at least `start`)."""
         length = min(len(self.ids), len(prompt) - self.start)
         if length <= 0:
             return self.start
@@ -65,7 +65,7 @@ class Segment:
         return self.start + (first if differs[first] else length)
 
     def chain(self) -> Iterator[tuple[Segment, int]]:
-        """Itself and its ancestors, each with the position up to which it counts here."""
+        """Yield itself and its ancestors, each with the position up to which it counts here."""
         segment, until = self, self.end
         while segment.parent is not None:
             yield segment, until
@@ -94,7 +94,7 @@ class SegmentTree:
         self.evicted = 0
 
     def find(self, prompt: Sequence[int]) -> tuple[Segment, int]:
-        """The segment that holds the longest stored prefix of `prompt`, and that prefix's length."""
+        """Return the segment that holds the longest stored prefix of `prompt`, and that prefix's length."""
         ids = np.asarray(prompt, dtype=np.int64)
         best, length, waiting = self.root, 0, [self.root]
         while waiting:
@@ -110,7 +110,8 @@ class SegmentTree:
         return best, length
 
     def extend(self, segment: Segment, at: int) -> Segment:
-        """The segment that a request appends to: `segment` itself where it ends at `at` and is free, else a fork."""
+        """Return the segment that a request appends to: `segment` itself where it ends at `at` and is free, else a
+        fork."""
         if segment.parent is None or segment.end != at or segment.in_use:
             parent, segment = segment, Segment(segment, at)
             parent.children[segment] = None
@@ -165,5 +166,5 @@ class SegmentTree:
 
 
 def stack_layers(fresh: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """Keys and values of one step, a pair (H, N, D) per layer, as one (L, 2, H, N, D)."""
+    """Return keys and values of one step, a pair (H, N, D) per layer, as one (L, 2, H, N, D)."""
     return torch.stack([torch.stack(pair) for pair in fresh])

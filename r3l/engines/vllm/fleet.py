@@ -72,8 +72,8 @@ class VllmFleet:
         await asyncio.gather(*[server.sleep(level) for server in self.servers])
 
     async def choose(self, request_id: str) -> VllmRoutes:
-        """The server of the task's last call (its prefix cache holds the shared part), or the least busy one where that
-        is clearly less so. Where none runs the policy, wait until one is back. Raises `ServerAway` after
+        """Return the server of the task's last call (its prefix cache holds the shared part), or the least busy one
+        where that is clearly less so. Where none runs the policy, wait until one is back. Raise `ServerAway` after
         `timeout_s`."""
         deadline = time.monotonic() + self.settings.timeout_s
         while not (healthy := self.healthy):
@@ -146,7 +146,7 @@ class VllmFleet:
                 revival.cancel()
 
     async def resolve(self, name: str) -> set[str]:
-        """The addresses behind a name, as Kubernetes' headless services have them; none while it is unknown."""
+        """Return the addresses behind a name, as Kubernetes' headless services have them; none while it is unknown."""
         at = urlsplit(name)
         try:
             addresses = await asyncio.get_running_loop().getaddrinfo(at.hostname, at.port, type=socket.SOCK_STREAM)

@@ -88,7 +88,7 @@ class OwnProcess:
                 os.killpg(self.process.pid, signal.SIGKILL)
 
     def last_words(self) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         try:
             with self.log.open("rb") as log:
                 log.seek(max(0, self.log.stat().st_size - TAIL))
@@ -117,7 +117,7 @@ class OwnProcess:
 
 
 def interpreter() -> Path:
-    """The interpreter of vLLM's environment. Raises `EngineError` where it is not there; says how it is made."""
+    """Return the interpreter of vLLM's environment. Raise `EngineError` where it is not there; says how it is made."""
     given = Path(os.environ.get(PYTHON) or DEFAULT_PYTHON).expanduser()
     found = given if given.is_absolute() else home() / given
     if not found.is_file():
@@ -130,7 +130,7 @@ def interpreter() -> Path:
 
 
 def device(gpu: str) -> str:
-    """What CUDA calls a GPU: its number, or where this process sees some only, the one at that place among them.
+    """Return what CUDA calls a GPU: its number, or where this process sees some only, the one at that place among them.
 
     Raises:
         EngineError: this process does not see so many.
@@ -144,7 +144,7 @@ def device(gpu: str) -> str:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on now."""
+    """Return a port of loopback that nobody listens on now."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])

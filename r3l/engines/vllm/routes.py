@@ -53,7 +53,7 @@ class VllmRoutes:
         return len(self.calls)
 
     async def ask(self, method: str, route: str, **options: Any) -> httpx.Response:
-        """Raises `ServerGone` where another try may help, `EngineError` where the request itself is refused."""
+        """Raise `ServerGone` where another try may help, `EngineError` where the request itself is refused."""
         address = route if route.startswith("http") else f"{self.url}{route}"
         try:
             response = await self.client.request(method, address, **options)
@@ -176,7 +176,7 @@ class VllmRoutes:
         self.model = self.adapter = name
 
     async def _development(self, route: str, body: dict[str, Any]) -> httpx.Response:
-        """The routes that vLLM only has when it is started with its development options."""
+        """Return the routes that vLLM only has when it is started with its development options."""
         try:
             return await self.ask("POST", route, json=body)
         except ServerGone as error:
@@ -189,7 +189,7 @@ class VllmRoutes:
 
 
 def largest_rank(rank: int) -> int:
-    """The smallest adapter rank that vLLM knows and that has room for `rank`."""
+    """Return the smallest adapter rank that vLLM knows and that has room for `rank`."""
     return next((known for known in RANKS if known >= rank), RANKS[-1])
 
 
@@ -198,7 +198,7 @@ def adapter_name(snapshot: PolicySnapshot) -> str:
 
 
 def completion(answer: dict[str, Any], sampling: Sampling, room: int, url: str) -> Completion:
-    """The server's answer, checked: as many log-probabilities as ids, and a stop only by a token asked for."""
+    """Return the server's answer, checked: as many log-probabilities as ids, and a stop only by a token asked for."""
     choice = answer["choices"][0]
     ids = choice.get("token_ids")
     logprobs = (choice.get("logprobs") or {}).get("token_logprobs")

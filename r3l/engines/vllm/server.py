@@ -77,7 +77,7 @@ class VllmServer:
         return next(iter(self.score_each(token_ids).values()))
 
     def score_each(self, token_ids: Sequence[int]) -> dict[str, list[float]]:
-        """`score` by every server that runs the policy, by address."""
+        """Return `score` by every server that runs the policy, by address."""
         return self._submit(self._score(list(token_ids))).result()
 
     @property
@@ -99,7 +99,7 @@ class VllmServer:
             self._loop.close()
 
     def wakes_at_end(self) -> bool:
-        """Whether servers that sleep are woken when the engine closes."""
+        """Return whether servers that sleep are woken when the engine closes."""
         return True
 
     def _submit(self, call: Coroutine[Any, Any, Any]) -> Future[Any]:
@@ -225,6 +225,6 @@ class VllmServer:
 
 
 def _cancelling() -> bool:
-    """Whether the caller itself is being cancelled, rather than the call that it waits for."""
+    """Return whether the caller itself is being cancelled, rather than the call that it waits for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

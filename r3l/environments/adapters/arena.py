@@ -109,19 +109,19 @@ class TextArenaEnvironment(CopiedEnvironment):
         return False
 
     def seen(self, game: Game) -> Observation:
-        """What is new to the policy, whose turn it is; after the end, what waits for it."""
+        """Return what is new to the policy, whose turn it is; after the end, what waits for it."""
         waiting = game.env.state.observations[game.own] if game.env.state.done else game.env.get_observation()[1]
         return Observation(cleaned(self.said(waiting, game.own), self.settings.observation_characters))
 
     def said(self, messages: list[tuple[int, str, Any]], reader: int) -> str:
-        """The messages without the reader's own moves."""
+        """Return the messages without the reader's own moves."""
         action = self.textarena.ObservationType.PLAYER_ACTION
         kept = [(who, text) for who, text, kind in messages if not (kind == action and who in (reader, -1))]
         return "\n".join(text if who < 0 else f"Player {who}: {text}" for who, text in kept)
 
 
 def offered(observation: str) -> str:
-    """One of the moves that stand in brackets in the last offer, drawn by the episode's random numbers.
+    """Return one of the moves that stand in brackets in the last offer, drawn by the episode's random numbers.
 
     Raises:
         WorldError: no move is offered.

@@ -94,7 +94,7 @@ class CopiedEnvironment(ABC):
 
     @abstractmethod
     def begin(self, task: Task) -> tuple[Any, Observation]:
-        """A fresh state of `task` and what is seen first. Raises `WorldError` where the task does not exist."""
+        """Return a fresh state of `task` and what is seen first. Raise `WorldError` where the task does not exist."""
 
     @abstractmethod
     def act(self, state: Any, action: str) -> Step:
@@ -113,7 +113,7 @@ class CopiedEnvironment(ABC):
         return self.taken(self.played, action)
 
     def snapshot(self) -> Played | None:
-        """A copy of the episode; None where copies are not exact, or the state can't be copied."""
+        """Return a copy of the episode; None where copies are not exact, or the state can't be copied."""
         if self.copies.why or self.played is None:
             return None
         try:
@@ -149,7 +149,7 @@ class CopiedEnvironment(ABC):
         return step
 
     def proven_step(self, copied: Played, action: str) -> Step:
-        """A step of a copy and of a replay. Where they differ, copies are given up and another replay goes on."""
+        """Return a step of a copy and of a replay. Where they differ, copies are given up and another replay goes on."""
         self.unproven = False
         before = replace(copied, actions=list(copied.actions), observations=list(copied.observations))
         try:
@@ -166,7 +166,7 @@ class CopiedEnvironment(ABC):
         return self.taken(self.played, action)
 
     def replayed(self, played: Played) -> Played:
-        """The same episode by its actions. Raises `WorldError` where it reads otherwise."""
+        """Return the same episode by its actions. Raise `WorldError` where it reads otherwise."""
         fresh, _ = self.begun(played.task)
         for action in played.actions:
             if fresh.observations[-1] != played.observations[len(fresh.actions)]:

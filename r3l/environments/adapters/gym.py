@@ -39,7 +39,7 @@ class GymnasiumWorld:
         return parse_action(text, self.settings.reply_format)
 
     def tasks(self, split: str) -> list[Task]:
-        """Tasks are seeds of `reset`. Raises `ConfigError` where no environment is named."""
+        """Tasks are seeds of `reset`. Raise `ConfigError` where no environment is named."""
         if not self.settings.env:
             raise ConfigError(
                 "environment.env is empty: name a registered environment (Name-v0), with its module in front where "
@@ -95,7 +95,7 @@ class GymnasiumEnvironment(CopiedEnvironment):
         return share(state["return"], self.settings.lowest_reward, self.settings.highest_reward)
 
     def understood(self, space: Any, action: str) -> tuple[Any, str]:
-        """The action as its space has it, and why it is none. Raises `WorldError` for a space of other things."""
+        """Return the action as its space has it, and why it is none. Raise `WorldError` for a space of other things."""
         spaces = self.gymnasium.spaces
         if isinstance(space, spaces.Text):
             return action, "" if space.contains(

@@ -12,7 +12,7 @@ OWN = "r3l.environments."
 
 
 def object_named(path: str, setting: str) -> Any:
-    """What stands at ``module:name``.
+    """Return what stands at ``module:name``.
 
     Raises:
         ConfigError: nothing does, or nobody allowed it to be imported; the message names the setting.

@@ -23,8 +23,8 @@ EMPTY = "Invalid reply: it is empty. Expected an action."
 
 
 def cleaned(text: object, limit: int) -> str:
-    """A text of an environment: controls and direction marks are made visible, and what is beyond `limit` characters
-    is left out of its middle."""
+    """Return a text of an environment: controls and direction marks are made visible, and what is beyond `limit`
+    characters is left out of its middle."""
     whole = visible(str(text).replace("\r\n", "\n")).strip()
     if len(whole) <= limit:
         return whole
@@ -33,13 +33,13 @@ def cleaned(text: object, limit: int) -> str:
 
 
 def game_prompt(settings: GameSettings) -> str:
-    """The system prompt that the settings give, else the one that goes with their form of replies."""
+    """Return the system prompt that the settings give, else the one that goes with their form of replies."""
     name = "game" if settings.reply_format == "tags" else "game_text"
     return settings.system_prompt or (PROMPTS / f"{name}.txt").read_text().rstrip("\n")
 
 
 def parse_action(text: str, form: str) -> Reply:
-    """`form` tags: <think>...</think> <action>...</action>; text: the whole reply is the action."""
+    """Return `form` tags: <think>...</think> <action>...</action>; text: the whole reply is the action."""
     if form == "tags":
         return parse_tagged_reply(text)
     action = text.strip()
@@ -47,7 +47,7 @@ def parse_action(text: str, form: str) -> Reply:
 
 
 def seeded_tasks(settings: AdaptedSettings, name: str, variant: str, split: str) -> list[Task]:
-    """Tasks that differ by their seed alone, which is their payload. Raises `WorldError` for another split."""
+    """Tasks that differ by their seed alone, which is their payload. Raise `WorldError` for another split."""
     number = {"train": settings.train_tasks, "heldout": settings.heldout_tasks}.get(split)
     if number is None:
         raise WorldError(f"{name} split {split!r}: expected one of train, heldout")
@@ -69,7 +69,7 @@ def seeded_tasks(settings: AdaptedSettings, name: str, variant: str, split: str)
 
 
 def seed_of(task: Task) -> int:
-    """The seed in a task's payload. Raises `WorldError` where there is none."""
+    """Return the seed in a task's payload. Raise `WorldError` where there is none."""
     try:
         return int(json.loads(task.payload)["seed"])
     except (KeyError, TypeError, ValueError) as error:
@@ -85,7 +85,7 @@ def installed(module: str, extra: str) -> None:
 
 
 def imported(module: str, extra: str) -> ModuleType:
-    """A package that an extra installs. Raises `WorldError` with the command where it is not there."""
+    """Return a package that an extra installs. Raise `WorldError` with the command where it is not there."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -93,5 +93,5 @@ def imported(module: str, extra: str) -> ModuleType:
 
 
 def share(value: float, low: float, high: float) -> float:
-    """A reward between `low` and `high` as a share in [0, 1]."""
+    """Return a reward between `low` and `high` as a share in [0, 1]."""
     return min(max((value - low) / (high - low), 0.0), 1.0)

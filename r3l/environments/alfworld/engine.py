@@ -111,7 +111,7 @@ class GameEngine:
 
 
 def wrapped_environment() -> Any:
-    """The wrapper chain of ALFWorld's text environment, with names numbered in a fixed order."""
+    """Return the wrapper chain of ALFWorld's text environment, with names numbered in a fixed order."""
     import textworld
     from alfworld.agents.environment.alfred_tw_env import AlfredDemangler, AlfredInfos
     from textworld.envs import PddlEnv
@@ -127,13 +127,13 @@ def innermost(env: Any) -> Any:
 
 
 def frozen_sets(sets: dict[Any, set[Any]], before: dict[Any, frozenset[Any]]) -> dict[Any, frozenset[Any]]:
-    """Those that are as before are the ones of before; all of them, where nothing changed."""
+    """Return those that are as before are the ones of before; all of them, where nothing changed."""
     frozen = {key: kept if (kept := before.get(key)) == values else frozenset(values) for key, values in sets.items()}
     return shared(frozen, before)
 
 
 def shared(new: D, before: D) -> D:
-    """`before` where it says the same in the same order, else a copy of `new`."""
+    """Return `before` where it says the same in the same order, else a copy of `new`."""
     return before if new == before and list(new) == list(before) else copy.copy(new)
 
 

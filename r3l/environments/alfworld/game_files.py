@@ -45,7 +45,7 @@ class GameEntry:
 
 
 def games_root(settings: AlfworldSettings) -> Path:
-    """The folder that holds the splits. For downloaded games: the data root's, else $ALFWORLD_DATA's."""
+    """Return the folder that holds the splits. For downloaded games: the data root's, else $ALFWORLD_DATA's."""
     root = located(settings.data_root) / "alfworld"
     if settings.games != "downloaded":
         return root / f"{settings.games}-{settings.games_seed}"
@@ -54,7 +54,7 @@ def games_root(settings: AlfworldSettings) -> Path:
 
 
 def list_games(settings: AlfworldSettings, split: str, progress: OnProgress | None = None) -> list[GameEntry]:
-    """The games of a split in a fixed order; generated ones are made where they are missing.
+    """Return the games of a split in a fixed order; generated ones are made where they are missing.
 
     Raises:
         WorldError: an unknown split, games that were never downloaded, or a part of them that was not asked for.
@@ -94,7 +94,7 @@ def entry(path: Path, root: Path) -> GameEntry:
 
 
 def read_trajectory(root: Path, task: Task) -> dict[str, Any]:
-    """What the game of a task is about (traj_data.json): its type and its targets."""
+    """Return what the game of a task is about (traj_data.json): its type and its targets."""
     known: dict[str, Any] = json.loads(
         (root / str(json.loads(task.payload)["game"])).with_name(TRAJECTORY_FILE).read_text()
     )
@@ -102,7 +102,7 @@ def read_trajectory(root: Path, task: Task) -> dict[str, Any]:
 
 
 def write_game(game: Game, folder: Path) -> Path:
-    """Both files of a game under folder/<name>/trial, all or nothing; returns the game file's path."""
+    """Return both files of a game under folder/<name>/trial, all or nothing; returns the game file's path."""
     target = folder / game.name
     folder.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=".staging-", dir=folder))
@@ -120,7 +120,7 @@ def write_game(game: Game, folder: Path) -> Path:
 
 
 def downloaded_games(root: Path, split: str, progress: OnProgress | None) -> list[GameEntry]:
-    """The solvable games of a downloaded split, by an index that is made once: it takes opening every game."""
+    """Return the solvable games of a downloaded split, by an index that is made once: it takes opening every game."""
     folder = root / downloaded_split(split)
     paths = game_paths(folder)
     if not paths:
@@ -145,13 +145,13 @@ def downloaded_split(split: str) -> str:
 
 
 def game_paths(folder: Path) -> list[Path]:
-    """The games of a downloaded split, without those that the original leaves out."""
+    """Return the games of a downloaded split, without those that the original leaves out."""
     paths = sorted(folder.glob(f"*/*/{GAME_FILE}"))
     return [path for path in paths if not any(word in path.relative_to(folder).as_posix() for word in LEFT_OUT)]
 
 
 def part_of(settings: AlfworldSettings, split: str) -> str:
-    """How many of a split's downloaded games are there, as ``12 of 140 games``."""
+    """Return how many of a split's downloaded games are there, as ``12 of 140 games``."""
     name = downloaded_split(split)
     return f"{len(game_paths(games_root(settings) / name))} of {DOWNLOADED_GAMES[name]:,} games"
 

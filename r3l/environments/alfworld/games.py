@@ -82,7 +82,7 @@ class Game:
 
 
 def generate_game(games: Games, seed: int, split: str, index: int) -> Game:
-    """Game `index` of a split. Raises `WorldError` where no room suits the goal in many draws."""
+    """Return game `index` of a split. Raise `WorldError` where no room suits the goal in many draws."""
     kinds = KITCHEN_TYPES if games == "kitchen" else TASK_TYPES
     rng = random.Random(derive(seed, "alfworld", games, split, index))
     for _ in range(TRIES):
@@ -104,7 +104,7 @@ def draw(task_type: str, games: Games, rng: random.Random) -> tuple[Room, Goal, 
 
 
 def draw_goal(task_type: str, room: Room, rng: random.Random) -> Goal | None:
-    """What to bring where, or None where the room has not what it takes."""
+    """Return what to bring where, or None where the room has not what it takes."""
     tables = affordances()
     treatment, device = TREATMENTS.get(task_type, ("", ""))
     candidates = [kind for kind in room.object_types if kind in tables.portable]
@@ -125,8 +125,8 @@ def draw_goal(task_type: str, room: Room, rng: random.Random) -> Goal | None:
 
 
 def place_objects(room: Room, goal: Goal, counts: Counts, rng: random.Random) -> list[Placed] | None:
-    """The targets away from where they belong, the lamp, and some of each other kind; None where a target has no place
-    or two names are equal."""
+    """Return the targets away from where they belong, the lamp, and some of each other kind; None where a target has no
+    place or two names are equal."""
     least = 2 if goal.task_type == "pick_two_obj_and_place" else 1
     placed: list[Placed] = []
     for _ in range(max(least, rng.choice(counts.target))):
@@ -157,7 +157,7 @@ def place(kind: str, room: Room, rng: random.Random, avoid: str = "") -> list[Pl
 
 
 def object_name(kind: str, receptacle: Receptacle, rng: random.Random) -> str:
-    """Coordinates near the receptacle's: they only make the name unique, as in the downloaded games."""
+    """Return coordinates near the receptacle's: they only make the name unique, as in the downloaded games."""
     x, y, z = (float(part) for part in receptacle.name.split("|")[1:4])
     near = (x + rng.uniform(-0.3, 0.3), y + 0.05, z + rng.uniform(-0.3, 0.3))
     return "|".join([kind, *(f"{'+' if value >= 0 else '-'}{abs(value):05.2f}" for value in near)])

@@ -35,7 +35,7 @@ def report(summary: str, cause: str, outcome: str, suggestion: str, pivot: int) 
 
 
 def reflect(record: Record) -> Report:
-    """The report of a reflector that makes no mistakes."""
+    """Return the report of a reflector that makes no mistakes."""
     return solved(record) if record.won else failed(record)
 
 
@@ -112,7 +112,7 @@ def failed_in_hand(record: Record, took: int) -> Report:
 
 
 def with_mistakes(true: Report, turns: int, rng: random.Random, share: float) -> tuple[Report, bool]:
-    """A report that is wrong in about `share` of the failures, and whether its suggestion still helps.
+    """Return a report that is wrong in about `share` of the failures, and whether its suggestion still helps.
 
     Wrong means, in equal parts: a pivot some turns off, a suggestion that says nothing, or (half as often) a failure
     that is called a success.

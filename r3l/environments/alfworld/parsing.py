@@ -39,7 +39,7 @@ def memoised_parsing() -> Iterator[None]:
 
 @cache
 def lookups() -> tuple[Any, Any, Any]:
-    """The three replacements. First called outside any block, so what they wrap is textworld's own."""
+    """Return the three replacements. First called outside any block, so what they wrap is textworld's own."""
     from textworld.envs.pddl import textgen
     from textworld.logic import Rule
 
@@ -54,7 +54,7 @@ def lookups() -> tuple[Any, Any, Any]:
 
 
 def with_own_names(context: dict[str, Any]) -> dict[str, Any]:
-    """A context whose names can be added to without changing `context`."""
+    """Return a context whose names can be added to without changing `context`."""
     return {**context, "variables": dict(context["variables"]), "mapping": dict(context["mapping"])}
 
 

@@ -121,7 +121,7 @@ def affordances() -> Affordances:
 
 @cache
 def floor_plans(kitchens_only: bool) -> tuple[int, ...]:
-    """The wheel's training rooms (ALFWorld's own split of the floor plans)."""
+    """Return the wheel's training rooms (ALFWorld's own split of the floor plans)."""
     from alfworld.gen import constants
 
     return tuple(number for number in constants.TRAIN_SCENE_NUMBERS if not kitchens_only or number in KITCHENS)
@@ -135,7 +135,7 @@ def package_folder() -> Path:
 
 @cache
 def load_room(number: int) -> Room:
-    """One floor plan of the wheel."""
+    """Return one floor plan of the wheel."""
     import numpy as np
 
     stem = str(package_folder() / "gen" / "layouts" / f"FloorPlan{number}")

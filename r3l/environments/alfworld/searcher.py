@@ -98,7 +98,7 @@ class Searcher:
             self.placed.add(match[1])
 
     def act(self) -> tuple[str, str]:
-        """(thought, action)."""
+        """Return (thought, action)."""
         thought, action = self.carry() if self.holding and kind(self.holding) == self.errand.target else self.seek()
         return f"{self.errand.plan}: {thought}", action
 
@@ -143,9 +143,9 @@ class Searcher:
         )
 
     def look(self) -> str:
-        """What the last observation lists, up to the target: copied one by one, each name is compared with the plan's
-        where both stand in the same thought. Without it a small model never learned to tell whether the target is
-        there."""
+        """Return what the last observation lists, up to the target: copied one by one, each name is compared with the
+        plan's where both stand in the same thought. Without it a small model never learned to tell whether the target
+        is there."""
         names = [kind(name) for name in self.listed]
         shown = self.listed[: names.index(self.errand.target) + 1] if self.errand.target in names else self.listed
         return f"see {', '.join(shown)}. " if shown else ""
@@ -154,5 +154,5 @@ class Searcher:
         return "done.", self.rng.choice(("inventory", "inventory", "look"))
 
     def first(self, wanted: str) -> str:
-        """The first receptacle of that kind; the game's goal guarantees that there is one."""
+        """Return the first receptacle of that kind; the game's goal guarantees that there is one."""
         return next(receptacle for receptacle in self.receptacles if kind(receptacle) == wanted)

@@ -35,7 +35,7 @@ NOT_UNDERSTOOD = "Nothing happens."
 
 @cache
 def alfworld_prompt() -> str:
-    """The paper's system prompt."""
+    """Return the paper's system prompt."""
     return (Path(__file__).parents[1] / "prompts" / "alfworld.txt").read_text().rstrip("\n")
 
 
@@ -76,7 +76,7 @@ class AlfworldWorld:
         ]
 
     def data(self, split: str) -> str:
-        """The size of the rooms, or which part of the downloaded games."""
+        """Return the size of the rooms, or which part of the downloaded games."""
         settings = self.settings
         if settings.games != "downloaded":
             return f"{settings.games}-{settings.games_seed}"

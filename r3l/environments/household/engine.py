@@ -122,7 +122,7 @@ class HouseholdEngine:
         return state, f"You arrive at {name}. {self.view(state, place)}"
 
     def view(self, state: State, place: int) -> str:
-        """What a receptacle shows; a closed one shows nothing of its contents."""
+        """Return what a receptacle shows; a closed one shows nothing of its contents."""
         name = self.game.receptacles[place]
         if not state.opened >> place & 1:
             return f"The {name} is closed."
@@ -140,7 +140,7 @@ class HouseholdEngine:
         return f"You are facing the {self.game.receptacles[state.at]}. Next to it, you see nothing."
 
     def reachable(self, state: State) -> bool:
-        """Whether the agent stands before a receptacle that is open."""
+        """Return whether the agent stands before a receptacle that is open."""
         return state.at >= 0 and bool(state.opened >> state.at & 1)
 
     def examine(self, state: State, name: str) -> str:
@@ -226,7 +226,7 @@ class HouseholdEngine:
         return act
 
     def marked(self, mark: int, bit: int) -> int:
-        """An object's marks after a treatment. Hot and cool exclude each other; strictly, a second change ruins."""
+        """Return an object's marks after a treatment. Hot and cool exclude each other; strictly, a second change ruins."""
         if not bit & (HOT | COOL):
             return mark | bit
         if self.game.strict and mark & (HOT | COOL):

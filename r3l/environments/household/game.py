@@ -72,7 +72,7 @@ class Game:
         return f"put {listed([wanted.phrase() for wanted in self.wanted])} in {self.target}."
 
     def sources(self) -> list[str]:
-        """The kinds of receptacle where the wanted objects lie, one an object."""
+        """Return the kinds of receptacle where the wanted objects lie, one an object."""
         kinds = {wanted.kind for wanted in self.wanted}
         return sorted(
             f"{kind_of(name)}<{kind_of(self.receptacles[place])}"
@@ -81,7 +81,7 @@ class Game:
         )
 
     def key(self) -> str:
-        """What makes two tasks the same errand; the splits share no key."""
+        """Return what makes two tasks the same errand; the splits share no key."""
         return f"{self.task()} {' '.join(self.sources())}"
 
     def to_json(self) -> str:
@@ -100,7 +100,7 @@ class Game:
 
     @classmethod
     def from_json(cls, text: str) -> Game:
-        """Raises `KeyError`, `TypeError` or `ValueError` where `text` is no game."""
+        """Raise `KeyError`, `TypeError` or `ValueError` where `text` is no game."""
         fields = json.loads(text)
         receptacles = tuple(fields["receptacles"])
         return cls(

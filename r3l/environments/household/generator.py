@@ -68,7 +68,7 @@ LONG_TURNS = 20  # a task of level long takes at least so many
 
 
 def games(level: Level, split: str, seed: int) -> Iterator[Game]:
-    """An endless stream; the n-th game of a split is the same however many are asked for.
+    """Yield an endless stream; the n-th game of a split is the same however many are asked for.
 
     Raises:
         WorldError: there is no such split.
@@ -116,7 +116,7 @@ def numbered(kinds: list[str]) -> list[str]:
 
 
 def errand(level: Level, rng: random.Random) -> tuple[str, tuple[Wanted, ...], str]:
-    """Task type, what is wanted, and where."""
+    """Return task type, what is wanted, and where."""
     if level == "long":
         return long_errand(rng)
     target = rng.choice([kind for kind in TARGETS if kind in ROOMS[level]])

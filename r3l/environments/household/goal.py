@@ -7,7 +7,7 @@ from r3l.environments.household.game import COOL, HOT, KNIVES, RUINED, SLICEABLE
 
 
 def instances(engine: HouseholdEngine, wanted: Wanted) -> list[int]:
-    """The objects of the wanted kind."""
+    """Return the objects of the wanted kind."""
     return engine.of_kind[wanted.kind]
 
 
@@ -17,7 +17,7 @@ def on_target(engine: HouseholdEngine, state: State, index: int) -> bool:
 
 
 def meets(mark: int, wanted: Wanted) -> bool:
-    """All wanted marks there, not ruined, sliced only where sliced is wanted."""
+    """Return all wanted marks there, not ruined, sliced only where sliced is wanted."""
     needed = wanted.marks
     return mark & needed == needed and not mark & RUINED and not (mark ^ needed) & SLICED
 
@@ -31,12 +31,13 @@ def won(engine: HouseholdEngine, state: State) -> bool:
 
 
 def over(engine: HouseholdEngine, state: State) -> bool:
-    """Whether the game has ended: won, or the box sealed with something else in it."""
+    """Return whether the game has ended: won, or the box sealed with something else in it."""
     return won(engine, state) or engine.sealed(state)
 
 
 def reached(engine: HouseholdEngine, state: State, index: int, wanted: Wanted) -> int:
-    """Sub-goals that object `index` has reached: fetched, each wanted mark, delivered as wanted. At most 2 + marks."""
+    """Return sub-goals that object `index` has reached: fetched, each wanted mark, delivered as wanted. At most 2 +
+    marks."""
     mark = state.marks[index]
     if not usable(engine, state, index, wanted):
         return 0
@@ -46,7 +47,7 @@ def reached(engine: HouseholdEngine, state: State, index: int, wanted: Wanted) -
 
 
 def progress(engine: HouseholdEngine, state: State) -> float:
-    """Share of the sub-goals that the state holds, in [0, 1]; 1 exactly where the game is won."""
+    """Return share of the sub-goals that the state holds, in [0, 1]; 1 exactly where the game is won."""
     got = total = 0
     for wanted in engine.game.wanted:
         best = sorted((reached(engine, state, i, wanted) for i in instances(engine, wanted)), reverse=True)
@@ -56,7 +57,7 @@ def progress(engine: HouseholdEngine, state: State) -> float:
 
 
 def usable(engine: HouseholdEngine, state: State, index: int, wanted: Wanted) -> bool:
-    """Whether object `index` is, or can still be made and brought, as wanted."""
+    """Return whether object `index` is, or can still be made and brought, as wanted."""
     mark, place = state.marks[index], state.places[index]
     if mark & RUINED or mark & SLICED & ~wanted.marks:
         return False
@@ -69,7 +70,7 @@ def usable(engine: HouseholdEngine, state: State, index: int, wanted: Wanted) ->
 
 
 def knives(engine: HouseholdEngine, state: State) -> list[int]:
-    """The knives that can be had."""
+    """Return the knives that can be had."""
     return [
         i
         for i, kind in enumerate(engine.object_kinds)
@@ -78,7 +79,7 @@ def knives(engine: HouseholdEngine, state: State) -> list[int]:
 
 
 def winnable(engine: HouseholdEngine, state: State) -> bool:
-    """Whether any sequence of actions still wins. The kinds that are wanted differ, so each can be judged alone."""
+    """Return whether any sequence of actions still wins. The kinds that are wanted differ, so each can be judged alone."""
     for wanted in engine.game.wanted:
         if sum(usable(engine, state, i, wanted) for i in instances(engine, wanted)) < wanted.count:
             return False
@@ -86,7 +87,7 @@ def winnable(engine: HouseholdEngine, state: State) -> bool:
 
 
 def spoiled_box(engine: HouseholdEngine, state: State) -> bool:
-    """Whether the box, which takes no more than what is wanted, holds something that is not."""
+    """Return whether the box, which takes no more than what is wanted, holds something that is not."""
     inside = [i for i in range(len(state.places)) if on_target(engine, state, i)]
     fitting = sum(
         min(wanted.count, sum(meets(state.marks[i], wanted) for i in inside if engine.object_kinds[i] == wanted.kind))

@@ -33,7 +33,7 @@ def oracle_pivot(task: Task, actions: Sequence[str]) -> Verdict:
 
 
 def replay(engine: HouseholdEngine, actions: Sequence[str]) -> tuple[list[State], list[str]]:
-    """States before and after every turn (one more than actions), and what each action was answered with."""
+    """Return states before and after every turn (one more than actions), and what each action was answered with."""
     states, texts = [engine.first], []
     for action in actions:
         state, text = engine.step(states[-1], action) if action else (states[-1], NOTHING)
@@ -43,8 +43,8 @@ def replay(engine: HouseholdEngine, actions: Sequence[str]) -> tuple[list[State]
 
 
 def last_gain(shares: Sequence[float]) -> int:
-    """The number of leading turns up to the last one that reached a sub-goal that was never reached before; 0 for
-    none."""
+    """Return the number of leading turns up to the last one that reached a sub-goal that was never reached before; 0
+    for none."""
     best, gained = shares[0], 0
     for k, share in enumerate(shares[1:], 1):
         if share > best:
@@ -53,14 +53,14 @@ def last_gain(shares: Sequence[float]) -> int:
 
 
 def needless(engine: HouseholdEngine, before: State, after: State, searching: bool) -> bool:
-    """Whether a turn neither shortened the way to the goal nor looked into a new place while something was still to be
-    found."""
+    """Return whether a turn neither shortened the way to the goal nor looked into a new place while something was still
+    to be found."""
     return not searching and len(solve(engine, after)) >= len(solve(engine, before))
 
 
 def explored(engine: HouseholdEngine, states: Sequence[State], texts: Sequence[str], turn: int) -> bool:
-    """Whether turn `turn` showed a place for the first time, or stood first before a closed one, while an object was
-    unseen."""
+    """Return whether turn `turn` showed a place for the first time, or stood first before a closed one, while an object
+    was unseen."""
     place = states[turn + 1].at
     if place < 0 or states[turn + 1] == states[turn] or not unseen(engine, states[: turn + 1]):
         return False
@@ -70,7 +70,7 @@ def explored(engine: HouseholdEngine, states: Sequence[State], texts: Sequence[s
 
 
 def unseen(engine: HouseholdEngine, states: Sequence[State]) -> bool:
-    """Whether too few of the wanted objects have been seen so far: lying open before the agent, or in hand."""
+    """Return whether too few of the wanted objects have been seen so far: lying open before the agent, or in hand."""
     seen = shown(states)
     return any(
         sum(i in seen for i in instances(engine, wanted) if usable(engine, states[-1], i, wanted)) < wanted.count
@@ -79,7 +79,7 @@ def unseen(engine: HouseholdEngine, states: Sequence[State]) -> bool:
 
 
 def shown(states: Sequence[State]) -> set[int]:
-    """The objects that an episode has seen: lying open before the agent, or in hand."""
+    """Return the objects that an episode has seen: lying open before the agent, or in hand."""
     return {
         i
         for state in states

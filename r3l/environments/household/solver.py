@@ -14,7 +14,7 @@ VERB_OF = {bit: (verb, device) for verb, (bit, device) in TREATMENTS.items()}
 
 
 def solve(engine: HouseholdEngine, state: State | None = None) -> list[str]:
-    """The shortest of the plans that bring one object after the other; empty where the game is won.
+    """Return the shortest of the plans that bring one object after the other; empty where the game is won.
 
     Raises:
         WorldError: the game can't be won from `state`.
@@ -29,7 +29,7 @@ def solve(engine: HouseholdEngine, state: State | None = None) -> list[str]:
 
 
 def orders(engine: HouseholdEngine, state: State) -> list[tuple[Errand, ...]]:
-    """Every order of every choice of objects that still have to be brought."""
+    """Return every order of every choice of objects that still have to be brought."""
     choices = [list(wanted_choices(engine, state, wanted)) for wanted in engine.game.wanted]
     return [
         order for chosen in product(*choices) for order in permutations([errand for some in chosen for errand in some])
@@ -105,7 +105,7 @@ class ActionPlan:
             self.act(f"open {self.place(self.state.at)}")
 
     def nearest(self, kind: str) -> int:
-        """A receptacle of that kind: here, or open, or any."""
+        """Return a receptacle of that kind: here, or open, or any."""
         places = [i for i, one in enumerate(self.engine.receptacle_kinds) if one == kind]
         return min(places, key=lambda place: (place != self.state.at, not self.state.opened >> place & 1))
 

@@ -71,8 +71,8 @@ class HouseholdWorld:
 
 @lru_cache(maxsize=256)
 def engine_of(payload: str) -> HouseholdEngine:
-    """The rules of a task's game, shared by all its episodes in a process. Raises `WorldError` for a payload that is no
-    game."""
+    """Return the rules of a task's game, shared by all its episodes in a process. Raise `WorldError` for a payload that
+    is no game."""
     try:
         return HouseholdEngine(Game.from_json(payload))
     except (KeyError, TypeError, ValueError, json.JSONDecodeError) as error:

@@ -45,7 +45,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 
 def benchmark_problems(settings: MathSettings, split: str) -> list[Problem]:
-    """The problems of a split; "heldout" is another name of "test".
+    """Return the problems of a split; "heldout" is another name of "test".
 
     Raises:
         WorldError: an unknown set or split, or a set that is neither on disk nor reachable.
@@ -65,8 +65,8 @@ def benchmark_problems(settings: MathSettings, split: str) -> list[Problem]:
 
 
 def file_problems(path: Path, settings: MathSettings, split: str) -> list[Problem]:
-    """A file of one's own: split "all" is every row of it; "train" and "test" part its questions, `heldout_tasks` for
-    test."""
+    """Return a file of one's own: split "all" is every row of it; "train" and "test" part its questions,
+    `heldout_tasks` for test."""
     if not path.is_file():
         raise WorldError(
             f"math dataset {str(path)!r}: no such file, and no set of that name; expected procedural, "
@@ -87,7 +87,7 @@ def file_problems(path: Path, settings: MathSettings, split: str) -> list[Proble
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Raises `WorldError` where the file is neither jsonl nor parquet."""
+    """Raise `WorldError` where the file is neither jsonl nor parquet."""
     if path.suffix == ".parquet":
         import pyarrow.parquet as pq
 
@@ -102,7 +102,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def hub_rows(name: str, benchmark: Benchmark, hub_split: str, folder: Path) -> Iterable[Row]:
-    """From a file of that name, else by `datasets`, which keeps what it downloads. Raises `WorldError` where neither
+    """From a file of that name, else by `datasets`, which keeps what it downloads. Raise `WorldError` where neither
     works."""
     stem = folder / f"{name}-{hub_split}"
     for suffix in (".jsonl", ".parquet"):

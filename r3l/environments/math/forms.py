@@ -68,7 +68,7 @@ def formula(text: str) -> str:
 
 
 def as_gold(gold: str, answer: str) -> str:
-    """The gold answer that `answer` is held against. A percentage is one: 12 is not 12 %, 0.12 and 12 % are. Where the
-    gold answer has no percent sign either is right, for the public sets leave the sign of a percentage out.
+    """Return the gold answer that `answer` is held against. A percentage is one: 12 is not 12 %, 0.12 and 12 % are.
+    Where the gold answer has no percent sign either is right, for the public sets leave the sign of a percentage out.
     """
     return gold if PERCENT.search(answer) else PERCENT.sub(r"\\frac{\1}{100}", gold)

@@ -52,11 +52,11 @@ class Grader:
         self.marking: list[GraderProcess] = []
 
     def verify(self, gold: str, answer: str) -> Grade:
-        """Whether two answers are the same mathematics. Raises `WorldError` where no grader can be started."""
+        """Return whether two answers are the same mathematics. Raise `WorldError` where no grader can be started."""
         return self.grade({"gold": gold, "answer": answer})
 
     def score(self, kind: str, entry: dict[str, Any], answer: str) -> Grade:
-        """Whether `answer` solves a reasoning-gym task."""
+        """Return whether `answer` solves a reasoning-gym task."""
         return self.grade({"kind": kind, "entry": entry, "answer": answer})
 
     def start(self) -> None:
@@ -77,7 +77,7 @@ class Grader:
                 self.put_back(process)
 
     def taken(self) -> GraderProcess:
-        """A process that lives and, where there is one, has its libraries imported."""
+        """Return a process that lives and, where there is one, has its libraries imported."""
         with self.lock:
             self.free = sorted((one for one in self.free if not one.ended), key=lambda one: not one.ready)
             process = self.free.pop(0) if self.free else GraderProcess(self.timeout_s, self.library)
@@ -124,7 +124,7 @@ class GraderProcess:
         return self.process.poll() is not None
 
     def mark(self, request: dict[str, Any]) -> Grade:
-        """The mark of an answer. A process that gave none is ended."""
+        """Return the mark of an answer. A process that gave none is ended."""
         try:
             if answer := self.ask(request):
                 return Grade(**answer)
@@ -150,7 +150,7 @@ class GraderProcess:
             )
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """The mark; None where it is not given in time. Raise `EOFError` or `BrokenPipeError` where the process
+        """Return the mark; None where it is not given in time. Raise `EOFError` or `BrokenPipeError` where the process
         ends."""
         assert self.process.stdin is not None
         line = memoryview(json.dumps(request).encode() + b"\n")
@@ -182,5 +182,5 @@ class GraderProcess:
 
 @cache
 def shared_grader(timeout_s: float, library: Library) -> Grader:
-    """The grader of this process."""
+    """Return the grader of this process."""
     return Grader(timeout_s, library)

@@ -31,7 +31,7 @@ def gold_leaks(
     turns: Iterable[Turn],
     reflections: Iterable[Reflection] = (),
 ) -> list[Leak]:
-    """Every stored text that the policy read and that holds the gold answer where it should not. Empty: none.
+    """Return every stored text that the policy read and that holds the gold answer where it should not. Empty: none.
 
     An opening may hold it only if the question itself does. Feedback may never. Guidance, of the reflections that a
     retry followed, may only where it stands in the question or in the policy's own replies (see `reveals`).
@@ -54,8 +54,8 @@ def gold_leaks(
 
 
 def reveals(problem: dict[str, str], report: str, replies: Sequence[str]) -> bool:
-    """Whether a reflection's report tells the gold answer. One that quotes the question or the policy's own replies
-    reveals nothing."""
+    """Return whether a reflection's report tells the gold answer. One that quotes the question or the policy's own
+    replies reveals nothing."""
     gold = problem["gold"]
     if any(holds(gold, text) for text in (problem["question"], *replies)):
         return False
@@ -63,7 +63,7 @@ def reveals(problem: dict[str, str], report: str, replies: Sequence[str]) -> boo
 
 
 def texts_of(report: str) -> Iterator[str]:
-    """The texts in a report: `retry_from_step` is a number of turns, not an answer. Free prose is one text."""
+    """Yield the texts in a report: `retry_from_step` is a number of turns, not an answer. Free prose is one text."""
     try:
         values = [json.loads(report)]
     except (
@@ -80,7 +80,7 @@ def texts_of(report: str) -> Iterator[str]:
 
 
 def of_episode(trajectory: Trajectory, turns: list[Turn], problem: dict[str, str]) -> list[Leak]:
-    """The opening, and the feedback on each valid reply: what is said about a malformed one knows nothing of the
+    """Return the opening, and the feedback on each valid reply: what is said about a malformed one knows nothing of the
     problem."""
     leaks = []
     if turns and turns[0].turn == 0:
@@ -102,9 +102,9 @@ def leaks_of(subject: str, where: str, gold: str, text: str) -> list[Leak]:
 
 
 def holds(gold: str, text: str) -> bool:
-    """Whether `text` holds `gold` as a whole word or number, whatever the spacing: 12 is not in 112, 1.12 or 12.5. A
-    gold answer of one character has to be the whole text, or be called the answer: 7 is in "so it is 7", not in "in
-    turn 7"."""
+    """Return whether `text` holds `gold` as a whole word or number, whatever the spacing: 12 is not in 112, 1.12 or
+    12.5. A gold answer of one character has to be the whole text, or be called the answer: 7 is in "so it is 7", not in
+    "in turn 7"."""
     wanted = r"\s*".join(re.escape(part) for part in gold.split())
     whole = rf"(?<![\w.])(?<!\d,){wanted}(?!\w|[.,]\d)"
     if len(gold.strip()) == 1:

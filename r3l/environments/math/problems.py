@@ -50,8 +50,8 @@ class Problem:
 
 
 def problem_of(row: Mapping[str, Any], name: str, task_type: str) -> Problem:
-    """A row of GSM8K, MATH, MinervaMath, OlympiadBench, AMC23 or DAPO; its own subject is the task type where it has
-    one.
+    """Return a row of GSM8K, MATH, MinervaMath, OlympiadBench, AMC23 or DAPO; its own subject is the task type where it
+    has one.
 
     Raises:
         WorldError: no question or no gold answer is found in it.
@@ -85,7 +85,7 @@ def gold_of(row: Mapping[str, Any]) -> str:
 
 
 def plain(value: Any) -> str:
-    """A gold answer as text: 27.0 is 27, several answers are listed, dollar signs around it go."""
+    """Return a gold answer as text: 27.0 is 27, several answers are listed, dollar signs around it go."""
     if isinstance(value, list | tuple):
         return ", ".join(plain(one) for one in value)
     if isinstance(value, float) and value.is_integer():

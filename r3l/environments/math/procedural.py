@@ -70,7 +70,7 @@ def generated(kinds: tuple[str, ...], split: str, seed: int, number: int) -> tup
 
 
 def questions(kind: str, split: str, seed: int, number: int) -> Iterator[Problem]:
-    """Distinct questions of one kind that belong to `split`, and whose stored form still takes its own answer as
+    """Yield distinct questions of one kind that belong to `split`, and whose stored form still takes its own answer as
     solved."""
     dataset = made(kind, derive(seed, "math", kind) % 2**31, number * TRIES)
     seen: set[str] = set()
@@ -87,7 +87,7 @@ def split_of(question: str) -> str:
 
 
 def made(kind: str, seed: int, size: int) -> Any:
-    """The lazy dataset of a kind. Raises `WorldError` where there is none."""
+    """Return the lazy dataset of a kind. Raise `WorldError` where there is none."""
     if kind not in KINDS:
         raise WorldError(f"procedural math: kind {kind!r} is not offered; expected some of {', '.join(KINDS)}")
     try:
@@ -98,13 +98,13 @@ def made(kind: str, seed: int, size: int) -> Any:
 
 
 def as_problem(kind: str, index: int, entry: dict[str, Any]) -> Problem:
-    """What is scored is what JSON keeps of the entry: fractions and the like become text."""
+    """Return what is scored is what JSON keeps of the entry: fractions and the like become text."""
     plain = json.loads(json.dumps(entry, default=str))
     return Problem(f"{kind}-{index:05d}", str(plain["question"]).strip(), str(plain["answer"]), kind, kind, plain)
 
 
 def solves(dataset: Any, problem: Problem) -> bool:
-    """False where a scorer needs more than JSON keeps."""
+    """Return False where a scorer needs more than JSON keeps."""
     try:
         return float(dataset.score_answer(problem.gold, problem.entry)) >= 1.0
     except (TypeError, ValueError, KeyError, AttributeError):

@@ -14,8 +14,8 @@ EXPECTED_BOX = "Expected the final answer within \\boxed{}."
 
 
 def parse_answer_reply(text: str) -> Reply:
-    """The text inside <answer>, stripped; both tags once each and in that order. Anything else is invalid and says
-    why."""
+    """Return the text inside <answer>, stripped; both tags once each and in that order. Anything else is invalid and
+    says why."""
     for tag in ("think", "answer"):
         if (count := text.count(f"<{tag}>")) != 1:
             return invalid(f"{'several' if count else 'no'} <{tag}> tags", EXPECTED)

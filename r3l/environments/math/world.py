@@ -66,12 +66,12 @@ class MathWorld:
         )
 
     def reveals(self, task: Task, report: str, replies: Sequence[str]) -> bool:
-        """Whether a reflection's report holds the gold answer and neither the question nor the policy's own replies
-        do."""
+        """Return whether a reflection's report holds the gold answer and neither the question nor the policy's own
+        replies do."""
         return reveals(json.loads(task.payload), report, replies)
 
     def data(self, split: str) -> str:
-        """The set, a file of one's own with its bytes, or the kinds that problems are made of."""
+        """Return the set, a file of one's own with its bytes, or the kinds that problems are made of."""
         settings, path = self.settings, located(self.settings.dataset)
         if settings.dataset == "procedural":
             return f"procedural-{settings.tasks_seed}, {settings.kinds}"

@@ -28,7 +28,7 @@ class Fingerprint:
 
 
 def fingerprint(path: Path, root: Path, progress: OnProgress) -> Fingerprint:
-    """The hash of a file; of a folder the hash of its files' names and hashes. Raises `WorldError` where it is
+    """Return the hash of a file; of a folder the hash of its files' names and hashes. Raise `WorldError` where it is
     missing."""
     if not path.exists():
         raise WorldError(f"{path} is missing: run `r3l prepare` again")

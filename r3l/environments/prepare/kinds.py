@@ -151,7 +151,7 @@ def scienceworld(
 
 
 def kept_rows(stem: Path) -> Path | None:
-    """The rows of a benchmark's split below the data root, where they were fetched or put before."""
+    """Return the rows of a benchmark's split below the data root, where they were fetched or put before."""
     return next((path for path in (stem.with_suffix(".jsonl"), stem.with_suffix(".parquet")) if path.is_file()), None)
 
 

@@ -80,7 +80,7 @@ def prepare(
 
 
 def narrowed(kind: str, splits: Sequence[str], plan: DataPlan) -> DataPlan:
-    """The plan of these splits alone, under a name of its own. Raises `ConfigError` for one that there is not."""
+    """Return the plan of these splits alone, under a name of its own. Raise `ConfigError` for one that there is not."""
     if unknown := [split for split in splits if split not in plan.splits]:
         raise ConfigError(f"{kind} has no split {unknown[0]!r} to prepare: expected some of {', '.join(plan.splits)}")
     return replace(plan, variant="-".join([plan.variant, *splits]), splits=tuple(splits)) if splits else plan
@@ -132,7 +132,7 @@ def refuse_changes(manifest: Path, files: Sequence[Fingerprint]) -> None:
 def write_split(
     settings: EnvironmentSettings, plan: DataPlan, split: str, folder: Path, progress: OnProgress
 ) -> dict[str, Any]:
-    """The split's tasks as lines, after their number was verified; returns its entry of the manifest."""
+    """Return the split's tasks as lines, after their number was verified; returns its entry of the manifest."""
     tasks = make_world(settings).tasks(split)
     expected = plan.expected.get(split)
     if expected is not None and len(tasks) != expected:
@@ -152,12 +152,12 @@ def write_split(
 
 
 def listed(task: Task) -> dict[str, Any]:
-    """A task without its place in a batch, which it has none yet."""
+    """Return a task without its place in a batch, which it has none yet."""
     return {name: value for name, value in asdict(task).items() if name not in ("iteration", "task")}
 
 
 def read_tasks(manifest: Path, split: str) -> list[Task]:
-    """The tasks of a split as they were prepared, verified against their hash.
+    """Return the tasks of a split as they were prepared, verified against their hash.
 
     Raises:
         WorldError: there is no such manifest or split, or the file is not what was written.

@@ -26,7 +26,7 @@ STOP_TIMEOUT_S = 5.0
 
 
 def java_path() -> str:
-    """The `java` to start. Raises `WorldError` with what to install where there is none."""
+    """Return the `java` to start. Raise `WorldError` with what to install where there is none."""
     home = os.environ.get("JAVA_HOME", "")
     java = shutil.which("java", path=str(Path(home) / "bin")) if home else None
     java = java or shutil.which("java")
@@ -36,7 +36,7 @@ def java_path() -> str:
 
 
 def jar_path() -> Path:
-    """The simulator's jar. Raises `WorldError` where the package is not installed."""
+    """Return the simulator's jar. Raise `WorldError` where the package is not installed."""
     try:
         from scienceworld.constants import JAR_PATH
     except ImportError as error:
@@ -80,7 +80,7 @@ class JavaMachine:
         self.idle: list[Any] = []
 
     def borrow(self) -> Any:
-        """A simulator that nobody uses: it holds one episode at a time."""
+        """Return a simulator that nobody uses: it holds one episode at a time."""
         return self.idle.pop() if self.idle else self.gateway.jvm.scienceworld.runtime.pythonapi.PythonInterface()
 
     def give_back(self, simulator: Any) -> None:

@@ -46,7 +46,7 @@ SPLITS = {"train": TRAIN_VARIATIONS, "test": TEST_VARIATIONS}
 
 
 def variations(split: str) -> list[tuple[str, int]]:
-    """(task type, variation) of every task of a split, in a fixed order; "heldout" is another name of "test".
+    """Return (task type, variation) of every task of a split, in a fixed order; "heldout" is another name of "test".
 
     Raises:
         WorldError: an unknown split.

@@ -24,7 +24,7 @@ NOT_UNDERSTOOD = "No known action matches that input."
 
 @cache
 def scienceworld_prompt() -> str:
-    """The paper's system prompt."""
+    """Return the paper's system prompt."""
     return (Path(__file__).parents[1] / "prompts" / "scienceworld.txt").read_text().rstrip("\n")
 
 
@@ -43,7 +43,7 @@ class ScienceWorldWorld:
         return parse_tagged_reply(text)
 
     def tasks(self, split: str) -> list[Task]:
-        """The paper's tasks: 2,294 in `train`, 1,308 in `test`, of other task types."""
+        """Return the paper's tasks: 2,294 in `train`, 1,308 in `test`, of other task types."""
         return [
             Task(
                 iteration=0,
@@ -78,7 +78,7 @@ class ScienceWorldEnvironment:
         self.simulator: Any = None
 
     def reset(self, task: Task) -> Observation:
-        """The task's description and what is seen around: the same text and state every time."""
+        """Return the task's description and what is seen around: the same text and state every time."""
         wanted = json.loads(task.payload)
         self.connect()
         self.ask("load", str(wanted["type"]), int(wanted["variation"]), SIMPLIFICATION, False)
@@ -124,7 +124,7 @@ class ScienceWorldEnvironment:
             self.machine, self.simulator = machine, machine.borrow()
 
     def ask(self, method: str, *arguments: object) -> Any:
-        """One call of the simulator. Raises `WorldError` where the Java machine failed or is gone."""
+        """Return one call of the simulator. Raise `WorldError` where the Java machine failed or is gone."""
         from py4j.protocol import Py4JError
 
         try:

@@ -24,7 +24,7 @@ class Malformed(ValueError):
 
 
 def parse_calls(text: str, names: Collection[str]) -> Reply:
-    """The calls of a reply, of tools with these names, or its answer. What was thought before it is no call."""
+    """Return the calls of a reply, of tools with these names, or its answer. What was thought before it is no call."""
     said = text.rpartition("</think>")[2].strip()
     if not said:
         return Reply(False, "", f"Invalid reply: it is empty. {EXPECTED}")
@@ -36,7 +36,7 @@ def parse_calls(text: str, names: Collection[str]) -> Reply:
 
 
 def blocks(said: str) -> list[str]:
-    """The JSON texts of the calls. Raises `Malformed` for tags that don't close."""
+    """Return the JSON texts of the calls. Raise `Malformed` for tags that don't close."""
     opened, closed = said.count("<tool_call>"), said.count("</tool_call>")
     found = BLOCK.findall(said)
     if not len(found) == opened == closed:
@@ -50,7 +50,7 @@ def blocks(said: str) -> list[str]:
 
 
 def read(block: str, names: Collection[str]) -> list[dict[str, Any]]:
-    """The calls of one JSON text. Raises `Malformed`."""
+    """Return the calls of one JSON text. Raise `Malformed`."""
     if len(block) > LONGEST_CALL:
         raise Malformed(f"it has {len(block)} characters, of which {LONGEST_CALL} are read")
     found = value(block)
@@ -74,7 +74,7 @@ def checked(call: Any, names: Collection[str]) -> dict[str, Any]:
 
 
 def value(text: str) -> Any:
-    """The JSON value of a text. Raises `Malformed`, also for what other readers of JSON refuse."""
+    """Return the JSON value of a text. Raise `Malformed`, also for what other readers of JSON refuse."""
     try:
         return json.loads(text, parse_constant=refuse)
     except json.JSONDecodeError as error:

@@ -19,7 +19,8 @@ class ToolError(Exception):
 
 
 def schema_of(function: Function) -> dict[str, Any]:
-    """A function as chat templates show it. Parameters are described by ``Annotated[int, Field(description=...)]``.
+    """Return a function as chat templates show it. Parameters are described by ``Annotated[int,
+    Field(description=...)]``.
 
     Raises:
         WorldError: it has no name or docstring, or a parameter without a type that JSON has.
@@ -38,7 +39,7 @@ def schema_of(function: Function) -> dict[str, Any]:
 
 
 def untitled(schema: Any) -> Any:
-    """The schema without pydantic's titles, which repeat the names."""
+    """Return the schema without pydantic's titles, which repeat the names."""
     if isinstance(schema, list):
         return [untitled(one) for one in schema]
     if not isinstance(schema, dict):
@@ -47,7 +48,7 @@ def untitled(schema: Any) -> Any:
 
 
 def called(function: Function, arguments: dict[str, Any]) -> tuple[str, bool]:
-    """What a call returns as text, and whether it was a call that the tool could take.
+    """Return what a call returns as text, and whether it was a call that the tool could take.
 
     Anything but `ToolError` and arguments that don't fit is a fault of the tool, and raised as it comes.
     """

@@ -17,7 +17,7 @@ Shown = Literal["template", "prompt"]
 
 
 def with_tools(prompt: str, tools: Sequence[dict[str, Any]], shown: Shown) -> str:
-    """The system prompt, with the tools where the template does not show them."""
+    """Return the system prompt, with the tools where the template does not show them."""
     if shown == "template" or not tools:
         return prompt
     listed = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)
@@ -26,7 +26,7 @@ def with_tools(prompt: str, tools: Sequence[dict[str, Any]], shown: Shown) -> st
 
 
 def returned(text: str, shown: Shown) -> Observation:
-    """What tools returned, as a message. A tag in it may not act as one."""
+    """Return what tools returned, as a message. A tag in it may not act as one."""
     if shown == "template":
         return Observation(text, role="tool")
     return Observation(f"<tool_response>\n{TAG.sub(chr(60) + chr(0x200B), text)}\n</tool_response>")

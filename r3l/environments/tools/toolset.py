@@ -19,14 +19,14 @@ class Toolset(Protocol):
         ...
 
     def tools(self) -> Sequence[Function]:
-        """The functions, mostly methods: each with a docstring, types, and maybe ``Annotated[..., Field(...)]``. They
-        return text or what JSON can hold, and raise `ToolError` where a call makes no sense."""
+        """Return the functions, mostly methods: each with a docstring, types, and maybe ``Annotated[..., Field(...)]``.
+        They return text or what JSON can hold, and raise `ToolError` where a call makes no sense."""
         ...
 
     def start(self, task: dict[str, Any]) -> str:
-        """Begin a task. Returns what the policy is asked."""
+        """Begin a task. Return what the policy is asked."""
         ...
 
     def score(self, answer: str) -> float:
-        """The reward in [0, 1] of ending with this answer; "" where the episode is cut off."""
+        """Return the reward in [0, 1] of ending with this answer; "" where the episode is cut off."""
         ...

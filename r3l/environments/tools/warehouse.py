@@ -27,7 +27,7 @@ class Warehouse:
 
     @classmethod
     def tasks(cls, split: str, number: int, seed: int) -> list[dict[str, Any]]:
-        """Each names what lies where, what is to be shipped, and one thing to be counted afterwards."""
+        """Return each names what lies where, what is to be shipped, and one thing to be counted afterwards."""
         return [drawn(random.Random(f"warehouse {seed} {split} {index}")) for index in range(number)]
 
     def tools(self) -> list[Function]:

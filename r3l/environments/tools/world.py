@@ -116,7 +116,7 @@ class ToolEnvironment(CopiedEnvironment):
         )
 
     def reward(self, tools: Toolset, answer: str) -> float:
-        """Raises `WorldError` for a score beyond [0, 1]."""
+        """Raise `WorldError` for a score beyond [0, 1]."""
         score = float(tools.score(answer))
         if not 0.0 <= score <= 1.0:
             raise WorldError(f"{self.settings.toolset}.score gave {score}: expected a reward in [0, 1]")

@@ -108,7 +108,7 @@ def make_review(row: Row) -> Review:
 
 
 def prices_of(text: str | None) -> list[float]:
-    """One price, or the two ends of a range, of "$12.99" or "$9.50 - $20.00"; 100 dollars where there is none."""
+    """Return one price, or the two ends of a range, of "$12.99" or "$9.50 - $20.00"; 100 dollars where there is none."""
     prices = [re.sub(r"[^\d.]", "", part) for part in (text or "").split("$")[1:]]
     return [float(part) for part in prices if part][:2] or [UNPRICED]
 
@@ -122,7 +122,7 @@ def options_of(groups: Mapping[str, Sequence[Row] | None]) -> dict[str, tuple[st
 
 
 def draw_cap(price: float, draw: random.Random) -> float:
-    """The higher of two of the next four tens above the price; none where the price is above all tens but one."""
+    """Return the higher of two of the next four tens above the price; none where the price is above all tens but one."""
     above = [cap for cap in CAPS if cap > price][:NEAREST_CAPS]
     return max(draw.sample(above, 2)) if len(above) >= 2 else NO_CAP
 
@@ -132,7 +132,7 @@ def with_cap(text: str, cap: float) -> str:
 
 
 def attribute_goals(products: Sequence[Product], rows: Rows, draw: random.Random) -> list[Goal]:
-    """A goal for every choice of options of every product with an instruction; the price cap is drawn once a
+    """Return a goal for every choice of options of every product with an instruction; the price cap is drawn once a
     product."""
     goals = []
     for product in products:
@@ -150,7 +150,8 @@ def attribute_goals(products: Sequence[Product], rows: Rows, draw: random.Random
 
 
 def human_goals(products: Sequence[Product], rows: Rows, draw: random.Random) -> list[Goal]:
-    """A goal for every instruction that a person wrote and that names an attribute; each draws its own price cap."""
+    """Return a goal for every instruction that a person wrote and that names an attribute; each draws its own price
+    cap."""
     goals = []
     for product in products:
         for row in rows.human.get(product.asin, ()):
@@ -165,7 +166,7 @@ def human_goals(products: Sequence[Product], rows: Rows, draw: random.Random) ->
 
 
 def make_shop(rows: Rows, goals: str) -> tuple[list[Product], list[Goal]]:
-    """Products in the order of the rows, goals in the original's order; `goals` is "human" or "attributes".
+    """Return products in the order of the rows, goals in the original's order; `goals` is "human" or "attributes".
 
     Prices and caps come from a generator seeded as the original seeds its own before it shuffles the goals. (It draws
     them before seeding, so that there they differ from start to start.)

@@ -26,7 +26,7 @@ SYNTHETIC_PRODUCTS = 1100
 
 
 def load_shop(settings: WebShopSettings) -> tuple[list[Product], list[Goal]]:
-    """Products and goals, in the original's order.
+    """Return products and goals, in the original's order.
 
     Raises:
         WorldError: a file is missing or is not what it should be, or there are no goals of the kind asked for.
@@ -68,7 +68,7 @@ def catalogue_folder(settings: WebShopSettings) -> Path:
 
 
 def read_rows(folder: Path, limit: int | None) -> Rows:
-    """The files' rows, the first `limit` products."""
+    """Return the files' rows, the first `limit` products."""
     items = read(folder, ITEMS, list)
     return Rows(
         items[:limit],
@@ -83,7 +83,7 @@ def file_of(folder: Path, names: tuple[str, ...]) -> Path | None:
 
 
 def read(folder: Path, names: tuple[str, ...], layout: type, optional: bool = False) -> Any:
-    """The first of `names` that is there. Raises `WorldError` where none is, or where its JSON is something else."""
+    """Return the first of `names` that is there. Raise `WorldError` where none is, or where its JSON is something else."""
     path = file_of(folder, names)
     if path is None:
         if optional:

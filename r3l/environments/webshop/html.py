@@ -75,7 +75,7 @@ class PageReader(HTMLParser):
 
 
 def read_page(html: str) -> tuple[Element, ...]:
-    """The elements of a page in their order, blank ones as an HTML parser's reader sees them left out."""
+    """Return the elements of a page in their order, blank ones as an HTML parser's reader sees them left out."""
     reader = PageReader()
     reader.feed(html)
     reader.close()

@@ -31,14 +31,14 @@ Rule = Literal["auto", "words", "spacy"]
 
 
 def nouns_by(rule: Rule) -> tuple[str, Callable[[str], list[str]]]:
-    """(what finds the nouns: a model with its version, or words; the function). Raises `WorldError` where spaCy is
-    asked for and no English model is installed."""
+    """Return (what finds the nouns: a model with its version, or words; the function). Raise `WorldError` where spaCy
+    is asked for and no English model is installed."""
     name = finder(rule)
     return name, title_words if name == "words" else spacy_nouns(name.partition(" ")[0])
 
 
 def finder(rule: Rule) -> str:
-    """What finds the nouns under `rule`, without loading it."""
+    """Return what finds the nouns under `rule`, without loading it."""
     if rule == "words":
         return rule
     model = installed_model()
@@ -59,7 +59,7 @@ def installed_model() -> str:
 
 
 def title_words(title: str) -> list[str]:
-    """All words but numbers, participles and the commonest other words: titles are rows of nouns."""
+    """Return all words but numbers, participles and the commonest other words: titles are rows of nouns."""
     words = (word.lower() for word in WORD.findall(title))
     return [word for word in words if word[0].isalpha() and word not in NOT_NOUNS and not PARTICIPLE.fullmatch(word)]
 

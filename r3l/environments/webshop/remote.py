@@ -65,7 +65,7 @@ class RemoteShopEnvironment:
         )
 
     def act(self, state: RemoteState, action: str) -> RemoteState | None:
-        """The state after `action`, None where there is nothing such to do."""
+        """Return the state after `action`, None where there is nothing such to do."""
         name, target = parse_action(action)
         if name == "search" and target:
             fetched = self.fetch("POST", f"/{state.session}", {"search_query": target})
@@ -76,8 +76,8 @@ class RemoteShopEnvironment:
         return after_click(replace(state, elements=self.fetch(element.method, element.address)), element, target)
 
     def fetch(self, method: str, address: str, form: dict[str, str] | None = None) -> tuple[Element, ...]:
-        """The elements of a page. Raises `ServerAway` where nothing answers, `WorldError` where the server does not
-        give one."""
+        """Return the elements of a page. Raise `ServerAway` where nothing answers, `WorldError` where the server does
+        not give one."""
         url = address if address.startswith(("http://", "https://")) else self.address + address
         if not url.startswith(f"{self.address}/"):
             raise WorldError(f"the page of {self.address} links to another site ({url:.200}): not followed")
@@ -116,15 +116,15 @@ class RemoteShopEnvironment:
 
 
 def clickable(state: RemoteState) -> dict[str, Element]:
-    """Elements that lead somewhere, by the text that clicks them."""
+    """Return elements that lead somewhere, by the text that clicks them."""
     leading = [element for element in state.elements if element.address]
     buttons = {element.piece.text.lower(): element for element in leading if element.piece.kind != "option"}
     return {**buttons, **{element.piece.text: element for element in leading if element.piece.kind == "option"}}
 
 
 def after_click(fetched: RemoteState, element: Element, target: str) -> RemoteState:
-    """What a click changes beside the page. The last page's score is read and its other content, the goal, is left
-    out."""
+    """Return what a click changes beside the page. The last page's score is read and its other content, the goal, is
+    left out."""
     if element.piece.kind == "product":
         asin = element.piece.text.upper()
         return replace(fetched, asin=asin, options=(), visited=fetched.visited | {asin})

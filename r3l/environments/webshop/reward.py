@@ -37,7 +37,7 @@ class Score:
 
 
 def score(product: Product, goal: Goal, options: Sequence[str], nouns: Callable[[str], list[str]]) -> Score:
-    """The worth of buying `product` with the chosen option values. `nouns` lists a title's nouns in lower case."""
+    """Return the worth of buying `product` with the chosen option values. `nouns` lists a title's nouns in lower case."""
     factor = type_factor(product, goal.product, nouns)
     attributes = attribute_hits(product, goal.attributes)
     chosen = option_hits(options, goal.options)
@@ -61,7 +61,7 @@ def type_factor(product: Product, wanted: Product, nouns: Callable[[str], list[s
 
 
 def attribute_hits(product: Product, wanted: Sequence[str]) -> int:
-    """Wanted attributes that are like one of the product's, or stand in its title, bullets or description."""
+    """Return wanted attributes that are like one of the product's, or stand in its title, bullets or description."""
     texts = [product.title.lower(), " ".join(product.bullets).lower(), product.description.lower()]
     return sum(
         any(similar(own, attribute) for own in product.attributes) or any(attribute in text for text in texts)
@@ -70,7 +70,7 @@ def attribute_hits(product: Product, wanted: Sequence[str]) -> int:
 
 
 def option_hits(chosen: Sequence[str], wanted: Sequence[tuple[str, str]]) -> int:
-    """Wanted options that are like one of the chosen values.
+    """Return wanted options that are like one of the chosen values.
 
     A wanted option with a name is compared as "name value", which is what the original's comparison comes to.
     """
@@ -82,7 +82,7 @@ def option_hits(chosen: Sequence[str], wanted: Sequence[tuple[str, str]]) -> int
 
 
 def normalised(option: str) -> str:
-    """The first colour that an option's text holds, else the text."""
+    """Return the first colour that an option's text holds, else the text."""
     return next((colour for colour in COLOURS if colour in option), option)
 
 

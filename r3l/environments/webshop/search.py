@@ -22,8 +22,8 @@ SCORE_DECIMALS = 4  # scores that agree so far are equal, as in the original's s
 
 
 def kept_length(length: int) -> int:
-    """A document's length as Lucene's one-byte norm keeps it: exact below 40, above it 4 significant bits of length -
-    24."""
+    """Return a document's length as Lucene's one-byte norm keeps it: exact below 40, above it 4 significant bits of
+    length - 24."""
     if length < 40:
         return length
     shift = max((length - 24).bit_length() - 4, 0)
@@ -51,11 +51,11 @@ class SearchIndex:
         self.rank_by_id[by_id] = np.arange(len(self.ids))
 
     def search(self, query: str, limit: int) -> list[str]:
-        """Ids of the best documents, best first; only those that hold a term of the query."""
+        """Return ids of the best documents, best first; only those that hold a term of the query."""
         return [self.ids[number] for number, _ in self.ranked(query, limit)]
 
     def ranked(self, query: str, limit: int) -> list[tuple[int, float]]:
-        """(document number, score) of the best documents, scores rounded as they are compared."""
+        """Return (document number, score) of the best documents, scores rounded as they are compared."""
         scores = np.zeros(len(self.ids))
         for term, times in Counter(terms(query)).items():
             if term in self.postings:
@@ -68,14 +68,14 @@ class SearchIndex:
 
 
 def contributions(pairs: np.ndarray, norms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(document numbers, idf * f / (f + norm)) of one term. found: [n, 2] of document number and frequency; norms:
-    [N]."""
+    """Return (document numbers, idf * f / (f + norm)) of one term. found: [n, 2] of document number and frequency;
+    norms: [N]."""
     numbers, frequencies = pairs[:, 0], pairs[:, 1].astype(np.float64)
     idf = np.log(1 + (len(norms) - len(pairs) + 0.5) / (len(pairs) + 0.5))
     return numbers, idf * frequencies / (frequencies + norms[numbers])
 
 
 def document_text(title: str, description: str, first_bullet: str, options: Mapping[str, Sequence[str]]) -> str:
-    """What of a product is indexed, as the original writes it for its indexer."""
+    """Return what of a product is indexed, as the original writes it for its indexer."""
     option_text = ", and ".join(f"{name}: {', '.join(values)}" for name, values in options.items())
     return " ".join([title, description, first_bullet, option_text]).lower()

@@ -12,8 +12,8 @@ RULES: dict[str, dict[str, tuple[int, int | None]]] = {
 
 
 def split_goals(rule: str, split: str, goals: int) -> range:
-    """Numbers of the goals of a split. `scaled` is WebShop's rule in tenths: test the first, dev the second, train the
-    rest. "heldout" is another name of "test".
+    """Return numbers of the goals of a split. `scaled` is WebShop's rule in tenths: test the first, dev the second,
+    train the rest. "heldout" is another name of "test".
 
     Raises:
         WorldError: an unknown split, or fewer goals than the rule needs.

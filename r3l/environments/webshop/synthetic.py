@@ -33,7 +33,7 @@ WANTED = (1, 3)
 
 
 def synthetic_rows(products: int, seed: int) -> Rows:
-    """The files' content for so many products, the sorts in equal numbers, in an order that mixes them."""
+    """Return the files' content for so many products, the sorts in equal numbers, in an order that mixes them."""
     items: list[dict[str, Any]] = []
     attributes: dict[str, dict[str, Any]] = {}
     reviews: list[dict[str, Any]] = []
@@ -50,7 +50,7 @@ def synthetic_rows(products: int, seed: int) -> Rows:
 
 
 def item(asin: str, sort: Sort, attributes: list[str], draw: random.Random) -> dict[str, Any]:
-    """One row of the items file. The first attribute is in the title, the others are told in bullets or the
+    """Return one row of the items file. The first attribute is in the title, the others are told in bullets or the
     description."""
     brand = "".join(draw.sample(SYLLABLES, draw.randint(1, 2))).title() + draw.choice(ENDINGS)
     claimed = attributes[1:]
@@ -77,7 +77,7 @@ def item(asin: str, sort: Sort, attributes: list[str], draw: random.Random) -> d
 
 
 def values_of(pool: list[str], draw: random.Random) -> list[str]:
-    """Some values in the order of the pool, so that sizes ascend."""
+    """Return some values in the order of the pool, so that sizes ascend."""
     kept = set(draw.sample(range(len(pool)), min(len(pool), draw.randint(*VALUES_OF_AN_OPTION))))
     return [value for place, value in enumerate(pool) if place in kept]
 
@@ -95,7 +95,7 @@ def pricing(sort: Sort, draw: random.Random) -> str:
 
 
 def instruction(sort: Sort, attributes: list[str], draw: random.Random) -> dict[str, Any]:
-    """The goal that people ask for: some of the attributes. Some products have none."""
+    """Return the goal that people ask for: some of the attributes. Some products have none."""
     wanted = draw.sample(attributes, min(len(attributes), draw.randint(*WANTED)))
     text = draw.choice(ASKS).format(wanted=", ".join(wanted), things=sort.query)
     return {} if draw.random() < WITHOUT_INSTRUCTION else {"instruction": text, "instruction_attributes": wanted}

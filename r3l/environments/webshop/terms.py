@@ -85,7 +85,7 @@ TOKEN = rf"""(?xV1)
 
 
 def tokens(text: str) -> list[str]:
-    """The words of a text, in order. Raises `WorldError` where the libraries of the search are not installed."""
+    """Return the words of a text, in order. Raise `WorldError` where the libraries of the search are not installed."""
     words: list[str] = tokenizer().findall(text)
     return words
 
@@ -100,15 +100,15 @@ def tokenizer() -> Any:
 
 
 def terms(text: str) -> list[str]:
-    """The index terms of a text."""
+    """Return the index terms of a text."""
     words = (POSSESSIVE.sub("", word).lower() for word in tokens(text))
     return [stem(word) for word in words if word not in STOP_WORDS]
 
 
 @lru_cache(maxsize=200_000)
 def stem(word: str) -> str:
-    """The stem that Lucene's Porter stemmer gives. The library's is the published algorithm; `AMENDMENTS` are the
-    rest."""
+    """Return the stem that Lucene's Porter stemmer gives. The library's is the published algorithm; `AMENDMENTS` are
+    the rest."""
     if len(word) <= 2:
         return word
     for pattern, replacement in AMENDMENTS:

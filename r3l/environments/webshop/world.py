@@ -25,7 +25,7 @@ SERVER = ("http://", "https://")
 
 @cache
 def webshop_prompt() -> str:
-    """The paper's system prompt."""
+    """Return the paper's system prompt."""
     return (Path(__file__).parents[1] / "prompts" / "webshop.txt").read_text().rstrip("\n")
 
 
@@ -36,7 +36,7 @@ def products_and_goals(settings: WebShopSettings) -> tuple[list[Product], list[G
 
 @lru_cache(maxsize=2)
 def shop_of(settings: WebShopSettings) -> Shop:
-    """The shop of this process, with its search index: episodes share it."""
+    """Return the shop of this process, with its search index: episodes share it."""
     products, goals = products_and_goals(settings)
     return Shop(products, goals, nouns_by(settings.title_nouns)[1])
 
@@ -75,7 +75,7 @@ class WebShopWorld:
         ]
 
     def data(self, split: str) -> str:
-        """The catalogue, and what finds the nouns of titles; a server has its own."""
+        """Return the catalogue, and what finds the nouns of titles; a server has its own."""
         if self.settings.catalogue.startswith(SERVER):
             return "server"
         return f"{catalogue_name(self.settings)}, nouns by {finder(self.settings.title_nouns)}"
@@ -119,7 +119,7 @@ class WebShopEnvironment:
         )
 
     def objection(self, state: State, action: str) -> str:
-        """Why `action` can't be done at this page, "" where it can: the stricter rule of the paper's release."""
+        """Return why `action` can't be done at this page, "" where it can: the stricter rule of the paper's release."""
         name, argument = parse_action(action)
         names = clickables(self.shop.pieces(state))
         if name == "search" and argument:

@@ -46,7 +46,7 @@ class WorldPool:
         threading.Thread(target=self.watch, daemon=True).start()
 
     def start(self, session_id: str, task: Task) -> Future[Observation]:
-        """A new session at the start of `task`."""
+        """Return a new session at the start of `task`."""
         return self.call(self.home(session_id, task), "start", session_id, task.task_id, opening, task=asdict(task))
 
     def step(self, session_id: str, action: str) -> Future[Step]:
@@ -57,7 +57,8 @@ class WorldPool:
         return self.call(worker, "step", session_id, task_id, stepped, action=action)
 
     def rollback(self, session_id: str, task: Task, actions: list[str], observations: list[str]) -> Future[Rollback]:
-        """A new session `session_id` of `task`, in the state after `actions`, every observation on the way compared.
+        """Return a new session `session_id` of `task`, in the state after `actions`, every observation on the way
+        compared.
 
         observations[k] was recorded before action k; observations[len(actions)] is the one at the pivot. An action ""
         stands for a turn whose reply was malformed: it never reached the environment, and the observation after it
@@ -82,7 +83,8 @@ class WorldPool:
         )
 
     def ask_oracle(self, name: str, task: Task, actions: list[str], observations: list[str]) -> Future[Verdict]:
-        """What the environment's oracle says of a failed episode; arguments as of `rollback`, `name` is for messages.
+        """Return what the environment's oracle says of a failed episode; arguments as of `rollback`, `name` is for
+        messages.
 
         It fails with `WorldError` where the environment has no oracle (`r3l.environments.oracles.has_oracle`).
         """
@@ -106,7 +108,7 @@ class WorldPool:
         return self.call(worker, "end", session_id, task_id, lambda value: None)
 
     def counts(self) -> dict[str, int]:
-        """Running totals: steps, restores, replays (rollbacks by snapshot, by taking actions again), restarts of
+        """Return running totals: steps, restores, replays (rollbacks by snapshot, by taking actions again), restarts of
         workers."""
         with self.lock:
             return {name: self.totals[name] for name in ("steps", "restores", "replays", "restarts")}

@@ -120,7 +120,7 @@ class WorkerProcess:
         pending.future.set_result(value)
 
     def overdue(self, timeout_s: float) -> bool:
-        """Whether the call it is at has had its time."""
+        """Return whether the call it is at has had its time."""
         limit = timeout_s if self.ready else max(timeout_s, START_TIMEOUT_S)
         return bool(self.pending) and not self.lost and time.monotonic() - self.last_answer > limit
 

@@ -64,7 +64,7 @@ class Sessions:
         return opening
 
     def step(self, session_id: str, action: str) -> Step:
-        """Raises `WorldError` where there is no such session."""
+        """Raise `WorldError` where there is no such session."""
         if session_id not in self.sessions:
             raise WorldError(f"no session {session_id}: it was never started, or it has ended")
         session = self.sessions[session_id]
@@ -74,7 +74,7 @@ class Sessions:
         return step
 
     def rollback(self, session_id: str, task: Task, actions: list[str], observations: list[str]) -> Rollback:
-        """A new session in the state after `actions`; see `WorldPool.rollback`. It is ended where it diverged."""
+        """Return a new session in the state after `actions`; see `WorldPool.rollback`. It is ended where it diverged."""
         opening = self.start(session_id, task)
         session, seen, standing = self.sessions[session_id], [opening.text], 0.0
         role = opening.role
@@ -103,7 +103,7 @@ class Sessions:
         return Rollback(seen, standing=standing, role=role)
 
     def replay(self, session: Session, action: str) -> Step:
-        """One recorded action taken again, from the remembered state where there is one."""
+        """Return one recorded action taken again, from the remembered state where there is one."""
         if session.state and session.state.handle is not None:
             session.environment.restore(session.state.handle)
         step = session.environment.step(action)
@@ -127,7 +127,7 @@ class Sessions:
             self.idle.pop().close()
 
     def tree(self, task: Task, root: State) -> Tree:
-        """The task's tree, made anew where the task now starts otherwise."""
+        """Return the task's tree, made anew where the task now starts otherwise."""
         key = f"{task.task_id}\x1f{task.payload}\x1f{task.seed}"
         known = self.trees.get(key)
         if known is None or known.root.observation != root.observation:
@@ -138,7 +138,7 @@ class Sessions:
         return known
 
     def remember(self, session: Session, action: str, step: Step) -> State | None:
-        """The state after `action`, kept where the environment gives snapshots and there is room."""
+        """Return the state after `action`, kept where the environment gives snapshots and there is room."""
         if session.state is None:
             return None
         known = session.state.after.get(action)

@@ -119,7 +119,8 @@ def write(answers: TextIO, message: dict[str, Any]) -> None:
 
 
 def answer(sessions: Sessions, settings: EnvironmentSettings, call: Call) -> dict[str, Any]:
-    """One call's answer. Whatever an environment raises becomes a message: a bad episode is a row, not an outage."""
+    """Return one call's answer. Whatever an environment raises becomes a message: a bad episode is a row, not an
+    outage."""
     before = sessions.counts.copy()
     try:
         value = perform(sessions, settings, call)

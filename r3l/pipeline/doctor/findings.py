@@ -43,7 +43,7 @@ def unasked(check: str, why: str) -> Finding:
 
 
 def guarded(check: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    """What `look` finds; an error of the project's own is a finding of its last line."""
+    """Yield what `look` finds; an error of the project's own is a finding of its last line."""
     try:
         yield from look()
     except R3LError as error:

@@ -26,7 +26,7 @@ GB = 1e9
 
 
 def weights(config: Config, folder: Path) -> Iterator[Finding]:
-    """The architecture, its size, and whether its weights can be read."""
+    """Yield the architecture, its size, and whether its weights can be read."""
     said = model_config(folder)
     if wrong := why_not(folder):
         yield fails("weights", wrong)
@@ -37,7 +37,7 @@ def weights(config: Config, folder: Path) -> Iterator[Finding]:
 
 
 def tokenizer(chat: ChatFormat, folder: Path) -> Iterator[Finding]:
-    """Whether text survives the tokenizer, and the model has a row for each token."""
+    """Yield whether text survives the tokenizer, and the model has a row for each token."""
     lost = [
         text for text in TEXTS if chat.tokenizer.decode(chat.tokenizer.encode(text, add_special_tokens=False)) != text
     ]
@@ -60,7 +60,7 @@ def tokenizer(chat: ChatFormat, folder: Path) -> Iterator[Finding]:
 
 
 def template(chat: ChatFormat) -> Iterator[Finding]:
-    """How a chat grows: what stands between replies, where a turn ends, who may speak."""
+    """Yield how a chat grows: what stands between replies, where a turn ends, who may speak."""
     user = [{"role": "user", "content": "x"}]
     between, opening = chat.following(user), chat.opening([{"role": "system", "content": "s"}, *user])
     yield works("template", f"grows turn by turn: {len(opening)} tokens to open, {len(between)} between replies")
@@ -74,7 +74,7 @@ def template(chat: ChatFormat) -> Iterator[Finding]:
 
 
 def thinking(chat: ChatFormat) -> Iterator[Finding]:
-    """What becomes of `<think>` of a reasoning model."""
+    """Yield what becomes of `<think>` of a reasoning model."""
     kept = chat.keeps_thinking
     if kept is None:
         yield works("thinking", "the template knows none; a reply is kept as it was sampled")
@@ -92,7 +92,7 @@ def thinking(chat: ChatFormat) -> Iterator[Finding]:
 
 
 def context(config: Config, folder: Path) -> Iterator[Finding]:
-    """Whether the context limit is one that the model was made for."""
+    """Yield whether the context limit is one that the model was made for."""
     limit, asked = trained_context(model_config(folder)), config.policy.context_tokens
     if limit is not None and asked > limit:
         yield fails(
@@ -103,7 +103,7 @@ def context(config: Config, folder: Path) -> Iterator[Finding]:
 
 
 def memory(config: Config, machine: Machine | None) -> Iterator[Finding]:
-    """Whether engine and update have room: on the machine's GPU, or in this host's memory."""
+    """Yield whether engine and update have room: on the machine's GPU, or in this host's memory."""
     shape = shape_of(config.policy)
     if machine and machine.shared:
         found = fit(config, machine.gpu)

@@ -25,7 +25,7 @@ PROBE = "The mug is in the sink. Wash it, then put it on the shelf."
 
 
 def canary(config: Config, snapshot: PolicySnapshot, engine: Engine, chat: ChatFormat) -> Iterator[Finding]:
-    """Whether the engine and the trainer see the same policy, token by token.
+    """Yield whether the engine and the trainer see the same policy, token by token.
 
     Raises:
         EngineError: they do not. TrainingError: the trainer can't run this model.
@@ -47,7 +47,7 @@ def canary(config: Config, snapshot: PolicySnapshot, engine: Engine, chat: ChatF
 
 
 def attempt(config: Config, engine: Engine, chat: ChatFormat, pool: WorldPool, digest: str) -> Iterator[Finding]:
-    """The first turns of one task, and a reflection on them, as an iteration samples them."""
+    """Yield the first turns of one task, and a reflection on them, as an iteration samples them."""
     world, task = make_world(config.environment), tasks_of(config.environment, config.environment.split)[0]
     short = replace(limits(config), max_turns=min(TURNS, config.environment.max_turns))
     explorer = Explorer(world, pool, engine, chat, digest, short)
@@ -77,7 +77,7 @@ def attempt(config: Config, engine: Engine, chat: ChatFormat, pool: WorldPool, d
 
 
 def _room(config: Config, opening: int) -> str:
-    """How many turns go into the context, if each reply is as long as it may be."""
+    """Return how many turns go into the context, if each reply is as long as it may be."""
     turns = max(0, config.policy.context_tokens - opening) // config.environment.reply_tokens
     return (
         f"room for {min(turns, config.environment.max_turns)} of {config.environment.max_turns} turns of full replies"
@@ -85,7 +85,7 @@ def _room(config: Config, opening: int) -> str:
 
 
 def loaded(config: Config, snapshot: PolicySnapshot, tools: Tools, logs: Path) -> Engine:
-    """The configured engine with the policy. Raises `EngineError` where it can't be loaded."""
+    """Return the configured engine with the policy. Raise `EngineError` where it can't be loaded."""
     engine = tools.engine(config)
     if isinstance(engine, Hosting):
         engine.attach(logs, lambda *_: None)

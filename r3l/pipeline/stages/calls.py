@@ -23,12 +23,12 @@ from r3l.store.layout import StageRef
 
 
 def plan_of(bench: Workbench) -> SamplingPlan:
-    """What the method wants sampled."""
+    """Return what the method wants sampled."""
     return plan(bench.config.method, bench.config.rollout.group_size)
 
 
 def slots(bench: Workbench, shard: int) -> range:
-    """The batch's slots that belong to a shard."""
+    """Return the batch's slots that belong to a shard."""
     size = bench.config.rollout.tasks_per_shard
     return range(shard * size, min((shard + 1) * size, bench.config.rollout.tasks))
 
@@ -56,13 +56,13 @@ def _shard_tasks(bench: Workbench, batch: StageRef, shard: int) -> list[Task]:
 
 
 def _grown(bench: Workbench, base: StageRef, distilled: Sequence[StageRef]) -> tuple[list[Episode], list[Episode]]:
-    """(bases, for each the newest attempt grown from it)."""
+    """Return (bases, for each the newest attempt grown from it)."""
     bases = stage_io.episodes(bench.store, [base])
     return bases, exploration.latest(bases, stage_io.episodes(bench.store, distilled))
 
 
 def find_oracle_pivots(bench: Workbench, batch: StageRef, base: StageRef, shard: int) -> StageRef:
-    """Where the environment's oracle says that the failed bases of a shard went wrong."""
+    """Return where the environment's oracle says that the failed bases of a shard went wrong."""
 
     def compute() -> stage_io.Tables:
         pivots, events = oracle_stage(
@@ -125,7 +125,7 @@ def stitch(
 
 
 def label(bench: Workbench, shard: int, round_: int) -> int:
-    """The folder number of a shard's later rounds: after all shards of the rounds before."""
+    """Return the folder number of a shard's later rounds: after all shards of the rounds before."""
     config = bench.config.rollout
     return round_ * -(-config.tasks // config.tasks_per_shard) + shard
 
@@ -146,7 +146,7 @@ def assign_credit(
 def _members(
     bench: Workbench, base: StageRef, retries: Sequence[StageRef], distilled: Sequence[StageRef]
 ) -> list[Trajectory]:
-    """Base (extra ones too) and distilled trajectories."""
+    """Return base (extra ones too) and distilled trajectories."""
     members = [
         one
         for ref in (base, *retries, *distilled)
@@ -164,7 +164,7 @@ def write_training_rows(
     credit: StageRef,
     shard: int,
 ) -> StageRef:
-    """The sequences that the update job reads, each token with its weight."""
+    """Return the sequences that the update job reads, each token with its weight."""
     parents = [base, *reflections, *retries, *distilled, credit]
 
     def compute() -> stage_io.Tables:
@@ -193,7 +193,7 @@ def _counted(bench: Workbench, credit: list[StageRef]) -> int:
 
 
 def update(bench: Workbench, credit: list[StageRef], rows: list[StageRef], replay: list[StageRef]) -> StageRef:
-    """One optimiser step over the batch and, where there are any, replayed groups, by the update job."""
+    """Return one optimiser step over the batch and, where there are any, replayed groups, by the update job."""
 
     def compute() -> stage_io.Tables:
         groups = _counted(bench, credit) + sum(bench.store.read(ref, "replay", ["group_id"]).num_rows for ref in replay)
@@ -249,12 +249,13 @@ def submit_round(bench: Workbench, batch: StageRef, shard: int, chain: Chain, ro
 
 
 def in_order(chain: Chain) -> list[Coming]:
-    """A shard's futures in the order in which they can end."""
+    """Return a shard's futures in the order in which they can end."""
     return [future for stage in CALLS for future in chain[stage]]
 
 
 def shard_stages(bench: Workbench, batch: StageRef, shards: Sequence[int]) -> list[StageRef]:
-    """All stages of these shards, once they are committed. Up to `shards_in_flight` shards are worked on at once."""
+    """Return all stages of these shards, once they are committed. Up to `shards_in_flight` shards are worked on at
+    once."""
     chains, most = list[Chain](), bench.config.rollout.shards_in_flight
     with ended_together(bench, chains):
         for place, shard in enumerate(shards):

@@ -14,7 +14,7 @@ from r3l.store.layout import StageKey
 
 
 def tolerable(bench: Workbench, key: StageKey, tables: Mapping[str, Sequence[Any]]) -> dict[str, float]:
-    """`attempts` and `failed_attempts` of what a stage made, and the share that was allowed, for its manifest.
+    """Return `attempts` and `failed_attempts` of what a stage made, and the share that was allowed, for its manifest.
 
     The share is that of the whole stage: a shard counts with those that are committed, and those to come count as being
     of its size.
@@ -43,7 +43,7 @@ def tolerable(bench: Workbench, key: StageKey, tables: Mapping[str, Sequence[Any
 
 
 def siblings(bench: Workbench, key: StageKey) -> tuple[list[dict[str, float]], int]:
-    """Counts of the stage's other shards that are committed, of the same round; and how many shards it has."""
+    """Return counts of the stage's other shards that are committed, of the same round; and how many shards it has."""
     if key.shard is None or not STAGES[key.stage].sharded:
         return [], 1
     rollout = bench.config.rollout

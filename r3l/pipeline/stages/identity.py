@@ -26,8 +26,8 @@ WORLD_VERSIONS = {"webshop": 2, "math": 2}
 
 
 def stage_settings(config: Config, stage: str) -> dict[str, Any]:
-    """All that a stage is made with, but for the stages and policies that it is made from: its settings, its prompts,
-    its code."""
+    """Return all that a stage is made with, but for the stages and policies that it is made from: its settings, its
+    prompts, its code."""
     sampled = plan(config.method, config.rollout.group_size)
     tasks_of = STAGES[stage].tasks_of
     split = getattr(config, tasks_of).split if tasks_of else ""
@@ -49,7 +49,7 @@ def version_of(config: Config, stage: str) -> int:
 
 
 def world_of(config: Config, split: str) -> dict[str, Any]:
-    """What a world's settings do not say of it: what its tasks are made from, and the version of its rules."""
+    """Return what a world's settings do not say of it: what its tasks are made from, and the version of its rules."""
     version = WORLD_VERSIONS.get(config.environment.kind, 1)
     world = make_world(config.environment)
     return {
@@ -59,7 +59,7 @@ def world_of(config: Config, split: str) -> dict[str, Any]:
 
 
 def plan_of_stage(sampled: SamplingPlan, stage: str) -> dict[str, Any]:
-    """What a stage does of the method's plan. Methods that want the same bases share them."""
+    """Return what a stage does of the method's plan. Methods that want the same bases share them."""
     part = STAGES[stage].plan
     if part == "bases":
         return {"bases": sampled.bases}
@@ -67,7 +67,7 @@ def plan_of_stage(sampled: SamplingPlan, stage: str) -> dict[str, Any]:
 
 
 def texts(config: Config, sampled: SamplingPlan, stage: str) -> list[Any]:
-    """The texts that a stage shows to the policy, with an example in the places of what differs from attempt to
+    """Return the texts that a stage shows to the policy, with an example in the places of what differs from attempt to
     attempt."""
     if STAGES[stage].samples and STAGES[stage].plays:
         reflection_texts = [guidance("{report}")] if stage == "retries" else []
@@ -78,5 +78,5 @@ def texts(config: Config, sampled: SamplingPlan, stage: str) -> list[Any]:
 
 
 def work_identity(config: Config) -> dict[str, Any]:
-    """The same of all stages: what names a piece of work that has several."""
+    """Return the same of all stages: what names a piece of work that has several."""
     return {stage: stage_settings(config, stage) for stage in STAGES}

@@ -27,8 +27,8 @@ def run_stage(
     intact: Callable[[Workbench, StageRef], bool] = lambda bench, ref: True,
     extra: Mapping[str, Any] | None = None,
 ) -> StageRef:
-    """The stored stage where it is what it would become, and what it names beyond its tables is `intact`; else compute
-    and commit it.
+    """Return the stored stage where it is what it would become, and what it names beyond its tables is `intact`; else
+    compute and commit it.
 
     Args:
         shard: number of the stage's folder; None where it has one for the whole iteration.
@@ -71,7 +71,7 @@ def run_stage(
 
 
 def computed(bench: Workbench, key: StageKey, compute: Compute) -> tuple[stage_io.Tables, dict[str, float]]:
-    """(tables, metrics of the manifest). Raises what `run_stage` says."""
+    """Return (tables, metrics of the manifest). Raises what `run_stage` says."""
     began = time.monotonic()
     with bench.runner.holding(key.stage, bench.going_on):
         tables = compute()
@@ -82,8 +82,8 @@ def computed(bench: Workbench, key: StageKey, compute: Compute) -> tuple[stage_i
 
 
 def policies_of(bench: Workbench, stage: str) -> tuple[str, dict[str, str]]:
-    """(digest of the policy that a stage works with, further digests of its identity); an update measures against the
-    starting policy."""
+    """Return (digest of the policy that a stage works with, further digests of its identity); an update measures
+    against the starting policy."""
     if STAGES[stage].samples:
         return bench.policies.behaviour.digest, {}
     if STAGES[stage].trains:

@@ -15,12 +15,12 @@ Record = TypeVar("Record", Task, Trajectory, Turn, Reflection, OraclePivot, Cred
 
 
 def records(store: Store, ref: StageRef, table: str, kind: type[Record]) -> list[Record]:
-    """All rows of one table of a stage, in the order they were written."""
+    """Return all rows of one table of a stage, in the order they were written."""
     return [kind(**row) for row in store.read(ref, table).to_pylist()]
 
 
 def reference(store: Store, key: StageKey) -> StageRef:
-    """The stage that is stored under a key. Raises `StoreError` where there is none."""
+    """Return the stage that is stored under a key. Raise `StoreError` where there is none."""
     manifest = store.manifest(key)
     return StageRef(
         run=key.run,
@@ -34,12 +34,12 @@ def reference(store: Store, key: StageKey) -> StageRef:
 
 
 def tasks(store: Store, ref: StageRef, slots: range | None = None) -> list[Task]:
-    """The batch, or the slots of one shard of it."""
+    """Return the batch, or the slots of one shard of it."""
     return [task for task in records(store, ref, "tasks", Task) if slots is None or task.task in slots]
 
 
 def episodes(store: Store, refs: Iterable[StageRef]) -> list[Episode]:
-    """Trajectories with their turns, over several stages."""
+    """Return trajectories with their turns, over several stages."""
     made = []
     for ref in refs:
         turns: dict[str, list[Turn]] = defaultdict(list)
@@ -50,7 +50,7 @@ def episodes(store: Store, refs: Iterable[StageRef]) -> list[Episode]:
 
 
 def tables(episodes: Sequence[Episode], events: Sequence[Event] = ()) -> Tables:
-    """The tables of a stage that made episodes."""
+    """Return the tables of a stage that made episodes."""
     return {
         "trajectories": [one.trajectory for one in episodes],
         "turns": [turn for one in episodes for turn in one.turns],

@@ -13,7 +13,7 @@ from r3l.seeds import derive
 
 
 def draw(config: Config, iteration: int) -> list[Task]:
-    """The batch of `iteration`, each task with its slot and seed.
+    """Return the batch of `iteration`, each task with its slot and seed.
 
     Raises:
         ConfigError: more tasks are asked for than the split has.

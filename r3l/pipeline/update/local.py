@@ -17,7 +17,7 @@ from r3l.store.stage import Store
 
 
 def policy_place(line: str, iteration: int) -> str:
-    """The folder, relative to the store's root, that an iteration's update writes."""
+    """Return the folder, relative to the store's root, that an iteration's update writes."""
     return f"{line}/policies/iteration={iteration:05d}"
 
 
@@ -59,7 +59,7 @@ def take_step(
 
 
 def counted(progress: Progress) -> Callable[[dict[str, Any]], None]:
-    """What the job says, as counts of its micro-batches and tokens."""
+    """Return what the job says, as counts of its micro-batches and tokens."""
 
     def on_line(line: dict[str, Any]) -> None:
         tokens = line.get("tokens")

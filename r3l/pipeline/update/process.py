@@ -78,8 +78,8 @@ def launch(
 
 
 def run_here(job: dict[str, Any], on_line: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """The job in this process: for policies whose step takes less time than a process needs to start. Nobody watches
-    it."""
+    """Return the job in this process: for policies whose step takes less time than a process needs to start. Nobody
+    watches it."""
     from r3l.training.job import Job
     from r3l.training.parallel.ranks import Ranks
     from r3l.training.update import run_update
@@ -89,7 +89,7 @@ def run_here(job: dict[str, Any], on_line: Callable[[dict[str, Any]], None]) -> 
 
 
 def _lines(process: subprocess.Popen[str], timeout_s: float, stopped: threading.Event) -> Iterator[str]:
-    """Lines of the job's output; a job that is silent for too long is stopped. The reader is a thread, since a
+    """Yield lines of the job's output; a job that is silent for too long is stopped. The reader is a thread, since a
     blocked read can't be interrupted."""
     lines: queue.Queue[str | None] = queue.Queue()
 

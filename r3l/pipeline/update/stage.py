@@ -57,8 +57,8 @@ def update_tables(bench: Workbench, rows: Sequence[StageRef], groups: int, older
 
 
 def policy_is_there(bench: Workbench, ref: StageRef) -> bool:
-    """Whether the policy and the optimiser's state of a stored update are still what it wrote; where they aren't, the
-    update is taken again."""
+    """Return whether the policy and the optimiser's state of a stored update are still what it wrote; where they
+    aren't, the update is taken again."""
     policy = written(bench.store, ref)
     try:
         fetch_policy(bench.store, policy.place, policy.policy)
@@ -70,7 +70,7 @@ def policy_is_there(bench: Workbench, ref: StageRef) -> bool:
 
 
 def job(bench: Workbench, groups: int, older: dict[str, str]) -> dict[str, Any]:
-    """The job's spec but for its rows and the folder that it writes to: everything it may know, as paths and
+    """Return the job's spec but for its rows and the folder that it writes to: everything it may know, as paths and
     settings."""
     config, policies = bench.config, bench.policies
     optimiser = optimiser_of(policies)
@@ -94,20 +94,20 @@ def job(bench: Workbench, groups: int, older: dict[str, str]) -> dict[str, Any]:
 
 
 def files(store: Store, ref: StageRef) -> list[str]:
-    """The stage's files of training rows, relative to the store's root."""
+    """Return the stage's files of training rows, relative to the store's root."""
     parts = store.manifest(ref)["parts"]
     return [f"{ref.key.folder}/{part['file']}" for part in parts if part["table"] == "training_rows" and part["rows"]]
 
 
 def local_files(store: Store, ref: StageRef) -> list[Path]:
-    """The same as files of this host."""
+    """Return the same as files of this host."""
     paths = files(store, ref)
     folder = store.local(ref.key.folder) if paths else Path()
     return [folder / path.rpartition("/")[2] for path in paths]
 
 
 def _row(bench: Workbench, result: dict[str, Any], path: str) -> OptimiserStep:
-    """What the job reported under a column's name, plus what only the flow knows. Nothing reported: null is not
+    """Return what the job reported under a column's name, plus what only the flow knows. Nothing reported: null is not
     allowed, so a figure that does not apply is NaN (float columns)."""
     known = {
         "iteration": bench.iteration,

@@ -90,7 +90,7 @@ def header(connection: duckdb.DuckDBPyConnection, run: str) -> dict[str, Any]:
 
 
 def sample(row: dict[str, Any]) -> dict[str, Any]:
-    """A trajectory as Inspect has it. A retry's messages begin at its pivot, as its rows do."""
+    """Return a trajectory as Inspect has it. A retry's messages begin at its pivot, as its rows do."""
     turns = row["turn_list"] or []
     messages = [message for turn in turns for message in exchange(turn, row["policy"])]
     if row["final_observation"]:

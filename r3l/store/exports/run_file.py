@@ -19,10 +19,10 @@ LOG = ".json"
 
 
 def export_run(store: Store, run: str, path: Path) -> int:
-    """Write a run with its branches to a ``.parquet`` or ``.jsonl`` file, or to a ``.json`` log of Inspect. Returns its
+    """Write a run with its branches to a ``.parquet`` or ``.jsonl`` file, or to a ``.json`` log of Inspect. Return its
     rows.
 
-    The file appears whole or not at all. Raises StoreError for an unknown run or ending, and where the file can't be
+    The file appears whole or not at all. Raise StoreError for an unknown run or ending, and where the file can't be
     written.
     """
     if path.suffix not in (*FORMATS, LOG):

@@ -26,15 +26,15 @@ class Files(Protocol):
     def paths(self, prefix: str) -> list[str]: ...
 
     def sizes(self, prefix: str) -> dict[str, int]:
-        """Every file under a folder with its bytes; hidden folders and policies are not the tables' business."""
+        """Return every file under a folder with its bytes; hidden folders and policies are not the tables' business."""
 
     def folders(self, prefix: str) -> list[str]:
-        """The names of the folders in a folder, hidden ones left out."""
+        """Return the names of the folders in a folder, hidden ones left out."""
 
     def read(self, path: str) -> bytes | None: ...
 
     def token(self, path: str) -> str | None:
-        """Names the present content of a file, for `put_if`; None where there is no file."""
+        """Return names the present content of a file, for `put_if`; None where there is no file."""
 
     def put(self, path: str, content: bytes) -> None: ...
 
@@ -45,10 +45,10 @@ class Files(Protocol):
     def delete(self, path: str) -> None: ...
 
     def remove(self, folder: str) -> int:
-        """Delete a folder with all that is in it. Returns the bytes that it held."""
+        """Delete a folder with all that is in it. Return the bytes that it held."""
 
     def url(self, path: str) -> str:
-        """What DuckDB and pyarrow open."""
+        """Return what DuckDB and pyarrow open."""
 
     def sweep_staging(self) -> list[str]:
         """Delete what dead writers staged and never put in its place."""
@@ -57,7 +57,7 @@ class Files(Protocol):
         """Let a DuckDB connection open the files."""
 
     def fetch(self, folder: str) -> Path:
-        """A folder under the root as a folder of this machine: itself, or a copy."""
+        """Return a folder under the root as a folder of this machine: itself, or a copy."""
 
     def forget(self, folder: str) -> None:
         """Drop this machine's copy of a folder, so that it is fetched anew; the root itself is left as it is."""
@@ -189,7 +189,7 @@ class LocalFiles:
 
 
 def read_object(files: Files, path: str) -> dict[str, Any]:
-    """The JSON object in a file; empty where there is no file, or where it was torn."""
+    """Return the JSON object in a file; empty where there is no file, or where it was torn."""
     try:
         parsed = json.loads(files.read(path) or b"{}")
     except (ValueError, RecursionError):
@@ -204,7 +204,7 @@ def refuse_closed(error: OSError) -> None:
 
 
 def cache_folder() -> Path:
-    """Where this machine keeps what it can make again: copies of object stores, indexes of runs."""
+    """Return where this machine keeps what it can make again: copies of object stores, indexes of runs."""
     return Path(os.environ.get("R3L_CACHE") or "~/.cache/r3l").expanduser()
 
 

@@ -108,7 +108,7 @@ def take(files: Files, path: str, mine: dict[str, Any]) -> None:
 
 
 def held_by_me(files: Files, path: str) -> bool:
-    """Whether this process holds the lock."""
+    """Return whether this process holds the lock."""
     return read_object(files, path).get("process") == process.mark()
 
 

@@ -104,7 +104,7 @@ class ObjectFiles:
         connection.register_filesystem(opener(protocol, client_options=client_options()))
 
     def fetch(self, folder: str) -> Path:
-        """A folder of the store (a policy, a stage's parts) as a local one. Its files are taken to be never
+        """Return a folder of the store (a policy, a stage's parts) as a local one. Its files are taken to be never
         rewritten."""
         for entry in self._store.list(f"{folder}/").collect():
             target = self.cache / entry["path"]

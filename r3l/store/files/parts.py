@@ -22,7 +22,7 @@ class Misfit(StoreError):
 
 
 def to_table(table: str, rows: Rows) -> pa.Table:
-    """Rows (records of r3l.records, dicts or an Arrow table) in the table's schema.
+    """Return rows (records of r3l.records, dicts or an Arrow table) in the table's schema.
 
     Raises:
         Misfit: a value doesn't fit its column.
@@ -66,7 +66,7 @@ def encode(table: pa.Table) -> bytes:
 
 
 def write_settings(schema: pa.Schema) -> dict[str, Any]:
-    """What pyarrow's writers are told."""
+    """Return what pyarrow's writers are told."""
     numbers = [
         field.name for field in schema if pa.types.is_list(field.type) and not pa.types.is_string(field.type.value_type)
     ]
@@ -82,7 +82,7 @@ def write_settings(schema: pa.Schema) -> dict[str, Any]:
 
 
 def decode(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of a part. Raises StoreError for bytes that are no Parquet file."""
+    """Return the rows of a part. Raise StoreError for bytes that are no Parquet file."""
     try:
         return pq.read_table(pa.BufferReader(content), columns=None if columns is None else list(columns))
     except (pa.ArrowInvalid, OSError) as error:

@@ -12,7 +12,7 @@ from r3l.store.layout import MANIFEST, key_of
 
 
 def sweep(files: Files, run: str) -> list[str]:
-    """Delete staged files of dead processes, and the run's parts that no manifest names. Returns what was deleted.
+    """Delete staged files of dead processes, and the run's parts that no manifest names. Return what was deleted.
 
     A part without a manifest may belong to a writer at work: an iteration that another process holds is left alone, and
     one that nobody holds is held while it is swept.
@@ -32,7 +32,7 @@ def sweep(files: Files, run: str) -> list[str]:
 
 
 def orphaned(files: Files, prefix: str) -> list[str]:
-    """Parts that no readable manifest names. A stage whose manifest can't be read keeps its parts: they are
+    """Return parts that no readable manifest names. A stage whose manifest can't be read keeps its parts: they are
     evidence."""
     paths = files.paths(prefix)
     named: set[str] = set()
@@ -49,13 +49,13 @@ def orphaned(files: Files, prefix: str) -> list[str]:
 
 
 def is_part(path: str) -> bool:
-    """Whether a path is a part of a stage (and no other file that the run's folder holds)."""
+    """Return whether a path is a part of a stage (and no other file that the run's folder holds)."""
     folder, _, name = path.rpartition("/")
     return name.startswith("part-") and name.endswith(".parquet") and key_of(f"{folder}/{MANIFEST}") is not None
 
 
 def by_iteration(paths: Iterable[str]) -> dict[str, list[str]]:
-    """Paths by their iteration's folder."""
+    """Return paths by their iteration's folder."""
     folders: dict[str, list[str]] = {}
     for path in paths:
         head, _, rest = path.partition("/iteration=")

@@ -18,8 +18,8 @@ SHARED = ".policies"
 
 
 def place_in_store(store: Store, path: Path | str, digest: str | None = None) -> str:
-    """Where the folder lies, relative to the store's root. A policy from outside (the starting one) is put there, under
-    its digest."""
+    """Return where the folder lies, relative to the store's root. A policy from outside (the starting one) is put
+    there, under its digest."""
     folder = Path(path).absolute()
     if folder.is_relative_to(store.files.cache):
         return folder.relative_to(store.files.cache).as_posix()
@@ -73,7 +73,7 @@ def share_tokenizer(store: Store, folder: Path | str, digest: str) -> str:
 
 
 def fetch_tokenizer(store: Store, digest: str) -> Path:
-    """The same as a folder of this host. Raises `StoreError` where nobody has put it there."""
+    """Return the same as a folder of this host. Raise `StoreError` where nobody has put it there."""
     if store.files.read(f"{tokenizer_place(digest)}.whole") is None:
         raise StoreError(
             f"tokenizer of policy {digest}: not in {store.root}; run the iteration again, its flow puts it there"
@@ -86,7 +86,7 @@ def tokenizer_place(digest: str) -> str:
 
 
 def fetch_policy(store: Store, place: str, digest: str) -> Path:
-    """A policy of the store as a folder of this host, checked against its digest.
+    """Return a policy of the store as a folder of this host, checked against its digest.
 
     A copy that is another snapshot, as after an iteration was made again elsewhere, is fetched anew.
 
@@ -109,8 +109,8 @@ def fetch_policy(store: Store, place: str, digest: str) -> Path:
 
 
 def fetch_optimiser(store: Store, place: str, digest: str | None) -> Path | None:
-    """The optimiser's state of the store as a folder of this host, checked against its digest; None where no step was
-    taken so far.
+    """Return the optimiser's state of the store as a folder of this host, checked against its digest; None where no
+    step was taken so far.
 
     Where an earlier version of the code noted no digest (None), what is there is taken.
 
@@ -132,7 +132,7 @@ def fetch_optimiser(store: Store, place: str, digest: str | None) -> Path | None
 
 
 def held(folder: Path) -> str:
-    """The digest of the snapshot in a folder; in words where there is none."""
+    """Return the digest of the snapshot in a folder; in words where there is none."""
     try:
         return snapshot_digest(folder)
     except StoreError:

@@ -32,7 +32,7 @@ IDENTITY = (
 
 
 def snapshot_digest(folder: Path | str) -> str:
-    """16 hex digits that name a snapshot's content. Raises StoreError where the folder holds no weights."""
+    """16 hex digits that name a snapshot's content. Raise StoreError where the folder holds no weights."""
     folder = Path(folder)
     files = {path for pattern in IDENTITY for path in folder.glob(pattern)}
     paths = sorted(path for path in files if path.is_file() and not path.name.startswith("optimizer"))
@@ -42,7 +42,8 @@ def snapshot_digest(folder: Path | str) -> str:
 
 
 def cut_weights(folder: Path | str) -> str:
-    """What is wrong with the weights of a folder by their headers and lengths, in words; empty where they are whole.
+    """Return what is wrong with the weights of a folder by their headers and lengths, in words; empty where they are
+    whole.
 
     A download that broke off leaves a file shorter than its header says, or a file of the index out.
     """
@@ -93,7 +94,7 @@ class Written(NamedTuple):
 
 
 def latest_policy(store: Store, run: str, branch: str = "", before_iteration: int | None = None) -> Written | None:
-    """The newest snapshot made before an iteration; None: none was made.
+    """Return the newest snapshot made before an iteration; None: none was made.
 
     A branch without an earlier update of its own goes on from the run's.
     """
@@ -107,6 +108,6 @@ def latest_policy(store: Store, run: str, branch: str = "", before_iteration: in
 
 
 def written(store: Store, ref: StageRef) -> Written:
-    """What a stored update wrote."""
+    """Return what a stored update wrote."""
     row = store.read(ref, "updates", ["path", "policy", "optimiser"]).to_pylist()[-1]
     return Written(f"{line_folder(ref.run, ref.branch)}/{row['path']}", row["policy"], row["optimiser"])

@@ -38,8 +38,8 @@ class Bundle:
 
 
 def load_bundles(files: Files, line: str) -> list[Bundle]:
-    """The usable bundles of a run or branch. One that is damaged, or of other versions, is left aside and named in the
-    log."""
+    """Return the usable bundles of a run or branch. One that is damaged, or of other versions, is left aside and named
+    in the log."""
     bundles = []
     for name in files.folders(f"{line}/{FOLDER}"):
         folder = f"{line}/{FOLDER}/{name}"
@@ -52,7 +52,7 @@ def load_bundles(files: Files, line: str) -> list[Bundle]:
 
 
 def load_bundle(files: Files, folder: str) -> Bundle | None:
-    """None where it has no index (yet). Raises StoreError where its index or the size of a file is wrong."""
+    """Return None where it has no index (yet). Raise StoreError where its index or the size of a file is wrong."""
     raw = files.read(f"{folder}/{INDEX}")
     if raw is None:
         return None

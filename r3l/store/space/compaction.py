@@ -26,9 +26,9 @@ ITERATIONS = 16
 
 
 def compact(store: Store, run: str, iterations: int = ITERATIONS) -> list[str]:
-    """Bundle the finished iterations of a run and its branches, so many at a time. Returns the new bundles' folders.
+    """Bundle the finished iterations of a run and its branches, so many at a time. Return the new bundles' folders.
 
-    It takes as much space again as the tables that it bundles. Raises StoreError for a damaged stage.
+    It takes as much space again as the tables that it bundles. Raise StoreError for a damaged stage.
     """
     made = []
     for branch in ("", *store.branches(run)):
@@ -68,7 +68,7 @@ def bundle_up(files: Files, folder: str, shards: Sequence[Manifest]) -> str:
 
 
 def bundle_file(files: Files, folder: str, stage: str, table: str, shards: Sequence[Manifest]) -> dict[str, Any]:
-    """All rows of one table of one stage, in the present version, with their shard beside them."""
+    """Return all rows of one table of one stage, in the present version, with their shard beside them."""
     schema = arrow_schema(table).append(pa.field("shard", pa.int32()))
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, schema, **write_settings(schema)) as writer:
@@ -88,7 +88,7 @@ def bundle_file(files: Files, folder: str, stage: str, table: str, shards: Seque
 
 
 def rows_of_parts(files: Files, stage: str, table: str, shards: Sequence[Manifest]) -> Iterator[pa.Table]:
-    """The verified rows of each part, in the present version, with their shard."""
+    """Yield the verified rows of each part, in the present version, with their shard."""
     for manifest in shards:
         for part in manifest["parts"]:
             if (manifest["stage"], part["table"]) == (stage, table):
@@ -98,7 +98,7 @@ def rows_of_parts(files: Files, stage: str, table: str, shards: Sequence[Manifes
 
 
 def damaged_bundles(store: Store, run: str) -> Iterator[tuple[str, str]]:
-    """(folder, what) for each bundle that is not what its stages are."""
+    """Yield (folder, what) for each bundle that is not what its stages are."""
     for branch in ("", *store.branches(run)):
         line = line_folder(run, branch)
         for name in store.files.folders(f"{line}/{FOLDER}"):

@@ -63,7 +63,7 @@ def prune_run(store: Store, run: str, keep_last: int, drop: Drop = "all") -> Pru
     """Empty the heavy columns of all but the newest `keep_last` iterations of the run and of each of its branches, or
     delete the policies that those wrote, with their optimiser state.
 
-    A later reader of an emptied column gets a StoreError that says so. Raises StoreError where nothing could be kept,
+    A later reader of an emptied column gets a StoreError that says so. Raise StoreError where nothing could be kept,
     where a stage is damaged, or where an iteration is at work.
     """
     if keep_last < 1:
@@ -88,8 +88,7 @@ def prune_run(store: Store, run: str, keep_last: int, drop: Drop = "all") -> Pru
 
 
 def empty_stage(files: Files, manifest: dict[str, Any], drop: Drop) -> int:
-    """Rewrite the parts that have such columns, then the manifest, then delete the old parts. Returns the bytes
-    left."""
+    """Rewrite the parts that have such columns, then the manifest, then delete the old parts. Return the bytes left."""
     key = manifests.reference(manifest).key
     token = files.token(key.manifest)
     parts = [emptied(files, key, part, dropped_columns(part["table"], drop)) for part in manifest["parts"]]
@@ -103,12 +102,12 @@ def empty_stage(files: Files, manifest: dict[str, Any], drop: Drop) -> int:
 
 
 def dropped_columns(table: str, drop: Drop) -> tuple[str, ...]:
-    """The columns of a table that pruning empties."""
+    """Return the columns of a table that pruning empties."""
     return tuple(column.name for column in TABLES[table] if column.dropped_by(drop))
 
 
 def emptied(files: Files, key: StageKey, part: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """The entry of a part without these columns' content; its digest stays that of the rows as they were made."""
+    """Return the entry of a part without these columns' content; its digest stays that of the rows as they were made."""
     dropped = set(part.get("dropped", ()))
     if not part["rows"] or set(names) <= dropped:
         return part

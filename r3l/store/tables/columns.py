@@ -35,14 +35,14 @@ class TableColumn:
         return self.said.meaning
 
     def dropped_by(self, drop: Drop) -> bool:
-        """Whether pruning empties it."""
+        """Return whether pruning empties it."""
         order = ("logprobs", "tokens", "all")
         least = self.said.dropped_with
         return bool(least) and drop in order and order.index(least) <= order.index(drop)
 
 
 def columns_of(record: type) -> list[TableColumn]:
-    """A column for each field, in the order of the fields.
+    """Return a column for each field, in the order of the fields.
 
     Raises:
         TypeError: a field says no `Column`, or is of a type that no column has.
@@ -66,7 +66,7 @@ def column_of(place: str, name: str, hint: Any) -> TableColumn:
 
 
 def duck_type(type_: pa.DataType) -> str:
-    """The DuckDB name of a column's type."""
+    """Return the DuckDB name of a column's type."""
     if pa.types.is_list(type_):
         return f"{duck_type(type_.value_type)}[]"
     names = {

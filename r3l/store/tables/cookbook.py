@@ -30,7 +30,7 @@ view shows one line of each run, so that nothing is counted twice; `--branch NAM
 
 
 def cookbook(store: Store, folder: Path = DATA / "queries") -> str:
-    """The whole page: each question, its SQL, and the first rows of its answer on `store`."""
+    """Return the whole page: each question, its SQL, and the first rows of its answer on `store`."""
     with connect(store) as connection:
         connection.execute("SET threads = 1")  # sums of floats in one order
         sections = [HEAD]
@@ -44,7 +44,7 @@ def cookbook(store: Store, folder: Path = DATA / "queries") -> str:
 
 
 def answer(names: list[str], rows: list[dict[str, Any]]) -> str:
-    """A Markdown table of the first rows, and how many more there are."""
+    """Return a Markdown table of the first rows, and how many more there are."""
     if not rows:
         return "No rows in this run."
     lines = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
@@ -54,7 +54,7 @@ def answer(names: list[str], rows: list[dict[str, Any]]) -> str:
 
 
 def cell(value: Any) -> str:
-    """One line of Markdown that can't be markup: text of models stands in it."""
+    """Return one line of Markdown that can't be markup: text of models stands in it."""
     text = (
         "" if value is None or value != value else f"{value:.6g}" if isinstance(value, float) else str(value)
     )  # NaN is not itself

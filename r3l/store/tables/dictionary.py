@@ -42,7 +42,7 @@ Without r3l, the files of a stage that its manifest names are plain Parquet, rea
 
 
 def dictionary() -> str:
-    """The whole page."""
+    """Return the whole page."""
     sections = [HEAD, place(), "## Tables"]
     sections += [
         f"### {table}\n\nWritten by: {', '.join(writers(table))}.\n\n{rows(columns)}"
@@ -80,7 +80,7 @@ def escaped(text: str) -> str:
 
 
 def comment(sql: str) -> str:
-    """The comment lines that an SQL file begins with, as one text."""
+    """Return the comment lines that an SQL file begins with, as one text."""
     lines = []
     for line in sql.splitlines():
         if not line.startswith("--"):
@@ -90,7 +90,7 @@ def comment(sql: str) -> str:
 
 
 def view_pages() -> str:
-    """Each view with its question and its columns, as DuckDB sees them over an empty store."""
+    """Return each view with its question and its columns, as DuckDB sees them over an empty store."""
     connection = empty()
     pages = [f"### stages\n\nOne row per manifest.\n\n{shape(connection, 'stages')}"]
     pages += [f"### {view}\n\n{comment(view_sql(view))}\n\n{shape(connection, view)}" for view in VIEWS]
@@ -99,7 +99,7 @@ def view_pages() -> str:
 
 
 def macros() -> str:
-    """How each macro is called."""
+    """Return how each macro is called."""
     calls = [
         line.removeprefix("CREATE MACRO ") for line in view_sql(MACROS).splitlines() if line.startswith("CREATE MACRO ")
     ]

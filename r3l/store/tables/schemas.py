@@ -12,7 +12,7 @@ TABLES: dict[str, list[TableColumn]] = {table: columns_of(record) for table, rec
 
 
 def arrow_schema(table: str) -> pa.Schema:
-    """The Arrow schema of a table."""
+    """Return the Arrow schema of a table."""
     return pa.schema([pa.field(column.name, column.type, nullable=column.nullable) for column in TABLES[table]])
 
 

@@ -22,21 +22,21 @@ for table, columns in TABLES.items():
 
 
 def lacking(table: str, version: int) -> dict[str, Before]:
-    """The columns that a table of this version doesn't have."""
+    """Return the columns that a table of this version doesn't have."""
     later = [columns for (name, since), columns in ADDED.items() if name == table and since > version]
     return {column: value for columns in later for column, value in columns.items()}
 
 
 def names_in_version(table: str, version: int) -> list[str]:
-    """The columns that a part of this version has, in the present order. What another column equals was stored, if
-    under a name that means something else by now."""
+    """Return the columns that a part of this version has, in the present order. What another column equals was stored,
+    if under a name that means something else by now."""
     added = lacking(table, version)
     sources = {value.column for value in added.values() if isinstance(value, Same)}
     return [column.name for column in TABLES[table] if column.name not in added or column.name in sources]
 
 
 def upgraded(rows: pa.Table, table: str, version: int) -> pa.Table:
-    """Rows of an earlier version in the present schema."""
+    """Return rows of an earlier version in the present schema."""
     schema = arrow_schema(table)
     added = lacking(table, version)
     columns = {
@@ -51,7 +51,7 @@ def filled(rows: pa.Table, value: Before, type_: pa.DataType) -> pa.Array | pa.C
 
 
 def select_list(table: str, version: int) -> str:
-    """The same in SQL: the present columns, out of a part of this version."""
+    """Return the same in SQL: the present columns, out of a part of this version."""
     added = lacking(table, version)
     return ", ".join(
         f"{expression(added[field.name], field.type)} AS {quoted(field.name)}"

@@ -63,13 +63,13 @@ class ShardedDecoder(Decoder):
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """A tensor as one, on the CPU. Every rank must ask for it."""
+    """Return a tensor as one, on the CPU. Every rank must ask for it."""
     tensor = tensor.detach()
     return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).cpu()
 
 
 def sharded_like(tensor: Tensor, parameter: Tensor) -> Tensor:
-    """A whole tensor laid out as a parameter is."""
+    """Return a whole tensor laid out as a parameter is."""
     tensor = tensor.to(parameter.device)
     return (
         distribute_tensor(tensor, parameter.device_mesh, parameter.placements)

@@ -62,7 +62,7 @@ class Ranks:
         _sum(bucket)
 
     def sum_measures(self, measures: Measures) -> Measures:
-        """The measures of all ranks together."""
+        """Return the measures of all ranks together."""
         if self.size == 1:
             return measures
         sums = torch.tensor(astuple(measures), dtype=torch.float64, device=_device())
@@ -70,7 +70,7 @@ class Ranks:
         return Measures(*sums.tolist())
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is up on any rank."""
+        """Return whether the flag is up on any rank."""
         if self.size == 1:
             return flag
         raised = torch.tensor([float(flag)], device=_device())
@@ -79,7 +79,7 @@ class Ranks:
 
 
 def join() -> Ranks:
-    """The process group that torchrun prepared, or one process."""
+    """Return the process group that torchrun prepared, or one process."""
     if "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return Ranks()
     if torch.cuda.is_available():

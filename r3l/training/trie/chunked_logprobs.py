@@ -14,7 +14,7 @@ from r3l.training.trie.products import product
 
 
 def token_logprobs(hidden_NH: Tensor, head: torch.nn.Linear, targets_N: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
-    """(log-probabilities of the targets, entropies of the distributions in nats), both [N], without a gradient."""
+    """Return (log-probabilities of the targets, entropies of the distributions in nats), both [N], without a gradient."""
     with torch.no_grad():
         weight_VH, bias_V = head.weight.to(hidden_NH.dtype), _narrow(head.bias, hidden_NH)
         parts = [
@@ -29,7 +29,7 @@ def token_logprobs(hidden_NH: Tensor, head: torch.nn.Linear, targets_N: Tensor, 
 def weighted_logprobs(
     hidden_NH: Tensor, head: torch.nn.Linear, targets_N: Tensor, gradient_N: Tensor, chunk: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(sum_n gradient[n] logp[n] with a gradient, logp [N], entropies [N])."""
+    """Return (sum_n gradient[n] logp[n] with a gradient, logp [N], entropies [N])."""
     return _WeightedLogprobs.apply(hidden_NH, head.weight, head.bias, targets_N, gradient_N, chunk)
 
 

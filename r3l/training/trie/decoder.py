@@ -68,7 +68,7 @@ class Decoder:
         self.sliding = [getattr(layer, "is_sliding", False) for layer in DynamicCache(config=model.config).layers]
 
     def forward(self, ids_L: Tensor, depth: int, path: Sequence[KeyValues]) -> tuple[Tensor, KeyValues]:
-        """(hidden states [L, H], the segment's own keys and values), given those of the segments before it."""
+        """Return (hidden states [L, H], the segment's own keys and values), given those of the segments before it."""
         paths = [[part[i] for part in path] for i in range(len(self.sliding))]
         layers = [
             SegmentLayer([] if self.folds_paths else own, sliding)
@@ -140,7 +140,7 @@ class Decoder:
         """Called after the last backward of a step, on every rank."""
 
     def narrow(self, hidden: Tensor) -> Tensor:
-        """Hidden states as the head reads them."""
+        """Return hidden states as the head reads them."""
         return hidden.to(self.dtype) if self.dtype == torch.bfloat16 else hidden
 
     def precision(self) -> AbstractContextManager[Any]:

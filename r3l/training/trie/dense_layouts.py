@@ -33,11 +33,11 @@ class DenseLayout(ABC):
 
     @abstractmethod
     def batches(self, rows: Sequence[UpdateRow], tokens: int) -> Iterator[list[int]]:
-        """Indices of the rows that are run together, up to `tokens` tokens of a batch."""
+        """Return indices of the rows that are run together, up to `tokens` tokens of a batch."""
 
     @abstractmethod
     def hidden(self, decoder: Decoder, rows: Sequence[UpdateRow]) -> tuple[Tensor, list[NDArray[np.int64]], int]:
-        """(hidden states [tokens, H], of each row the places of its tokens in them, tokens computed)."""
+        """Return (hidden states [tokens, H], of each row the places of its tokens in them, tokens computed)."""
 
     def score(self, decoder: Decoder, rows: Sequence[UpdateRow], limits: Limits) -> Pass:
         with torch.no_grad():
@@ -144,7 +144,7 @@ class PackedLayout(DenseLayout):
 
 
 def choose_layout(name: str, config: Any) -> tuple[Layout, str]:
-    """(the layout of a setting, why not the trie): padded rows stand in where a trie would not be exact for this
+    """Return (the layout of a setting, why not the trie): padded rows stand in where a trie would not be exact for this
     model."""
     reason = why_not_exact(config) if name == "trie" else ""
     return LAYOUTS["padded" if reason else name](), reason

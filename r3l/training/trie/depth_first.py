@@ -49,7 +49,7 @@ class DepthFirst:
         self.entropy = torch.zeros(len(trie.ids), dtype=torch.float64)
 
     def score(self) -> Scores:
-        """Log-probabilities of the wanted tokens, without a gradient."""
+        """Return log-probabilities of the wanted tokens, without a gradient."""
 
         def enter(frame: _Frame, path: list[KeyValues]) -> None:
             frame.hidden, frame.leaves = self._run(frame.segment, path)
@@ -116,8 +116,8 @@ class DepthFirst:
         return self.decoder.forward(self.ids[segment.start : segment.start + segment.inputs], segment.depth, path)
 
     def _targets(self, segment: Segment) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(offsets of hidden states, positions of the wanted tokens that they predict): its own, then its children's
-        first."""
+        """Return (offsets of hidden states, positions of the wanted tokens that they predict): its own, then its
+        children's first."""
         length = segment.stop - segment.start
         firsts = np.array([self.trie.segments[child].start for child in segment.children], np.int64)
         targets = np.concatenate([np.arange(segment.start + 1, segment.stop), firsts])

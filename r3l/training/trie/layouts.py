@@ -80,7 +80,7 @@ class TrieLayout:
 
 
 def lay_out(rows: Sequence[UpdateRow], limits: Limits) -> tuple[Trie, list[NDArray[np.int64]], NDArray[np.bool_]]:
-    """(trie, place in it of each row's trained tokens, whether a token of the trie is trained by any row)."""
+    """Return (trie, place in it of each row's trained tokens, whether a token of the trie is trained by any row)."""
     trie = build_trie([row.token_ids for row in rows], limits.segment_tokens)
     places = [trie.path(i)[row.positions] for i, row in enumerate(rows)]
     wanted = np.zeros(len(trie.ids), bool)

@@ -70,7 +70,7 @@ class _Linear(torch.autograd.Function):
 
 
 def _available() -> bool:
-    """Whether this build of torch has the function (it is one of its compiler's)."""
+    """Return whether this build of torch has the function (it is one of its compiler's)."""
     if not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
         return False
     a, b = torch.linspace(-1, 1, 60).view(20, 3), torch.linspace(0, 1, 12).view(4, 3)

@@ -43,7 +43,7 @@ class Trie:
     members: list[tuple[int, int]]  # of each sequence: the longest sequence that it begins, and its length
 
     def path(self, sequence: int) -> Ints:
-        """Positions in `ids` of the tokens of a sequence, in order."""
+        """Return positions in `ids` of the tokens of a sequence, in order."""
         longest, length = self.members[sequence]
         ranges = [np.arange(start, stop) for start, stop in self.spans[longest]] if length else [np.zeros(0, np.int64)]
         return np.concatenate(ranges)[:length]
@@ -54,7 +54,7 @@ class Trie:
 
 
 def build_trie(sequences: Sequence[NDArray[np.integer]], longest: int = 0) -> Trie:
-    """The trie of some sequences of non-negative ids; segments above `longest` tokens are cut (0: never).
+    """Return the trie of some sequences of non-negative ids; segments above `longest` tokens are cut (0: never).
 
     Sorted sequences differ from their neighbours by one common prefix, which gives every branching point.
     """
@@ -77,7 +77,8 @@ def build_trie(sequences: Sequence[NDArray[np.integer]], longest: int = 0) -> Tr
 
 
 def _longest(sequences: Sequence[NDArray[np.integer]]) -> tuple[list[Ints], list[tuple[int, int]]]:
-    """(the sequences that begin no other one, sorted; for each sequence the index of such a one and its own length)."""
+    """Return (the sequences that begin no other one, sorted; for each sequence the index of such a one and its own
+    length)."""
     keys = [np.asarray(ids, ">u4").tobytes() for ids in sequences]
     rows: list[Ints] = []
     members = [(0, 0)] * len(keys)
@@ -91,7 +92,7 @@ def _longest(sequences: Sequence[NDArray[np.integer]]) -> tuple[list[Ints], list
 
 
 def common_prefix(a: Ints, b: Ints) -> int:
-    """Length of the longest common prefix."""
+    """Return length of the longest common prefix."""
     n = min(len(a), len(b))
     differ = a[:n] != b[:n]
     return int(differ.argmax()) if differ.any() else n

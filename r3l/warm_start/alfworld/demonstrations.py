@@ -101,7 +101,7 @@ class Play:
         return self.searcher.here in self.searcher.contents and not self.searcher.holding
 
     def mistaken(self) -> tuple[str, str]:
-        """The belief that something is here which is nowhere among what was seen."""
+        """Return the belief that something is here which is nowhere among what was seen."""
         seen = {kind(name) for names in self.searcher.contents.values() for name in names}
         name = f"{self.rng.choice(sorted({item.lower() for item in affordances().portable} - seen))} 1"
         return f"{self.searcher.errand.plan}: yes, {name}.", f"take {name} from {self.searcher.here}"
@@ -127,7 +127,7 @@ def demonstrate(engine: GameEngine, errand: Errand, habits: Habits, rng: random.
 
 
 def demonstrate_game(seed: int, index: int, episodes: int, habits: Habits) -> list[Demonstration]:
-    """`episodes` demonstrations on one generated kitchen game. Runs in a worker process."""
+    """Return `episodes` demonstrations on one generated kitchen game. Runs in a worker process."""
     game = generate_game("kitchen", seed, "demonstrations", index)
     errand = Errand(game.goal.task_type, game.goal.target.lower(), game.goal.parent.lower())
     rng = random.Random(derive(seed, "demonstrations", index))
@@ -150,7 +150,7 @@ def end_with_parent() -> None:
 def demonstrations(
     seed: int, games: int, episodes: int, workers: int, habits: Habits
 ) -> Generator[list[Demonstration]]:
-    """Game by game, in their order; what comes does not depend on `workers`. Closing it early drops the games not
+    """Yield game by game, in their order; what comes does not depend on `workers`. Closing it early drops the games not
     begun."""
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=end_with_parent)
     try:

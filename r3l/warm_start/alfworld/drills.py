@@ -28,8 +28,8 @@ TARGET_SHARE = 0.45
 
 
 def drill(rng: random.Random) -> list[DemoTurn]:
-    """One drill: a first observation with a task, then `TURNS` listings. A turn where the target is not listed is
-    marked stray: where to go next is arbitrary here."""
+    """Return one drill: a first observation with a task, then `TURNS` listings. A turn where the target is not listed
+    is marked stray: where to go next is arbitrary here."""
     task_type = rng.choice(["pick_and_place_simple", *TREATMENT])
     errand = Errand(task_type, rng.choice(object_kinds()), rng.choice(OPEN + FLAT))
     verb = errand.treatment[0] if errand.treatment else "put"

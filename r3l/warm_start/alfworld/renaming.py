@@ -18,7 +18,7 @@ from r3l.warm_start.alfworld.demonstrations import Demonstration, DemoTurn
 
 @cache
 def object_kinds() -> tuple[str, ...]:
-    """What can be carried in some kitchen, in the game's words."""
+    """Return what can be carried in some kitchen, in the game's words."""
     kinds = {kind for number in floor_plans(kitchens_only=True) for kind in load_room(number).object_types}
     return tuple(sorted(kind.lower() for kind in kinds & affordances().portable))
 

@@ -88,7 +88,7 @@ class Demonstrator(Player):
         return (f"find {', '.join(sought)}: {self.engine.game.target}.", self.search()) if sought else ("done.", "look")
 
     def missing(self, index: int, wanted: Wanted) -> list[str]:
-        """The verbs that an object still needs, as it believes."""
+        """Return the verbs that an object still needs, as it believes."""
         left = wanted.marks & ~self.state.marks[index]
         return [
             *(["slice"] if left & MARKS["sliced"] else []),
@@ -138,7 +138,7 @@ class Play:
             self.take(DemoTurn("", reply_text(thought, action), self.stray() if stray else action, stray))
 
     def stray(self) -> str:
-        """An action that loses nothing."""
+        """Return an action that loses nothing."""
         name = self.rng.choice(self.engine.game.receptacles)
         return self.rng.choice((f"go to {name}", f"open {name}", "look", "inventory"))
 
@@ -152,7 +152,7 @@ class Play:
 
 
 def demonstrate(game: Game, habits: HouseholdHabits, rng: random.Random) -> Demonstration:
-    """An attempt, the report on it, and the retry from the report's turn where it failed."""
+    """Return an attempt, the report on it, and the retry from the report's turn where it failed."""
     base = Play(game, habits, rng)
     base.to_the_end()
     task = Task(0, 0, "demonstration", "household", "train", game.task_type, game.to_json(), 0)
@@ -189,7 +189,7 @@ def from_the_thought(report: dict[str, Any], actions: Sequence[str], left_out: S
 def demonstrations(
     level: Level, seed: int, number: int, habits: HouseholdHabits, task_types: Collection[str] = (), at_most: int = 0
 ) -> Iterator[Demonstration]:
-    """`number` demonstrations on games of a stream of their own, of these types (none: all); those where much was
+    """Yield `number` demonstrations on games of a stream of their own, of these types (none: all); those where much was
     refused are left out.
 
     With `at_most`, 1 to so many of the things of a kind are asked for, in turn.

@@ -52,13 +52,13 @@ class Player:
             self.seen_objects |= {i for i, place in enumerate(state.places) if place == state.at}
 
     def act(self) -> str:
-        """The next step of the shortest errand it knows how to run, else of the search; "look" where nothing is left to
-        do."""
+        """Return the next step of the shortest errand it knows how to run, else of the search; "look" where nothing is
+        left to do."""
         plans = [ActionPlan(self.engine, self.state).deliver(((index, wanted),)) for index, wanted in self.errands()]
         return min(plans, key=len)[0] if plans else self.search()
 
     def errands(self) -> list[tuple[int, Wanted]]:
-        """Objects in sight or in hand that it believes are still to be brought."""
+        """Return objects in sight or in hand that it believes are still to be brought."""
         knife = any(i in self.seen_objects for i in knives(self.engine, self.state))
         todo = []
         for wanted in self.wanted:
@@ -94,7 +94,7 @@ class Player:
 
 
 def play(engine: HouseholdEngine, rng: random.Random, max_turns: int, forgets: float = 0.0) -> list[str]:
-    """Actions of one episode, until it is over or the turns are."""
+    """Return actions of one episode, until it is over or the turns are."""
     player, actions = Player(engine, rng, forgets), list[str]()
     while len(actions) < max_turns and not over(engine, player.state):
         actions.append(player.act())

@@ -22,7 +22,7 @@ VERB_OF = {mark: verb for verb, (mark, _) in TREATMENTS.items()}
 
 
 def reflect(task: Task, actions: Sequence[str]) -> dict[str, Any]:
-    """The report on an episode, given by its actions ("" for a turn without a valid one)."""
+    """Return the report on an episode, given by its actions ("" for a turn without a valid one)."""
     engine = engine_of(task.payload)
     verdict = oracle_pivot(task, actions)
     if verdict.pivot is None:
@@ -65,7 +65,7 @@ def solved(engine: HouseholdEngine, actions: Sequence[str]) -> dict[str, Any]:
 
 
 def useful(actions: Sequence[str], pivot: int) -> str:
-    """What led up to the pivot of an episode in which nothing was lost for good."""
+    """Return what led up to the pivot of an episode in which nothing was lost for good."""
     return (
         f"Of use until {actions[pivot - 1] or 'no valid action'} at turn {pivot - 1}."
         if pivot
@@ -95,7 +95,7 @@ def unrecoverable(engine: HouseholdEngine, before: State, action: str) -> tuple[
 
 
 def missing_steps(engine: HouseholdEngine, state: State, index: int, wanted: Wanted) -> list[str]:
-    """What still has to be done to an object, as commands."""
+    """Return what still has to be done to an object, as commands."""
     thing, steps = engine.game.objects[index], []
     for condition in wanted.conditions:
         mark = MARKS[condition]

@@ -38,7 +38,7 @@ def report_rows(
 
 
 def excerpt(shown: Demonstration, max_turns: int, rng: random.Random) -> tuple[list[Message], dict[str, Any]]:
-    """The reflector's conversation on some turns about the one that the report names, and the report with their
+    """Return the reflector's conversation on some turns about the one that the report names, and the report with their
     numbers."""
     named, turns = shown.report["retry_from_step"], shown.turns
     begin, end = max(0, named - rng.randrange(*BEFORE)), min(len(turns), named + rng.randrange(*AFTER))

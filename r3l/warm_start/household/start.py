@@ -154,20 +154,20 @@ def household_start(
 
 
 def new_chat(shown: Sequence[Demonstration], system: str) -> ChatFormat:
-    """The chat format of a tokenizer that is trained on the first demonstrations."""
+    """Return the chat format of a tokenizer that is trained on the first demonstrations."""
     prompts = [system, prompt("reflection"), prompt("guidance")]
     return ChatFormat(train_tokenizer([*texts(islice(shown, FOR_TOKENIZER)), *3 * prompts], prompts, VOCABULARY))
 
 
 def made_before(folder: Path, name: str, seed: int, progress: OnProgress) -> Path:
-    """The folder, with the policy of that recipe in it: made where it is missing."""
+    """Return the folder, with the policy of that recipe in it: made where it is missing."""
     if not (folder / "config.json").is_file():
         household_start(folder, name, seed, measured_tasks=0, progress=progress)
     return folder
 
 
 def recipe_of(name: str, forgets: float | None) -> Recipe:
-    """The recipe of this name, its demonstrations leaving out `forgets` of the treatments."""
+    """Return the recipe of this name, its demonstrations leaving out `forgets` of the treatments."""
     if name not in RECIPES:
         raise TrainingError(f"household recipe {name!r}: expected one of {', '.join(RECIPES)}")
     recipe = RECIPES[name]
@@ -179,7 +179,7 @@ def recipe_of(name: str, forgets: float | None) -> Recipe:
 
 
 def schedule_of(recipe: Recipe, part: Part, minutes: float) -> Schedule:
-    """A part's share of the recipe's steps and minutes."""
+    """Return a part's share of the recipe's steps and minutes."""
     whole = Schedule(
         minutes=part.share * minutes, steps=int(part.share * recipe.steps), batch_tokens=recipe.batch_tokens
     )

@@ -35,7 +35,8 @@ PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 def options(policy: str, port: str, more: Sequence[str]) -> list[str]:
-    """The command line of vLLM's server. Raises SystemExit where it would listen beyond this machine without a key."""
+    """Return the command line of vLLM's server. Raise SystemExit where it would listen beyond this machine without a
+    key."""
     context, host, rank = _said("CONTEXT", "20480"), _said("HOST", "127.0.0.1"), int(_said("LORA_RANK", "16"))
     # fmt: off
     found = [
@@ -65,8 +66,8 @@ def options(policy: str, port: str, more: Sequence[str]) -> list[str]:
 
 
 def surroundings() -> dict[str, str]:
-    """The environment of vLLM's server: its development routes, and the key, which a command line would show to every
-    user."""
+    """Return the environment of vLLM's server: its development routes, and the key, which a command line would show to
+    every user."""
     key, here, paths = os.environ.get("R3L_ENGINE_KEY"), str(Path(__file__).parent), os.environ.get("PYTHONPATH")
     return {
         **os.environ,
