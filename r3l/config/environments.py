@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from r3l.config.adapters import GymnasiumSettings, TextArenaSettings, ToolsSettings
+from r3l.config.adapters import GymnasiumSettings, TextArenaSettings, ToolsSettings, VerifiersSettings
 from r3l.config.environment_settings import EnvironmentSettings
 from r3l.config.kinds import Kinds
 from r3l.config.section import identity_of
@@ -180,6 +180,7 @@ ENVIRONMENT_KINDS = Kinds(
         ToolsSettings,
         GymnasiumSettings,
         TextArenaSettings,
+        VerifiersSettings,
     ),
 )
 AnyEnvironment = Annotated[EnvironmentSettings, ENVIRONMENT_KINDS]

@@ -13,6 +13,7 @@ from r3l.environments.household.world import HouseholdWorld
 from r3l.environments.math.world import MathWorld
 from r3l.environments.scienceworld.world import ScienceWorldWorld
 from r3l.environments.tools.world import ToolWorld
+from r3l.environments.verifiers.world import VerifiersWorld
 from r3l.environments.webshop.world import WebShopWorld
 from r3l.errors import ConfigError
 from r3l.records import Task
@@ -25,6 +26,7 @@ ENVIRONMENTS: dict[str, type] = {
     "scienceworld": ScienceWorldWorld,
     "textarena": TextArenaWorld,
     "tools": ToolWorld,
+    "verifiers": VerifiersWorld,
     "webshop": WebShopWorld,
 }
 

@@ -1,0 +1,71 @@
+"""Messages of verifiers as texts and back: what the policy is shown, and what its reply is to the environment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from r3l.errors import WorldError
+
+
+def text_of(message: Any) -> str:
+    """A message's content. Raises `WorldError` where it has parts that are no text."""
+    content = message.content if hasattr(message, "content") else message["content"]
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = [part if isinstance(part, dict) else part.model_dump() for part in content]
+    if other := next((part for part in parts if part.get("type") != "text"), None):
+        raise WorldError(f"a message has a part of type {other.get('type')!r}: expected text alone")
+    return "\n".join(str(part["text"]) for part in parts)
+
+
+def role_of(message: Any) -> str:
+    return str(message.role if hasattr(message, "role") else message["role"])
+
+
+def opening_text(messages: Sequence[Any], system_prompt: str) -> str:
+    """The first observation: the prompt without the environment's own system message, examples with who says what."""
+    shown = list(messages)
+    if shown and role_of(shown[0]) == "system" and text_of(shown[0]) == system_prompt:
+        shown = shown[1:]
+    if len(shown) == 1:
+        return text_of(shown[0])
+    return "\n\n".join(f"{role_of(message).capitalize()}: {text_of(message)}" for message in shown)
+
+
+def new_messages(before: Sequence[Any], after: Sequence[Any]) -> list[Any]:
+    """What `after` adds to `before`. Raises `WorldError` where it rewrites it."""
+    if [same(message) for message in after[: len(before)]] != [same(message) for message in before]:
+        raise WorldError(
+            "the environment rewrites its conversation: expected one that only grows, so that sampled tokens are kept"
+        )
+    return list(after[len(before) :])
+
+
+def same(message: Any) -> tuple[str, str]:
+    return role_of(message), text_of(message)
+
+
+def response(verifiers: Any, action: str, turn: int, with_tools: bool) -> Any:
+    """The policy's action as the response of a model."""
+    meant = json.loads(action) if with_tools else {"answer": action}
+    calls = [
+        verifiers.ToolCall(
+            id=f"call_{turn}_{number}", name=call["name"], arguments=json.dumps(call["arguments"], ensure_ascii=False)
+        )
+        for number, call in enumerate(meant.get("calls", []))
+    ]
+    return verifiers.Response(
+        id=f"turn_{turn}",
+        created=0,
+        model="policy",
+        usage=None,
+        message={
+            "role": "assistant",
+            "content": meant.get("answer", ""),
+            "tool_calls": [call.model_dump() for call in calls] or None,
+            "finish_reason": "tool_calls" if calls else "stop",
+            "is_truncated": False,
+        },
+    )

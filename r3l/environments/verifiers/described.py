@@ -1,0 +1,90 @@
+"""What a verifiers environment says of itself, read by a process of its own: ``python -m
+r3l.environments.verifiers.described``, settings on its standard input, JSON on its output.
+
+Loading an environment imports model clients, sets signal handlers and may only be done in a main thread; the process
+that plans and trains does none of that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from r3l.child_environment import child_environment
+from r3l.config.adapters import VerifiersSettings
+from r3l.environments.verifiers.loaded import load, tools_in
+from r3l.errors import R3LError, WorldError
+from r3l.seeds import derive
+
+PACKAGE_ROOT = str(Path(__file__).parents[3])
+TIMEOUT_S = 600  # a data set may have to be fetched
+KEPT = ("example_id", "prompt", "answer", "task", "info")
+MARK = "\x1eDESCRIBED\x1e"  # before the answer: an environment may print
+
+
+@lru_cache(maxsize=8)
+def described(settings_json: str) -> dict[str, Any]:
+    """`of` the environment. Raises `WorldError` with what the process says where there is none."""
+    paths = [PACKAGE_ROOT, *filter(None, [os.environ.get("PYTHONPATH", "")])]
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "r3l.environments.verifiers.described"],
+            input=settings_json,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            env=child_environment({"PYTHONPATH": os.pathsep.join(paths)}),
+        )
+    except subprocess.TimeoutExpired as error:
+        raise WorldError(f"the environment was not loaded within {TIMEOUT_S} s") from error
+    _, mark, said = ended.stdout.rpartition(MARK)
+    if not mark:
+        raise WorldError(f"the environment could not be described: {ended.stderr.strip()[-1000:]}")
+    answer: dict[str, Any] = json.loads(said)
+    if "error" in answer:
+        raise WorldError(str(answer["error"]))
+    return answer
+
+
+def of(settings: VerifiersSettings) -> dict[str, Any]:
+    """System prompt, tools, and the rows of each split. Where there is no evaluation set, rows are parted by the seed."""
+    env = load(settings)
+    train, heldout = rows_of(env.get_dataset), rows_of(env.get_eval_dataset)
+    if not train or train == heldout:
+        rows = sorted(train or heldout, key=lambda row: derive(settings.tasks_seed, "verifiers", json.dumps(row)))
+        number = min(settings.heldout_tasks, len(rows) // 2)
+        heldout, train = rows[:number], rows[number:]
+    return {
+        "system_prompt": env.system_prompt or "",
+        "tools": tools_in(env),
+        "rows": {"train": train[: settings.train_tasks], "heldout": heldout[: settings.heldout_tasks]},
+    }
+
+
+def rows_of(get: Any) -> list[dict[str, Any]]:
+    """The rows of a data set; none where there is no such set."""
+    try:
+        found = get()
+    except ValueError:
+        return []
+    return [
+        {name: row[name] for name in KEPT if row.get(name) is not None}
+        for row in json.loads(json.dumps(found.to_list(), default=str))
+    ]
+
+
+def main() -> None:
+    try:
+        answer = of(VerifiersSettings.model_validate_json(sys.stdin.read()))
+    except R3LError as error:
+        answer = {"error": str(error)}
+    sys.stdout.write(MARK + json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()
