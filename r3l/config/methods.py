@@ -20,6 +20,16 @@ from r3l.config.rivals import (
     ReflectRetryRewardSettings,
     RLOOSettings,
 )
+from r3l.records.plan import (
+    Diverged,
+    GroupFill,
+    GuidancePosition,
+    GuidanceRule,
+    InvalidReflection,
+    PivotRule,
+    RetryFrom,
+    RetryWhen,
+)
 
 
 class R3LSettings(MethodSettings):
@@ -37,7 +47,7 @@ class R3LSettings(MethodSettings):
         True,
         description="Reflect on base trajectories and retry them. If off, N base trajectories are sampled per task.",
     )
-    retry_when: Literal["not_success", "reward_below", "always", "never"] = Field(
+    retry_when: RetryWhen = Field(
         "not_success",
         description=(
             "Which base trajectories are retried. not_success: those that did not solve the task; reward_below: "
@@ -47,7 +57,7 @@ class R3LSettings(MethodSettings):
     retry_reward_below: float = Field(
         1.0, description="Base trajectories with less than this reward are retried. Only for retry_when reward_below."
     )
-    retry_from: Literal["pivot", "start"] = Field(
+    retry_from: RetryFrom = Field(
         "pivot",
         description=(
             "Where a retry begins. pivot: at the pivot turn; start: at the first turn, as the release does for "
@@ -62,8 +72,8 @@ class R3LSettings(MethodSettings):
             "Number of retries per base trajectory, one after another, each after a reflection of its own, 0 to 16."
         ),
     )
-    invalid_reflection: Literal["skip", "clamp", "zero"] = Field("skip", description=INVALID)
-    guidance_position: Literal["system", "mid_system", "user"] = Field(
+    invalid_reflection: InvalidReflection = Field("skip", description=INVALID)
+    guidance_position: GuidancePosition = Field(
         "mid_system",
         description=(
             "Where the guidance stands in the context. system: in the system prompt; mid_system: in a system "
@@ -71,25 +81,25 @@ class R3LSettings(MethodSettings):
             "prompt."
         ),
     )
-    diverged: Literal["drop", "restart"] = Field(
+    diverged: Diverged = Field(
         "drop",
         description=(
             "What happens if the observations after a rollback differ from the recorded ones. drop: no retry; "
             "restart: a retry from turn 0."
         ),
     )
-    group_fill: Literal["none", "extra_base"] = Field(
+    group_fill: GroupFill = Field(
         "none",
         description="What replaces a retry that was not run. none: nothing; extra_base: a further base trajectory.",
     )
-    pivot: Literal["reflection", "turn_before", "random", "oracle"] = Field(
+    pivot: PivotRule = Field(
         "reflection",
         description=(
             "Control experiment: where retries begin. reflection: at the turn that the reflection names; "
             "turn_before: one turn earlier; random: at a random turn; oracle: at the environment's true pivot."
         ),
     )
-    guidance: Literal["own", "shuffled", "none"] = Field(
+    guidance: GuidanceRule = Field(
         "own",
         description=(
             "Control experiment: what retries are told. own: their own reflection; shuffled: a reflection on "

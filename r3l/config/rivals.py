@@ -18,6 +18,7 @@ from r3l.config.method_settings import (
     MethodSettings,
     Normalisation,
 )
+from r3l.records.plan import GuidancePosition, InvalidReflection, RetryFrom
 
 
 class GRPOSettings(ClippedSettings):
@@ -79,7 +80,7 @@ class DAPOSettings(ClippedSettings):
 
 class ReflectGRPOSettings(ClippedSettings):
     kind: Literal["reflect_grpo"] = "reflect_grpo"
-    retry_from: Literal["start", "pivot"] = Field(
+    retry_from: RetryFrom = Field(
         "start",
         description="Where a retry begins. start: at the first turn; pivot: at the turn that the reflection names.",
     )
@@ -90,8 +91,8 @@ class ReflectGRPOSettings(ClippedSettings):
             "that did not solve the task."
         ),
     )
-    invalid_reflection: Literal["skip", "clamp", "zero"] = Field("skip", description=INVALID)
-    guidance_position: Literal["system", "mid_system", "user"] = Field(
+    invalid_reflection: InvalidReflection = Field("skip", description=INVALID)
+    guidance_position: GuidancePosition = Field(
         "mid_system",
         description=POSITION,
     )
@@ -111,8 +112,8 @@ class NGRPOSettings(ClippedSettings):
 
 class ReflectRetryRewardSettings(ClippedSettings):
     kind: Literal["reflect_retry_reward"] = "reflect_retry_reward"
-    invalid_reflection: Literal["skip", "clamp", "zero"] = Field("zero", description=INVALID)
-    guidance_position: Literal["system", "mid_system", "user"] = Field("mid_system", description=POSITION)
+    invalid_reflection: InvalidReflection = Field("zero", description=INVALID)
+    guidance_position: GuidancePosition = Field("mid_system", description=POSITION)
 
 
 class RLOOSettings(MethodSettings):

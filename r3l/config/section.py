@@ -1,11 +1,15 @@
 """The base of every section. It refuses unknown keys, so that a typo is an error. Each setting says which stages it
 belongs to."""
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from r3l.config.titles import section_title, setting_title
+
+T = TypeVar("T")
 
 
 def identity_of(*stages: str) -> dict[str, Any]:
@@ -34,6 +38,17 @@ class Member(Section):
     model_config = ConfigDict(extra="ignore")
 
     kind: str = Field("", description="Which one it is; for a plug-in its name, or module:Class.")
+
+
+def taken(kind: Callable[..., T], *sections: Section, **more: Any) -> T:
+    """Make a dataclass whose fields have the names of settings. Each field is taken from the section that has it.
+
+    Args:
+        more: the fields that no setting gives, and those that differ from the setting of their name.
+    """
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    found = {name: getattr(one, name) for one in sections for name in names if name in type(one).model_fields}
+    return kind(**(found | more))
 
 
 def belongs(section: type[Section], field: str, stage: str) -> bool:

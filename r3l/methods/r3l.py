@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from r3l.config.methods import R3LSettings
+from r3l.config.section import taken
 from r3l.credit.pivot_mask import PivotMask
 from r3l.methods.base import LeftOut, Lesson, Method, Objective
 from r3l.records import Kind, Reflection, SamplingPlan, Status, Trajectory
@@ -23,20 +24,13 @@ class R3L(Method[R3LSettings]):
         retries = min(settings.retries_per_base, half)
         if not settings.reflect or retries == 0:
             return SamplingPlan(bases=group_size)
-        return SamplingPlan(
+        return taken(
+            SamplingPlan,
+            settings,
             bases=half,
             reflection="report",
             retries_per_base=retries,
             retried_bases=half // retries,
-            retry_from=settings.retry_from,
-            retry_when=settings.retry_when,
-            retry_reward_below=settings.retry_reward_below,
-            invalid_reflection=settings.invalid_reflection,
-            guidance_position=settings.guidance_position,
-            diverged=settings.diverged,
-            group_fill=settings.group_fill,
-            pivot=settings.pivot,
-            guidance=settings.guidance,
         )
 
     def pivot_mask(self, settings: R3LSettings) -> PivotMask:

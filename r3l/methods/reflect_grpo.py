@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from r3l.config.rivals import ReflectGRPOSettings
+from r3l.config.section import taken
 from r3l.methods.base import RatioMethod
 from r3l.records import SamplingPlan
 
@@ -14,12 +15,10 @@ class ReflectGRPO(RatioMethod[ReflectGRPOSettings]):
     """
 
     def plan(self, settings: ReflectGRPOSettings, group_size: int) -> SamplingPlan:
-        return SamplingPlan(
+        return taken(
+            SamplingPlan,
+            settings,
             bases=group_size // 2,
             reflection="report",
             retries_per_base=1,
-            retry_from=settings.retry_from,
-            retry_when=settings.retry_when,
-            invalid_reflection=settings.invalid_reflection,
-            guidance_position=settings.guidance_position,
         )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from r3l.config.rivals import ReflectRetryRewardSettings
+from r3l.config.section import taken
 from r3l.credit.advantages import Floats, scaled_advantages
 from r3l.methods.base import LeftOut, Lesson, Objective, RatioMethod
 from r3l.records import Kind, Reflection, SamplingPlan, Status, Trajectory
@@ -18,14 +19,14 @@ class ReflectRetryReward(RatioMethod[ReflectRetryRewardSettings]):
     """
 
     def plan(self, settings: ReflectRetryRewardSettings, group_size: int) -> SamplingPlan:
-        return SamplingPlan(
+        return taken(
+            SamplingPlan,
+            settings,
             bases=group_size // 2,
             reflection="report",
             retries_per_base=1,
             retry_from="start",
             retry_when="not_success",
-            invalid_reflection=settings.invalid_reflection,
-            guidance_position=settings.guidance_position,
         )
 
     def advantages(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from r3l.config import Config
+from r3l.config.section import taken
 from r3l.engines import make_engine
 from r3l.engines.base import Engine, Hosting, Sleeping
 from r3l.engines.canary import check_canary
@@ -242,16 +243,7 @@ class Workbench:
 
 def limits(config: Config) -> Limits:
     """Return the bounds of an episode, drawn from the settings."""
-    return Limits(
-        max_turns=config.environment.max_turns,
-        reply_tokens=config.environment.reply_tokens,
-        bad_reply=config.environment.bad_reply,
-        malformed_reward=config.environment.malformed_reward,
-        temperature=config.rollout.temperature,
-        reflection_temperature=config.rollout.reflection_temperature,
-        reflection_tokens=config.rollout.reflection_tokens,
-        structured_reflections=config.rollout.structured_reflections,
-    )
+    return taken(Limits, config.environment, config.rollout)
 
 
 def canary_of(folder: Path | None) -> Path | None:

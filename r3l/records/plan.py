@@ -1,25 +1,38 @@
-"""What a method wants sampled."""
+"""What a method wants sampled, and the words for it, which the settings of methods take from here."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
+RetryFrom = Literal["pivot", "start"]
+RetryWhen = Literal["not_success", "reward_below", "always", "never"]
+InvalidReflection = Literal["skip", "clamp", "zero"]
+GuidancePosition = Literal["system", "mid_system", "user"]
+Diverged = Literal["drop", "restart"]
+GroupFill = Literal["none", "extra_base"]
+PivotRule = Literal["reflection", "turn_before", "random", "oracle"]
+GuidanceRule = Literal["own", "shuffled", "none"]
+
 
 @dataclass(frozen=True, slots=True)
 class SamplingPlan:
-    """What a method wants sampled for one task (paper, appendix Algorithm). Exploration reads only this."""
+    """What a method wants sampled for one task (paper, appendix Algorithm). Exploration reads only this.
+
+    A field is the method's setting of the same name, where it has one. The defaults are those of a method without such
+    a setting.
+    """
 
     bases: int
     reflection: Literal["none", "report", "critique"] = "none"
     retries_per_base: int = 0
     retried_bases: int | None = None  # only the first so many bases are reflected on; None: all
-    retry_from: Literal["pivot", "start"] = "pivot"
-    retry_when: Literal["not_success", "reward_below", "always", "never"] = "never"
+    retry_from: RetryFrom = "pivot"
+    retry_when: RetryWhen = "never"
     retry_reward_below: float = 1.0
-    invalid_reflection: Literal["skip", "clamp", "zero"] = "skip"
-    guidance_position: Literal["system", "mid_system", "user"] = "mid_system"
-    diverged: Literal["drop", "restart"] = "drop"
-    group_fill: Literal["none", "extra_base"] = "none"
-    pivot: Literal["reflection", "turn_before", "random", "oracle"] = "reflection"  # controls: where retries begin ...
-    guidance: Literal["own", "shuffled", "none"] = "own"  # ... and what they are told
+    invalid_reflection: InvalidReflection = "skip"
+    guidance_position: GuidancePosition = "mid_system"
+    diverged: Diverged = "drop"
+    group_fill: GroupFill = "none"
+    pivot: PivotRule = "reflection"  # controls: where retries begin ...
+    guidance: GuidanceRule = "own"  # ... and what they are told
