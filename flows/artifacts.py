@@ -17,15 +17,11 @@ from r3l.audit.pages import line_url
 from r3l.pipeline.summary import figure, history, questions, shown, summarise
 from r3l.pipeline.workbench import Workbench
 from r3l.store.layout import StageRef
+from r3l.store.metrics import METRICS
 
 BARS = "▁▂▃▄▅▆▇█"
 TREND = 40
-TRENDS = [
-    ("base_reward", "base reward"),
-    ("retry_improvement", "retry improvement"),
-    ("loss", "loss"),
-    ("entropy", "entropy"),
-]
+TRENDS = [metric for metric in METRICS if metric.column in {"base_reward", "retry_improvement", "loss", "entropy"}]
 
 
 def publish(bench: Workbench, refs: Sequence[StageRef]) -> dict[str, Any]:
@@ -64,9 +60,9 @@ def page(bench: Workbench, summary: dict[str, Any]) -> str:
     lines += ["| figure | value |", "|---|---|"]
     lines += [f"| {name} | {value} |" for name, value in shown(summary)]
     lines += ["", "## Trend", "", "| figure | iterations 0 … now | now |", "|---|---|---|"]
-    for column, name in TRENDS:
-        values = [row.get(column) for row in past][-TREND:]
-        lines.append(f"| {name} | {sparkline(values)} | {figure(values[-1] if values else None, '{:.3f}')} |")
+    for metric in TRENDS:
+        values = [row.get(metric.column) for row in past][-TREND:]
+        lines.append(f"| {metric.name} | {sparkline(values)} | {figure(values[-1] if values else None, '{:.3f}')} |")
     lines += ["", "## Seconds (shards run side by side)", "", "| stage | seconds |", "|---|---|"]
     lines += [f"| {stage} | {seconds:.1f} |" for stage, seconds in summary["stages"].items()]
     lines += ["", "## Ask", "", *(f"```sh\n{question}\n```" for question in questions(*line.place))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import datetime
 from typing import Any
 
@@ -47,6 +48,14 @@ def signed(value: Any, digits: int = 2) -> str:
 
 def percent(value: Any) -> str:
     return DASH if absent(value) else f"{100 * value:.0f} %" if value in (0, 1) else f"{100 * value:.1f} %"
+
+
+def in_format(value: Any, format_: str) -> str:
+    """A metric as the pages write numbers: a share, a signed number, or one with the format's digits."""
+    if format_.endswith("%}"):
+        return percent(value)
+    digits = int(match[1]) if (match := re.search(r"\.(\d+)f", format_)) else 3
+    return signed(value, digits) if "+" in format_ else number(value, digits)
 
 
 def size(value: Any) -> str:

@@ -15,6 +15,7 @@ from r3l.store.files.lock import LOCK, living
 from r3l.store.layout import SETTINGS as SAVED
 from r3l.store.layout import iteration_folder, line_folder
 from r3l.store.manifest import unsealed
+from r3l.store.metrics import FOLLOWED
 from r3l.store.stage import Store
 
 SHARED = """
@@ -23,46 +24,8 @@ WHERE run = ? AND a.branch = ? AND b.branch = ?
 """
 # Named one by one: what is not asked for is not computed, and the sum of all sequence lengths reads every token.
 MEASURES = (
-    "tasks",
-    "bases",
-    "base_reward",
-    "base_success",
-    "base_turns",
-    "reflections",
-    "parse_rate",
-    "retries",
-    "retry_reward",
-    "retry_success",
-    "retry_improvement",
-    "retry_improvement_failed",
-    "reward_gain",
-    "pivot_mean",
-    "pivot_fraction",
-    "diverged",
-    "distilled",
-    "groups",
-    "mixed_groups",
-    "mixed_groups / nullif(groups, 0) AS mixed_share",
-    "training_rows",
-    "trained_tokens",
-    "step",
-    "no_step",
-    "loss",
-    "loss_rl",
-    "loss_sft",
-    "loss_kl",
-    "grad_norm",
-    "entropy",
-    "kl_start",
-    "kl_behaviour",
-    "canary_error",
-    "update_seconds",
-    "stage_seconds",
-    "evaluation_reward",
-    "evaluation_success",
-    "evaluated",
-    "first_commit",
-    "last_commit",
+    *(f"{one.sql} AS {one.column}" if one.source == "iterations" else one.column for one in FOLLOWED),
+    *("step", "no_step", "first_commit", "last_commit"),
 )
 ITERATIONS = f"SELECT run, branch, iteration, {', '.join(MEASURES)} FROM lines.iterations WHERE run = ? AND branch = ? ORDER BY iteration"
 SETTINGS = """

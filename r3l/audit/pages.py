@@ -101,6 +101,7 @@ def environment() -> Environment:
         "number": figures.number,
         "signed": figures.signed,
         "percent": figures.percent,
+        "in_format": figures.in_format,
         "size": figures.size,
         "span": figures.seconds,
         "moment": figures.moment,

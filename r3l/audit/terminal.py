@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from r3l.audit.attempts import Attempt, Panes, find, group, panes
-from r3l.audit.figures import number, percent, seconds, signed, size
+from r3l.audit.figures import in_format, number, seconds, signed, size
 from r3l.audit.findings import account, stages
 from r3l.audit.lines import Line, iterations, known_line, lines, writer
 from r3l.audit.pages import report_fields
@@ -20,27 +20,12 @@ from r3l.audit.text.untrusted import excerpt, shortened
 from r3l.audit.weights import ShadeScale, Trained
 from r3l.errors import StoreError
 from r3l.store.failures import failing_stages
+from r3l.store.metrics import FOLLOWED
 from r3l.store.stage import Store
 
 # Background of a reply: raised and lowered, from a little to the most.
 UP = ("", "#1c2a44", "#20355e", "#254278", "#2a4f92", "#305fb4")
 DOWN = ("", "#3d2a1a", "#54361c", "#6c431f", "#855022", "#a26026")
-FIGURES = (
-    ("base_reward", "base reward", number),
-    ("base_success", "base success", percent),
-    ("parse_rate", "reflections that parse", percent),
-    ("retries", "retries", number),
-    ("retry_improvement", "improvement rate", percent),
-    ("reward_gain", "gain", signed),
-    ("pivot_mean", "pivot", number),
-    ("mixed_groups", "mixed groups", number),
-    ("trained_tokens", "trained tokens", number),
-    ("loss", "loss", number),
-    ("grad_norm", "gradient norm", number),
-    ("entropy", "entropy (nats)", number),
-    ("kl_start", "KL to the starting policy", number),
-    ("evaluation_reward", "evaluation reward", number),
-)
 
 
 def show(store: Store, trajectory_id: str, line: Line | None = None) -> RenderableType:
@@ -215,9 +200,9 @@ def stage_table(done: list[Row]) -> Table:
 
 def figure_table(past: list[Row]) -> Table:
     table = plain_table("figures", "figure", *(f"iteration {row['iteration']}" for row in past))
-    for column, name, shown in FIGURES:
-        if any(row[column] is not None for row in past):
-            table.add_row(name, *(shown(row[column]) for row in past))
+    for metric in (one for one in FOLLOWED if one.shown):
+        if any(row[metric.column] is not None for row in past):
+            table.add_row(metric.name, *(in_format(row[metric.column], metric.format) for row in past))
     return table
 
 

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from r3l.audit.figures import absent
-from r3l.audit.lines import MEASURES, Line, iterations, known_line
+from r3l.audit.lines import Line, iterations, known_line
 from r3l.audit.reader import Reader, Row
 from r3l.errors import R3LError
+from r3l.store.metrics import FOLLOWED
 from r3l.store.stage import Store
 
 SUFFIX = ".r3l"
 TAG = "r3l.line"
+NAMES = [metric.column for metric in FOLLOWED]
 NEWEST = "r3l_newest"  # of a W&B run: measure -> the newest iteration that it has
-NOT_MEASURES = {"first_commit", "last_commit", "step"}
-NAMES = [measure.split(" AS ")[-1] for measure in MEASURES if measure not in NOT_MEASURES]
 Point = tuple[int, float, dict[str, float]]  # iteration, unix time of its last commit, metrics
 
 

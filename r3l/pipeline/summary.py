@@ -8,35 +8,10 @@ from typing import Any
 from r3l.pasted import program
 from r3l.stages import STAGES
 from r3l.store.catalog import connect
+from r3l.store.metrics import METRICS
 from r3l.store.query import query
 from r3l.store.stage import Store
 
-# (column of the view, what it is called, format)
-FIGURES = [
-    ("base_reward", "base reward", "{:.3f}"),
-    ("base_success", "base success", "{:.1%}"),
-    ("failed_attempts", "attempts that failed", "{:d}"),
-    ("parse_rate", "reflections that parse", "{:.1%}"),
-    ("retries", "retries", "{:d}"),
-    ("retry_improvement", "retry improvement rate", "{:.1%}"),
-    ("retry_success", "retry success", "{:.1%}"),
-    ("pivot_mean", "mean pivot", "{:.2f}"),
-    ("mixed_groups", "mixed-reward groups", "{:d}"),
-    ("groups", "groups", "{:d}"),
-    ("dominance", "positive over negative mass", "{:.2f}"),
-    ("alpha_min", "least alpha for dominance", "{:.2f}"),
-    ("variance_ratio", "share of reply tokens trained", "{:.1%}"),
-    ("outcome_accuracy", "reflections that judge right", "{:.1%}"),
-    ("training_rows", "training rows", "{:d}"),
-    ("trained_tokens", "trained tokens", "{:,d}"),
-    ("loss", "loss", "{:.4f}"),
-    ("loss_rl", "RL term", "{:.4f}"),
-    ("loss_sft", "SFT term", "{:.4f}"),
-    ("grad_norm", "gradient norm", "{:.3f}"),
-    ("entropy", "entropy (nats)", "{:.3f}"),
-    ("kl_start", "KL to the starting policy", "{:.2e}"),
-    ("canary_error", "canary error", "{:.1e}"),
-]
 QUESTIONS = [
     "SELECT run, outcome, count(*) AS retries, avg(gain) AS gain FROM pivots GROUP BY ALL",
     "SELECT run, pivot_turn, count(*) AS retries, avg((gain > 0)::INT) AS improved FROM pivots GROUP BY ALL ORDER BY ALL",
@@ -79,8 +54,12 @@ def history(store: Store, run: str, branch: str) -> list[dict[str, Any]]:
 
 
 def shown(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return (name, figure) pairs, those that do not apply as a dash."""
-    return [(name, figure(summary.get(column), pattern)) for column, name, pattern in FIGURES]
+    """Return (name, figure) pairs, those that do not apply as a dash; an evaluation's only where there is one."""
+    return [
+        (metric.name, figure(summary.get(metric.column), metric.format))
+        for metric in METRICS
+        if metric.shown and (metric.source != "evaluations" or summary.get("evaluated"))
+    ]
 
 
 def figure(value: object, pattern: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files as package_files
+from string import Template
 from types import MappingProxyType
 from typing import Any
 
@@ -21,6 +22,7 @@ from r3l.errors import StoreError
 from r3l.store.contents import STAGES_SCHEMA, Contents, Part, contents_of, place
 from r3l.store.index import indexed, load_all
 from r3l.store.layout import NAME
+from r3l.store.metrics import select_lists
 from r3l.store.stage import Store
 from r3l.store.tables.columns import duck_type
 from r3l.store.tables.schemas import PLACE, TABLES
@@ -154,7 +156,9 @@ def build(
 
 
 def view_sql(view: str) -> str:
-    return package_files("r3l.store").joinpath("views", f"{view}.sql").read_text(encoding="utf-8")
+    """The view's SQL. That of `iterations` has its figures from r3l/store/metrics.py, under the names of its parts."""
+    sql = package_files("r3l.store").joinpath("views", f"{view}.sql").read_text(encoding="utf-8")
+    return Template(sql).substitute(select_lists()) if view == "iterations" else sql
 
 
 def committed(store: Store, runs: Sequence[str]) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from r3l.audit.held_out import Curve
 from r3l.audit.lines import Line
 from r3l.audit.pages import line_url
 from r3l.audit.reader import Row
+from r3l.store.metrics import FOLLOWED, Metric
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,60 +31,43 @@ class Chart:
         return charts.Axes(self.unit, share=self.share)
 
 
-CHARTS = (
-    Chart(
-        "Reward",
-        "mean reward per attempt",
-        "reward",
-        {"base_reward": "base", "retry_reward": "retry", "evaluation_reward": "evaluation"},
-    ),
-    Chart(
-        "Success",
-        "share of attempts that solve their task",
-        "share of attempts",
-        {"base_success": "base", "retry_success": "retry", "evaluation_success": "evaluation"},
-        share=True,
-    ),
-    Chart(
-        "Improvement rate",
-        "share of retries with a higher reward than their base",
-        "share of retries",
-        {"retry_improvement": "all", "retry_improvement_failed": "of failed bases"},
-        share=True,
-    ),
-    Chart("Gain", "mean of the retry's reward minus its base's", "reward", {"reward_gain": ""}),
-    Chart(
-        "Pivot",
-        "mean number of turns that a retry keeps, and of a base",
-        "turns",
-        {"pivot_mean": "pivot", "base_turns": "turns of a base"},
-    ),
-    Chart(
-        "Mixed groups",
-        "share of groups whose rewards differ and so give a gradient",
-        "share of groups",
-        {"mixed_share": ""},
-        share=True,
-    ),
-    Chart(
-        "Reflections that parse",
-        "share of reflections with a valid report",
-        "share of reflections",
-        {"parse_rate": ""},
-        share=True,
-    ),
-    Chart("Entropy", "of the policy at trained tokens", "nats per token", {"entropy": ""}),
-    Chart("KL to the starting policy", "k3 estimate on trained tokens", "nats per token", {"kl_start": ""}),
-    Chart("Gradient norm", "before clipping", "norm", {"grad_norm": ""}),
-    Chart("Loss", "total and its terms", "loss", {"loss": "total", "loss_rl": "RL", "loss_sft": "SFT"}),
-    Chart("Trained tokens", "tokens with weight", "tokens", {"trained_tokens": ""}),
-    Chart(
-        "Seconds",
-        "wall time of the update, and of all stages summed over shards",
-        "seconds",
-        {"update_seconds": "update", "stage_seconds": "stages"},
-    ),
-)
+# Title -> (what it shows, unit of y). Which lines a chart has, the metrics say (r3l/store/metrics.py).
+SAID = {
+    "Reward": ("mean reward per attempt", "reward"),
+    "Success": ("share of attempts that solve their task", "share of attempts"),
+    "Improvement rate": ("share of retries with a higher reward than their base", "share of retries"),
+    "Gain": ("mean of the retry's reward minus its base's", "reward"),
+    "Pivot": ("mean number of turns that a retry keeps, and of a base", "turns"),
+    "Mixed groups": ("share of groups whose rewards differ and so give a gradient", "share of groups"),
+    "Reflections that parse": ("share of reflections with a valid report", "share of reflections"),
+    "Entropy": ("of the policy at trained tokens", "nats per token"),
+    "KL to the starting policy": ("k3 estimate on trained tokens", "nats per token"),
+    "Gradient norm": ("before clipping", "norm"),
+    "Loss": ("total and its terms", "loss"),
+    "Trained tokens": ("tokens with weight", "tokens"),
+    "Seconds": ("wall time of the update, and of all stages summed over shards", "seconds"),
+}
+
+
+def charts_of(metrics: Sequence[Metric]) -> tuple[Chart, ...]:
+    """The charts above, then one for each metric that names none."""
+    of_title: dict[str, list[Metric]] = {title: [] for title in SAID}
+    for metric in metrics:
+        if metric.chart is not None:
+            of_title.setdefault(metric.chart or metric.name.capitalize(), []).append(metric)
+    return tuple(
+        Chart(
+            title,
+            *SAID.get(title, (lines[0].name, lines[0].unit)),
+            lines={one.column: one.line for one in lines},
+            share=lines[0].format.endswith("%}"),
+        )
+        for title, lines in of_title.items()
+        if lines
+    )
+
+
+CHARTS = charts_of(FOLLOWED)
 
 
 def iteration_charts(rows: Sequence[Row], curves: Sequence[Curve], line: Line | None = None) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from r3l.audit.web.app_state import CurrentState
 from r3l.audit.web.downloads import as_csv, as_parquet
 from r3l.audit.web.sandbox import ROWS, SECONDS
 from r3l.errors import StoreError
+from r3l.store.metrics import FOLLOWED
 from r3l.store.tables.schemas import TABLES
 
 router = APIRouter()
@@ -60,6 +61,7 @@ def compare(app_state: CurrentState, line: Annotated[list[str] | None, Query()] 
         settings=differing_settings(app_state.reader, chosen) if len(chosen) > 1 else [],
         most=SIDE_BY_SIDE,
         change=branch_difference(app_state.reader, chosen),
+        figures=[metric for metric in FOLLOWED if metric.shown or metric.source == "iterations"],
     )
 
 
