@@ -28,6 +28,7 @@ from flows.cli.options import (
     Run,
     RunWord,
     Set,
+    Verbose,
     at,
     settings,
     the_run,
@@ -85,6 +86,7 @@ def iterate(
     set_: Set = None,
     store: Root = "",
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Run one training iteration (the flow `r3l`)."""
@@ -102,7 +104,7 @@ def iterate(
     )
     from flows.cli.terminal import run_iteration
 
-    summary = run_iteration(config, quiet=quiet or as_json)
+    summary = run_iteration(config, quiet=quiet or as_json, verbose=verbose)
     if as_json:
         say(json.dumps(summary, default=str))
 
@@ -122,6 +124,7 @@ def train(
     set_: Set = None,
     store: Root = "",
     quiet: Quiet = False,
+    verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
     """Run further iterations of a run, one after another (the flow `r3l-train`)."""
@@ -129,7 +132,7 @@ def train(
     config = settings(the_run(word, run, "demo"), preset, method, policy, environment, engine, given, machine=machine)
     from flows.cli.terminal import run_training
 
-    done = run_training(config, iterations, quiet=quiet or as_json)
+    done = run_training(config, iterations, quiet=quiet or as_json, verbose=verbose)
     if as_json:
         say(json.dumps(done, default=str))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,9 +18,9 @@ from rich.text import Text
 
 from flows.cli.eta import seconds_left, tokens_per_second
 from r3l.exploration.progress import Progress
-from r3l.pipeline.summary import questions, shown
 from r3l.stages import STAGES, Stage
 
+FRAMES = 4  # per second
 PLAIN_EVERY_S = 5.0
 ENGINE = Stage(())  # it starts once, before the first stage that samples
 
@@ -48,13 +48,19 @@ class Display:
             table.add_column(name, justify="right")
         for stage in ("engine", *shown_stages(counts)):
             table.add_row(*row(stage, counts.get(stage, {}), counts.get("shards", {}).get("planned", 0)))
-        spent = Text(
-            " " + " · ".join([self.phase, f"{time.monotonic() - self.began:.0f} s", *self.eta_texts(counts)]),
-            style="dim",
-        )
+        spent = Text(" " + " · ".join([self.now(), self.clock(), *self.eta_texts(counts)]), style="dim")
         head = Table.grid()
         head.add_row(self._spinner, spent)
         return Panel(Group(table, head), title=Text(self.title), title_align="left", border_style="blue")
+
+    def now(self) -> str:
+        """What is being waited for: what the last stage that says so is doing, or else the phase."""
+        updating = self.progress.doing("updates")
+        return f"the update {updating}" if updating and not self.progress.ended("updates") else self.phase
+
+    def clock(self) -> str:
+        """The time since the display began, as minutes and seconds."""
+        return clock(time.monotonic() - self.began)
 
     def eta_texts(self, counts: dict[str, dict[str, float]]) -> list[str]:
         """While sampling goes on: tokens a second, and how long it takes yet, as far as they can be told."""
@@ -62,21 +68,24 @@ class Display:
         speed, left = tokens_per_second(counts, now), seconds_left(counts, self.planned, now)
         if not speed or left == 0:
             return []
-        return [f"{speed:,.0f} tokens/s", *([f"sampling: about {left:.0f} s left"] if left else [])]
+        return [f"{speed:,.0f} tokens/s", *([f"sampling: about {clock(left)} left"] if left else [])]
 
     def line(self) -> str:
-        """Return the same in one plain line, for logs."""
+        """Return the same in one plain line, for logs: without what changes although nothing happens."""
         counts = self.progress.snapshot()
         parts = [
             f"{stage} {counts[stage].get('done', 0):.0f}/{counts[stage].get('planned', 0):.0f}"
             for stage in STAGES
             if counts.get(stage, {}).get("planned")
         ]
-        return (
-            f"[{time.monotonic() - self.began:4.0f} s] {self.phase}"
-            + (": " if parts else "")
-            + ", ".join(parts + self.eta_texts(counts))
-        )
+        return self.now() + (": " if parts else "") + ", ".join(parts)
+
+
+def clock(seconds: float) -> str:
+    """E.g. 1:05 for 65 seconds, 1:00:05 for an hour more."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def shown_stages(counts: dict[str, dict[str, float]]) -> list[str]:
@@ -94,20 +103,35 @@ def row(stage: str, counts: dict[str, float], shards: float) -> list[Any]:
     complete = counts.get("shards", 0) >= (shards or 1 if its.sharded else 1) or (its is ENGINE and bool(done))
     share = 1.0 if complete else (done / planned if planned else 0.0)
     bar = ProgressBar(total=1.0, completed=share, width=24, pulse=bool(counts) and not planned and not complete)
-    attempts = f"{done:.0f}/{planned:.0f}" if its.samples and planned else ("done" if complete else "")
+    shows = planned and (its.samples or its.trains)  # of an update: micro-batches
+    attempts = f"{done:.0f}/{planned:.0f}" if shows else ("done" if complete else "")
     turns, tokens = (f"{counts[name]:,.0f}" if counts.get(name) else "" for name in ("turns", "tokens"))
-    reward = f"{counts['reward'] / done:.2f}" if done and "reward" in counts else ""
-    return [stage, bar, attempts, turns, tokens, reward]
+    return [stage, bar, attempts, turns, tokens, reward(counts)]
+
+
+def reward(counts: dict[str, float]) -> str:
+    """The mean reward, as far as it can be told while attempts go on.
+
+    Attempts that win end early, so the mean over those that have ended is too high at first. The mean over whole shards
+    has no such bias within a shard. Before the first shard is whole there are bounds: attempts under way may come to
+    anything from 0 to 1.
+    """
+    planned, done, whole = (counts.get(name, 0.0) for name in ("planned", "done", "whole"))
+    if whole:
+        return f"{counts['whole_reward'] / whole:.2f}" + (f" of {whole:.0f}" if whole < planned else "")
+    if not done or "reward" not in counts:
+        return ""
+    return f"{counts['reward'] / planned:.2f}–{(counts['reward'] + planned - done) / planned:.2f}"
 
 
 @contextmanager
 def watching(display: Display, plain: bool) -> Iterator[None]:
-    """Keep the display on the screen; in a pipe or a log, print a line every few seconds."""
+    """Keep the display on the screen; in a pipe or a log, print a line when something has changed."""
     if not plain:
         with Live(
             display,
             console=display.console,
-            refresh_per_second=6,
+            refresh_per_second=FRAMES,
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,
@@ -115,12 +139,7 @@ def watching(display: Display, plain: bool) -> Iterator[None]:
             yield
         return
     stop = threading.Event()
-
-    def talk() -> None:
-        while not stop.wait(PLAIN_EVERY_S):
-            display.console.print(display.line(), soft_wrap=True)
-
-    thread = threading.Thread(target=talk, daemon=True)
+    thread = threading.Thread(target=print_changes, args=(display, stop.wait), daemon=True)
     thread.start()
     try:
         yield
@@ -129,62 +148,10 @@ def watching(display: Display, plain: bool) -> Iterator[None]:
         thread.join()
 
 
-def result(console: Console, summary: dict[str, Any], ask: bool = True) -> None:
-    """The table at the end: figures, seconds per stage and, with `ask`, where it is stored and what to ask."""
-    both = Table.grid(padding=(0, 6, 0, 0))
-    both.add_row(
-        pairs(f"{summary['run']}, iteration {summary['iteration']}", shown(summary)),
-        pairs("seconds, summed over shards", [(stage, f"{spent:.1f}") for stage, spent in summary["stages"].items()]),
-    )
-    console.print(both)
-    if summary["no_step"]:
-        console.print(summary["no_step"], style="bold yellow")
-    if "evaluation" in summary:
-        evaluated(console, summary["evaluation"])
-    for tracker, reason in summary.get("trackers", {}).items():
-        console.print(
-            f"tracker {tracker}: {reason or 'has the figures'}",
-            style="yellow" if reason else "",
-        )
-    if not ask:
-        return
-    place = (f"{summary['store']}/{summary['run']}", "bold")
-    console.print(Text.assemble("\nstored in ", place, ". Ask it:\n"), soft_wrap=True)
-    for question in questions(summary["run"], summary["branch"]):
-        console.print(f"  {question}", soft_wrap=True, style="cyan")
-
-
-def evaluated(console: Console, figures: dict[str, Any]) -> None:
-    """The score of an evaluation, by task type and in all."""
-    table = Table(
-        title=f"{figures['run']}, policy of iteration {figures['iteration']} on {figures['posed']}: {figures['sample']}",
-        title_justify="left",
-        box=None,
-        title_style="bold",
-        padding=(0, 2, 0, 0),
-    )
-    for name in figures["table"][0]:
-        table.add_column(name, justify="left" if name == "task type" else "right")
-    for one in figures["table"]:
-        table.add_row(*map(str, one.values()))
-    console.print(table)
-    if figures["broken"]:
-        console.print(f"counted as 0, since the world or the engine failed: {', '.join(figures['broken'])}")
-
-
-def pairs(title: str, rows: list[tuple[str, str]]) -> Table:
-    """Return names and figures under a title."""
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=None,
-        show_header=False,
-        padding=(0, 2, 0, 0),
-        min_width=len(title),
-    )
-    table.add_column()
-    table.add_column(justify="right")
-    for name, value in rows:
-        table.add_row(name, value)
-    return table
+def print_changes(display: Display, over: Callable[[float], bool]) -> None:
+    """Print the display's line where it has changed, until `over`, which waits so many seconds, says so."""
+    before = ""
+    while not over(PLAIN_EVERY_S):
+        if (line := display.line()) != before:
+            display.console.print(f"[{display.clock()}] {line}", soft_wrap=True)
+            before = line

@@ -42,6 +42,7 @@ Machine = Annotated[
 ]
 Set = Annotated[list[str] | None, typer.Option("--set", help="a setting, e.g. method.alpha=5; repeat for more")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="no display, only the result")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="all figures in the result, not only the first eight")]
 AsJson = Annotated[bool, typer.Option("--json", help="the result as JSON")]
 
 

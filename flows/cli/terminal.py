@@ -8,15 +8,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from flows.cli.console import screen
-from flows.cli.display import Display, evaluated, result, watching
+from flows.cli.display import Display, watching
 from flows.cli.eta import expected
+from flows.cli.figures import evaluated, result, trend
 from r3l.config import Config
 from r3l.errors import Interrupted
 from r3l.evaluation.benchmarks import pose
 from r3l.exploration.progress import Progress
+from r3l.pipeline.summary import history
+from r3l.store.stage import Store
 
 
-def run_iteration(config: Config, *, quiet: bool = False) -> dict[str, Any]:
+def run_iteration(config: Config, *, quiet: bool = False, verbose: bool = False) -> dict[str, Any]:
     """Return one iteration in this process, on the Prefect server that is configured or else an ephemeral one.
 
     Raises:
@@ -27,16 +30,22 @@ def run_iteration(config: Config, *, quiet: bool = False) -> dict[str, Any]:
 
         summary: dict[str, Any] = iterate.watched(next_iteration(display, config))(config)
     if not quiet:
-        result(display.console, summary)
+        result(display.console, summary, verbose=verbose)
     return summary
 
 
-def run_training(config: Config, iterations: int, *, quiet: bool = False) -> list[dict[str, Any]]:
-    """Further iterations of a run, one after another; each one's figures are printed above the display."""
+def run_training(
+    config: Config, iterations: int, *, quiet: bool = False, verbose: bool = False
+) -> list[dict[str, Any]]:
+    """Run further iterations of a run, one after another; each one's figures are printed above the display, and in the end
+    how they went over the run."""
     with displayed(config, quiet) as display:
         from flows import train
 
-        return list(train.watched(OnTerminal(display, config, quiet))(config, iterations))
+        done = list(train.watched(OnTerminal(display, config, iterations, quiet, verbose))(config, iterations))
+    if not quiet and done:
+        trend(display.console, config.run, history(Store.open(config.store.root), config.run, config.branch))
+    return done
 
 
 def run_evaluation(config: Config, *, quiet: bool = False) -> dict[str, Any]:
@@ -56,26 +65,38 @@ def run_evaluation(config: Config, *, quiet: bool = False) -> dict[str, Any]:
 class OnTerminal:
     """Shows each iteration of a training run, and prints its figures when it has ended."""
 
-    def __init__(self, display: Display, config: Config, quiet: bool) -> None:
-        self.display, self.config, self.quiet = display, config, quiet
+    def __init__(self, display: Display, config: Config, iterations: int, quiet: bool, verbose: bool) -> None:
+        self.display, self.config, self.iterations = display, config, iterations
+        self.quiet, self.verbose, self.begun = quiet, verbose, 0
 
     def begins(self) -> Progress:
-        return next_iteration(self.display, self.config)
+        self.begun += 1
+        return next_iteration(self.display, self.config, f"{self.begun} of {self.iterations}")
 
     def ended(self, summary: dict[str, Any]) -> None:
         if not self.quiet:
-            result(self.display.console, summary, ask=False)
+            result(self.display.console, summary, ask=False, verbose=self.verbose)
 
 
-def next_iteration(display: Display, config: Config) -> Progress:
+def next_iteration(display: Display, config: Config, count: str = "") -> Progress:
     """Show the next iteration of the run from its beginning; what is returned counts its progress."""
+    from r3l.pipeline.iteration import the_iteration
+
     display.progress = Progress()
     display.planned = expected(config)
+    number = the_iteration(config, Store.open(config.store.root))
+    display.title = " · ".join(filter(None, (title(config), f"iteration {number}", count)))
     display.phase = (
         "starting Prefect's server" if "PREFECT_API_URL" not in os.environ else "asking Prefect's server for a run"
     )
     display.progress.on_first("tasks", lambda: setattr(display, "phase", "running"))
     return display.progress
+
+
+def title(config: Config) -> str:
+    """What is run, in the panel's frame."""
+    branch = f" branch {config.branch}" if config.branch else ""
+    return f"r3l · run {config.run}{branch} · {config.method.kind} on {config.environment.kind}"
 
 
 @contextlib.contextmanager
@@ -87,9 +108,7 @@ def displayed(config: Config, quiet: bool, training: bool = True) -> Iterator[Di
     """
     from r3l.pipeline import preflight
 
-    display = Display(
-        screen(stderr=True), f"r3l · run {config.run} · {config.method.kind} on {config.environment.kind}", Progress()
-    )
+    display = Display(screen(stderr=True), title(config), Progress())
     with contextlib.nullcontext() if quiet else watching(display, plain=not display.console.is_terminal):
         display.phase = "checking the settings, the policy and the tasks"
         preflight.check(config, training)

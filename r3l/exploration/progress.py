@@ -9,12 +9,14 @@ from collections.abc import Callable
 
 
 class Progress:
-    """Counts per stage: `planned` and `done` attempts, `turns`, `tokens`, those of done attempts, `reward` (a sum), and
-    when it began."""
+    """Counts per stage: `planned` and `done` attempts (of an update: micro-batches), `turns`, `tokens`, those of done
+    attempts, `reward` (a sum), finished `shards`, their attempts and reward (`whole`, `whole_reward`), and when it began.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        self._doing: dict[str, str] = {}
         self._waiting: dict[str, Callable[[], object]] = {}
 
     def on_first(self, stage: str, call: Callable[[], object]) -> None:
@@ -30,9 +32,29 @@ class Progress:
             for name, amount in amounts.items():
                 counts[name] += amount
 
+    def put(self, stage: str, **amounts: float) -> None:
+        """Set counts, where their source knows the sums."""
+        with self._lock:
+            self._counts[stage].update(amounts)
+
+    def say(self, stage: str, doing: str) -> None:
+        """Say in words what the stage is doing."""
+        with self._lock:
+            self._doing[stage] = doing
+
+    def doing(self, stage: str) -> str:
+        """Return what the stage said last, or nothing."""
+        with self._lock:
+            return self._doing.get(stage, "")
+
     def finish(self, stage: str) -> None:
         with self._lock:
             self._counts[stage]["ended"] = time.monotonic()
+
+    def ended(self, stage: str) -> bool:
+        """Return whether the stage was said to be finished."""
+        with self._lock:
+            return "ended" in self._counts.get(stage, {})
 
     def snapshot(self) -> dict[str, dict[str, float]]:
         """Return a copy: stage -> name -> count."""

@@ -57,7 +57,7 @@ class Runner:
         yield
 
     def committed(self, stage: str) -> None:
-        """Hear that a stage was computed and committed."""
+        """Hear that a stage, of a shard where it has shards, is in the store."""
 
     @contextmanager
     def heeding_cancel(self, end: Callable[[str], None]) -> Iterator[None]:

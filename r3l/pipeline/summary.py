@@ -12,6 +12,23 @@ from r3l.store.metrics import METRICS
 from r3l.store.query import query
 from r3l.store.stage import Store
 
+# What most people look at first, with its change since the iteration before.
+HEADLINE = (
+    "base_success",
+    "evaluation_success",
+    "retry_improvement",
+    "parse_rate",
+    "mixed_groups",
+    "trained_tokens",
+    "loss",
+    "kl_start",
+)
+ROW = "SELECT * FROM lines.iterations WHERE run = ? AND branch = ? AND iteration"
+# Shards run side by side, so a stage takes from the start of its first shard to the end of its last one.
+SPENT = """
+SELECT stage, max(epoch(committed_at::TIMESTAMPTZ)) - min(epoch(committed_at::TIMESTAMPTZ) - seconds)
+FROM stages WHERE run = ? AND branch = ? AND iteration = ? GROUP BY stage
+"""
 QUESTIONS = [
     "SELECT run, outcome, count(*) AS retries, avg(gain) AS gain FROM pivots GROUP BY ALL",
     "SELECT run, pivot_turn, count(*) AS retries, avg((gain > 0)::INT) AS improved FROM pivots GROUP BY ALL ORDER BY ALL",
@@ -26,22 +43,21 @@ def questions(run: str, branch: str) -> list[str]:
 
 
 def summarise(store: Store, run: str, branch: str, iteration: int) -> dict[str, Any]:
-    """Return the row of the `iterations` view, and `stages`: stage -> seconds (summed over shards, which run side by
-    side)."""
+    """Return the row of the `iterations` view; `stages`: stage -> seconds, from the start of its first shard to the end of its
+    last one; and `before`: column -> figure of the iteration before, empty for the first."""
     with connect(store, [run]) as connection:
         place = [run, branch, iteration]
-        row = query(connection, "SELECT * FROM lines.iterations WHERE run = ? AND branch = ? AND iteration = ?", place)
-        seconds = connection.execute(
-            "SELECT stage, sum(seconds) FROM stages WHERE run = ? AND branch = ? AND iteration = ? GROUP BY stage",
-            place,
-        ).fetchall()
+        row = query(connection, f"{ROW} = ?", place)
+        before = query(connection, f"{ROW} < ? ORDER BY iteration DESC LIMIT 1", place).to_pylist()
+        seconds = connection.execute(SPENT, place).fetchall()
     figures = (
         dict(row.to_pylist()[0])
         if row.num_rows
         else {"run": run, "branch": branch, "iteration": iteration, "no_step": None}
     )
     spent = {stage: float(total or 0) for stage, total in seconds}
-    return figures | {"stages": {stage: spent[stage] for stage in STAGES if stage in spent}}
+    stages = {stage: spent[stage] for stage in STAGES if stage in spent}
+    return figures | {"stages": stages, "before": {column: before[0][column] for column in HEADLINE} if before else {}}
 
 
 def history(store: Store, run: str, branch: str) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """The update job: `python -m r3l.training --job job.json`, or the same under torchrun.
 
-One JSON object a line on stdout: start, scored, micro_batch, out_of_memory, finish, failed. Exit status 0, or 1 with
+One JSON object a line on stdout: part, start, scored, micro_batch, out_of_memory, finish, failed. Exit status 0, or 1 with
 the cause.
 """
 

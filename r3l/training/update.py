@@ -228,6 +228,7 @@ class Update:
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
+        self.emit("part", part=part)
         started = time.perf_counter()
         yield
         self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - started

@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 
 from flows.cli import tables
 from flows.cli.console import CleanConsole
-from flows.cli.display import Display, result, row
+from flows.cli.display import Display, row
+from flows.cli.figures import result
 from r3l.errors import StoreError
 from r3l.exploration.progress import Progress
 from r3l.pipeline.logs import log_line

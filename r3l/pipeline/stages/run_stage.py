@@ -65,9 +65,16 @@ def run_stage(
             metrics=metrics,
         )
         log().info(log_line(stage, tables))
-        bench.runner.committed(stage)
     bench.progress.add(stage, shards=1)
+    bench.runner.committed(stage)
     return ref
+
+
+def count_whole(bench: Workbench, stage: str, tables: stage_io.Tables) -> None:
+    """Count the rewards of a finished shard. Of attempts that have ended while others go on, a mean would be of the fast
+    ones, and a solved task ends early: only whole shards count in the mean that a display shows."""
+    if attempts := tables.get("trajectories", ()):
+        bench.progress.add(stage, whole=len(attempts), whole_reward=sum(one.reward for one in attempts))
 
 
 def computed(bench: Workbench, key: StageKey, compute: Compute) -> tuple[stage_io.Tables, dict[str, float]]:
@@ -76,6 +83,7 @@ def computed(bench: Workbench, key: StageKey, compute: Compute) -> tuple[stage_i
     with bench.runner.holding(key.stage, bench.going_on):
         tables = compute()
     bench.going_on()
+    count_whole(bench, key.stage, tables)
     if STAGES[key.stage].samples or STAGES[key.stage].plays:
         tables = tables | {"events": [*tables.get("events", ()), *bench.incidents.taken(bench.iteration, key.stage)]}
     return tables, {"seconds": round(time.monotonic() - began, 3)} | tolerable(bench, key, tables)

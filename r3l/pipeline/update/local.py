@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from r3l.exploration.progress import Progress
+from r3l.pipeline.logs import log
 from r3l.pipeline.update.process import launch, settle
 from r3l.pipeline.workbench import CANARY
 from r3l.store.files.staging import staged_update
@@ -58,15 +59,38 @@ def take_step(
     return result
 
 
+PARTS = {
+    "survey": "reads the training rows",
+    "load": "loads the policy",
+    "scoring": "scores the rows with the policies that sampled them",
+    "passes": "passes forward and backward",
+    "save": "writes the policy",
+}
+SAID = 4  # lines of the log while the passes go on
+
+
 def counted(progress: Progress) -> Callable[[dict[str, Any]], None]:
-    """Return what the job says, as counts of its micro-batches and tokens."""
+    """Return a function that takes the job's lines: it counts micro-batches and tokens, says what the job is doing, and
+    logs its milestones."""
 
     def on_line(line: dict[str, Any]) -> None:
-        tokens = line.get("tokens")
-        progress.add(
-            "updates",
-            turns=1 if line.get("event") == "micro_batch" else 0,
-            tokens=float(tokens) if isinstance(tokens, int | float) else 0.0,
-        )
+        event, tokens = line.get("event"), line.get("tokens")
+        progress.add("updates", tokens=float(tokens) if isinstance(tokens, int | float) else 0.0)
+        if event == "part":
+            progress.say("updates", PARTS.get(line["part"], line["part"]))
+        elif event == "start":
+            log().info(
+                "updates: %d rows of %d groups, %d tokens where they share prefixes",
+                line["rows"],
+                line["groups"],
+                line["trie_tokens"],
+            )
+        elif event == "out_of_memory":
+            log().warning("updates: out of memory; the passes begin again with smaller limits (%s)", line["limits"])
+        elif event == "micro_batch" and "of" in line:
+            done, of = line["index"] + 1, line["of"]
+            progress.put("updates", done=done, planned=of)
+            if SAID * done // of > SAID * (done - 1) // of:
+                log().info("updates: micro-batch %d of %d", done, of)
 
     return on_line

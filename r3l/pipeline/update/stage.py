@@ -30,7 +30,9 @@ def update_tables(bench: Workbench, rows: Sequence[StageRef], groups: int, older
         older: digest to folder of the policies that sampled replayed rows.
     """
     config, place = bench.config, policy_place(line_folder(bench.config.run, bench.config.branch), bench.iteration)
-    bench.progress.add("updates", planned=1)
+    bench.progress.add("updates")
+    bench.progress.say("updates", "starts a process of its own" if config.training.processes else "begins")
+    log().info("updates: the job of iteration %d starts", bench.iteration)
     job_spec = job(bench, groups, older)
     paths = [path for ref in rows for path in files(bench.store, ref)]
     result = bench.placement.update(bench, job_spec, paths) if bench.placement else None
@@ -46,7 +48,7 @@ def update_tables(bench: Workbench, rows: Sequence[StageRef], groups: int, older
             bench.going_on,
             stopped=bench.stopped,
         )
-    bench.progress.add("updates", done=1)
+    bench.progress.finish("updates")
     return {
         "updates": [_row(bench, result, f"policies/{place.rpartition('/')[2]}/policy")],
         "events": [

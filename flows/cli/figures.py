@@ -1,0 +1,90 @@
+"""What an iteration or an evaluation came to, in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from r3l.pipeline.headline import headline, trends
+from r3l.pipeline.summary import questions, shown
+
+TITLE = {"title_justify": "left", "title_style": "bold", "box": None, "padding": (0, 2, 0, 0)}
+
+
+def result(console: Console, summary: dict[str, Any], ask: bool = True, verbose: bool = False) -> None:
+    """The eight figures that are looked at first, or all, with the seconds of each stage; with `ask`, where it is stored
+    and what to ask."""
+    title = f"{summary['run']}, iteration {summary['iteration']}"
+    if "evaluation" in summary:  # made after the summary
+        summary = summary | {"evaluation_success": summary["evaluation"]["rate"]}
+    both = Table.grid(padding=(0, 6, 0, 0))
+    spent = [(stage, f"{seconds:.1f}") for stage, seconds in summary["stages"].items()]
+    both.add_row(
+        pairs(title, shown(summary)) if verbose else changes(title, headline(summary)),
+        pairs("seconds by the clock", spent),
+    )
+    console.print(both)
+    if summary.get("failed_attempts") and not verbose:
+        console.print(f"{summary['failed_attempts']} attempts failed: see the view events", style="yellow")
+    if summary["no_step"]:
+        console.print(summary["no_step"], style="bold yellow")
+    if "evaluation" in summary:
+        evaluated(console, summary["evaluation"])
+    for tracker, reason in summary.get("trackers", {}).items():
+        console.print(f"tracker {tracker}: {reason or 'has the figures'}", style="yellow" if reason else "")
+    if not ask:
+        return
+    place = (f"{summary['store']}/{summary['run']}", "bold")
+    console.print(Text.assemble("\nstored in ", place, ". Ask it:\n"), soft_wrap=True)
+    for question in questions(summary["run"], summary["branch"]):
+        console.print(f"  {question}", soft_wrap=True, style="cyan")
+
+
+def changes(title: str, rows: Sequence[tuple[str, str, str]]) -> Table:
+    """Names, figures and how they changed since the iteration before."""
+    table = Table(title=title, show_header=False, min_width=len(title), **TITLE)  # type: ignore[arg-type]
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(justify="right", style="dim")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def trend(console: Console, run: str, past: Sequence[dict[str, Any]]) -> None:
+    """How the figures went over the iterations of a run."""
+    first, last = past[0]["iteration"], past[-1]["iteration"]
+    table = Table(title=f"{run}, iterations {first} to {last}", show_header=False, **TITLE)  # type: ignore[arg-type]
+    table.add_column()
+    table.add_column(style="green")
+    table.add_column(justify="right")
+    for name, bars, before, now in trends(past):
+        table.add_row(name, bars, f"{before} → {now}" if len(bars) > 1 else now)
+    console.print(table)
+
+
+def evaluated(console: Console, found: dict[str, Any]) -> None:
+    """The score of an evaluation, by task type and in all."""
+    title = f"{found['run']}, policy of iteration {found['iteration']} on {found['posed']}: {found['sample']}"
+    table = Table(title=title, **TITLE)  # type: ignore[arg-type]
+    for name in found["table"][0]:
+        table.add_column(name, justify="left" if name == "task type" else "right")
+    for one in found["table"]:
+        table.add_row(*map(str, one.values()))
+    console.print(table)
+    if found["broken"]:
+        console.print(f"counted as 0, since the world or the engine failed: {', '.join(found['broken'])}")
+
+
+def pairs(title: str, rows: Sequence[tuple[str, str]]) -> Table:
+    """Names and figures under a title."""
+    table = Table(title=title, show_header=False, min_width=len(title), **TITLE)  # type: ignore[arg-type]
+    table.add_column()
+    table.add_column(justify="right")
+    for name, value in rows:
+        table.add_row(name, value)
+    return table

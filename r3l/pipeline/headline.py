@@ -1,0 +1,68 @@
+"""The figures of an iteration that are looked at first: how they changed, how they went over a run, and in one line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from r3l.pipeline.summary import HEADLINE, figure
+from r3l.store.metrics import METRICS
+
+BARS = "▁▂▃▄▅▆▇█"
+TREND = 40  # newest iterations of a sparkline
+KNOWN = {metric.column: metric for metric in METRICS}
+
+
+def headline(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """(name, figure, change since the iteration before) of the figures that are looked at first."""
+    before, rows = summary.get("before", {}), []
+    for column in HEADLINE:
+        metric, value = KNOWN[column], summary.get(column)
+        rows.append((metric.name, figure(value, metric.format), change(value, before.get(column), metric.format)))
+    return rows
+
+
+def change(now: object, before: object, pattern: str) -> str:
+    """The difference with its sign, in the format of the figure; of percentages in points. Empty where one is missing."""
+    if not isinstance(now, int | float) or not isinstance(before, int | float) or math.isnan(now - before):
+        return ""
+    if pattern.endswith("%}"):
+        return f"{100 * (now - before):+.1f} points"
+    return f"{'-' if now < before else '+'}{figure(abs(now - before), pattern)}"
+
+
+def in_short(summary: dict[str, Any]) -> str:
+    """E.g. ``base 54 % · held-out 31 % · loss 0.0310``."""
+    parts = (
+        ("base", "base_success", "{:.0%}"),
+        ("held-out", "evaluation_success", "{:.0%}"),
+        ("retries improved", "retry_improvement", "{:.0%}"),
+        ("loss", "loss", "{:.4f}"),
+    )
+    known = [(name, figure(summary.get(column), pattern)) for name, column, pattern in parts]
+    return " · ".join(f"{name} {said.replace('%', ' %')}" for name, said in known if said != "–")
+
+
+def sparkline(values: Sequence[float | None]) -> str:
+    """One bar character per value, scaled from the least to the greatest; a space where there is no value."""
+    known = [value for value in values if value is not None and not math.isnan(value)]
+    if not known:
+        return ""
+    low, span = min(known), (max(known) - min(known)) or 1.0
+    return "".join(
+        " " if value is None or math.isnan(value) else BARS[round((value - low) / span * (len(BARS) - 1))]
+        for value in values
+    )
+
+
+def trends(past: Sequence[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
+    """(name, sparkline, first figure, newest figure) of the figures that are looked at first, over the newest
+    iterations; without those that no iteration has."""
+    rows = []
+    for metric in (KNOWN[column] for column in HEADLINE):
+        values = [row.get(metric.column) for row in past][-TREND:]
+        known = [said for said in (figure(value, metric.format) for value in values) if said != "–"]
+        if known:
+            rows.append((metric.name, sparkline(values), known[0], known[-1]))
+    return rows

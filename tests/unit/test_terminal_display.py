@@ -1,0 +1,143 @@
+"""The live panel and the figures after an iteration: means without bias, changes, sparklines, time by the clock."""
+
+from __future__ import annotations
+
+import io
+import logging
+from types import SimpleNamespace
+
+import pytest
+
+from flows.cli.console import CleanConsole
+from flows.cli.display import FRAMES, Display, clock, print_changes, reward, row
+from flows.cli.figures import result, trend
+from r3l.exploration.progress import Progress
+from r3l.pipeline.headline import change, headline, in_short, sparkline, trends
+from r3l.pipeline.stages.run_stage import count_whole
+from r3l.pipeline.summary import HEADLINE, history, summarise
+from r3l.pipeline.update.local import counted
+from r3l.store.metrics import METRICS
+from r3l.store.stage import Store
+from tests.support.store_iteration import commit_iteration
+
+
+def console():
+    return CleanConsole(file=io.StringIO(), width=120)
+
+
+def said(screen) -> str:
+    return screen.file.getvalue()
+
+
+def test_a_mean_is_shown_of_whole_shards_alone():
+    # 4 of 16 attempts have ended, all of them won: the others may come to anything
+    assert reward({"planned": 16, "done": 4, "reward": 4.0}) == "0.25–1.00"
+    # a shard of 8 is whole with a mean of 0.5; of the other one, three quick wins don't count
+    counts = {"planned": 16, "done": 11, "reward": 7.0, "whole": 8, "whole_reward": 4.0}
+    assert reward(counts) == "0.50 of 8"
+    assert reward(counts | {"done": 16, "whole": 16, "whole_reward": 6.0}) == "0.38"
+    assert reward({"planned": 16}) == reward({}) == ""
+
+
+def test_a_finished_shard_is_counted_once_whole():
+    bench = SimpleNamespace(progress=Progress())
+    attempts = [SimpleNamespace(reward=1.0), SimpleNamespace(reward=0.0)]
+    count_whole(bench, "base", {"trajectories": attempts, "turns": []})
+    count_whole(bench, "credit", {"credit": []})
+    counts = bench.progress.snapshot()
+    assert (counts["base"]["whole"], counts["base"]["whole_reward"], list(counts)) == (2, 1.0, ["base"])
+
+
+def test_the_update_tells_its_micro_batches(caplog):
+    progress = Progress()
+    display = Display(console(), "title", progress)
+    display.phase = "running"
+    hear = counted(progress)
+    assert display.now() == "running"
+    with caplog.at_level(logging.INFO):
+        hear({"event": "part", "part": "load"})
+        assert display.now() == "the update loads the policy"
+        hear({"event": "start", "rows": 12, "groups": 2, "trie_tokens": 900})
+        for index in range(3):
+            hear({"event": "micro_batch", "index": index, "of": 10, "tokens": 50})
+    assert row("updates", progress.snapshot()["updates"], 2)[2:4] == ["3/10", ""]
+    assert progress.snapshot()["updates"]["tokens"] == 150
+    assert caplog.messages == [
+        "updates: 12 rows of 2 groups, 900 tokens where they share prefixes",
+        "updates: micro-batch 3 of 10",
+    ]
+    hear({"event": "out_of_memory", "limits": "smaller"})  # the passes begin again
+    hear({"event": "micro_batch", "index": 0, "of": 20, "tokens": 50})
+    assert row("updates", progress.snapshot()["updates"], 2)[2] == "1/20"
+    progress.finish("updates")
+    assert display.now() == "running"
+
+
+def test_without_a_terminal_a_line_is_printed_on_change():
+    screen = console()
+    display = Display(screen, "title", Progress())
+    display.phase = "waiting"
+    happens = iter([lambda: None, lambda: None, lambda: display.progress.add("base", planned=4, done=1), lambda: None])
+
+    def over(_: float) -> bool:
+        return (happening := next(happens, None)) is None or happening() is not None
+
+    print_changes(display, over)
+    assert [line.split("] ")[1] for line in said(screen).splitlines()] == ["waiting", "waiting: base 1/4"]
+    assert FRAMES <= 4
+
+
+def test_time_by_the_clock():
+    assert [clock(5), clock(65.9), clock(3605)] == ["0:05", "1:05", "1:00:05"]
+
+
+def test_a_change_has_its_sign_and_unit():
+    assert change(0.5, 0.44, "{:.1%}") == "+6.0 points"
+    assert change(0.031, 0.0405, "{:.4f}") == "-0.0095"
+    assert change(7, 4, "{:d}") == "+3"
+    assert change(7, None, "{:d}") == change(float("nan"), 1.0, "{:.1f}") == ""
+
+
+def test_the_headline_in_one_line():
+    summary = {"base_success": 0.54, "evaluation_success": 0.31, "loss": 0.031, "retry_improvement": None}
+    assert in_short(summary) == "base 54 % · held-out 31 % · loss 0.0310"
+    assert in_short({}) == ""
+
+
+def test_a_sparkline_goes_from_least_to_greatest():
+    assert sparkline([0.0, None, 0.5, 1.0]) == "▁ ▅█"
+    assert sparkline([None, float("nan")]) == ""
+    assert sparkline([2.0, 2.0]) == "▁▁"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    made = Store.open(str(tmp_path_factory.mktemp("store")))
+    for iteration in range(2):
+        commit_iteration(made, iteration=iteration)
+    return made
+
+
+def test_eight_figures_with_their_change_and_all_on_request(store):
+    summary = summarise(store, "demo", "", 1) | {"store": store.root}
+    names = {metric.column: metric.name for metric in METRICS}
+    assert [name for name, _, _ in headline(summary)] == [names[column] for column in HEADLINE]
+    assert len(HEADLINE) == 8
+    assert set(summary["before"]) == set(HEADLINE)
+    assert summarise(store, "demo", "", 0)["before"] == {}
+    assert all(seconds >= 0 for seconds in summary["stages"].values())
+    short, whole = console(), console()
+    result(short, summary, ask=False)
+    result(whole, summary, ask=False, verbose=True)
+    assert "+0.0 points" in said(short)
+    assert "gradient norm" not in said(short)
+    assert all(metric.name in said(whole) for metric in METRICS if metric.shown)
+
+
+def test_the_trend_of_a_run(store):
+    past = history(store, "demo", "")
+    assert ("base success", "▁▁", "25.0%", "25.0%") in trends(past)
+    screen = console()
+    trend(screen, "demo", past)
+    assert "demo, iterations 0 to 1" in said(screen)
+    assert "▁▁" in said(screen)
