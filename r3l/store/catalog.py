@@ -16,7 +16,6 @@ from types import MappingProxyType
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 
 from r3l.errors import StoreError
 from r3l.store.contents import STAGES_SCHEMA, Contents, Part, contents_of, place
@@ -45,6 +44,7 @@ VIEWS = (
 )
 MACROS = "credit_macros"
 LOOKS_AROUND = frozenset({"show", "tables", "information_schema", "duckdb_views", "duckdb_tables", "sqlite_master"})
+READS = frozenset({"from", "join", "table", "describe", "summarize", "pivot", "unpivot"})  # of a table
 DAMAGE = (StoreError, OSError, ValueError, TypeError, KeyError)  # what reading a damaged or foreign run may raise
 # Which stages' files the views of one kind of trajectory read: an extra base is sampled in place of a retry.
 TRAJECTORIES_OF = {
@@ -106,18 +106,16 @@ def opened(
     if left_out:
         connection.executemany("INSERT INTO left_out VALUES (?, ?)", list(left_out.items()))
     tables = only | ({"trajectories"} if only & TRAJECTORIES_OF.keys() else set())
-    seen = (part for part in (*contents.own, *contents.taken_over) if part.table in tables)
-    connection.register(
-        "paths", pa.table({"path": pa.array([store.files.url(part.path) for part in seen], pa.string())})
-    )
-    connection.execute("CREATE TABLE files AS SELECT DISTINCT path FROM paths; DROP VIEW paths")
+    seen = {store.files.url(part.path) for part in (*contents.own, *contents.taken_over) if part.table in tables}
+    connection.execute("CREATE TABLE files AS SELECT unnest($1::VARCHAR[]) AS path", [sorted(seen)])
     return connection
 
 
 def needed(question: str) -> frozenset[str]:
-    """Return the names that a question needs; all where it names none, or asks what there is."""
+    """Return the names that a question needs; all where it names a table that is none of them, or asks what there is."""
     words = frozenset(re.findall(r"\w+", question.lower()))
-    if not words & (ALL | BARE) or words & LOOKS_AROUND or any(word.startswith(("credit_", "mask_")) for word in words):
+    known = words & (ALL | BARE) or (words and not words & READS)
+    if not known or words & LOOKS_AROUND or any(word.startswith(("credit_", "mask_")) for word in words):
         return ALL
     views = set(words & ALL)
     for view in reversed(VIEWS):
@@ -139,13 +137,9 @@ def build(
     only: frozenset[str] = ALL,
 ) -> None:
     """What the dictionary names, in a fresh connection: tables and views over all lines, then those of one."""
-    connection.register("stages_rows", pa.table(contents.stages, STAGES_SCHEMA))
-    connection.register("taken_over", pa.table(contents.seen, STAGES_SCHEMA))
-    connection.execute(
-        "CREATE TABLE stages AS FROM stages_rows; CREATE SCHEMA stored; CREATE SCHEMA lines; "
-        "CREATE TABLE lines.stages AS FROM stages_rows UNION ALL FROM taken_over; "
-        "DROP VIEW stages_rows; DROP VIEW taken_over"
-    )
+    fill(connection, "main.stages", contents.stages)
+    connection.execute("CREATE SCHEMA stored; CREATE SCHEMA lines; CREATE TABLE lines.stages AS FROM main.stages")
+    fill(connection, "lines.stages", contents.seen)
     for statement in (*table_views(contents, root, only), *(view_sql(view) for view in VIEWS if view in only)):
         connection.execute(statement)
     for name in (*TABLES, *VIEWS):
@@ -153,6 +147,17 @@ def build(
             connection.execute(f"CREATE VIEW main.{name} AS FROM lines.{name} WHERE branch = {quoted(branch)}")
     if only == ALL:
         connection.execute(view_sql(MACROS))
+
+
+def fill(connection: duckdb.DuckDBPyConnection, table: str, rows: Mapping[str, list[Any]]) -> None:
+    """Add rows of `stages`, given as columns. As parameters: making an Arrow array of a list imports pandas, which takes
+    longer than all the rest.
+    """
+    types = {field.name: duck_type(field.type) for field in STAGES_SCHEMA}
+    declared = ", ".join(f'"{name}" {type_}' for name, type_ in types.items())
+    lists = ", ".join(f"unnest(${place}::{type_}[])" for place, type_ in enumerate(types.values(), 1))
+    connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({declared})")
+    connection.execute(f"INSERT INTO {table} SELECT {lists}", [rows[name] for name in types])
 
 
 def view_sql(view: str) -> str:
