@@ -114,6 +114,10 @@ def displayed(config: Config, quiet: bool, training: bool = True) -> Iterator[Di
         preflight.check(config, training)
         display.phase = "starting Prefect"
         with on_prefect():
+            if training and (config.placement.update_deployment or config.placement.shards == "workers"):
+                from flows.placement.remote_jobs import check_placement
+
+                check_placement(config.placement)  # before there is a flow run that fails
             yield display
 
 

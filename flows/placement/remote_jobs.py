@@ -173,15 +173,20 @@ def check_placement(settings: PlacementSettings) -> None:
     names += [settings.shard_deployment] if settings.shards == "workers" else []
     if names and not PREFECT_API_URL.value():
         raise ConfigError(
-            f"placement names {', '.join(names)}, but no Prefect server is set: start one (`prefect server start`), "
+            f"placement names {', '.join(names)}, but no Prefect server is set: start one (`r3l up`), "
             "set PREFECT_API_URL, and run `prefect --no-prompt deploy --all`"
         )
     for name in names:
-        with get_client(sync_client=True) as client:
-            try:
+        try:
+            with get_client(sync_client=True) as client:
                 client.read_deployment_by_name(name)
-            except (ObjectNotFound, ValueError) as error:
-                raise ConfigError(
-                    f"placement: no deployment {name!r} on {PREFECT_API_URL.value()}; run "
-                    "`prefect --no-prompt deploy --all`, or name one of `prefect deployment ls`"
-                ) from error
+        except httpx.HTTPError as error:
+            raise ConfigError(
+                f"placement: the Prefect server {PREFECT_API_URL.value()} can't be asked for {name!r} "
+                f"({type(error).__name__}: {error}); start it, or set PREFECT_API_URL"
+            ) from error
+        except (ObjectNotFound, ValueError) as error:
+            raise ConfigError(
+                f"placement: no deployment {name!r} on {PREFECT_API_URL.value()}; run "
+                "`prefect --no-prompt deploy --all`, or name one of `prefect deployment ls`"
+            ) from error

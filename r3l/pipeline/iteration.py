@@ -15,6 +15,7 @@ from r3l.pipeline.saved_config import save_config
 from r3l.pipeline.stages import calls
 from r3l.pipeline.update.stage import sweep_staging
 from r3l.pipeline.workbench import Placement, Replay, Tools, Workbench
+from r3l.store.files.sweep import withdraw
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
 
@@ -100,6 +101,17 @@ def working(bench: Workbench) -> Iterator[None]:
         bench.close()
 
 
+def withdraw_others(bench: Workbench, refs: list[StageRef]) -> None:
+    """Delete what an earlier start of this iteration committed under numbers that it has no more: with other
+    `rollout.tasks_per_shard`, or more rounds of retries. The same attempts would be counted twice.
+    """
+    mine = {ref.key for ref in refs}
+    for ref in bench.store.stages(bench.config.run, bench.config.branch, bench.iteration):
+        if ref.shard is not None and ref.stage != "evaluations" and ref.key not in mine:
+            withdraw(bench.store.files, ref.key)
+            log().warning("%s: made with other settings, and not of this iteration any more; deleted", ref.key)
+
+
 def run_stages(bench: Workbench) -> list[StageRef]:
     """Return all stages of the iteration. Shards run side by side; only the update waits for all."""
     if bench.wants("updates"):
@@ -109,6 +121,8 @@ def run_stages(bench: Workbench) -> list[StageRef]:
     bench.progress.add("shards", planned=len(shards))
     placed = bench.placement.shards(bench, batch, shards) if bench.placement and bench.replay is None else None
     refs = [batch, *(calls.shard_stages(bench, batch, shards) if placed is None else placed)]
+    if bench.replay is None:
+        withdraw_others(bench, refs)
     if bench.wants("updates"):
         credit, rows = ([ref for ref in refs if ref.stage == stage] for stage in ("credit", "training_rows"))
         replayed = [bench.runner.call(calls.replay_groups, bench, credit, rows)] if replay_buffer.active(bench) else []

@@ -15,7 +15,8 @@ SETTINGS = "config.json"  # of an iteration: what a replay starts from
 STAGING = ".staging"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 MANIFEST_PATH = re.compile(
-    r"(?P<run>[^/]+)/(?:branch=(?P<branch>[^/]+)/)?iteration=(?P<iteration>-?\d+)/(?P<stage>[a-z_]+)/(?:shard=(?P<shard>\d+)/)?stage\.json"
+    rf"(?P<run>{NAME.pattern})/(?:branch=(?P<branch>{NAME.pattern})/)?iteration=(?P<iteration>-?[0-9]+)/"
+    r"(?P<stage>[a-z_]+)/(?:shard=(?P<shard>[0-9]+)/)?stage\.json"
 )
 
 
@@ -89,9 +90,10 @@ def iteration_folder(run: str, branch: str, iteration: int) -> str:
 
 
 def key_of(manifest_path: str) -> StageKey | None:
-    """Return the key that a manifest's path stands for; None for any other path."""
+    """Return the key that a manifest's path stands for; None for any other path, whatever names it has."""
     match = MANIFEST_PATH.fullmatch(manifest_path)
     if not match or match["stage"] not in STAGES:
         return None
     shard = None if match["shard"] is None else int(match["shard"])
-    return StageKey(match["run"], match["branch"] or "", int(match["iteration"]), match["stage"], shard)
+    key = StageKey(match["run"], match["branch"] or "", int(match["iteration"]), match["stage"], shard)
+    return key if key.manifest == manifest_path else None  # iteration=7 is not the place of iteration=00007

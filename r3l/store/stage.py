@@ -237,7 +237,8 @@ class Store:
 
     def branches(self, run: str) -> list[str]:
         """Return the names of a run's branches."""
-        return [name.removeprefix("branch=") for name in self.files.folders(run) if name.startswith("branch=")]
+        folders = (name.partition("branch=") for name in self.files.folders(run))
+        return [name for before, _, name in folders if not before and NAME.fullmatch(name)]
 
     def runs(self) -> list[str]:
         """Return the names of the runs that have at least one committed stage."""

@@ -12,12 +12,15 @@ import pytest
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.states import Cancelled, Completed, Crashed, Failed, Running, Scheduled
 
+from flows import iterate
+from flows.cli.terminal import run_iteration
 from flows.placement import remote_jobs
 from flows.placement.heartbeat import Listener, Superseded, beating
 from flows.placement.remote_jobs import Errand, RemoteJobError, run_remote
 from r3l.config.placement import PlacementSettings
 from r3l.errors import ConfigError, Interrupted
 from r3l.store.files.local import LocalFiles, read_object
+from tests.flows.small import small_config
 
 SETTINGS = PlacementSettings(attempts=2, silent_s=1, heartbeat_s=0.1)
 
@@ -217,6 +220,21 @@ def test_a_placement_without_its_deployment_is_refused_before_anything_is_sample
     with pytest.raises(ConfigError, match="no deployment 'r3l-shard/shard'"):
         remote_jobs.check_placement(PlacementSettings(shards="workers"))
     remote_jobs.check_placement(PlacementSettings())
+
+
+@pytest.mark.usefixtures("errand")
+def test_so_it_is_from_the_terminal_before_there_is_a_flow_run(monkeypatch, tmp_path):
+    monkeypatch.setattr(iterate, "watched", lambda tally: pytest.fail("the flow was begun"))
+    config = small_config(tmp_path, "placement.update_deployment=r3l-update/none")
+    with pytest.raises(ConfigError, match="no deployment 'r3l-update/none'"):
+        run_iteration(config, quiet=True)
+    monkeypatch.setattr("flows.placement.remote_jobs.get_client", unreachable)
+    with pytest.raises(ConfigError, match="can't be asked for 'r3l-update/none'"):
+        run_iteration(config, quiet=True)
+
+
+def unreachable(**_):
+    raise httpx.ConnectError("no route to host")
 
 
 @pytest.fixture(params=[signal.default_int_handler, signal.SIG_IGN], ids=["in front", "in the background"])

@@ -242,6 +242,16 @@ def test_the_parts_of_a_stage_whose_manifest_can_not_be_read_stay(store, content
     assert {*parts} <= {*store.files.paths("demo")}
 
 
+def test_so_do_those_of_a_stage_whose_manifest_is_a_folder(store):
+    ref = commit_iteration(store)["base"]
+    parts = [f"{ref.key.folder}/{part['file']}" for part in store.manifest(ref)["parts"]]
+    manifest = Path(store.root, ref.key.manifest)
+    manifest.unlink()
+    manifest.mkdir()
+    assert store.sweep("demo") == []
+    assert {*parts} <= {*store.files.paths("demo")}
+
+
 def test_a_process_that_ended_and_was_not_waited_for_lives_no_more():
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         mark = process.mark(child.pid)

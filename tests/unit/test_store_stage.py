@@ -12,9 +12,11 @@ import pytest
 
 from r3l.errors import StoreError
 from r3l.records import Event
+from r3l.store.catalog import connect
 from r3l.store.check import check_run
 from r3l.store.digests import fingerprint, table_digest
 from r3l.store.files.parts import decode, encode, to_table
+from r3l.store.files.sweep import withdraw
 from r3l.store.layout import StageKey, StageRef, key_of
 from r3l.store.policies.snapshots import latest_policy, snapshot_digest
 from r3l.store.stage import Store
@@ -297,3 +299,27 @@ def test_a_folder_in_the_place_of_a_manifest_is_one_line(store):
     with pytest.raises(StoreError, match=r"stage.json: is a folder, expected a file; move it away$"):
         store.commit(ref.key, {}, fingerprint=ref.fingerprint)
     assert check_run(store, "demo")
+
+
+@pytest.mark.parametrize("folder", ["branch=we ird", "branch=", "branch=..", "other=x", "iteration=0", "iteration=-0"])
+def test_a_folder_with_an_odd_name_is_none_of_the_run_s_and_check_names_it(store, folder):
+    ref = commit_iteration(store)["tasks"]
+    odd = f"demo/{folder}" if "iteration" in folder else f"demo/{folder}/iteration=00000"
+    foreign = Path(store.root, odd, "tasks", "stage.json")
+    foreign.parent.mkdir(parents=True)
+    foreign.write_bytes(Path(store.root, ref.key.manifest).read_bytes())
+    assert (len(store.stages("demo")), store.branches("demo"), store.next_iteration("demo")) == (9, [], 1)
+    assert store.sweep("demo") == []
+    with connect(store) as connection:
+        assert connection.execute("SELECT count(*) FROM left_out").fetchall() == [(0,)]
+    (found,) = check_run(store, "demo")
+    assert (found.check, found.place) == ("files", f"{odd}/tasks/stage.json")
+
+
+def test_a_withdrawn_stage_is_gone_whole_and_the_others_stay(store):
+    refs = commit_iteration(store)
+    before = {*store.files.paths("demo")}
+    withdraw(store.files, refs["base"].key)
+    gone = before - {*store.files.paths("demo")}
+    assert gone == {path for path in before if path.startswith(f"{refs['base'].key.folder}/")} != set()
+    assert refs["base"] not in store.stages("demo")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from r3l.exploration import stages as exploration
 from r3l.exploration.oracle import oracle_stage
@@ -14,6 +15,7 @@ from r3l.methods import counted_groups, credit_stage, plan, training_rows_stage
 from r3l.pipeline import replay_buffer
 from r3l.pipeline.runner import Coming
 from r3l.pipeline.stages import stage_io
+from r3l.pipeline.stages.identity import world_of
 from r3l.pipeline.stages.run_stage import run_stage
 from r3l.pipeline.stages.task_batch import draw
 from r3l.pipeline.update.stage import policy_is_there, update_tables
@@ -48,7 +50,18 @@ def sample_bases(bench: Workbench, batch: StageRef, shard: int) -> StageRef:
         lambda: stage_io.tables(
             exploration.base_stage(bench.explorer, _shard_tasks(bench, batch, shard), plan_of(bench))
         ),
+        beside=other_world(bench, batch),
     )
+
+
+def other_world(bench: Workbench, batch: StageRef) -> dict[str, Any]:
+    """Data and version of the world, where a replay plays tasks that were drawn under others: no setting and no parent
+    of its stages tells of them."""
+    if bench.replay is None:
+        return {}
+    now, drawn = world_of(bench.config, bench.config.environment.split), bench.store.manifest(batch)["settings"]
+    was = {"data": drawn.get("data", now["data"]), "world": drawn.get("world", 1)}  # older runs have neither
+    return {} if was == now else now
 
 
 def _shard_tasks(bench: Workbench, batch: StageRef, shard: int) -> list[Task]:
@@ -70,7 +83,7 @@ def find_oracle_pivots(bench: Workbench, batch: StageRef, base: StageRef, shard:
         )
         return {"oracle_pivots": pivots, "events": events}
 
-    return run_stage(bench, "oracle_pivots", shard, [batch, base], compute)
+    return run_stage(bench, "oracle_pivots", shard, [batch, base], compute, beside=other_world(bench, batch))
 
 
 def reflect(
@@ -109,7 +122,8 @@ def retry(
             )
         )
 
-    return run_stage(bench, "retries", label(bench, shard, round_), [base, *distilled, reflections], compute)
+    parents = [base, *distilled, reflections]
+    return run_stage(bench, "retries", label(bench, shard, round_), parents, compute, beside=other_world(bench, batch))
 
 
 def stitch(

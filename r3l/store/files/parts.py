@@ -87,3 +87,12 @@ def decode(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
         return pq.read_table(pa.BufferReader(content), columns=None if columns is None else list(columns))
     except (pa.ArrowInvalid, OSError) as error:
         raise StoreError(f"not a readable Parquet file: {error}") from error
+
+
+def footer(content: bytes) -> tuple[int, list[str]]:
+    """(rows, names of the columns) of a part, without its rows. Raises StoreError for bytes that are no Parquet file."""
+    try:
+        with pq.ParquetFile(pa.BufferReader(content)) as file:
+            return file.metadata.num_rows, list(file.schema_arrow.names)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise StoreError(f"not a readable Parquet file: {error}") from error

@@ -8,7 +8,8 @@ from r3l.errors import StoreError
 from r3l.store import manifest as manifests
 from r3l.store.files.local import Files
 from r3l.store.files.lock import LOCK, held, held_by_me
-from r3l.store.layout import MANIFEST, key_of
+from r3l.store.layout import MANIFEST, StageKey, key_of
+from r3l.store.space.bundles import drop_bundle
 
 
 def sweep(files: Files, run: str) -> list[str]:
@@ -34,18 +35,25 @@ def sweep(files: Files, run: str) -> list[str]:
 def orphaned(files: Files, prefix: str) -> list[str]:
     """Return parts that no readable manifest names. A stage whose manifest can't be read keeps its parts: they are
     evidence."""
-    paths = files.paths(prefix)
+    parts = [path for path in files.paths(prefix) if is_part(path)]
     named: set[str] = set()
     kept: set[str] = set()
-    for path in paths:
-        if key := key_of(path):
+    for folder in {path.rpartition("/")[0] for path in parts}:
+        if key := key_of(f"{folder}/{MANIFEST}"):
             try:
                 manifest = manifests.load(files, key) or {"parts": []}
                 named |= {f"{key.folder}/{part['file']}" for part in manifest["parts"]}
-            except StoreError:
+            except StoreError:  # also where a folder stands in the place of the manifest
                 kept.add(key.folder)
-    parts = [path for path in paths if is_part(path)]
     return [path for path in parts if path not in named and path.rpartition("/")[0] not in kept]
+
+
+def withdraw(files: Files, key: StageKey) -> None:
+    """Delete a committed stage: its manifest first, so that it is never there in part, then its parts. The caller holds the iteration's
+    lock."""
+    drop_bundle(files, key)
+    files.delete(key.manifest)
+    delete(files, [path for path in files.paths(key.folder) if is_part(path) and path.rpartition("/")[0] == key.folder])
 
 
 def is_part(path: str) -> bool:

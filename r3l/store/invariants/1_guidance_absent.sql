@@ -12,10 +12,16 @@ WITH guided AS (
 pieces AS ( -- every eighth run of 16: of 23 ids in a row, one is found
     SELECT run, branch, iteration, distilled_id, unnest(list_transform(range(1, len(ids) - 14, 8), lambda k: ids[k : k + 15])) AS ids FROM guided
 ),
+grown AS ( -- of each context after the pivot's, from where on it is new: what it repeats was looked at in the turn before
+    SELECT run, branch, distilled_id, turn, ids, CASE WHEN ids[: len(before)] = before THEN greatest(1, len(before) - 14) ELSE 1 END AS first
+    FROM (SELECT d.run, d.branch, d.distilled_id, d.pivot_turn, t.turn, t.context_ids AS ids,
+                 lag(t.context_ids) OVER (PARTITION BY d.run, d.branch, d.distilled_id ORDER BY t.turn) AS before
+          FROM lines.distilled d JOIN lines.turns t ON (t.run, t.branch, t.trajectory_id) = (d.run, d.branch, d.distilled_id) AND t.turn >= d.pivot_turn)
+    WHERE turn > pivot_turn
+),
 found AS (
     SELECT DISTINCT run, branch, iteration, distilled_id, turn, ids
-    FROM (SELECT d.run, d.branch, d.distilled_id, t.turn, unnest(list_transform(range(1, len(t.context_ids) - 14), lambda k: t.context_ids[k : k + 15])) AS ids
-          FROM lines.distilled d JOIN lines.turns t ON (t.run, t.branch, t.trajectory_id) = (d.run, d.branch, d.distilled_id) AND t.turn > d.pivot_turn) shown
+    FROM (SELECT run, branch, distilled_id, turn, unnest(list_transform(range(first, len(ids) - 14), lambda k: ids[k : k + 15])) AS ids FROM grown) shown
     JOIN pieces USING (run, branch, distilled_id, ids)
 ),
 said AS ( -- `whose`: of contexts, the trajectory; the bases' are known to the whole group, a parent's to what grew from it
@@ -30,7 +36,8 @@ known AS (
     SELECT f.run, f.branch, f.distilled_id, f.turn, f.ids
     FROM found f JOIN lines.distilled d USING (run, branch, distilled_id)
     JOIN said s ON (s.run, s.branch, s.group_id) = (d.run, d.branch, d.group_id) AND coalesce(s.whose, d.parent_id) = d.parent_id
-    WHERE len(list_filter(range(1, len(s.ids) - 14), lambda k: s.ids[k : k + 15] = f.ids)) > 0
+    -- first where their first id stands, which costs little: else the runs of a whole context would be cut out to compare them
+    WHERE len(list_filter(list_filter(range(1, len(s.ids) - 14), lambda k: s.ids[k] = f.ids[1]), lambda k: s.ids[k : k + 15] = f.ids)) > 0
 ),
 quotes AS (
     SELECT run, branch, reflection_id, unnest([report ->> '$.improvement_suggestion', report ->> '$.root_cause_analysis',
