@@ -50,11 +50,15 @@ def connect_for_users(
 
 
 def ask(connection: duckdb.DuckDBPyConnection, sql: str, seconds: float = 60.0) -> pa.Table:
-    """Return the answer to a user's question. Raise StoreError unless it is one SELECT, or where it takes longer than
-    `seconds`."""
+    """The answer to a user's question. Raises StoreError unless it is one SELECT, or where it takes longer than
+    `seconds`.
+
+    In a read-only transaction: a SELECT may hold a DELETE in its WITH.
+    """
     one_select(sql)
     clock = threading.Timer(seconds, connection.interrupt)
     clock.start()
+    connection.execute("BEGIN TRANSACTION READ ONLY")
     try:
         return query(connection, sql)
     except StoreError as error:
@@ -63,6 +67,7 @@ def ask(connection: duckdb.DuckDBPyConnection, sql: str, seconds: float = 60.0) 
         raise
     finally:
         clock.cancel()
+        connection.execute("ROLLBACK")
 
 
 def one_select(sql: str) -> duckdb.Statement:

@@ -185,7 +185,7 @@ def cross_site(folder: Path, tally: Tally, tries: int) -> None:
                 assert answer.status_code in (400, 403, 405), f"answered {answer.status_code}"
                 assert "access-control-allow-origin" not in answer.headers, "its pages may read the answer"
                 assert ">42<" not in answer.text, "the question was asked"
-    app.state.desk.close()
+    app.state.audit.close()
 
 
 def odd_links(folder: Path, tally: Tally, tries: int) -> None:
@@ -199,20 +199,20 @@ def odd_links(folder: Path, tally: Tally, tries: int) -> None:
                     answer = client.get(path)
                     assert answer.status_code in (200, 400, 404, 422), f"answered {answer.status_code}"
                     assert_harmless(answer.text)
-    app.state.desk.close()
+    app.state.audit.close()
 
 
 def hostile_text(folder: Path, tally: Tally, tries: int) -> None:
     """HTML and terminal escapes in what a model or a world wrote: shown as text, on pages and in the terminal."""
     app, client = looked_at(folder, hostile=True)
-    store: Store = app.state.desk.reader.store
+    store: Store = app.state.audit.reader.store
     with client:
         for path in PAGES:
             with tally.attempt(f"page {path}"):
                 answer = client.get(path)
                 assert answer.status_code == 200, f"answered {answer.status_code}"
                 assert_harmless(answer.text)
-    app.state.desk.close()
+    app.state.audit.close()
     for name, view in (
         ("show a base", lambda: show(store, "iteration=0/task=0/base=0", Line("demo"))),
         ("show a retry", lambda: show(store, "iteration=0/task=0/retry=0", Line("demo"))),

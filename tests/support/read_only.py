@@ -31,7 +31,7 @@ with TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
                  "/sql?q=SELECT+count(*)+FROM+stages", "/sql/answer.csv?q=SELECT+run+FROM+stages"):
         status = client.get(page).status_code
         print(f"audit {page} = {'ok' if status == 200 else status}", flush=True)
-app.state.desk.close()
+app.state.audit.close()
 from flows.cli import app as commands, audit, tables
 for module in (audit, tables):
     module.register(commands.app)

@@ -1,6 +1,7 @@
 import json
 import math
 import signal
+import subprocess
 import threading
 import time
 from contextlib import suppress
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from r3l.audit.web import sandbox
+from r3l.audit.web import sandbox, sandbox_process
 from r3l.audit.web.sandbox import Answer, SqlBox, worked_questions
 from r3l.errors import StoreError
 from r3l.store.stage import Store
@@ -81,6 +82,24 @@ def test_a_select_neither_writes_nor_reads_elsewhere(box, query):
     with pytest.raises(StoreError):
         box.ask(query.replace("{store}", box.store.root).replace("{{", "{").replace("}}", "}"))
     assert box.ask("SELECT count(*) FROM stages").rows == [(9,)]
+
+
+def test_after_a_refusal_the_process_waits_for_as_long_as_it_likes(box):
+    with pytest.raises(StoreError, match="nosuch"):
+        box.ask("SELECT * FROM nosuch", seconds=0.1)
+    [asked] = box._idle
+    with suppress(subprocess.TimeoutExpired):  # past the time of the question that was refused
+        assert asked.process.wait(0.1 + sandbox_process.GRACE_SECONDS + 0.4) is None
+    assert box.ask("SELECT 1").rows == [(1,)]
+    assert box._idle == [asked]
+
+
+def test_a_process_that_was_ended_meanwhile_is_replaced(box):
+    box.ask("SELECT 1")
+    [asked] = box._idle
+    asked.process.kill()
+    asked.process.wait()
+    assert box.ask("SELECT 1").rows == [(1,)]
 
 
 HEAVY = "SELECT levenshtein(repeat('a', 2_000_000), repeat('b', 2_000_000))"  # DuckDB can't be interrupted in it

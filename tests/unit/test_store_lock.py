@@ -336,6 +336,24 @@ def test_a_full_disk_is_named_and_leaves_nothing_half_done(store, monkeypatch):
     assert [path.name for path in Path(store.root).rglob("*") if path.is_file()] in ([], ["guard"])
 
 
+def test_a_lock_that_was_written_though_its_writing_failed_is_given_up(store, monkeypatch):
+    """The rename is done, and then there is no space for the folder's own record of it."""
+    real, calls = os.fsync, []
+
+    def second_fails(handle: int) -> None:
+        calls.append(handle)
+        if len(calls) == 2:
+            raise OSError(28, "No space left on device")
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", second_fails)
+    with pytest.raises(StoreError, match="No space left"), store.writer_lock("demo", "", 3):
+        pass
+    assert not lock_file(store).exists()
+    with store.writer_lock("demo", "", 3):
+        pass
+
+
 def test_a_lease_is_renewed_while_it_is_held_and_the_loss_of_it_is_told(store, monkeypatch, caplog):
     monkeypatch.setattr("r3l.store.files.lock.RENEW_SECONDS", 0.05)
     with store.writer_lock("demo", "", 3):

@@ -69,11 +69,13 @@ def test_what_is_no_single_select_is_refused(connection, sql, named):
         "SELECT getenv('HOME')",
         "FROM sniff_csv('{root}/secret.csv')",
         "FROM sql",
+        "WITH gone AS (DELETE FROM stages RETURNING *) FROM gone",
     ],
 )
 def test_no_other_file_is_read(connection, sql, tmp_path):
     with pytest.raises(StoreError):
         ask(connection, sql.replace("{root}", str(tmp_path)))
+    assert ask(connection, "SELECT count(*) AS n FROM stages").to_pylist() == [{"n": 9}]
 
 
 def test_a_view_can_not_be_widened_by_its_settings(connection):

@@ -72,7 +72,7 @@ class SqlBox:
             raise StoreError("two queries are running already; wait for one to end")
         asked: Asked | None = None
         try:
-            asked = self._idle.pop() if self._idle else Asked(self.store.root, self.runs, self.memory, self.branch)
+            asked = self._idling() or Asked(self.store.root, self.runs, self.memory, self.branch)
             return asked.ask(query, rows, seconds)
         finally:
             if asked is not None and asked.waits:
@@ -80,6 +80,15 @@ class SqlBox:
             elif asked is not None:  # it is at work yet, or has ended
                 asked.kill()
             self._slots.release()
+
+    def _idling(self) -> Asked | None:
+        """A process that waits for a question; one that was ended meanwhile, from outside, is let go."""
+        while self._idle:
+            asked = self._idle.pop()
+            if asked.process.poll() is None:
+                return asked
+            asked.kill()
+        return None
 
     def close(self) -> None:
         while self._idle:

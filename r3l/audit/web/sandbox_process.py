@@ -94,9 +94,10 @@ def main() -> None:
             with writing_nothing():
                 columns, rows = fetch(cursor, asked["sql"], asked["rows"] + 1)
             said = json.dumps({"columns": columns, "rows": [[json_value(value) for value in row] for row in rows]})
-            signal.setitimer(signal.ITIMER_REAL, 0)
         except (R3LError, duckdb.Error) as error:
             said = json.dumps({"error": str(error)})
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)  # also after a refusal: the next question may come later
         answers.write(said.encode() + b"\n")
         answers.flush()
 

@@ -80,7 +80,11 @@ def held(files: Files, path: str) -> Iterator[None]:
         "since": datetime.now(UTC).isoformat(timespec="seconds"),
         "renewed": time.time(),
     }
-    take(files, path, mine)
+    try:
+        take(files, path, mine)
+    except StoreError:
+        give_up(files, path, mine)  # it may be in its place though its writing failed, as on a disk that is just full
+        raise
     done = threading.Event()
     renewer = threading.Thread(target=renew, args=(files, path, mine, done), daemon=True, name="r3l-lock")
     renewer.start()
@@ -89,8 +93,13 @@ def held(files: Files, path: str) -> Iterator[None]:
     finally:
         done.set()
         renewer.join()
-        if read_object(files, path).get("nonce") == mine["nonce"]:
-            files.delete(path)
+        give_up(files, path, mine)
+
+
+def give_up(files: Files, path: str, mine: dict[str, Any]) -> None:
+    """Delete the lock, if it is this holder's."""
+    if read_object(files, path).get("nonce") == mine["nonce"]:
+        files.delete(path)
 
 
 def take(files: Files, path: str, mine: dict[str, Any]) -> None:
