@@ -50,7 +50,7 @@ def sample_bases(bench: Workbench, batch: StageRef, shard: int) -> StageRef:
         lambda: stage_io.tables(
             exploration.base_stage(bench.explorer, _shard_tasks(bench, batch, shard), plan_of(bench))
         ),
-        beside=other_world(bench, batch),
+        extra=other_world(bench, batch),
     )
 
 
@@ -83,7 +83,7 @@ def find_oracle_pivots(bench: Workbench, batch: StageRef, base: StageRef, shard:
         )
         return {"oracle_pivots": pivots, "events": events}
 
-    return run_stage(bench, "oracle_pivots", shard, [batch, base], compute, beside=other_world(bench, batch))
+    return run_stage(bench, "oracle_pivots", shard, [batch, base], compute, extra=other_world(bench, batch))
 
 
 def reflect(
@@ -123,7 +123,7 @@ def retry(
         )
 
     parents = [base, *distilled, reflections]
-    return run_stage(bench, "retries", label(bench, shard, round_), parents, compute, beside=other_world(bench, batch))
+    return run_stage(bench, "retries", label(bench, shard, round_), parents, compute, extra=other_world(bench, batch))
 
 
 def stitch(
