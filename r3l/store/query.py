@@ -50,7 +50,7 @@ def connect_for_users(
 
 
 def ask(connection: duckdb.DuckDBPyConnection, sql: str, seconds: float = 60.0) -> pa.Table:
-    """The answer to a user's question. Raises StoreError unless it is one SELECT, or where it takes longer than
+    """Return the answer to a user's question. Raise StoreError unless it is one SELECT, or where it takes longer than
     `seconds`.
 
     In a read-only transaction: a SELECT may hold a DELETE in its WITH.

@@ -25,7 +25,7 @@ from r3l.store.files.local import Files, LocalFiles
 from r3l.store.files.lock import LOCK, held
 from r3l.store.files.parts import Rows, decode, encode
 from r3l.store.files.sweep import sweep
-from r3l.store.layout import MANIFEST, NAME, StageKey, StageRef, iteration_folder, key_of, line_folder
+from r3l.store.layout import BRANCH, MANIFEST, NAME, StageKey, StageRef, iteration_folder, key_of, line_folder
 from r3l.store.space.bundles import drop_bundle
 from r3l.store.tables.schemas import VERSIONS, arrow_schema
 from r3l.store.tables.unstorable import storable
@@ -237,8 +237,7 @@ class Store:
 
     def branches(self, run: str) -> list[str]:
         """Return the names of a run's branches."""
-        folders = (name.partition("branch=") for name in self.files.folders(run))
-        return [name for before, _, name in folders if not before and NAME.fullmatch(name)]
+        return [name[7:] for name in self.files.folders(run) if BRANCH.fullmatch(name)]
 
     def runs(self) -> list[str]:
         """Return the names of the runs that have at least one committed stage."""
