@@ -9,13 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from r3l import plugins
-from r3l.config import Config, compose, preset_names
-from r3l.engines.made_policies import hub_folder
+from r3l.config import Config, compose
+from r3l.engines.policy_names import model_of
 from r3l.errors import ConfigError
-from r3l.home import located
 from r3l.store.stage import Store
 
-LANGUAGE_MODEL = "language_model"
 # One rule for all verbs: `--run NAME` names the run, and where a run is all that a verb works on, its first word may.
 # A question or a trajectory comes first in `sql`, `why` and `show`: these know `--run` alone.
 RunWord = Annotated[str, typer.Argument(metavar="[RUN]", help="name of the run, see `r3l runs`; or --run")]
@@ -106,36 +104,3 @@ def settings(
         run=run,
         **top,
     )
-
-
-def model_of(policy: str, machine: str) -> tuple[str, list[str]]:
-    """Return the preset that a `--policy` starts from, and the assignments on top of it.
-
-    A model of the hub starts from `language_model`; so does a folder where a machine with GPUs is named, else from
-    `embedded`.
-
-    Raises:
-        ConfigError: neither a preset, nor a folder, nor a name on the hub.
-    """
-    folder = Path(policy)
-    if folder.is_dir():  # found from the working folder, whatever `located` would find
-        here = folder if located(folder) == folder else folder.absolute()
-        given = [f"policy.path={json.dumps(str(here))}", f"policy.name={json.dumps(folder.absolute().name)}"]
-        return (LANGUAGE_MODEL if machine else "embedded"), given
-    if policy not in preset_names("policies") and (fetched := hub_folder(policy)):
-        return LANGUAGE_MODEL, [f"policy.path={json.dumps(str(fetched))}", f"policy.name={json.dumps(policy)}"]
-    refuse_missing(policy)
-    return policy, []
-
-
-def refuse_missing(policy: str) -> None:
-    """Raise `ConfigError` for a `--policy` that is not a preset."""
-    presets = preset_names("policies")
-    if policy in presets:
-        return
-    if "/" in policy or policy.startswith((".", "~")):
-        raise ConfigError(
-            f"--policy {policy}: there is no such folder; expected one with a transformers model, ORGANISATION/NAME "
-            f"of the hub, or a preset: {', '.join(presets)}"
-        )
-    raise ConfigError(f"--policy {policy}: neither a preset nor a folder; the presets are {', '.join(presets)}")

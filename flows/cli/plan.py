@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.cli.console import say, screen
-from flows.cli.options import Root, model_of
+from flows.cli.options import Root
 from r3l.config import Config, compose
 from r3l.config.machines import Machine, load_machine
+from r3l.engines.policy_names import model_of
 from r3l.planning.fits import Fit, fits
 from r3l.planning.observed import observe_run
 from r3l.planning.plan import ResourcePlan, make_plan

@@ -27,17 +27,18 @@ def preset_names(folder: str) -> list[str]:
     return sorted(path.stem for path in (PRESETS / folder).glob("*.toml"))
 
 
-def load_preset(folder: str, name: str) -> dict[str, Any]:
+def load_preset(folder: str, name: str, files: bool = True) -> dict[str, Any]:
     """Return the settings of one preset: its name, or the path of a file that ends in .toml. In place of a preset of
-    environments or methods, a plug-in: the name that an installed package gives it, or ``module:Class``.
+    environments or methods, a plug-in: the name that an installed package gives it, or ``module:Class``. Without `files`
+    no path is read: for names that a page sends.
 
     Raises:
         ConfigError: there is no such preset; the message lists those that exist. Or the file is no TOML.
     """
-    path = Path(name).expanduser() if name.endswith(".toml") else PRESETS / folder / f"{name}.toml"
+    path = Path(name).expanduser() if files and name.endswith(".toml") else PRESETS / folder / f"{name}.toml"
     section = SECTIONS.get(folder, "")
     offered = plugins.installed(section) if section else {}
-    if path.is_file():
+    if path.is_file() and (files or name in preset_names(folder)):
         if section and not name.endswith(".toml"):
             plugins.refuse_taken(section, name, [name])
         try:

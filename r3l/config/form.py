@@ -91,9 +91,9 @@ class Answers(Section):
         settings: Settings = dict(below or {})
         for section, folder in PRESETS.items():
             if isinstance(sections.get(section), str):
-                settings = merge(settings, load_preset(folder, sections.pop(section)))
+                settings = merge(settings, load_preset(folder, sections.pop(section), files=False))
         if given["machine"] != HERE:
-            layout = load_preset("machines", given["machine"])
+            layout = load_preset("machines", given["machine"], files=False)
             settings = merge(settings, {key: value for key, value in layout.items() if key != "machine"})
         kinds = {name: {"kind": value["kind"]} for name, value in sections.items() if "kind" in value}
         settings = merge(resolve_conditions(merge(settings, kinds)), sections)  # a preset's `when` goes by the kind

@@ -45,11 +45,9 @@ def refused_at_once(message: str, *arguments: str, **environment: str) -> None:
 
 
 def test_a_policy_that_is_neither_a_folder_nor_a_preset():
+    refused_at_once("policy ./missing: there is no such folder; expected one with", "iterate", "--policy", "./missing")
     refused_at_once(
-        "--policy ./missing: there is no such folder; expected one with", "iterate", "--policy", "./missing"
-    )
-    refused_at_once(
-        "--policy embeded: neither a preset nor a folder; the presets are embedded", "evaluate", "--policy", "embeded"
+        "policy embeded: neither a preset nor a folder; the presets are embedded", "evaluate", "--policy", "embeded"
     )
 
 

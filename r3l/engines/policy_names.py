@@ -1,0 +1,46 @@
+"""What names a policy: a preset, a folder with a transformers model, or a model of the hub."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from r3l.config import preset_names
+from r3l.engines.made_policies import hub_folder
+from r3l.errors import ConfigError
+from r3l.home import located
+
+LANGUAGE_MODEL = "language_model"
+
+
+def model_of(policy: str, machine: str) -> tuple[str, list[str]]:
+    """Return the preset that a policy starts from, and the assignments on top of it.
+
+    A model of the hub starts from `language_model`; so does a folder where a machine with GPUs is named, else from
+    `embedded`.
+
+    Raises:
+        ConfigError: neither a preset, nor a folder, nor a name on the hub.
+    """
+    folder = Path(policy)
+    if folder.is_dir():  # found from the working folder, whatever `located` would find
+        here = folder if located(folder) == folder else folder.absolute()
+        given = [f"policy.path={json.dumps(str(here))}", f"policy.name={json.dumps(folder.absolute().name)}"]
+        return (LANGUAGE_MODEL if machine else "embedded"), given
+    if policy not in preset_names("policies") and (fetched := hub_folder(policy)):
+        return LANGUAGE_MODEL, [f"policy.path={json.dumps(str(fetched))}", f"policy.name={json.dumps(policy)}"]
+    refuse_missing(policy)
+    return policy, []
+
+
+def refuse_missing(policy: str) -> None:
+    """Raise `ConfigError` for a policy that is no preset."""
+    presets = preset_names("policies")
+    if policy in presets:
+        return
+    if "/" in policy or policy.startswith((".", "~")):
+        raise ConfigError(
+            f"policy {policy}: there is no such folder; expected one with a transformers model, ORGANISATION/NAME "
+            f"of the hub, or a preset: {', '.join(presets)}"
+        )
+    raise ConfigError(f"policy {policy}: neither a preset nor a folder; the presets are {', '.join(presets)}")

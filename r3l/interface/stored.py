@@ -1,0 +1,190 @@
+"""A store from Python: SQL whose answer is Arrow, pandas or polars; a run's tables; replays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from r3l import plugins
+from r3l.config import Config
+from r3l.config.compose import PATH
+from r3l.errors import StoreError
+from r3l.interface.running import assignments
+from r3l.pipeline.replay import recompute
+from r3l.pipeline.runner import Threads
+from r3l.pipeline.saved_config import load_config
+from r3l.pipeline.workbench import Replay
+from r3l.store.catalog import VIEWS
+from r3l.store.check import Finding, check_run
+from r3l.store.difference import Difference, diff
+from r3l.store.query import ask, connect_for_users
+from r3l.store.stage import Store
+from r3l.store.tables.schemas import TABLES
+
+SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Rows of a question. `arrow` has them as a pyarrow table, which DuckDB, datasets and others read as it is."""
+
+    arrow: pa.Table
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows as dicts, column by column name."""
+        return list(self.arrow.to_pylist())
+
+    def pandas(self) -> Any:
+        """Return a ``pandas.DataFrame``. Raise ImportError where pandas is not installed."""
+        return self.arrow.to_pandas()
+
+    def polars(self) -> Any:
+        """Return a ``polars.DataFrame``. Raise ImportError where polars is not installed."""
+        import polars
+
+        return polars.from_arrow(self.arrow)
+
+    def __len__(self) -> int:
+        return int(self.arrow.num_rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows())
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} rows of {', '.join(self.arrow.column_names)}>"
+
+
+@dataclass(frozen=True)
+class Tables:
+    """A store as it is read from outside."""
+
+    store: Store
+
+    @property
+    def root(self) -> str:
+        """Where it is kept: a folder, or an s3:// address."""
+        return self.store.root
+
+    def runs(self) -> list[str]:
+        """Return the names of its runs."""
+        return self.store.runs()
+
+    def run(self, name: str, branch: str = "") -> Run:
+        """Return a run, or a branch of it. Raise `StoreError` where there is none."""
+        if name not in self.runs():
+            raise StoreError(f"no run {name!r} in {self.root}: it has {', '.join(self.runs()) or 'none'}")
+        if branch and branch not in self.store.branches(name):
+            there = ", ".join(self.store.branches(name)) or "no branches"
+            raise StoreError(f"run {name}: no branch {branch!r}; it has {there}")
+        return Run(self, name, branch)
+
+    def sql(
+        self, question: str, *, runs: Sequence[str] | None = None, branch: str = "", seconds: float = SECONDS
+    ) -> Answer:
+        """Ask one SELECT of the tables and views that data/README.md describes. It opens no other file.
+
+        Args:
+            runs: only these; None: all.
+            branch: show this branch of each run in place of the run itself.
+            seconds: after which the question is stopped.
+
+        Raises:
+            StoreError: DuckDB can't run it (its own words), it is not one SELECT, or the only run is damaged.
+        """
+        with connect_for_users(self.store, runs, branch=branch, question=question) as connection:
+            return Answer(ask(connection, question, seconds))
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay made: a branch, and how it differs from what it was replayed from."""
+
+    run: Run
+    difference: Difference
+
+    def __str__(self) -> str:
+        return str(self.difference)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a store, or (with `branch`) a branch of it."""
+
+    tables: Tables
+    name: str
+    branch: str = ""
+
+    def sql(self, question: str, *, seconds: float = SECONDS) -> Answer:
+        """Ask one SELECT of this run alone. Raises as `Tables.sql` does."""
+        return self.tables.sql(question, runs=[self.name], branch=self.branch, seconds=seconds)
+
+    def table(self, name: str, iteration: int | None = None) -> Answer:
+        """Return a table or view as it is, of one iteration or (None) of all. Raise `StoreError` for an unknown one."""
+        known = (*TABLES, *VIEWS)
+        if name not in known:
+            raise StoreError(f"no table {name!r}: expected one of {', '.join(known)}")
+        return self.sql(f"FROM {name}" + ("" if iteration is None else f" WHERE iteration = {int(iteration)}"))
+
+    def iterations(self) -> Answer:
+        """Return the figures of each iteration."""
+        return self.table("iterations")
+
+    def trajectories(self, iteration: int | None = None) -> Answer:
+        """Return base, retry and distilled trajectories, those of evaluations too: a row each."""
+        return self.table("trajectories", iteration)
+
+    def turns(self, iteration: int | None = None) -> Answer:
+        """Return the turns of all trajectories, with texts, token ids and log-probabilities."""
+        return self.table("turns", iteration)
+
+    def reflections(self, iteration: int | None = None) -> Answer:
+        """Return the reflections: a row each, with text, outcome, pivot and what came of it."""
+        return self.table("reflections", iteration)
+
+    def check(self) -> list[Finding]:
+        """Verify manifests, hashes and invariants. Return what is wrong: empty where nothing is."""
+        return check_run(self.tables.store, self.name)
+
+    def config(self, iteration: int | None = None) -> Config:
+        """Return the settings of an iteration; None: the newest. Raise `StoreError` where it was never begun."""
+        newest = self.tables.store.next_iteration(self.name, self.branch) - 1
+        return load_config(self.tables.store, self.name, self.branch, newest if iteration is None else iteration)
+
+    def replay(
+        self,
+        iteration: int,
+        from_stage: str = "credit",
+        to_stage: str = "updates",
+        settings: Mapping[str, Any] | None = None,
+        branch: str = "",
+    ) -> Replayed:
+        """Recompute an iteration from a stored stage on, into a new branch. The original never changes.
+
+        Args:
+            from_stage, to_stage: first and last stage that is computed again; those before are taken as stored.
+            settings: values to change, as ``{"method.alpha": 5}``; none: prove that nothing changes.
+            branch: the new branch's name; empty: replay-1, replay-2, ...
+
+        Raises:
+            ConfigError: an unknown stage or setting. StoreError: no such iteration, or the branch made it otherwise.
+        """
+        for value in (settings or {}).values():
+            if isinstance(value, str) and PATH.fullmatch(value):
+                plugins.allow(value)
+        store, asked = self.tables.store, Replay(self.branch, from_stage, to_stage)
+        given = assignments(settings or {})
+        made = recompute(store, self.name, iteration, asked, given, branch, runner=Threads())
+        found = diff(store, self.name, iteration, self.branch, made["branch"])
+        return Replayed(Run(self.tables, self.name, made["branch"]), found)
+
+
+def open_store(path: str = "") -> Tables:
+    """Open a store: a folder or an s3:// address; empty: R3L_STORE, else data/runs.
+
+    Raises:
+        StoreError: there is no store.
+    """
+    return Tables(Store.open(path, reading=True))
