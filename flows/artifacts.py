@@ -1,5 +1,4 @@
-"""What the Prefect UI shows of an iteration: a page and a table under fixed keys, so that a key's history is a
-timeline."""
+"""Prefect artifacts of an iteration: a page and a table under fixed keys, so that the history of a key is a timeline."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ def publish(bench: Workbench, refs: Sequence[StageRef]) -> dict[str, Any]:
 
 
 def artifact_key(run: str, branch: str) -> str:
-    """Prefect's keys are lower-case letters, digits and dashes."""
+    """Return a key that Prefect accepts: lower-case letters, digits and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", f"r3l-{run}-{branch}".lower()).strip("-")
 
 

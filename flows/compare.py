@@ -1,4 +1,4 @@
-"""The flow `r3l-compare`: every missing cell of an experiment is run or resumed, then its table is made. A cell is an
+"""The flow `r3l-compare`: run or resume every missing cell of an experiment, then make its tables. A cell is an
 ordinary run."""
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def run_experiment(
     only: Only,
     on_ended: Callable[[Ended], None],
 ) -> str:
-    """Return what the flow does, without Prefect; returns the page.
+    """Do what the flow does, without Prefect, and return the page.
 
     Raises:
         ConfigError: no such experiment, size, arm, seed or rate, or settings that can't be.

@@ -1,5 +1,5 @@
-"""How work ends that is ended from outside, by a cancel, Ctrl-C or SIGTERM: soon, with nothing half done in the store,
-in one line."""
+"""How work ends after a cancel, Ctrl-C or SIGTERM: soon, with nothing incomplete in the store, and with one line of
+explanation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENDED = (Interrupted, KeyboardInterrupt, TerminationSignal, CancelledRun)
 
 
 def ending(error: BaseException) -> str:
-    """Say in one line how Prefect ended the work; empty where it did not."""
+    """Say in one line how Prefect ended the work; empty if it did not."""
     if isinstance(error, TerminationSignal):
         return f"ended by SIGTERM; {STAYS}"
     return str(error) if isinstance(error, CancelledRun) else Runner().ending(error)

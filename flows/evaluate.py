@@ -61,7 +61,7 @@ def asked_of(form: EvaluationForm) -> Config:
 
 
 def watched(progress: Progress | None, checked: bool = True, tools: Tools | None = None) -> Flow[..., dict[str, Any]]:
-    """Return the flow for somebody who looks on from the same process, or who has an engine and workers that outlast
+    """Return the flow for a caller in the same process that watches it, or that has an engine and workers which outlive
     it.
 
     Args:
@@ -73,7 +73,7 @@ def watched(progress: Progress | None, checked: bool = True, tools: Tools | None
 def evaluation_of(
     config: Config, progress: Progress | None = None, checked: bool = False, tools: Tools | None = None
 ) -> dict[str, Any]:
-    """Return what the flow does."""
+    """Do what the flow does."""
     test = pose(config)
     store = Store.open(test.config.store.root) if checked else preflight.check(test.config, training=False)
     ref = evaluation.evaluate(

@@ -1,5 +1,4 @@
-"""The flow `r3l`: one training iteration. It knows stages; what a method wants sampled it reads off the method's
-plan."""
+"""The flow `r3l`: one training iteration. It knows stages; the method's plan says what is sampled."""
 
 from __future__ import annotations
 
@@ -60,7 +59,7 @@ def as_state(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def watched(progress: Progress | None, checked: bool = True, tools: Tools | None = None) -> Flow[..., dict[str, Any]]:
-    """Return the flow for somebody who looks on from the same process, or who has an engine and workers that outlast
+    """Return the flow for a caller in the same process that watches it, or that has an engine and workers which outlive
     it.
 
     Args:
@@ -74,7 +73,7 @@ def watched(progress: Progress | None, checked: bool = True, tools: Tools | None
 def iteration_of(
     config: Config, progress: Progress | None = None, checked: bool = False, tools: Tools | None = None
 ) -> dict[str, Any]:
-    """Return what the flow does."""
+    """Do what the flow does."""
     store = Store.open(config.store.root) if checked else preflight.check(config)
     check_placement(config.placement)
     iteration = the_iteration(config, store)

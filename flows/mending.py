@@ -1,4 +1,5 @@
-"""Runs in Prefect's database whose process is gone: SIGKILL leaves them RUNNING for ever. The next start says that they crashed."""
+"""Runs in Prefect's database whose process is gone: SIGKILL leaves them RUNNING forever. The next start marks them as
+crashed."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def sign_and_mend() -> None:
 
 
 def orphans(client: SyncPrefectClient) -> list[UUID]:
-    """Return the unfinished flow runs whose process is known, was on this host, and lives no more."""
+    """Return the unfinished flow runs whose process is known, ran on this host and has ended."""
     unfinished = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=OPEN)))
     marks = {run.id: run.labels.get(LABEL) for run in client.read_flow_runs(flow_run_filter=unfinished, limit=200)}
     return [id_ for id_, owner in marks.items() if isinstance(owner, str) and lives(owner) is False]

@@ -1,4 +1,4 @@
-"""What a Prefect server of one's own is asked and told: slots of the global concurrency limits, and signs of progress.
+"""Calls to a local Prefect server: slots of the global concurrency limits, and signs of progress.
 
 An ephemeral server (no PREFECT_API_URL) is left alone, and so is a server without these limits: nothing is waited for
 there. `infra/prefect.sh` makes the limits and the automation that listens for progress.
@@ -34,7 +34,7 @@ PROGRESS = "r3l.stage.committed"
 
 
 def watched() -> bool:
-    """Return whether this is a flow run of a server of one's own."""
+    """Return whether this is a flow run on a local server."""
     return bool(PREFECT_API_URL.value() and flow_run.id)
 
 

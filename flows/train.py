@@ -22,13 +22,13 @@ from r3l.pipeline.workbench import Tools  # noqa: E402
 
 
 class Watcher(Protocol):
-    """Somebody who looks on from the same process, and has passed the preflight."""
+    """A caller in the same process that watches the iterations and has done the preflight."""
 
     def begins(self) -> Progress:
-        """An iteration begins; what is returned counts its progress."""
+        """Note that an iteration begins, and return the counter of its progress."""
 
     def ended(self, summary: dict[str, Any]) -> None:
-        """An iteration ended with these figures."""
+        """Note that an iteration ended with these figures."""
 
 
 @flow(name="r3l-train", flow_run_name="{config.run}", validate_parameters=True)
@@ -46,14 +46,14 @@ def train(config: Form = Form(), iterations: int = 10) -> list[dict[str, Any]]: 
 
 
 def watched(watcher: Watcher) -> Flow[..., list[dict[str, Any]]]:
-    """Return the flow for somebody who looks on."""
+    """Return the flow for a caller that watches it."""
     return watched_flow(
         train, lambda config, iterations: attended(iterations_of, config.resolved(), iterations, watcher)
     )
 
 
 def iterations_of(config: Config, iterations: int, watcher: Watcher | None = None) -> list[dict[str, Any]]:
-    """Return what the flow does. One engine serves all iterations: servers that the run starts take minutes for that."""
+    """Do what the flow does. One engine serves all iterations, because servers that the run starts take minutes."""
     done: list[dict[str, Any]] = []
     with closing(Tools()) as tools:
         for number in range(iterations):

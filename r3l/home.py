@@ -1,4 +1,4 @@
-"""Where the project keeps what it writes, and where what ships with it lies: never the working folder by accident."""
+"""The folders that the project writes to, and those that ship with it. The working folder is never used by accident."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The `r3l` command: the top floor. Settings come from presets and ``--set``; errors are one clear message, exit code
-2."""
+"""The `r3l` command. Settings come from presets and ``--set``; errors are one clear message, exit code 2."""
 
 from __future__ import annotations
 
@@ -185,20 +184,20 @@ def warm_start(
 
 
 def group(of: typer.Typer) -> None:
-    """Sort the commands of `--help` into boxes; one that is in none stands in the first."""
+    """Sort the commands of `--help` into boxes; a command without a box goes into the first one."""
     boxes = {name: box for box, names in HELP.items() for name in names.split()}
     for command in of.registered_commands:
         command.rich_help_panel = boxes.get(named(command), "Commands")
 
 
 def named(command: CommandInfo) -> str:
-    """Return the word by which a command is called."""
+    """Return the name of a command on the command line."""
     return command.name or (command.callback.__name__.replace("_", "-") if command.callback else "")
 
 
 def main() -> None:
-    """Entry point. Whatever goes wrong is one line and an exit code (2: refused; 3: a fault of r3l, or of what it runs
-    on); ``--debug`` shows the traceback."""
+    """Run the command line. An error is one line and an exit code (2: refused input; 3: a fault of r3l or of its
+    environment); ``--debug`` shows the traceback."""
     debug = "--debug" in sys.argv[1:]
     sys.argv = [word for word in sys.argv if word != "--debug"]
     try:
@@ -217,7 +216,8 @@ def main() -> None:
 
 
 def command() -> None:
-    """Find the command's module and run it. A question to the tables loads no other module, and is answered sooner."""
+    """Find the command's module and run it. Commands that only read tables load no other module, so that they start
+    faster."""
     prefect_settings.apply(quiet=True)
     from flows.cli import tables
 

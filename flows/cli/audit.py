@@ -77,7 +77,7 @@ def track(
     branch: Branch = "",
     store: Root = "",
 ) -> None:
-    """Write a run's stored metrics to a tracker; again, and only what is new is added."""
+    """Write a run's stored metrics to a tracker. Run it again to add the new ones."""
     from r3l.audit.trackers import WRITERS
     from r3l.audit.trackers import track as write
 

@@ -63,7 +63,7 @@ def results(
     claims: Annotated[Path, typer.Option(help="the paper's claims")] = Path("data/claims.toml"),
     folder: Annotated[Path, typer.Option(help="what `r3l compare` wrote")] = Path("data/results"),
 ) -> None:
-    """Hold the paper's claims against the kept results of experiments."""
+    """Compare the paper's claims with the kept results of experiments."""
     from r3l.experiments.claims import load_claims
     from r3l.experiments.claims_page import results_page
     from r3l.experiments.results_page import index

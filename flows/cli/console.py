@@ -1,4 +1,4 @@
-"""The way of every command to the terminal. Text is text: no markup in it counts, and nothing in it acts."""
+"""Output of all commands to the terminal. Text is shown as it is: markup and control characters in it have no effect."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from r3l.visible import visible
 
 
 class CleanConsole(Console):
-    """A console of rich that makes every text visible: a string before it is laid out, and whatever a view holds as it
-    is drawn."""
+    """A rich console that makes control characters visible in every text."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, highlight=False, **options)
@@ -29,7 +28,7 @@ class CleanConsole(Console):
 
 
 def screen(stderr: bool = False) -> CleanConsole:
-    """Return the terminal: standard output, which has results, or standard error, which has everything said about them."""
+    """Return the console of standard output, which has results, or of standard error, which has messages."""
     return CleanConsole(stderr=stderr)
 
 

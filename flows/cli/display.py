@@ -1,4 +1,4 @@
-"""What a person sees in the terminal: the stages of the iteration as they fill, from the first second on."""
+"""The live panel in the terminal: the stages of the iteration and their progress, from the first second."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENGINE = Stage(())  # it starts once, before the first stage that samples
 
 
 class Display:
-    """Draw a `Progress`. `phase` says what is being waited for."""
+    """Draw a `Progress`. `phase` names what the run waits for."""
 
     def __init__(self, console: Console, title: str, progress: Progress) -> None:
         self.console, self.title, self.progress, self.phase, self.began = (
@@ -63,7 +63,7 @@ class Display:
         return clock(time.monotonic() - self.began)
 
     def eta_texts(self, counts: dict[str, dict[str, float]]) -> list[str]:
-        """While sampling goes on: tokens a second, and how long it takes yet, as far as they can be told."""
+        """Return the tokens per second and the remaining sampling time, as far as they are known."""
         now = time.monotonic()
         speed, left = tokens_per_second(counts, now), seconds_left(counts, self.planned, now)
         if not speed or left == 0:

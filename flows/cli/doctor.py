@@ -1,4 +1,4 @@
-"""`r3l doctor`: what of a policy will work and what not, in a table, before a run is paid for. No Prefect."""
+"""`r3l doctor`: whether a policy will work, as a table, before you pay for a run. It does not load Prefect."""
 
 from __future__ import annotations
 

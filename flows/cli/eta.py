@@ -1,5 +1,4 @@
-"""How fast an iteration goes, and how long its sampling still takes: from the counts of the display, and what was
-planned."""
+"""Speed of an iteration and remaining time of its sampling, from the counts of the display and the plan."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ ENOUGH = 0.1  # share of the first stage's attempts after which a guess is worth
 
 
 def expected(config: Config) -> dict[str, float]:
-    """Return attempts of each sampling stage in one iteration; of retries the most there can be."""
+    """Return the number of attempts per sampling stage in one iteration; for retries the largest possible number."""
     made = plan(config.method, config.rollout.group_size)
     retried = (
         config.rollout.tasks
@@ -28,15 +27,15 @@ def expected(config: Config) -> dict[str, float]:
 
 
 def tokens_per_second(counts: Counts, now: float) -> float:
-    """Return sampled tokens over the time since sampling began; 0 before."""
+    """Return the sampled tokens per second since sampling began; 0 before."""
     begun = [counts[stage]["began"] for stage in SAMPLING if counts.get(stage, {}).get("tokens")]
     tokens = sum(counts.get(stage, {}).get("tokens", 0.0) for stage in SAMPLING)
     return tokens / (now - min(begun)) if begun and now > min(begun) else 0.0
 
 
 def seconds_left(counts: Counts, planned: dict[str, float], now: float) -> float | None:
-    """Of sampling. A stage not heard of yet is taken to cost as many tokens an attempt as the first stage's; None while
-    it is too early."""
+    """Return the remaining seconds of sampling; None while it is too early. A stage that has not begun is assumed to
+    need as many tokens per attempt as the first stage."""
     first = next(iter(planned), "")
     seen, speed = counts.get(first, {}), tokens_per_second(counts, now)
     if not speed or seen.get("done", 0) < max(1.0, ENOUGH * planned[first]):
@@ -55,5 +54,5 @@ def tokens_left(counts: Counts, stage: str, most: float, usual: float) -> float:
 
 
 def each(seen: dict[str, float], usual: float) -> float:
-    """Return tokens of one done attempt."""
+    """Return the tokens per finished attempt."""
     return seen["done_tokens"] / seen["done"] if seen.get("done") and seen.get("done_tokens") else usual

@@ -92,7 +92,7 @@ def config_of(run: str, named: dict[str, str], engine: str, given: list[str], it
 
 
 def saved_settings(run: str, given: list[str]) -> dict[str, Any] | None:
-    """Return None where the run has no iteration."""
+    """Return the settings of the run's newest iteration; None if the run has none."""
     return newest_settings(
         Store.open(compose(assignments=[text for text in given if text.startswith("store.")]).store.root), run
     )

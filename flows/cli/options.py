@@ -1,4 +1,4 @@
-"""The options that several commands share, and the settings that they make."""
+"""Options that several commands share, and the settings made from them."""
 
 from __future__ import annotations
 

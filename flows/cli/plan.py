@@ -1,4 +1,4 @@
-"""`r3l plan`: what an iteration will need, before any of it is paid for. No Prefect, no torch."""
+"""`r3l plan`: what an iteration will need, before you pay for it. It loads neither Prefect nor torch."""
 
 from __future__ import annotations
 

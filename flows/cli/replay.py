@@ -1,4 +1,4 @@
-"""`r3l replay`: what is computed again, whether it came out the same, and what differs."""
+"""`r3l replay`: what is computed again, whether the result is the same, and what differs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`r3l up`, `down`, `server`, `register`, `prefect`: a Prefect server of one's own, which asks for a key."""
+"""`r3l up`, `down`, `server`, `register`, `prefect`: a local Prefect server that requires a key."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def up(port: Port = 4200) -> None:
 
 
 def down() -> None:
-    """Stop what `r3l up` started. Runs that are under way end; the next one goes on from the last committed shard."""
+    """Stop what `r3l up` started. Active runs end; the next start continues from the last committed shard."""
     stopped = background.down(prefect_settings.prefect_home())
     say(f"stopped: {', '.join(stopped)}" if stopped else "nothing runs")
 
@@ -81,7 +81,7 @@ def server(
 
 
 def register_flows() -> None:
-    """Give the server the work pool, the deployments, limits and automations; again, to the same effect."""
+    """Give the server the work pool, deployments, limits and automations. Running it again changes nothing."""
     background.register()
 
 

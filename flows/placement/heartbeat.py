@@ -1,4 +1,4 @@
-"""The sign of life of a job elsewhere. It is kept in the store: the one place that both hosts reach."""
+"""The heartbeat of a remote job. It is kept in the store, the one place that both hosts reach."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Superseded(R3LError):
 
 
 class Beat:
-    """What a job elsewhere says of itself: which try it is, how often it has said so, and its counts so far."""
+    """The state of a remote job: the number of its try, the number of beats, and its counts so far."""
 
     def __init__(self, files: Files, path: str, attempt: int, counts: Callable[[], Counts]) -> None:
         self.files, self.path, self.attempt, self.counts = files, path, attempt, counts
@@ -32,7 +32,7 @@ class Beat:
         self.superseded = threading.Event()
 
     def write(self) -> None:
-        """Say it once. A later try's beat is left standing, and is the sign that this one is not wanted any more."""
+        """Write one beat. The beat of a later try is left as it is; it means that this try is no longer wanted."""
         if read_object(self.files, self.path).get("attempt", -1) > self.attempt:
             self.superseded.set()
             return
@@ -41,7 +41,7 @@ class Beat:
         self.files.put(self.path, json.dumps(said).encode())
 
     def check(self) -> None:
-        """Raises `Superseded` where another host has the job now: asked before anything is put in its place."""
+        """Raise `Superseded` if another host has the job now. Call this before putting anything in its place."""
         self.write()
         if self.superseded.is_set():
             raise Superseded(
@@ -50,7 +50,7 @@ class Beat:
 
 
 def hear_interrupts() -> None:
-    """A process that a shell began in the background ignores SIGINT, and so could not end itself."""
+    """Restore SIGINT: a process that a shell starts in the background ignores it and could not end itself."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -82,7 +82,7 @@ def beating(files: Files, path: str, attempt: int, every_s: float, counts: Calla
 
 
 class Listener:
-    """Hears the beats of one try. Only changes count, by this host's own clock: clocks of other hosts may be off."""
+    """Watch the beats of one try. Only changes count, by this host's clock, because other clocks may be wrong."""
 
     def __init__(self, files: Files, path: str, attempt: int) -> None:
         self.files, self.path, self.attempt = files, path, attempt
@@ -108,7 +108,7 @@ class Listener:
         }
 
     def silent(self) -> float:
-        """Return seconds since the last change."""
+        """Return the seconds since the last change."""
         return time.monotonic() - self._changed
 
 

@@ -1,5 +1,4 @@
-"""Where an iteration's shards are played when it is not here: by workers of a Prefect pool, or by the hosts of a Ray
-cluster."""
+"""Shards on other hosts: workers of a Prefect pool, or hosts of a Ray cluster."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What a host that plays a shard for another one is told of the policies: their places in the store, and no folder that
-it has to have.
+"""Policies that a remote shard needs: their places in the store, without any local folder.
 
 Where servers sample, the host gets tokenizer and template and no weights. No host gets the optimiser's state, which is
 the update's.
@@ -21,8 +20,7 @@ from r3l.store.stage import Store
 
 
 def with_adopted_servers(config: Config) -> Config:
-    """Return servers that the flow has given the policy are taken as they are: hosts that come later don't load it
-    again."""
+    """Take servers that already have the policy from the flow as they are: later hosts do not load it again."""
     if config.engine.kind != "vllm_server":
         return config
     return config.model_copy(update={"engine": config.engine.model_copy(update={"adopt": True})})

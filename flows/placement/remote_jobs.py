@@ -1,5 +1,5 @@
-"""Work on another work pool: a flow run of a deployment, which is waited for, cancelled with its caller, and sent again
-when its host is lost. What counts is what it leaves in the store, never that a run says it is done."""
+"""Work on another work pool: a flow run of a deployment. The caller waits for it, cancels it when it is cancelled
+itself, and starts it again if its host is lost. Only its results in the store count, not the state of the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The update on another work pool: what is told to it, and the flow `r3l-update` that does it there.
+"""The update on another work pool: its job description, and the flow `r3l-update` that runs it there.
 
 What it needs lies in the store: rows, the policy by its digest, the optimiser's state. A job that died begins again
 from the last durable step, the one that the iteration before wrote; one that had put its policy in place is found, not

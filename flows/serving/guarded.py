@@ -1,5 +1,5 @@
-"""Prefect's API and UI as `r3l server` serves them: to this machine's names, by a key, and to no page of another
-site."""
+"""Prefect's API and UI as `r3l server` serves them: under this machine's names, with a key, and not to pages of other
+sites."""
 
 from __future__ import annotations
 

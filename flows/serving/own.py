@@ -1,5 +1,5 @@
-"""The project's own Prefect server: where it listens, the key that it asks for, and which of its processes run. No
-Prefect here."""
+"""The project's own Prefect server: its address, its key and its running processes. This module does not import
+Prefect."""
 
 from __future__ import annotations
 

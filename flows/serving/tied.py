@@ -1,5 +1,5 @@
-"""Prefect's ephemeral server, tied to the process that started it: it ends with it, however that one ends, and not by a
-Ctrl-C that is meant for the run, which still has to tell it how it ended.
+"""Prefect's ephemeral server, tied to the process that started it: it ends with that process, however it ends. A Ctrl-C
+for the run does not end it, because the run still reports its final state.
 
 `python -m flows.serving.tied ARGUMENTS` is uvicorn in a process that watches its launcher.
 """

@@ -92,7 +92,7 @@ def token_page(reader: Reader, line: Line, iteration: int, source: str, page: in
 
 
 def sampled_logprobs(reader: Reader, line: Line, source: str) -> dict[int, float]:
-    """Return place in the row to log-probability, as the turns of its trajectory have them."""
+    """Return place in the row -> log-probability, as the turns of its trajectory have them."""
     where = find(reader, line, source)
     if where is None or where.trajectory_id != source:
         return {}

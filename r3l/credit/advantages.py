@@ -12,7 +12,7 @@ EPSILON = 1e-6
 
 
 def group_statistics(rewards_G: ArrayLike) -> tuple[float, float]:
-    """Return mean and standard deviation (ddof 1) of a group's rewards; the deviation of a single member is 0."""
+    """Return the mean and standard deviation (ddof 1) of a group's rewards; the deviation of a single member is 0."""
     rewards = np.asarray(rewards_G, dtype=np.float64)
     return float(rewards.mean()), float(rewards.std(ddof=1)) if rewards.size > 1 else 0.0
 
@@ -24,7 +24,7 @@ def degenerate(rewards_G: ArrayLike) -> bool:
 
 
 def scaled_advantages(rewards_G: ArrayLike, scale: Literal["std", "none"]) -> Floats:
-    """A(tau), shape [G]: (R - mean) / (std + 1e-6) with `std`, R - mean with `none`; 0 in a degenerate group.
+    """Return A(tau), shape [G]: (R - mean) / (std + 1e-6) with `std`, R - mean with `none`; 0 in a degenerate group.
 
     Rounding would leave 1e-17 in a group of equal rewards, and the division would blow it up: hence the exact zero.
     """

@@ -25,8 +25,8 @@ def amplified(
     top_value: float,
     success_threshold: float,
 ) -> tuple[Floats, list[str]]:
-    """A-hat(tau), shape [G], and the rule that gave it: `top_value` for the top, alpha * A for other positive A, else
-    A.
+    """Return A-hat(tau), shape [G], and the rule that gave it: `top_value` for the top, alpha * A for other positive A,
+    else A.
 
     `group_max`: the top is R = R_max of a group whose rewards differ, so that a group of failures gets nothing.
     `success`: the top is R >= success_threshold, in a group of equal rewards too.

@@ -79,7 +79,8 @@ class Engine(Protocol):
     def context_limit(self) -> int: ...
 
     def counts(self) -> dict[str, float]:
-        """Return running totals: requests, prompt_tokens, cached_tokens, sampled_tokens, busy_seconds, retried_calls."""
+        """Return the running totals: requests, prompt_tokens, cached_tokens, sampled_tokens, busy_seconds,
+        retried_calls."""
         ...
 
     def close(self) -> None:

@@ -50,7 +50,7 @@ def check_canary(engine: Engine, path: Path | None, dtype: str, tolerance: float
 def compare(
     engine: Engine, token_ids: Sequence[int], logprobs: Sequence[float], tolerance: float, before: Sequence[float] = ()
 ) -> float:
-    """Return mean |engine - trainer| over the log-probabilities of token_ids[1:]; of several servers, that of the
+    """Return the mean |engine - trainer| over the log-probabilities of token_ids[1:]; of several servers, that of the
     farthest.
 
     Raises:

@@ -109,7 +109,7 @@ def first_at(curve: Curve, level: float) -> int | None:
 
 
 def area(curve: Mapping[Place, float]) -> float:
-    """Return area under the curve divided by its length; the value itself for a single point."""
+    """Return the area under the curve divided by its length; the value itself for a single point."""
     points = sorted(curve.items())
     if len(points) == 1:
         return points[0][1]
@@ -118,7 +118,7 @@ def area(curve: Mapping[Place, float]) -> float:
 
 
 def plateau(curve: Curve) -> float:
-    """Return mean of the evaluations in the last third of the iterations."""
+    """Return the mean of the evaluations in the last third of the iterations."""
     return mean(within(curve, 2 / 3, 1))
 
 

@@ -41,7 +41,8 @@ def plotted_rate(results: Results) -> float | None:
 
 
 def pictures_of(results: Results) -> list[Picture]:
-    """Return success by steps and by turns, and the share of groups that can teach, of the runs at the plotted rate."""
+    """Return the success by steps and by turns, and the share of groups that can teach, of the runs at the plotted
+    rate."""
     cells = shown(results, [cell for cell in results.cells if cell.rate == plotted_rate(results)])
     if not cells or results.experiment.sizes[results.size].iterations < 2:
         return []  # a single point is no curve

@@ -68,7 +68,7 @@ def gap_over_policies(gaps: Mapping[int, float], starts: Mapping[int, str], nois
 
 
 def binomial_variance(measure: Callable[[Curve], float], curve: Curve, episodes: int) -> float:
-    """Return variance of a measure of the curve by its test episodes alone, `episodes` at each point.
+    """Return the variance of a measure of the curve by its test episodes alone, `episodes` at each point.
 
     The measure is linear in the points, so its weights are what it says of unit curves. Rates are drawn a little
     towards 1/2, (wins + 1) / (episodes + 2): ten of ten is no certainty.

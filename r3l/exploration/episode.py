@@ -1,4 +1,4 @@
-"""Playing an episode to its end, from its first turn or from a pivot. The same rules for base, retry and evaluation."""
+"""Play an episode to its end, from its first turn or from a pivot, by the same rules for base, retry and evaluation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from r3l.seeds import derive
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where an episode goes on: the session stands before turn `turn`, and `prompt_ids` end with the generation prompt.
+    """Where an episode continues: the session is before turn `turn`, and `prompt_ids` end with the generation prompt.
 
     prompt_ids = kept ids + context_ids; only context_ids are stored with turn `turn`.
     """
@@ -49,7 +49,7 @@ class Played:
         return self
 
     def fail(self, status: Status, reason: str) -> Played:
-        """Return an attempt that broke is worth nothing, however far it had come."""
+        """Return the reward: an attempt that broke off has none, however far it came."""
         self.reward = 0.0
         return self.end(status, reason)
 
@@ -139,7 +139,8 @@ def _turn(
 
 
 async def _act(explorer: Explorer, session: str, turn: Turn) -> Step:
-    """A valid reply goes to the world; a malformed one costs a turn and is answered with what is wrong, or ends it."""
+    """Play one turn. A valid reply goes to the world; a malformed one costs a turn and is answered with the reason, or
+    ends the episode."""
     if turn.valid:
         return await asyncio.wrap_future(explorer.pool.step(session, turn.action))
     reply = explorer.world.parse_reply(turn.response)

@@ -1,5 +1,5 @@
-"""What happened beside the attempts: a call that the engine repeated, a worker that died, the canary. Each becomes a
-row of `events`."""
+"""Incidents apart from the attempts: a repeated engine call, a worker that died, the canary. Each becomes a row of
+`events`."""
 
 from __future__ import annotations
 

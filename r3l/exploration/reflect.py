@@ -18,12 +18,12 @@ from r3l.seeds import derive
 
 
 class NoRoom(ReflectionError):
-    """The attempt is so long that the context leaves no room for a reflection on it."""
+    """The attempt is too long: the context has no room for a reflection on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read out of a reflection's text."""
+    """What was parsed from a reflection's text."""
 
     status: Status
     reason: str = ""
@@ -83,7 +83,7 @@ async def reflect(
 
 
 def _decided(explorer: Explorer, task: Task, plan: SamplingPlan, about: Episode, reading: Reading) -> str:
-    """`decide`, but for a report that tells the task's answer: no retry is given that."""
+    """Decide like `decide`, but run no retry if the report tells the answer of the task."""
     decision, world = decide(plan, about, reading), explorer.world
     if decision != "retry" or not isinstance(world, Secretive):
         return decision
@@ -160,7 +160,7 @@ def _repaired(plan: SamplingPlan, text: str, turns: int, reason: str) -> Reading
 
 
 def decide(plan: SamplingPlan, about: Episode, reading: Reading) -> str:
-    """`retry`, or why no retry is run (paper, algorithm)."""
+    """Return `retry`, or why no retry is run (paper, algorithm)."""
     if reading.pivot_turn is None:
         return f"no retry: reflection {reading.status}"
     if plan.retry_when == "never":

@@ -90,7 +90,7 @@ def depth(value: object) -> int:
 
 
 def integer(value: object) -> int:
-    """3, "3" and 3.0 are 3; anything else raises `ReflectionError`."""
+    """Return an integer: 3, "3" and 3.0 are 3. Raise `ReflectionError` for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, float) and value.is_integer():

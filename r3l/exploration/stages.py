@@ -104,7 +104,7 @@ def distilled_stage(abouts: Sequence[Episode], retries: Sequence[Episode]) -> tu
 
 
 def latest(bases: Sequence[Episode], distilled: Sequence[Episode]) -> list[Episode]:
-    """For every base the newest attempt that grew from it: what the next reflection reads."""
+    """Return the newest attempt that grew from each base, which the next reflection reads."""
     newest = {base.trajectory.trajectory_id: base for base in bases}
     for one in distilled:
         newest[str(one.trajectory.base_id)] = one

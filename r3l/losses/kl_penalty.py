@@ -1,4 +1,4 @@
-"""KL(pi || reference) a token, estimated on sampled tokens. With d = log ref - log pi:
+"""KL(pi || reference) per token, estimated on sampled tokens. With d = log ref - log pi:
 
 k1 = -d        k2 = d^2 / 2        k3 = exp(d) - d - 1     (all of expectation KL or close to it; k3 is never negative)
 """

@@ -1,4 +1,4 @@
-"""What a loss is: a pure function of one row's log-probabilities.
+"""The type of a loss: a pure function of one row's log-probabilities.
 
 Shapes: T = trained tokens of one row. All tensors are float64 or float32 on one device.
 
@@ -33,7 +33,7 @@ Loss = Callable[..., RowLoss]
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """A loss and what it asks of the trainer.
+    """A loss and what it needs from the trainer.
 
     `straight`: the gradient dL/dlogp does not depend on logp, so no scoring pass is needed.
     `uses_advantage`: a row of advantage 0 has no gradient and is left out.

@@ -1,4 +1,4 @@
-"""GSPO: one ratio a sequence, s = exp(mean over trained tokens of (log pi_t - log pi_old,t)), clipped as a whole.
+"""GSPO: one ratio per sequence, s = exp(mean over trained tokens of (log pi_t - log pi_old,t)), clipped as a whole.
 
 The token form of the GSPO paper: s_t = sg[s] pi_t / sg[pi_t], so its value is s and every token's gradient is s A.
 """

@@ -71,7 +71,7 @@ class Method(Generic[S]):
         return list(members), []
 
     def credit(self, settings: S, members: Sequence[Trajectory]) -> list[Credit]:
-        """Return one `Credit` a member, in order. `members` are one group: at least one trajectory."""
+        """Return one `Credit` per member, in order. `members` are one group: at least one trajectory."""
         penalties = self.penalties(settings, members)
         rewards = np.array([member.reward for member in members], dtype=np.float64) - penalties
         mean, std = group_statistics(rewards)
@@ -103,11 +103,12 @@ class Method(Generic[S]):
         return np.zeros(len(members))
 
     def scaled(self, settings: S, rewards_G: Floats) -> Floats:
-        """A(tau): each reward against its group, shape [G]."""
+        """Return A(tau), each reward against its group, shape [G]."""
         return scaled_advantages(rewards_G, settings.scale)
 
     def advantages(self, settings: S, rewards_G: Floats, scaled_G: Floats) -> tuple[Floats, list[str]]:
-        """A-hat and its rule for each member. A lone member and, unless successes are the top, equal rewards get 0."""
+        """Return A-hat and its rule for each member. A lone member and, unless successes are the top, equal rewards get
+        0."""
         if rewards_G.size == 1:
             return np.zeros(1), ["alone"]
         advantages, rules = scaled_G, signs(scaled_G)
@@ -162,7 +163,7 @@ class RatioMethod(Method[C]):
 
 
 def mask_turns(members: Sequence[Trajectory], rule: PivotMask) -> list[int]:
-    """Return first turn with weight, for each member. Only what a base shares with a retry that is a member too is
+    """Return the first turn with weight, for each member. Only what a base shares with a retry that is a member too is
     masked; a retry of a retry shares with the base no more than the shortest prefix on the way."""
     pivots: dict[str, list[int | None]] = {}
     for member in members:
@@ -177,5 +178,5 @@ def mask_turns(members: Sequence[Trajectory], rule: PivotMask) -> list[int]:
 
 
 def shared_turns(member: Trajectory) -> int | None:
-    """Return leading turns that a distilled trajectory has in common with its base."""
+    """Return the number of leading turns that a distilled trajectory has in common with its base."""
     return member.pivot_turn if member.shared_turns is None else member.shared_turns

@@ -15,7 +15,8 @@ class DAPO(RatioMethod[DAPOSettings]):
     """N trajectories, advantages as GRPO, ratio clipped at 0.2 below and 0.28 above, mean over all tokens, no KL."""
 
     def credit(self, settings: DAPOSettings, members: Sequence[Trajectory]) -> list[Credit]:
-        """Dynamic sampling: a group whose rewards, before any shaping, are equal leaves the batch and its mean."""
+        """Return whether the group counts: with dynamic sampling, a group whose rewards are equal before shaping leaves
+        the batch and its mean."""
         credits = super().credit(settings, members)
         if settings.dynamic_sampling and degenerate([member.reward for member in members]):
             return [replace(credit, advantage=0.0, rule="filtered") for credit in credits]

@@ -1,4 +1,4 @@
-"""GSPO (Zheng et al. 2025): one importance ratio a sequence."""
+"""GSPO (Zheng et al. 2025): one importance ratio per sequence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a method puts its gradient's mass, turn by turn, on rollouts that are there.
+"""Where a method puts the mass of its gradient on stored rollouts, turn by turn.
 
 The mass of a token is coefficient x weight x advantage / D, D = groups, the term's trained tokens, or 1: -dL/dlogp at
 ratio 1, without the KL term. It is summed over the tokens of a turn's reply. The shaping

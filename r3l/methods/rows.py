@@ -131,7 +131,7 @@ def row(
 
 
 def normaliser(settings: MethodSettings, term: str, sampled: int, trained: int, group_size: int) -> tuple[float, str]:
-    """Return weight of one trained token, and the reduction over the batch that goes with it (setting
+    """Return the weight of one trained token, and the reduction over the batch that goes with it (setting
     `loss_normalisation`).
 
     trajectory: 1 / (|tau| G), |tau| = all sampled tokens, masked ones too; trajectory_unmasked: |tau| = those with

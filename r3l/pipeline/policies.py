@@ -32,7 +32,7 @@ class Policies:
     optimiser: str | None = None  # digest of the state that the learner's next step goes on from, as `Written` has it
 
     def as_evaluated(self) -> Policies:
-        """Return the newest policy samples, whatever the synchronization interval."""
+        """Return the policies with the newest one as behaviour policy, whatever the synchronization interval."""
         return replace(self, behaviour=self.learner, behaviour_folder=self.learner_folder)
 
 

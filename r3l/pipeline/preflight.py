@@ -1,4 +1,4 @@
-"""What can be known to be wrong before any work starts: each with the value and the way out. Nothing is written."""
+"""Checks before any work starts. Each error names the value and the fix. Nothing is written."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def replay_config(
 
 
 def check_stages(first: str, last: str) -> None:
-    """Raises `ConfigError` for a stage that is none, or an order that is none."""
+    """Raise `ConfigError` for an unknown stage or a wrong order."""
     for stage in (first, last):
         if stage not in ORDER:
             raise ConfigError(f"unknown stage {stage!r}: expected one of {', '.join(ORDER)}")
@@ -86,13 +86,13 @@ def check_stages(first: str, last: str) -> None:
 
 
 def free_branch(store: Store, run: str) -> str:
-    """replay-1, or the first number that no branch has."""
+    """Return `replay-1`, or the first such name that no branch has."""
     taken = store.branches(run)
     return next(name for number in range(1, len(taken) + 2) if (name := f"replay-{number}") not in taken)
 
 
 def compared(store: Store, refs: list[StageRef], source_branch: str) -> list[dict[str, Any]]:
-    """For each replayed stage, whether it came out as the original: same fingerprint, same rows."""
+    """Return for each replayed stage whether it equals the original: same fingerprint, same rows."""
     originals = (
         {(ref.stage, ref.shard): ref for ref in store.stages(refs[0].run, source_branch, refs[0].iteration)}
         if refs

@@ -1,5 +1,4 @@
-"""The replay stage, only where the behaviour policy is renewed less than every update: which earlier groups are learned
-again."""
+"""The replay stage, only for S > 1: which earlier groups are trained on again."""
 
 from __future__ import annotations
 
@@ -87,7 +86,7 @@ def rows_of(bench: Workbench, group: Candidate) -> Iterator[TrainingRow]:
 
 
 def behaviours(bench: Workbench, replay: StageRef) -> dict[str, str]:
-    """Return digest to folder of the policies that sampled the replayed rows."""
+    """Return digest -> folder of the policies that sampled the replayed rows."""
     wanted = set(bench.store.read(replay, "training_rows", ["behaviour_policy"])["behaviour_policy"].to_pylist())
     known = {bench.policies.start.digest: bench.policies.start.path}
     for iteration in range(bench.iteration):

@@ -33,11 +33,11 @@ class Done(Generic[R]):
         return self.value
 
     def wait(self) -> None:
-        """There is nothing to wait for."""
+        """Return the result, which is already there."""
 
 
 class Runner:
-    """Run every stage at once, in the calling thread. What others look on at, or do elsewhere, subclasses say."""
+    """Run every stage immediately in the calling thread. Subclasses define other ways."""
 
     def call(self, stage: Callable[..., Any], *args: Any) -> Any:
         """Run one stage and return its result."""

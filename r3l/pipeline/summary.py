@@ -1,4 +1,4 @@
-"""What one iteration came to: the figures of the `iterations` view, and the questions to ask next."""
+"""The summary of an iteration: the figures of the `iterations` view, and questions to ask next."""
 
 from __future__ import annotations
 

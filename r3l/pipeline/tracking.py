@@ -1,5 +1,5 @@
-"""Trackers are fed from the store by `r3l track`, each in a process of its own: one that is down or hangs costs its
-time-out and no row."""
+"""Trackers get the stored metrics by `r3l track`, each in a process of its own. A tracker that is down or hangs costs
+its time-out and no row."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def fed(config: Config, store: Store, to: str) -> str:
 
 
 def said(command: list[str], timeout_s: float) -> str:
-    """Empty where the command ends well in time; else the last line it said, or that it had to be stopped with all it
-    started."""
+    """Run the command. Return "" if it succeeds in time; otherwise its last line, or that it was stopped together with
+    its children."""
     with TemporaryFile("w+", errors="replace") as words:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, start_new_session=True

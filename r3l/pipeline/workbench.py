@@ -1,4 +1,4 @@
-"""What the tasks of one flow run share: the store, and an engine and environment workers that start when first
+"""What the tasks of one flow run share: the store, the engine and the environment workers, which start when first
 needed."""
 
 from __future__ import annotations
@@ -225,8 +225,7 @@ class Workbench:
             self.progress.add(stage, **amounts)
 
     def going_on(self) -> None:
-        """Raises `Interrupted` once the work has ended: nothing is begun then, and nothing committed of what was under
-        way."""
+        """Raise `Interrupted` once the work has ended: then nothing begins, and nothing in progress is committed."""
         if self.stopped.is_set():
             raise Interrupted(self.ended)
 

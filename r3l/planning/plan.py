@@ -139,7 +139,7 @@ def _memory_troubles(config: Config, machine: Machine, training_bytes: float, ca
 
 
 def _scale(config: Config) -> float:
-    """Return size of the batch in the paper's batches."""
+    """Return the size of the batch in the paper's batches."""
     return config.rollout.tasks / TASKS * config.rollout.group_size / GROUP
 
 

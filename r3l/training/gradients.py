@@ -111,7 +111,7 @@ def measure(row: UpdateRow, scores: RowScores, entropies: Floats, denominator: f
 
 
 def k3_sum(drift: Floats) -> float:
-    """Return sum of the k3 estimates exp(d) - d - 1 of KL(pi || other) over tokens, d = log other - log pi."""
+    """Return the sum of the k3 estimates exp(d) - d - 1 of KL(pi || other) over tokens, d = log other - log pi."""
     return float((np.exp(np.clip(drift, -30, 30)) - drift - 1).sum())
 
 

@@ -67,7 +67,7 @@ def mean(total: float, count: float, empty: float = 0.0) -> float:
 
 
 def peak_memory_mb(device: torch.device) -> float:
-    """Return peak resident memory of this process; on a GPU the peak of what was allocated there."""
+    """Return the peak resident memory of this process; on a GPU the peak of what was allocated there."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

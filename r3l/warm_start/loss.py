@@ -15,15 +15,15 @@ from r3l.warm_start.rows import DemoRow
 
 
 def shared_length(rows: Sequence[DemoRow]) -> int:
-    """Return number of leading tokens that all rows have in common and none is trained to predict (at least one is left
-    over)."""
+    """Return the number of leading tokens that all rows have in common and none is trained to predict (at least one is
+    left over)."""
     first, last = min(row.ids for row in rows), max(row.ids for row in rows)
     limit = min(untrained(row) for row in rows)
     return next((k for k in range(limit) if first[k] != last[k]), limit)
 
 
 def untrained(row: DemoRow) -> int:
-    """Return number of leading tokens of weight 0, one less than all at most."""
+    """Return the number of leading tokens of weight 0, one less than all at most."""
     return next((k for k, weight in enumerate(row.weights[:-1]) if weight > 0), len(row.ids) - 1)
 
 

@@ -112,7 +112,7 @@ def compared_charts(
 def held_out_chart(
     benchmark: str, curves: Sequence[tuple[str, Curve]], link: Callable[[float], str] | None = None
 ) -> dict[str, Any]:
-    """Return success on held-out tasks with 95 % intervals; -1 is the starting policy."""
+    """Return the success on held-out tasks with 95 % intervals; -1 is the starting policy."""
     series = [
         charts.Series(
             name,

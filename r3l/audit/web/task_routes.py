@@ -14,7 +14,7 @@ router = APIRouter(prefix="/run/{run}")
 
 @router.get("/tasks")
 def task_types(app_state: CurrentState, line: OfLine, task_type: Short = "") -> HTMLResponse:
-    """Return success by task type and iteration, and the tasks that were sampled most often."""
+    """Return the success by task type and iteration, and the tasks that were sampled most often."""
     reader = app_state.of(line)
     heats = [
         ("held-out tasks", tasks.heat(reader, line, "evaluation")),

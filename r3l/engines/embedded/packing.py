@@ -153,8 +153,7 @@ def _lower_right(feed: Feed) -> Tensor | None:
 
 
 def _descend(segment: Segment, below: dict[Segment, list[Segment]], owners: dict[Segment, Feed], step: Step) -> int:
-    """Return place the feeds at and below `segment`; returns the place after them. Those that read most of it come
-    first."""
+    """Place the feeds at and below `segment`; returns the place after them. Those that read most of it come first."""
     first = place = step.tokens
     reads: list[tuple[int, int]] = []  # (position read up to, place after the feeds that do)
     feed = owners.get(segment)

@@ -55,7 +55,7 @@ class Segment:
         self.filled += count
 
     def shared_with(self, prompt: np.ndarray) -> int:
-        """Return position up to which `prompt` equals what this segment continues (at least `start`)."""
+        """Return the position up to which `prompt` equals what this segment continues (at least `start`)."""
         length = min(len(self.ids), len(prompt) - self.start)
         if length <= 0:
             return self.start

@@ -95,7 +95,8 @@ class GymnasiumEnvironment(CopiedEnvironment):
         return share(state["return"], self.settings.lowest_reward, self.settings.highest_reward)
 
     def understood(self, space: Any, action: str) -> tuple[Any, str]:
-        """Return the action as its space has it, and why it is none. Raise `WorldError` for a space of other things."""
+        """Return the action in the form of its space, or the reason why it is invalid. Raise `WorldError` for a space
+        of other things."""
         spaces = self.gymnasium.spaces
         if isinstance(space, spaces.Text):
             return action, "" if space.contains(

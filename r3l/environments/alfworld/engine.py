@@ -127,7 +127,7 @@ def innermost(env: Any) -> Any:
 
 
 def frozen_sets(sets: dict[Any, set[Any]], before: dict[Any, frozenset[Any]]) -> dict[Any, frozenset[Any]]:
-    """Return those that are as before are the ones of before; all of them, where nothing changed."""
+    """Return the new values, with the old object in place of each equal one; the old collection if nothing changed."""
     frozen = {key: kept if (kept := before.get(key)) == values else frozenset(values) for key, values in sets.items()}
     return shared(frozen, before)
 

@@ -116,7 +116,7 @@ def numbered(kinds: list[str]) -> list[str]:
 
 
 def errand(level: Level, rng: random.Random) -> tuple[str, tuple[Wanted, ...], str]:
-    """Return task type, what is wanted, and where."""
+    """Return the task type, what is wanted, and where."""
     if level == "long":
         return long_errand(rng)
     target = rng.choice([kind for kind in TARGETS if kind in ROOMS[level]])

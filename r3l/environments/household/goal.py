@@ -47,7 +47,7 @@ def reached(engine: HouseholdEngine, state: State, index: int, wanted: Wanted) -
 
 
 def progress(engine: HouseholdEngine, state: State) -> float:
-    """Return share of the sub-goals that the state holds, in [0, 1]; 1 exactly where the game is won."""
+    """Return the share of the sub-goals that the state holds, in [0, 1]; 1 exactly where the game is won."""
     got = total = 0
     for wanted in engine.game.wanted:
         best = sorted((reached(engine, state, i, wanted) for i in instances(engine, wanted)), reverse=True)

@@ -108,8 +108,8 @@ class WorldPool:
         return self.call(worker, "end", session_id, task_id, lambda value: None)
 
     def counts(self) -> dict[str, int]:
-        """Return running totals: steps, restores, replays (rollbacks by snapshot, by taking actions again), restarts of
-        workers."""
+        """Return the running totals: steps, restores, replays (rollbacks by snapshot, by taking actions again),
+        restarts of workers."""
         with self.lock:
             return {name: self.totals[name] for name in ("steps", "restores", "replays", "restarts")}
 

@@ -160,7 +160,7 @@ def assign_credit(
 def _members(
     bench: Workbench, base: StageRef, retries: Sequence[StageRef], distilled: Sequence[StageRef]
 ) -> list[Trajectory]:
-    """Return base (extra ones too) and distilled trajectories."""
+    """Return base (including extra ones) and distilled trajectories."""
     members = [
         one
         for ref in (base, *retries, *distilled)

@@ -1,5 +1,4 @@
-"""Attempts that ended by an error of the engine or the environment: a few are rows like others, too many are no batch
-to learn from."""
+"""Attempts that an error of the engine or the environment ended: a few are ordinary rows, too many make the stage fail."""
 
 from __future__ import annotations
 

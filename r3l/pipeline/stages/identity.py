@@ -1,4 +1,4 @@
-"""What makes a stage what it is: its settings, the version of the code that computes it, every prompt that it shows.
+"""The identity of a stage: its settings, the version of the code that computes it, and every prompt that it shows.
 
 Which settings belong to which stages is said at the settings (`IDENTITY_OF` of a section, `identity_of` at a field).
 """

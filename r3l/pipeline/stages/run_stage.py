@@ -27,7 +27,7 @@ def run_stage(
     intact: Callable[[Workbench, StageRef], bool] = lambda bench, ref: True,
     extra: Mapping[str, Any] | None = None,
 ) -> StageRef:
-    """Return the stored stage where it is what it would become, and what it names beyond its tables is `intact`; else
+    """Return the stored stage if it has the same identity and what it names beyond its tables is `intact`; otherwise
     compute and commit it.
 
     Args:

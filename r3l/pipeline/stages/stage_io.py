@@ -1,4 +1,4 @@
-"""Records out of stored stages, and into the tables of a stage."""
+"""Read records from stored stages, and turn records into the tables of a stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One update job on this host: run in a staging folder, then put where the run keeps its policies."""
+"""One update job on this host: it runs in a staging folder, then moves to the run's policies."""
 
 from __future__ import annotations
 

@@ -78,8 +78,7 @@ def launch(
 
 
 def run_here(job: dict[str, Any], on_line: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Return the job in this process: for policies whose step takes less time than a process needs to start. Nobody
-    watches it."""
+    """Run the job in this process, without a watchdog: for policies whose step takes less time than starting a process."""
     from r3l.training.job import Job
     from r3l.training.parallel.ranks import Ranks
     from r3l.training.update import run_update

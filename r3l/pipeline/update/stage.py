@@ -1,4 +1,4 @@
-"""The updates stage: what the update job is told, and the row that its result becomes."""
+"""The updates stage: the job description of the update, and the row made from its result."""
 
 from __future__ import annotations
 

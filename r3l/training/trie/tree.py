@@ -92,7 +92,7 @@ def _longest(sequences: Sequence[NDArray[np.integer]]) -> tuple[list[Ints], list
 
 
 def common_prefix(a: Ints, b: Ints) -> int:
-    """Return length of the longest common prefix."""
+    """Return the length of the longest common prefix."""
     n = min(len(a), len(b))
     differ = a[:n] != b[:n]
     return int(differ.argmax()) if differ.any() else n
