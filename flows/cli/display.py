@@ -54,12 +54,12 @@ class Display:
         return Panel(Group(table, head), title=Text(self.title), title_align="left", border_style="blue")
 
     def now(self) -> str:
-        """What is being waited for: what the last stage that says so is doing, or else the phase."""
+        """Return what is being waited for: what the last stage that says so is doing, or else the phase."""
         updating = self.progress.doing("updates")
         return f"the update {updating}" if updating and not self.progress.ended("updates") else self.phase
 
     def clock(self) -> str:
-        """The time since the display began, as minutes and seconds."""
+        """Return the time since the display began, as minutes and seconds."""
         return clock(time.monotonic() - self.began)
 
     def eta_texts(self, counts: dict[str, dict[str, float]]) -> list[str]:
@@ -110,7 +110,7 @@ def row(stage: str, counts: dict[str, float], shards: float) -> list[Any]:
 
 
 def reward(counts: dict[str, float]) -> str:
-    """The mean reward, as far as it can be told while attempts go on.
+    """Return the mean reward, as far as it can be told while attempts go on.
 
     Attempts that win end early, so the mean over those that have ended is too high at first. The mean over whole shards
     has no such bias within a shard. Before the first shard is whole there are bounds: attempts under way may come to

@@ -81,7 +81,7 @@ def evaluated(console: Console, found: dict[str, Any]) -> None:
 
 
 def pairs(title: str, rows: Sequence[tuple[str, str]]) -> Table:
-    """Names and figures under a title."""
+    """Return names and figures under a title."""
     table = Table(title=title, show_header=False, min_width=len(title), **TITLE)  # type: ignore[arg-type]
     table.add_column()
     table.add_column(justify="right")

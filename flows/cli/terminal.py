@@ -20,7 +20,7 @@ from r3l.store.stage import Store
 
 
 def run_iteration(config: Config, *, quiet: bool = False, verbose: bool = False) -> dict[str, Any]:
-    """Return one iteration in this process, on the Prefect server that is configured or else an ephemeral one.
+    """Run one iteration in this process, on the configured Prefect server or an ephemeral one, and return its summary.
 
     Raises:
         R3LError: whatever is wrong, before work starts where it can be known.
@@ -94,7 +94,7 @@ def next_iteration(display: Display, config: Config, count: str = "") -> Progres
 
 
 def title(config: Config) -> str:
-    """What is run, in the panel's frame."""
+    """Return what is run, in the panel's frame."""
     branch = f" branch {config.branch}" if config.branch else ""
     return f"r3l · run {config.run}{branch} · {config.method.kind} on {config.environment.kind}"
 

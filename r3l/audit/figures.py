@@ -51,7 +51,7 @@ def percent(value: Any) -> str:
 
 
 def in_format(value: Any, format_: str) -> str:
-    """A metric as the pages write numbers: a share, a signed number, or one with the format's digits."""
+    """Return a metric as the pages write numbers: a share, a signed number, or one with the format's digits."""
     if format_.endswith("%}"):
         return percent(value)
     digits = int(match[1]) if (match := re.search(r"\.(\d+)f", format_)) else 3

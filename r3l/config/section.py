@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def identity_of(*stages: str) -> dict[str, Any]:
-    """Name the stages whose identity a field belongs to: ``Field(..., json_schema_extra=identity_of("base"))``.
+    """Return name the stages whose identity a field belongs to: ``Field(..., json_schema_extra=identity_of("base"))``.
 
     Without a stage the field belongs to none, because it changes no stored row. A field without this mark belongs to
     the stages of its section.

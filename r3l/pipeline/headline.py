@@ -15,7 +15,7 @@ KNOWN = {metric.column: metric for metric in METRICS}
 
 
 def headline(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """(name, figure, change since the iteration before) of the figures that are looked at first."""
+    """Return (name, figure, change since the iteration before) of the figures that are looked at first."""
     before, rows = summary.get("before", {}), []
     for column in HEADLINE:
         metric, value = KNOWN[column], summary.get(column)
@@ -24,7 +24,8 @@ def headline(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def change(now: object, before: object, pattern: str) -> str:
-    """The difference with its sign, in the format of the figure; of percentages in points. Empty where one is missing."""
+    """Return the difference with its sign, in the format of the figure; of percentages in points. Empty where one is
+    missing."""
     if not isinstance(now, int | float) or not isinstance(before, int | float) or math.isnan(now - before):
         return ""
     if pattern.endswith("%}"):
@@ -45,7 +46,7 @@ def in_short(summary: dict[str, Any]) -> str:
 
 
 def sparkline(values: Sequence[float | None]) -> str:
-    """One bar character per value, scaled from the least to the greatest; a space where there is no value."""
+    """Return one bar character per value, scaled from the least to the greatest; a space where there is no value."""
     known = [value for value in values if value is not None and not math.isnan(value)]
     if not known:
         return ""
@@ -57,7 +58,7 @@ def sparkline(values: Sequence[float | None]) -> str:
 
 
 def trends(past: Sequence[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
-    """(name, sparkline, first figure, newest figure) of the figures that are looked at first, over the newest
+    """Return (name, sparkline, first figure, newest figure) of the figures that are looked at first, over the newest
     iterations; without those that no iteration has."""
     rows = []
     for metric in (KNOWN[column] for column in HEADLINE):

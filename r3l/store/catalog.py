@@ -161,7 +161,8 @@ def fill(connection: duckdb.DuckDBPyConnection, table: str, rows: Mapping[str, l
 
 
 def view_sql(view: str) -> str:
-    """The view's SQL. That of `iterations` has its figures from r3l/store/metrics.py, under the names of its parts."""
+    """Return the view's SQL. That of `iterations` has its figures from r3l/store/metrics.py, under the names of its
+    parts."""
     sql = package_files("r3l.store").joinpath("views", f"{view}.sql").read_text(encoding="utf-8")
     return Template(sql).substitute(select_lists()) if view == "iterations" else sql
 

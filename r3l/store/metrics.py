@@ -38,12 +38,12 @@ class Metric:
 
 
 def unseen(column: str, source: str, sql: str = "", followed: bool = False) -> Metric:
-    """A figure of the view that is no figure of its own elsewhere; `followed`: trackers have it."""
+    """Return a figure of the view that is no figure of its own elsewhere; `followed`: trackers have it."""
     return Metric(column, source, sql or column, column.replace("_", " "), chart=None, shown=False, followed=followed)
 
 
 def of_steps(column: str) -> str:
-    """The mean over the updates that took a step: of the others it says nothing."""
+    """Return the mean over the updates that took a step: of the others it says nothing."""
     return f"avg({column}) FILTER (tokens_computed > 0)"
 
 

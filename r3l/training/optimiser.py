@@ -9,7 +9,7 @@ from r3l.config.sections import TrainingSettings
 
 
 def make_optimiser(named: dict[str, nn.Parameter], settings: TrainingSettings, step: int) -> torch.optim.AdamW:
-    """Weight decay acts on matrices only: norms and biases are left alone."""
+    """Return weight decay acts on matrices only: norms and biases are left alone."""
     matrices = [p for p in named.values() if p.ndim >= 2]
     others = [p for p in named.values() if p.ndim < 2]
     groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]

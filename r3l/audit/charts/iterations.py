@@ -50,7 +50,7 @@ SAID = {
 
 
 def charts_of(metrics: Sequence[Metric]) -> tuple[Chart, ...]:
-    """The charts above, then one for each metric that names none."""
+    """Return the charts above, then one for each metric that names none."""
     of_title: dict[str, list[Metric]] = {title: [] for title in SAID}
     for metric in metrics:
         if metric.chart is not None:

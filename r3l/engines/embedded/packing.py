@@ -153,7 +153,8 @@ def _lower_right(feed: Feed) -> Tensor | None:
 
 
 def _descend(segment: Segment, below: dict[Segment, list[Segment]], owners: dict[Segment, Feed], step: Step) -> int:
-    """Place the feeds at and below `segment`; returns the place after them. Those that read most of it come first."""
+    """Return place the feeds at and below `segment`; returns the place after them. Those that read most of it come
+    first."""
     first = place = step.tokens
     reads: list[tuple[int, int]] = []  # (position read up to, place after the feeds that do)
     feed = owners.get(segment)

@@ -10,7 +10,7 @@ from r3l.errors import WorldError
 
 
 def text_of(message: Any) -> str:
-    """A message's content. Raises `WorldError` where it has parts that are no text."""
+    """Return a message's content. Raise `WorldError` where it has parts that are no text."""
     content = message.content if hasattr(message, "content") else message["content"]
     if content is None or isinstance(content, str):
         return content or ""
@@ -25,7 +25,8 @@ def role_of(message: Any) -> str:
 
 
 def opening_text(messages: Sequence[Any], system_prompt: str) -> str:
-    """The first observation: the prompt without the environment's own system message, examples with who says what."""
+    """Return the first observation: the prompt without the environment's own system message, examples with who says
+    what."""
     shown = list(messages)
     if shown and role_of(shown[0]) == "system" and text_of(shown[0]) == system_prompt:
         shown = shown[1:]
@@ -35,7 +36,7 @@ def opening_text(messages: Sequence[Any], system_prompt: str) -> str:
 
 
 def new_messages(before: Sequence[Any], after: Sequence[Any]) -> list[Any]:
-    """What `after` adds to `before`. Raises `WorldError` where it rewrites it."""
+    """Return what `after` adds to `before`. Raise `WorldError` where it rewrites it."""
     if [same(message) for message in after[: len(before)]] != [same(message) for message in before]:
         raise WorldError(
             "the environment rewrites its conversation: expected one that only grows, so that sampled tokens are kept"
@@ -48,7 +49,7 @@ def same(message: Any) -> tuple[str, str]:
 
 
 def response(verifiers: Any, action: str, turn: int, with_tools: bool) -> Any:
-    """The policy's action as the response of a model."""
+    """Return the policy's action as the response of a model."""
     meant = json.loads(action) if with_tools else {"answer": action}
     calls = [
         verifiers.ToolCall(

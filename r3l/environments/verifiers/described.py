@@ -29,7 +29,7 @@ MARK = "\x1eDESCRIBED\x1e"  # before the answer: an environment may print
 
 @lru_cache(maxsize=8)
 def described(settings_json: str) -> dict[str, Any]:
-    """`of` the environment. Raises `WorldError` with what the process says where there is none."""
+    """Return `of` the environment. Raise `WorldError` with what the process says where there is none."""
     paths = [PACKAGE_ROOT, *filter(None, [os.environ.get("PYTHONPATH", "")])]
     try:
         ended = subprocess.run(
@@ -67,7 +67,7 @@ def of(settings: VerifiersSettings) -> dict[str, Any]:
 
 
 def rows_of(get: Any) -> list[dict[str, Any]]:
-    """The rows of a data set; none where there is no such set."""
+    """Return the rows of a data set; none where there is no such set."""
     try:
         found = get()
     except ValueError:

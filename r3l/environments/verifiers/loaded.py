@@ -11,7 +11,7 @@ from r3l.errors import WorldError
 
 
 def load(settings: VerifiersSettings) -> Any:
-    """The `MultiTurnEnv` that the settings name.
+    """Return the `MultiTurnEnv` that the settings name.
 
     Raises:
         WorldError: the package or the environment is not there, its loading failed, or it is of a kind that no policy
@@ -39,7 +39,7 @@ def load(settings: VerifiersSettings) -> Any:
 
 
 def tools_in(env: Any) -> list[dict[str, Any]]:
-    """Its tools as chat templates show them."""
+    """Return its tools as chat templates show them."""
     return [
         {
             "type": "function",

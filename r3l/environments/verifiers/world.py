@@ -65,7 +65,7 @@ class VerifiersWorld:
         return parse_calls(text, names) if names else parse_action(text, "text")
 
     def tasks(self, split: str) -> list[Task]:
-        """Rows of the data set, and of the evaluation set for the split heldout. Raises `ConfigError` where no
+        """Return rows of the data set, and of the evaluation set for the split heldout. Raise `ConfigError` where no
         environment is named."""
         settings = self.settings
         if not settings.env:
@@ -162,7 +162,7 @@ class VerifiersEnvironment(CopiedEnvironment):
         return Step(observation, done=True, reward=reward, success=reward == 1.0)
 
     def seen(self, added: Sequence[Any]) -> Observation:
-        """What the environment added; in the role tool where all of it was returned by tools."""
+        """Return what the environment added; in the role tool where all of it was returned by tools."""
         text = cleaned("\n".join(map(text_of, added)), self.settings.observation_characters)
         if added and all(role_of(message) == "tool" for message in added):
             return returned(text, self.settings.tools_shown)
@@ -174,7 +174,7 @@ class VerifiersEnvironment(CopiedEnvironment):
 
 
 def nobody(client: Any) -> Any:
-    """A model client that answers nothing: the policy's replies come from outside."""
+    """Return a model client that answers nothing: the policy's replies come from outside."""
 
     class Nobody(client):
         async def get_response(self, *arguments: Any, **named: Any) -> Any:
