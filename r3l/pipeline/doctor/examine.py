@@ -14,7 +14,6 @@ from r3l.engines.chat_format import ChatFormat
 from r3l.environments import make_world
 from r3l.environments.base import tools_of
 from r3l.errors import R3LError
-from r3l.home import home
 from r3l.pipeline.doctor import folder as of
 from r3l.pipeline.doctor.findings import Finding, fails, guarded, unasked, works
 from r3l.pipeline.doctor.sampled import attempt, canary, loaded
@@ -60,7 +59,7 @@ def examine(config: Config, machine: Machine | None = None, sampling: bool = Tru
 def _sampled(config: Config, snapshot: PolicySnapshot, chat: ChatFormat) -> Iterator[Finding]:
     with closing(Tools()) as tools:
         try:
-            engine: Engine = loaded(config, snapshot, tools, home() / "data" / "doctor")
+            engine: Engine = loaded(config, snapshot, tools)
         except R3LError as error:
             yield fails("engine", str(error))
             yield from (unasked(name, "needs an engine") for name in ("canary", "reply", "reflection"))

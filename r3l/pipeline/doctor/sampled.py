@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from r3l.config import Config
-from r3l.engines.base import Engine, Hosting, PolicySnapshot
+from r3l.engines.base import Engine, PolicySnapshot
 from r3l.engines.canary import TOLERANCES, compare
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments import make_world, tasks_of
@@ -84,10 +83,8 @@ def _room(config: Config, opening: int) -> str:
     )
 
 
-def loaded(config: Config, snapshot: PolicySnapshot, tools: Tools, logs: Path) -> Engine:
+def loaded(config: Config, snapshot: PolicySnapshot, tools: Tools) -> Engine:
     """Return the configured engine with the policy. Raise `EngineError` where it can't be loaded."""
     engine = tools.engine(config)
-    if isinstance(engine, Hosting):
-        engine.attach(logs, lambda *_: None)
     engine.load_policy(snapshot)
     return engine

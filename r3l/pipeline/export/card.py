@@ -1,0 +1,151 @@
+"""The model card of an exported policy, made from the run's tables: method, data, evaluation, curve, settings. No path
+and no address of the machine is in it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from importlib.resources import files as package_files
+from string import Template
+from typing import Any
+
+import r3l
+from r3l.config import Config
+from r3l.engines.made_policies import HUB, hub_name
+from r3l.environments import make_world
+from r3l.environments.base import Sourced
+from r3l.errors import R3LError
+from r3l.evaluation.score import score
+from r3l.home import located
+from r3l.store.catalog import connect
+from r3l.store.query import query
+from r3l.store.stage import Store
+from r3l.visible import visible
+
+ROWS = 24  # of the curve
+SECTIONS = (
+    "seed",
+    "method",
+    "environment",
+    "policy",
+    "rollout",
+    "training",
+    "evaluation",
+)  # the others are the machine's
+CURVE = {
+    "iteration": ("iteration", "{:d}"),
+    "base_success": ("base success", "{:.1%}"),
+    "base_reward": ("base reward", "{:.3f}"),
+    "retry_improvement": ("retries that improve", "{:.1%}"),
+    "loss": ("loss", "{:.4f}"),
+    "entropy": ("entropy", "{:.3f}"),
+    "kl_start": ("KL to the start", "{:.2e}"),
+}
+EVALUATED = """
+SELECT iteration, benchmark, split, evaluation, temperature, tasks, of_tasks, list(success) AS success, list(reward) AS reward,
+       list(task_id) AS ids
+FROM evaluations WHERE iteration IN (-1, ?) GROUP BY ALL ORDER BY benchmark, split, iteration
+"""
+
+
+def model_card(store: Store, config: Config, iteration: int, digest: str, title: str) -> str:
+    """The card of the policy that `iteration` of a run wrote.
+
+    Args:
+        config: the settings that the iteration was run with.
+    """
+    with connect(store, [config.run], config.branch) as connection:
+        rows = query(connection, "FROM iterations WHERE iteration <= ? ORDER BY iteration", [iteration]).to_pylist()
+        evaluated = query(connection, EVALUATED, [iteration]).to_pylist()
+    base = base_model(config)
+    return Template(package_files(__package__).joinpath("model_card.md").read_text(encoding="utf-8")).substitute(
+        base_line=f"base_model: {base}\n" if base else "",
+        title=cell(title),
+        base=f"`{base}`" if base else f"The policy `{cell(config.policy.name)}`",
+        method=cell(config.method.kind),
+        environment=cell(config.environment.kind),
+        iterations=iteration + 1,
+        run=cell(config.run),
+        digest=digest,
+        evaluations=_evaluations(evaluated),
+        curve=_curve(rows),
+        data=_data(config),
+        settings=json.dumps(shown_settings(config), indent=1, ensure_ascii=False),
+        version=r3l.__version__,
+    )
+
+
+def base_model(config: Config) -> str:
+    """The name on the hub of the model that the run started from; empty where it has none."""
+    named = hub_name(located(config.policy.path)) or HUB.get(config.policy.name, "")
+    return named.partition("@")[0]
+
+
+def shown_settings(config: Config) -> dict[str, Any]:
+    """The settings that made the policy, without those that name a place of a machine."""
+    whole = config.model_dump(mode="json")
+    return {name: _without_places(whole[name]) for name in SECTIONS if name in whole}
+
+
+def cell(text: object) -> str:
+    """A text as it stands in a table of Markdown: it acts neither in a terminal nor on the page."""
+    shown = " ".join(visible(str(text)).split())
+    return shown.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|").replace("`", "'")
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(cell(one) for one in line)} |" for line in lines)
+
+
+def _evaluations(rows: Sequence[dict[str, Any]]) -> str:
+    if not rows:
+        return "Not evaluated."
+    found = []
+    for row in rows:
+        one = score(list(zip(row["success"], row["reward"], strict=True)), row["ids"])
+        of = "the start" if row["iteration"] == -1 else "this policy"
+        sample = f"{row['tasks']} of {row['of_tasks']}" if row["of_tasks"] else f"{len(set(row['ids']))}"
+        interval = f"{one.low:.1%} to {one.high:.1%}"
+        found.append(
+            [row["benchmark"], of, sample, f"{row['temperature']:g}", f"{one.rate:.1%}", interval, f"{one.reward:.3f}"]
+        )
+    return table(["benchmark", "policy", "tasks", "temperature", "success", "95 % interval", "mean reward"], found)
+
+
+def _curve(rows: Sequence[dict[str, Any]]) -> str:
+    """At most `ROWS` iterations, spread evenly, the last one among them."""
+    step = max(1, -(-len(rows) // ROWS))
+    kept = [row for place, row in enumerate(rows) if place % step == 0 or place == len(rows) - 1]
+    return table(
+        [name for name, _ in CURVE.values()],
+        [[_figure(row.get(column), form) for column, (_, form) in CURVE.items()] for row in kept],
+    )
+
+
+def _figure(value: Any, form: str) -> str:
+    missing = value is None or (isinstance(value, float) and math.isnan(value))
+    return "–" if missing else form.format(value)
+
+
+def _data(config: Config) -> str:
+    """What the tasks are made from, where the environment says it."""
+    asked = config.environment
+    said = f"Tasks of `{cell(asked.kind)}`, split `{cell(asked.split)}`, {config.rollout.tasks} per iteration, "
+    said += f"{config.rollout.group_size} trajectories per task."
+    try:
+        world = make_world(asked)
+        source = world.data(asked.split) if isinstance(world, Sourced) else ""
+    except R3LError:  # its package or its data are not on this host
+        source = ""
+    return f"{said} Source: {cell(source)}." if source else said
+
+
+def _without_places(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {name: _without_places(one) for name, one in value.items()}
+        return {name: one for name, one in kept.items() if one is not None or value[name] is None}
+    if isinstance(value, list):
+        return [one for one in map(_without_places, value) if one is not None]
+    return None if isinstance(value, str) and ("/" in value or "\\" in value or "@" in value) else value

@@ -1,0 +1,93 @@
+"""A policy out of the store: as one transformers folder with its card, and from there to the hub."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from r3l.errors import ConfigError
+from r3l.pipeline.export.card import model_card
+from r3l.pipeline.policies import starting_policy
+from r3l.pipeline.saved_config import load_config
+from r3l.store.layout import StageKey
+from r3l.store.manifest import load, reference
+from r3l.store.policies.places import fetch_policy
+from r3l.store.policies.snapshots import written
+from r3l.store.stage import Store
+
+CARD = "README.md"
+NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What lies in `folder`: the policy that `iteration` of `run` wrote."""
+
+    folder: Path
+    run: str
+    iteration: int
+    digest: str
+
+
+def export_run(
+    store: Store, run: str, out: Path, *, branch: str = "", iteration: int | None = None, title: str = ""
+) -> Exported:
+    """Write the policy of a run's iteration (None: the newest) to `out`, an adapter merged into its base, with a model
+    card made from the run's tables.
+
+    Raises:
+        ConfigError: the run has no such policy.
+        StoreError: what is stored is not what its update wrote.
+        TrainingError: `out` is there already.
+    """
+    from r3l.training.export import export_policy
+
+    newest = store.next_iteration(run, branch) - 1
+    chosen = newest if iteration is None else iteration
+    manifest = load(store.files, StageKey(run, branch, chosen, "updates")) if 0 <= chosen <= newest else None
+    if manifest is None:
+        raise ConfigError(f"run {run}: iteration {chosen} wrote no policy, the newest is {newest}; see `r3l runs`")
+    config, made = load_config(store, run, branch, chosen), written(store, reference(manifest))
+    policy = fetch_policy(store, made.place, made.policy)
+    adapter = (policy / "adapter_config.json").is_file()
+    export_policy(policy, out, starting_policy(config).path if adapter else None)
+    card = model_card(store, config.model_copy(update={"branch": branch}), chosen, made.policy, title or run)
+    (out / CARD).write_text(card, encoding="utf-8")
+    return Exported(out, run, chosen, made.policy)
+
+
+def push(folder: Path, name: str, message: str, public: bool = False) -> str:
+    """Upload a folder to ``ORGANISATION/NAME`` of the hub, which is made, private unless `public`, where it is not
+    there. Returns its address.
+
+    Raises:
+        ConfigError: no such name, nobody is logged in, or the hub refuses it; the folder stays.
+    """
+    try:
+        from huggingface_hub import HfApi
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
+    except ImportError as error:
+        raise ConfigError(f"{name} can't be uploaded: pip install huggingface_hub; the folder is {folder}") from error
+    api = HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None)
+    try:
+        made = api.create_repo(name, private=not public, exist_ok=True)
+        api.upload_folder(repo_id=name, folder_path=folder, commit_message=message)
+    except LocalTokenNotFoundError as error:
+        raise ConfigError(
+            f"{name}: nobody is logged in; run `hf auth login` or set HF_TOKEN. The folder is {folder}"
+        ) from error
+    except (OSError, HfHubHTTPError, HFValidationError) as error:
+        raise ConfigError(
+            f"{name} can't be uploaded: {' '.join(str(error).split())[:300]}. The folder is {folder}; upload it again with "
+            f"`hf upload {name} {folder}`"
+        ) from error
+    return str(made)
+
+
+def checked_name(name: str) -> str:
+    """Raise `ConfigError` for a text that is no ``ORGANISATION/NAME``."""
+    if not NAME.fullmatch(name):
+        raise ConfigError(f"--to-hub {name}: expected ORGANISATION/NAME, of letters, digits, . _ -")
+    return name
