@@ -7,6 +7,7 @@ from r3l import plugins
 from r3l.config.environments import EnvironmentSettings
 from r3l.environments.adapters.arena import TextArenaWorld
 from r3l.environments.adapters.gym import GymnasiumWorld
+from r3l.environments.adapters.openenv import OpenEnvWorld
 from r3l.environments.alfworld.world import AlfworldWorld
 from r3l.environments.base import Sourced, World
 from r3l.environments.household.world import HouseholdWorld
@@ -23,6 +24,7 @@ ENVIRONMENTS: dict[str, type] = {
     "gymnasium": GymnasiumWorld,
     "household": HouseholdWorld,
     "math": MathWorld,
+    "openenv": OpenEnvWorld,
     "scienceworld": ScienceWorldWorld,
     "textarena": TextArenaWorld,
     "tools": ToolWorld,

@@ -245,6 +245,15 @@ def test_without_java_the_remedy_is_said(tmp_path, monkeypatch):
         prepare("scienceworld", tmp_path)
 
 
+def test_tasks_of_tools_are_listed(tmp_path):
+    ready = prepare("tools", tmp_path, {"train_tasks": 3, "heldout_tasks": 2})
+    assert ready.splits == {"train": 3, "heldout": 2}
+    assert ready.manifest.parent.name == "prepared-r3l.environments.tools.warehouse_Warehouse-0"
+    assert [task.task_id for task in read_tasks(ready.manifest, "heldout")] == [
+        f"tools/Warehouse-0/heldout/0000{index}" for index in range(2)
+    ]
+
+
 def test_unknown_kinds_and_settings(tmp_path):
     with pytest.raises(ConfigError, match="nothing to prepare for 'chess': expected one of alfworld, household, math"):
         prepare("chess", tmp_path)

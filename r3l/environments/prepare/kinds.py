@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
+from r3l.config.adapters import AdaptedSettings
 from r3l.config.environments import (
     AlfworldSettings,
     HouseholdSettings,
@@ -195,10 +197,21 @@ def math(settings: MathSettings, root: Path, download: bool, progress: OnProgres
     return DataPlan(settings.dataset, tuple(splits), tuple(files), {"test": benchmark.count} if benchmark.count else {})
 
 
+def adapted(settings: AdaptedSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits) -> DataPlan:
+    """Nothing to fetch: tasks are seeds, or rows that the environment's package brings or fetches itself."""
+    named = next((value for name in ("env", "toolset", "url") if (value := getattr(settings, name, ""))), "")
+    return DataPlan(
+        f"{re.sub(r'[^A-Za-z0-9.-]+', '_', named)}-{settings.tasks_seed}",
+        ("train", "heldout"),
+        notes=(f"tasks are those of {named}, no file is needed",),
+    )
+
+
 KINDS: dict[str, Callable[..., DataPlan]] = {
     "alfworld": alfworld,
     "household": household,
     "math": math,
     "scienceworld": scienceworld,
     "webshop": webshop,
+    **dict.fromkeys(("gymnasium", "openenv", "textarena", "tools", "verifiers"), adapted),
 }

@@ -1,0 +1,161 @@
+"""A client of an OpenEnv environment server: each episode is a session of the server, over a websocket.
+
+The server keeps the state and gives no snapshots, so a rollback resets by the task's seed and takes the actions again.
+Reward: the sum of an episode's rewards, as a share of the range that the settings name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from r3l.config.adapters import OpenEnvSettings
+from r3l.environments.adapters.texts import (
+    cleaned,
+    game_prompt,
+    imported,
+    installed,
+    parse_action,
+    seed_of,
+    seeded_tasks,
+    share,
+)
+from r3l.environments.base import Environment, Observation, Reply, Step
+from r3l.errors import ServerAway, WorldError
+from r3l.records import Task
+
+REFUSED = "VALIDATION_ERROR"  # the server's code for an action that is none
+FULL = "CAPACITY_REACHED"  # and for a session more than it takes
+NO_ROOM = "; each episode is a session: start the server with a larger max_concurrent_envs"
+PATIENCE = 0.8  # of the time that a worker has for a call: a slow server costs an episode, not the worker
+Value = TypeVar("Value")
+
+
+class OpenEnvWorld:
+    name = "openenv"
+    tasks_at_once = 16  # a step waits for the server
+
+    def __init__(self, settings: OpenEnvSettings) -> None:
+        self.settings = settings
+
+    def system_prompt(self) -> str:
+        return game_prompt(self.settings)
+
+    def parse_reply(self, text: str) -> Reply:
+        """An action is a text for the server's field, or a JSON object where the settings name no field."""
+        reply = parse_action(text, self.settings.reply_format)
+        if not reply.valid or self.settings.action_field:
+            return reply
+        try:
+            fits = isinstance(json.loads(reply.action), dict)
+        except (ValueError, RecursionError):
+            fits = False
+        return reply if fits else Reply(False, "", "Invalid reply: expected a JSON object as the action.")
+
+    def tasks(self, split: str) -> list[Task]:
+        """Tasks are seeds of the server's reset."""
+        installed("openenv", "openenv")
+        return seeded_tasks(self.settings, self.name, "seeded", split)
+
+    def data(self, split: str) -> str:
+        return self.settings.url
+
+    def make(self) -> Environment:
+        return OpenEnvEnvironment(self.settings)
+
+
+class OpenEnvEnvironment:
+    """One episode: a session is opened by the first reset and kept for the next ones."""
+
+    def __init__(self, settings: OpenEnvSettings) -> None:
+        self.settings = settings
+        self.client_class: Any = imported("openenv.core", "openenv").GenericEnvClient
+        self.broken: type[Exception] = imported("websockets.exceptions", "openenv").WebSocketException
+        self.client: Any = None
+        self.gained = 0.0
+        self.begun = False
+
+    def reset(self, task: Task) -> Observation:
+        """Raises `ServerAway` where nothing answers at the settings' address."""
+        self.connect()
+        found = self.asked(lambda: self.client.reset(seed=seed_of(task), **self.settings.options), "reset")
+        self.gained, self.begun = float(found.reward or 0.0), True
+        return self.seen(found.observation)
+
+    def step(self, action: str) -> Step:
+        if not self.begun:
+            raise WorldError("openenv: step before reset")
+        field = self.settings.action_field
+        sent = {field: action} if field else json.loads(action)
+        try:
+            found = self.asked(lambda: self.client.step(sent), "step")
+        except WorldError as error:
+            if REFUSED not in str(error):
+                raise
+            text = cleaned(f"This is no action here: {error}", self.settings.observation_characters)
+            return Step(Observation(text), accepted=False, standing=self.reached())
+        self.gained += float(found.reward or 0.0)
+        reached, done = self.reached(), bool(found.done)
+        return Step(
+            self.seen(found.observation),
+            done=done,
+            reward=reached if done else 0.0,
+            success=done and reached == 1.0,
+            progress=reached,
+            standing=reached,
+        )
+
+    def reached(self) -> float:
+        return share(self.gained, self.settings.lowest_reward, self.settings.highest_reward)
+
+    def snapshot(self) -> None:
+        """The server gives none: a rollback takes the actions again."""
+        return None
+
+    def restore(self, handle: object) -> None:
+        raise WorldError("OpenEnv has no snapshots: roll back by taking the actions again")
+
+    def close(self) -> None:
+        client, self.client, self.begun = self.client, None, False
+        if client is not None:
+            client.close()
+
+    def connect(self) -> None:
+        if self.client is not None:
+            return
+        patience = PATIENCE * self.settings.step_timeout_s
+        client = self.client_class(base_url=self.settings.url, connect_timeout_s=patience, message_timeout_s=patience)
+        self.client = client.sync() if hasattr(client, "sync") else client  # from 0.2.2 on it is asynchronous
+        self.asked(self.client.connect, "connect")
+
+    def asked(self, call: Callable[[], Value], what: str) -> Value:
+        """An answer of the server. A session that broke is closed.
+
+        Raises:
+            ServerAway: nothing answers.
+            WorldError: the server answers with an error; what it says is in the message.
+        """
+        try:
+            return call()
+        except (ConnectionError, TimeoutError, self.broken) as error:
+            self.close()
+            kind, hint = (ServerAway, "; is it running there?") if what == "connect" else (WorldError, "")
+            if what == "reset":  # it may close the session before its reason is read
+                hint = NO_ROOM
+            raise kind(f"OpenEnv server {self.settings.url}, {what}: {error or type(error).__name__}{hint}") from error
+        except RuntimeError as error:  # what its client makes of an error that the server sends
+            if REFUSED not in str(error):
+                self.close()
+            hint = NO_ROOM if FULL in str(error) else ""
+            raise WorldError(f"OpenEnv server {self.settings.url}, {what}: {error}{hint}") from error
+
+    def seen(self, observation: Any) -> Observation:
+        field = self.settings.observation_field
+        if field and (not isinstance(observation, dict) or field not in observation):
+            raise WorldError(
+                f"the observation of {self.settings.url} has no field {field!r}: it is {json.dumps(observation)[:200]}; "
+                "set environment.observation_field"
+            )
+        text = observation[field] if field else json.dumps(observation, ensure_ascii=False, sort_keys=True)
+        return Observation(cleaned(text, self.settings.observation_characters))
