@@ -1,5 +1,5 @@
-"""The environment of the processes that play environments, grade answers and take the update: variables by name, so
-that no credential of whoever started the run is in a process that works with what a model wrote.
+"""The variables of the processes that play environments, grade answers and run the update: variables by name, so that
+no credential of whoever started the run is in a process that works with what a model wrote.
 
 None of them opens the store itself: rows and policies lie on this host when they start.
 """

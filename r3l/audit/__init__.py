@@ -1,2 +1,1 @@
-"""Looking at a store: the audit app, the report, the terminal views and the trackers. Reads tables, and nothing
-else."""
+"""Views of a store: the audit app, the report, the terminal tables and the trackers. They only read tables."""

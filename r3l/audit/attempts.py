@@ -50,7 +50,7 @@ LIMIT 1
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Where an id belongs."""
+    """The place of an id in the store."""
 
     iteration: int
     group_id: str
@@ -60,7 +60,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One way through the group: a base, and what was made from it as far as it went."""
+    """One attempt of a group: a base and all that was made from it."""
 
     base: Row
     reflection: Row | None = None
@@ -73,7 +73,7 @@ class Attempt:
 
     @property
     def name(self) -> str:
-        """The id that opens this attempt: the furthest it got."""
+        """The id that opens this attempt: its last stage."""
         furthest = self.retry or self.base
         return str(furthest["trajectory_id"])
 

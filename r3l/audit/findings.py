@@ -1,4 +1,4 @@
-"""What reflections were worth, and where attempts went: confusion, worst reflections, the account, events."""
+"""The value of reflections and the fate of attempts: confusion, worst reflections, the account, events."""
 
 from __future__ import annotations
 

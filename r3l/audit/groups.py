@@ -63,7 +63,7 @@ FROM lines.trajectories WHERE run = ? AND branch = ? AND kind <> 'evaluation'
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What the table shows. Every field is optional; text is looked for inside the task's name."""
+    """The filter of the table. Every field is optional; `text` is searched in the task's name."""
 
     iteration: int | None = None
     task_type: str = ""
@@ -99,7 +99,7 @@ class Page:
 
     @property
     def names(self) -> dict[str, str]:
-        """What a task is called in the table: the part of its name that differs."""
+        """The names of the tasks in the table: the part in which they differ."""
         return distinct_names([row["task_id"] for row in self.rows])
 
     @property

@@ -22,8 +22,9 @@ GROUP BY ALL ORDER BY iteration
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One evaluation: `solved` of `episodes`, after `iteration` (-1: the starting policy). They are `worth` as many
-    independent ones: repeats of a task are not (None: all are)."""
+    """One evaluation: `solved` of `episodes`, after `iteration` (-1: the starting policy). `worth` is the number of
+    independent episodes that carry the same information, because repeats of a task are not independent (None: all are).
+    """
 
     iteration: int
     solved: int
@@ -36,15 +37,15 @@ class Score:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 %, Wilson's."""
+        """The 95 % Wilson interval over the number of independent episodes."""
         worth = self.episodes if self.worth is None else self.worth
         return wilson(self.rate * worth, worth)
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The evaluations of one line on one benchmark, in one answer format and protocol and on one set of terms, oldest
-    first. `benchmark` names all that tells it from the line's others."""
+    """The evaluations of one line on one benchmark, in one answer format, protocol and set of terms, oldest first.
+    `benchmark` distinguishes it from the line's other curves."""
 
     benchmark: str
     scores: list[Score]

@@ -1,4 +1,4 @@
-"""Runs and their branches, each one line of iterations, and what the iterations of a line came to."""
+"""Runs and their branches, each one line of iterations, and the figures of these iterations."""
 
 from __future__ import annotations
 

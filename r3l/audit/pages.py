@@ -1,4 +1,4 @@
-"""What the templates see: figures, drawings and links; whatever is text goes through `visible` and is escaped."""
+"""What the templates use: figures, drawings and links. All text goes through `visible` and is escaped."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def plain(value: Any) -> str:
 
 
 def finalize(value: Any) -> Any:
-    """Whatever a template prints: markup of ours as it is, all other text with its acting characters made visible."""
+    """Return what a template prints: its own markup unchanged, all other text with control characters made visible."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

@@ -1,4 +1,4 @@
-"""Reading a store that grows: one locked, in-memory connection per state of the store, and cursors for whoever asks."""
+"""Read a growing store: one locked in-memory connection per state of the store, with a cursor per question."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Snapshot:
-    """The store as it was at one moment, and the answers that were given then to questions that are costly to ask
-    again."""
+    """The store at one moment, and cached answers to costly questions."""
 
     state: str
     connection: duckdb.DuckDBPyConnection
@@ -74,7 +73,7 @@ class Reader:
             return self._snapshot
 
     def close(self) -> None:
-        """Let go of the files; the next question connects anew."""
+        """Close the files. The next question connects again."""
         with self._guard:
             if self._snapshot is not None:
                 self._snapshot.connection.close()
@@ -104,7 +103,7 @@ class Reader:
         return []
 
     def remembered(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        """As `rows`, asked once per state of the store: for the few rows of a costly question."""
+        """Return `rows`, asked once per state of the store: for costly questions with few rows."""
         answers = self.snapshot().answers
         key = (sql, tuple(parameters))
         if key not in answers:

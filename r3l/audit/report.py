@@ -1,5 +1,4 @@
-"""A report: one HTML file that holds everything it shows, to send to somebody who has neither the store nor a
-network."""
+"""A report: one self-contained HTML file, for readers without the store or a network."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ ORDER BY success, iteration DESC, trajectory_id LIMIT 20
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """An attempt of the report, and why it is in it."""
+    """An attempt of the report, and why it was selected."""
 
     why: str
     group: Group

@@ -1,4 +1,4 @@
-"""Where a line stands, in a few tiles and a line on its health: the first thing that its pages show."""
+"""The state of a line in a few tiles and a line on its health. Its pages begin with it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FELL = 0.25  # points by which the share that parses may fall from one iteration
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One figure: its value, how it changed (`points`: in percentage points), and what it was taken over."""
+    """One figure: its value, its change (`points`: in percentage points) and what it is measured on."""
 
     name: str
     value: str
@@ -34,7 +34,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a line is and what it came to."""
+    """What a line is, and its state."""
 
     method: str = ""
     policy: str = ""
@@ -96,7 +96,7 @@ def points(share: float) -> str:
 
 
 def change_of(now: float, before: float | None, since: str = "") -> str:
-    """▲ +6 points, ▼ −6 points, or = where the two round to the same."""
+    """Return ▲ +6 points, ▼ −6 points, or = if both round to the same."""
     if figures.absent(before) or before is None:
         return ""
     moved = round(100 * now) - round(100 * before)
@@ -119,8 +119,8 @@ def policy_of(reader: Reader, line: Line, iteration: int) -> str:
 
 
 def standings_of(about: Sequence[Row], counts: Sequence[Row]) -> dict[Line, Standing]:
-    """Out of the rows of ABOUT and COUNTS. A branch has its run's method, policy and environment where it made no stage
-    of its own that says so."""
+    """Return the standings from the rows of ABOUT and COUNTS. A branch has its run's method, policy and environment if
+    its own stages do not name them."""
     curves = held_out(counts)
     by_line: dict[Line, Standing] = {}
     for row in about:

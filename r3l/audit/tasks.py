@@ -85,7 +85,7 @@ def attempts(reader: Reader, line: Line, task_id: str) -> dict[int, dict[str, li
 
 
 def pair(reader: Reader, line: Line, first: str, second: str) -> Pair:
-    """Two attempts side by side. Raise StoreError for an id that the line has not."""
+    """Return two attempts side by side. Raise StoreError for an unknown id."""
     sides = [side(reader, line, id_) for id_ in (first, second)]
     turns = [played(reader, line, row) for row in sides]
     diverges = divergence(*turns)

@@ -56,7 +56,7 @@ class TokenPage:
 
     @property
     def runs(self) -> list[list[Row]]:
-        """Tokens that stand next to one another in the row."""
+        """Adjacent tokens of the row."""
         split: list[list[Row]] = []
         for token in self.tokens:
             if not split or token["place"] != split[-1][-1]["place"] + 1:

@@ -1,5 +1,5 @@
-"""Stored metrics into a tracker, whenever: the store has them all, so a tracker that was down, or is new, is filled
-later.
+"""Write stored metrics to a tracker at any time. The store has them all, so a new tracker, or one that was down, is
+filled later.
 
 Written again, nothing is doubled: TensorBoard's file is replaced, the others get only the iterations that they don't
 have.

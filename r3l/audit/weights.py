@@ -23,7 +23,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What a source was trained with: the row's columns, and per turn the weights of its reply's tokens.
+    """The training row of a source: its columns, and per turn the weights of the reply's tokens.
 
     `aligned` is False where the row's tokens are not those of the pieces, or were pruned, so that no weight can be
     shown in its place.

@@ -1,4 +1,5 @@
-"""The engines, those of plug-ins among them. Nothing here imports torch, vllm or an HTTP client before an engine is made."""
+"""The engines, including those of plug-ins. Nothing here imports torch, vllm or an HTTP client before an engine is
+made."""
 
 from __future__ import annotations
 

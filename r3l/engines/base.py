@@ -100,7 +100,7 @@ class Replicated(Protocol):
 
 @runtime_checkable
 class Sleeping(Protocol):
-    """An engine that can leave its GPU to an update on the same host."""
+    """An engine that can free its GPU for an update on the same host."""
 
     def sleep(self) -> None:
         """Free the GPU's memory, where the settings ask for that, until the next `load_policy`.
@@ -116,5 +116,5 @@ class Hosting(Protocol):
     """An engine that runs servers of its own."""
 
     def attach(self, folder: Path, note: Note) -> None:
-        """Keep their logs in `folder` from the next start on, and tell `note` of a restart."""
+        """Keep the logs of its servers in `folder` from the next start on, and call `note` for each restart."""
         ...

@@ -56,7 +56,8 @@ class ChatFormat:
 
     @classmethod
     def load(cls, path: str | Path, thinking: bool | None = None, tools: Sequence[Tool] = ()) -> ChatFormat:
-        """From a policy folder (or a name on the hub). Raise `ChatFormatError` where it holds no tokenizer."""
+        """Load the chat format from a policy folder (or a name on the hub). Raise `ChatFormatError` if it has no
+        tokenizer."""
         names = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
         if Path(path).is_dir() and not any((Path(path) / name).is_file() for name in names):
             raise ChatFormatError(
@@ -147,7 +148,7 @@ class ChatFormat:
             )
 
     def _check_growth(self, turn: list[Message]) -> None:
-        """Raise `ChatFormatError` where two such turns are rendered otherwise than one behind the other."""
+        """Raise `ChatFormatError` if the template renders two such turns differently from one after the other."""
         start = self._render(START)
         parts = self._render([*START, *turn, *turn]).split(MARK)
         if len(parts) != 3 or not start.startswith(parts[0]) or parts[1] + self.reply_opening != parts[2]:
@@ -206,7 +207,8 @@ class ChatFormat:
 
 
 def _tokenizer(path: str | Path) -> Any:
-    """By transformers where that is installed, else by the tokenizers library alone: the same ids."""
+    """Load the tokenizer with transformers if it is installed, otherwise with the tokenizers library: the ids are the
+    same."""
     try:
         from transformers import AutoTokenizer
     except ImportError:

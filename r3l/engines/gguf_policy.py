@@ -120,7 +120,7 @@ def _model(fields: dict[str, Any], tensors: Any) -> Any:
 
 
 def _unpermuted(weight: torch.Tensor, heads: int) -> torch.Tensor:
-    """GGUF pairs neighbouring rows for the rotary embedding where transformers pairs the halves of a head."""
+    """Reorder rows for the rotary embedding: GGUF pairs neighbouring rows, transformers pairs the halves of a head."""
     rows, columns = weight.shape
     return weight.view(heads, rows // heads // 2, 2, columns).transpose(1, 2).reshape(rows, columns)
 

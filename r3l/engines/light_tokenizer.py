@@ -1,4 +1,4 @@
-"""A policy folder's tokenizer and chat template without transformers: what an environment without torch samples with.
+"""The tokenizer and chat template of a policy folder without transformers, for environments without torch.
 
 It gives the ids and texts that transformers' fast tokenizers give, and has the part of their interface that
 `ChatFormat` uses.
@@ -94,7 +94,7 @@ class LightTokenizer:
         )
 
     def _mark_special(self, extra: list[str | None]) -> None:
-        """The named tokens are special, whatever the tokenizer's file says of them: so transformers has it."""
+        """Mark the named tokens as special, whatever the tokenizer's file says, as transformers does."""
         self.special = [token for token in dict.fromkeys([*self.named.values(), *extra]) if token]
         self.backend.add_special_tokens(self.special)
 
@@ -109,7 +109,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
 
 
 def _tojson(value: Any, ensure_ascii: bool = False, **options: Any) -> str:
-    """Without Jinja's own escapes for HTML."""
+    """Write JSON without Jinja's escapes for HTML."""
     return json.dumps(value, ensure_ascii=ensure_ascii, **options)
 
 
@@ -132,5 +132,5 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _text(token: Any) -> str | None:
-    """A token is written as its text, or as an object that has it as `content`."""
+    """Return the text of a token, which is a text or an object with `content`."""
     return token.get("content") if isinstance(token, dict) else token

@@ -1,5 +1,4 @@
-"""Policies that are fetched or made when they are first asked for: no torch, no hub before there is something to
-make."""
+"""Policies that are fetched or made on first use. Neither torch nor the hub is touched before that."""
 
 from __future__ import annotations
 

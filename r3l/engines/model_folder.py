@@ -1,4 +1,4 @@
-"""What a transformers folder says of itself in its config.json, before anything is loaded."""
+"""The config.json of a transformers folder, read before anything is loaded."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Verdict:
 
 
 class Environment(Protocol):
-    """One task being played. Written once per world, as one file, and listed in `r3l.environments.ENVIRONMENTS`."""
+    """One task in play. Each world has one such class, listed in `r3l.environments.ENVIRONMENTS`."""
 
     def reset(self, task: Task) -> Observation:
         """Start `task` afresh. Raise `WorldError` where the task does not exist."""
@@ -74,7 +74,7 @@ class Environment(Protocol):
 
 
 class World(Protocol):
-    """What the rest of the project knows of an environment without running it (cheap to import, no worker needed)."""
+    """What the rest of the project uses of an environment without running it (cheap to import, no worker needed)."""
 
     name: str
 
@@ -99,7 +99,7 @@ class World(Protocol):
 
 @runtime_checkable
 class Remarking(Protocol):
-    """A world that answers with fixed texts of its own, such as verdicts, beside what its simulator says."""
+    """A world that answers with fixed texts of its own, such as verdicts, in addition to its simulator's text."""
 
     remarks: tuple[str, ...]
 
@@ -125,8 +125,7 @@ class Sourced(Protocol):
 
 @runtime_checkable
 class Waiting(Protocol):
-    """A world whose steps wait for processes of their own, not for this one: its workers play so many tasks at once,
-    each in a thread."""
+    """A world whose steps wait for other processes: its workers play several tasks at the same time, each in a thread."""
 
     tasks_at_once: int
 

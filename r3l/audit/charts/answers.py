@@ -1,4 +1,4 @@
-"""A chart of an answer: one of its number columns over another, a line for each value of a third."""
+"""A chart of an answer: one numeric column over another, with one line per value of a third."""
 
 from __future__ import annotations
 

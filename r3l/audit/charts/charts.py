@@ -1,5 +1,4 @@
-"""Charts as SVG, drawn here: colours are classes of the style sheet, so that light and dark, screen and report share
-them."""
+"""Charts as SVG. Colours are classes of the style sheet, so that light and dark, screen and report share them."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From a range of values to a range of pixels."""
+    """A mapping from a range of values to a range of pixels."""
 
     low: float
     high: float
@@ -43,7 +42,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """What a chart's axes say: `unit` of y, a title of x; `share`: 0 to 100 %; `zero`: y takes in 0."""
+    """The axes of a chart: `unit` of y, a title of x; `share`: 0 to 100 %; `zero`: y takes in 0."""
 
     unit: str = ""
     below: str = "iteration"
@@ -198,7 +197,7 @@ def hovers(
     link: Callable[[float], str] | None,
     below: str,
 ) -> list[str]:
-    """For each x (at most HOVERS of them) a strip that shows a rule and the values there while the mouse is over it."""
+    """Return a strip per x (at most HOVERS) that shows a rule and the values there while the mouse is over it."""
     chosen = xs[:: max(1, math.ceil(len(xs) / HOVERS))]
     lookup = [dict(one.points) for one in series]
     edges = [{x: (low, high) for x, low, high in one.intervals} for one in series]

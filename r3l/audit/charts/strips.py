@@ -1,4 +1,4 @@
-"""Small drawings that stand in a line of text or a table's cell: sparklines, bars, a reply's tokens."""
+"""Small drawings in a line of text or a table cell: sparklines, bars, a reply's tokens."""
 
 from __future__ import annotations
 

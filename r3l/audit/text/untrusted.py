@@ -1,4 +1,4 @@
-"""Text of models and environments, made safe to look at: what can't be seen, or would act, is shown as a visible mark.
+"""Text of models and environments, made safe to show: invisible characters and control codes become visible marks.
 
 Escaping for HTML is the templates' work; this is what escaping leaves: terminal codes, direction marks, invisible
 characters.

@@ -1,4 +1,4 @@
-"""Two texts word by word: which words of each the other one does not have in its place."""
+"""A word diff: the words of each text that the other one lacks at that place."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Who may look: on loopback whoever is on this machine, on any other address whoever has the key; never a page of
-another site."""
+"""Access: on loopback everybody on this machine, on other addresses everybody with the key; never a page of another
+site."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def static(name: str) -> Response:
 
 
 def health() -> Response:
-    """For probes: says that it runs and nothing else; asked without the key."""
+    """Answer health checks without a key; say only that the app runs."""
     return Response(status_code=204)
 
 

@@ -40,7 +40,7 @@ class AppState:
         return self.page(template, line=line, tab=tab, others=listed(self.reader.store), **seen)
 
     def close(self) -> None:
-        """Let go of the files, and of the processes that answer SQL."""
+        """Close the files and the processes that answer SQL."""
         self.reader.close()
         for box in (self.box, *self.boxes.values()):
             box.close()

@@ -1,4 +1,4 @@
-"""The front page: what every run came to, asked again only of the runs that changed since."""
+"""The front page: the figures of every run, read again only for runs that changed."""
 
 from __future__ import annotations
 

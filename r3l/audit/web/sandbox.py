@@ -1,5 +1,4 @@
-"""The SQL box: one SELECT, read-only, in a process of its own that is killed past its time and can't take more than its
-memory."""
+"""The SQL box: one SELECT, read-only, in a process of its own with limits on time and memory."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ class Answer:
 
     @property
     def numeric(self) -> list[bool]:
-        """Of each column, whether its first value is a number: then its head stands to the right, too."""
+        """Whether the first value of each column is a number; such a column has its head on the right."""
         firsts = [next((row[k] for row in self.rows if row[k] is not None), None) for k in range(len(self.columns))]
         return [isinstance(value, int | float | Decimal) and not isinstance(value, bool) for value in firsts]
 

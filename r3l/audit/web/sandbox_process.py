@@ -1,4 +1,4 @@
-"""A process that answers users' SQL: ``python -m r3l.audit.web.sandbox_process <store> <runs and branch> <bytes>``.
+"""A process that answers SQL of users: ``python -m r3l.audit.web.sandbox_process <store> <runs and branch> <bytes>``.
 JSON lines in and out.
 
 For each question a line says that the store is connected to, and another one has the answer. The kernel ends the
@@ -55,8 +55,7 @@ def json_value(value: Any) -> Any:
 
 @contextmanager
 def writing_nothing() -> Iterator[None]:
-    """No file can be written to: neither by a way out of DuckDB, nor by what it would put on the disk for want of
-    memory."""
+    """Forbid writing files: neither by an escape from DuckDB nor by its spilling to disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     try:

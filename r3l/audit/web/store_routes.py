@@ -46,7 +46,7 @@ def runs(app_state: CurrentState) -> HTMLResponse:
 
 @router.get("/compare")
 def compare(app_state: CurrentState, line: Annotated[list[str] | None, Query()] = None) -> HTMLResponse:
-    """Runs and branches over one another: charts, last figures, and the settings in which they differ."""
+    """Compare runs and branches: charts, last figures, and the settings in which they differ."""
     there = listed(app_state.reader.store)
     chosen = [known_line(app_state.reader, Line.parse(text)) for text in dict.fromkeys(line or [])][:SIDE_BY_SIDE]
     past = [(str(one), iterations(app_state.of(one), one)) for one in chosen]

@@ -1,4 +1,4 @@
-"""Attention of one engine step over the segment tree, as an attention function of transformers.
+"""Attention of one engine step over the segment tree, as an attention function for transformers.
 
 All new tokens of a step are packed into one sequence, ordered depth first, so that the requests which share a segment
 are neighbours: a shared segment is then one batched product for all of them (grouped-query heads included), whether
@@ -36,7 +36,7 @@ def attend(
     step: Step,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """transformers' attention function: query (1, H*G, N, D), key and value (1, H, N, D) -> (1, N, H*G, D)."""
+    """Compute attention as transformers calls it: query (1, H*G, N, D), key and value (1, H, N, D) -> (1, N, H*G, D)."""
     wide = torch.float32 if query.device.type == "cpu" else query.dtype  # on a CPU small products are faster in float32
     heads, count, size = key.shape[1:]
     query_HGND = query[0].view(heads, -1, count, size)

@@ -1,4 +1,4 @@
-"""The requests in flight, and one step of all of them: what is fed, what is drawn, who is done.
+"""The requests in flight, and one step of all of them: tokens fed, tokens drawn, replies finished.
 
 Shapes: R places of the packed step whose logits are needed, V vocabulary.
 """

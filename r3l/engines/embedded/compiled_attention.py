@@ -119,7 +119,8 @@ class CompiledAttention:
 
 @cache
 def compiled(head_size: int, dtype: torch.dtype, device: torch.device) -> CompiledAttention | None:
-    """For keys and values of `dtype` on a CPU; None on another device, for another dtype, or without a C compiler."""
+    """Return the compiled attention for keys and values of `dtype` on a CPU; None on another device, for another dtype,
+    or without a C compiler."""
     compilers = [name for name in (os.environ.get("CC", ""), "cc", "gcc", "clang") if name and shutil.which(name)]
     if device.type != "cpu" or dtype not in DTYPES or not compilers:
         return None

@@ -1,4 +1,4 @@
-"""Replies held to a JSON schema, by llguidance: which tokens may come next, worked out as the reply grows."""
+"""Replies constrained to a JSON schema by llguidance: the allowed next tokens, computed as the reply grows."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ THREADS = torch.get_num_threads()  # OMP_NUM_THREADS where it is set, else the c
 
 @dataclass
 class Command:
-    """Something the thread does when no request is in flight."""
+    """A call that the thread runs when no request is in flight."""
 
     action: Callable[[], None]
     future: Future[None]
@@ -86,7 +86,7 @@ class TransformersLocal:
         self._forget()
 
     def _forget(self) -> None:
-        """Let go of the policy and of all keys and values."""
+        """Free the policy and all keys and values."""
         if self.batch:
             self.batch.tree.clear()
         self.batch = self._grammars = None
@@ -179,7 +179,7 @@ class TransformersLocal:
             )
 
     def _fail(self, error: EngineError) -> None:
-        """Whatever is stored may be half written: start from an empty tree."""
+        """Start from an empty tree, because stored keys and values may be incomplete."""
         if self.batch:
             self.batch.fail(error)
             self.batch.tree.clear()

@@ -41,7 +41,7 @@ class Piece:
         self.keys_HDT, self.values_HTD = part[:, 0].transpose(2, 3).unbind(0), part[:, 1].unbind(0)
 
     def address(self, group: int) -> tuple[int, ...]:
-        """As compiled_attention.c reads it; `group` query rows a token."""
+        """Return the plan as compiled_attention.c reads it, with `group` query rows per token."""
         store, skipped = self.segment.store_L2HTD, self.low - self.segment.start
         assert store is not None
         first_key = store.data_ptr() + skipped * store.shape[4] * store.element_size()

@@ -1,4 +1,4 @@
-"""One reply in the making: what is stored of its prompt, what is to be fed, what has been sampled."""
+"""One reply in progress: the stored part of its prompt, the tokens to feed, the sampled tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drawing tokens: one uniform number a request and token, so that a reply does not depend on what else is in the batch.
+"""Drawing tokens: one uniform number per request and token, so that a reply does not depend on the rest of the batch.
 
 Shapes: R requests, V vocabulary.
 """

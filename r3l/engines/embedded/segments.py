@@ -1,4 +1,4 @@
-"""Keys and values of tokens as a tree: what two sequences share is stored, and computed, once.
+"""Keys and values of tokens as a tree: what two sequences share is computed and stored once.
 
     root ── system prompt, task 0, attempt 0's turns ...          a segment: ids, keys and values from `start` on
                          ├─ task 1, attempt 0's turns ...         a fork leaves its parent at any token, and reads
@@ -119,7 +119,7 @@ class SegmentTree:
         return segment
 
     def release(self, segment: Segment) -> None:
-        """A request is done with it; what was never computed is forgotten."""
+        """Release the segment after a request; tokens that were never computed are dropped."""
         self.clock += 1
         segment.in_use = False
         del segment.ids[segment.filled :]
@@ -132,8 +132,8 @@ class SegmentTree:
         self._evict()
 
     def clear(self) -> None:
-        """Forget all. Segments name their parents and children, and such a ring would hold its memory until Python
-        looks for rings."""
+        """Drop all segments. They refer to their parents and children, and such cycles would keep their memory until
+        Python's garbage collection."""
         for segment in self._all():
             segment.store_L2HTD = None
         self.root.children.clear()

@@ -7,6 +7,6 @@ from typing import Any
 
 
 def retrieve_error(call: asyncio.Task[Any]) -> None:
-    """Take note of a call's error: where its caller has given it up nobody else does, and asyncio would print it."""
+    """Note a call's error. If its caller has given up, nobody else reads it, and asyncio would print it."""
     if not call.cancelled():
         call.exception()

@@ -1,4 +1,4 @@
-"""The vLLM servers of one policy, as they come and go: which run it, which is asked next, which is lost and won back.
+"""The vLLM servers of one policy: which of them run it, which one gets the next call, which one is lost or back again.
 
 A server is lost when a call fails with it or when it misses its health checks; its calls are then made elsewhere. It is
 given the policy again before it is used again. An address ``dns://NAME:PORT`` stands for every server that the name
@@ -27,7 +27,7 @@ log = logging.getLogger("r3l.engines")
 
 
 class VllmFleet:
-    """All of it happens in one event loop: no locks but those around the loading of a policy."""
+    """The fleet of servers. Everything runs in one event loop; only loading a policy needs locks."""
 
     def __init__(self, settings: VllmServerSettings, client: HttpClients) -> None:
         self.settings, self.client = settings, client
@@ -91,7 +91,7 @@ class VllmFleet:
         return chosen
 
     def lose(self, server: VllmRoutes) -> None:
-        """Use it no more; meanwhile try to win it back. What it runs when it is back is not known. Its other calls may
+        """Stop using the server and try to reach it again. Which policy it then runs is unknown. Its other calls may
         still be answered."""
         server.adapter = ""
         if server.equipped:
@@ -99,13 +99,13 @@ class VllmFleet:
             self._await_return(server)
 
     def give_up(self, server: VllmRoutes, refusal: str) -> None:
-        """Don't try any more to win a lost server back."""
+        """Stop trying to reach a lost server."""
         server.refusal = refusal
         if revival := self.revivals.pop(server, None):
             revival.cancel()
 
     async def watch(self) -> None:
-        """Every `health_s` seconds: who answers, and who has come."""
+        """Check every `health_s` seconds which servers answer and which are new."""
         while True:
             await asyncio.sleep(self.settings.health_s)
             if self.snapshot is not None and not self.asleep:

@@ -1,5 +1,4 @@
-"""Reflections written from the goal and the recorded turns, in the paper's JSON keys, and made wrong in part on
-purpose."""
+"""Reflections made from the goal and the recorded turns, with the paper's JSON keys, some of them wrong on purpose."""
 
 from __future__ import annotations
 
@@ -53,7 +52,8 @@ def solved(record: Record) -> Report:
 
 
 def failed(record: Record) -> Report:
-    """The pivot is the turn after the one that the rest depends on; the summary quotes what was seen before it."""
+    """Return the report: the pivot is the turn after the one that the rest depends on; the summary quotes the
+    observation before it."""
     errand, seen = record.errand, record.observations
     took = [turn for turn, text in enumerate(seen) if text.startswith(f"You pick up the {errand.target} ")]
     if took:

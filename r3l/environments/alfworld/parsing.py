@@ -19,7 +19,7 @@ IDLE_LIBRARIES: list[Any] = []  # copies of the planner's library whose game is 
 
 @contextmanager
 def memoised_parsing() -> Iterator[None]:
-    """Within the block, textworld's two hot parses are looked up by their text; entering it again costs microseconds.
+    """Memoise textworld's two hot parses by their text within the block; entering it again takes microseconds.
 
     Not for use from several threads: the engine is for one thread anyway.
     """
@@ -60,7 +60,7 @@ def with_own_names(context: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def translated_once() -> Iterator[None]:
-    """Within the block, a problem is translated for the planner once, not four times.
+    """Translate a problem for the planner once instead of four times within the block.
 
     textworld translates at load and again at reset, each time also with the planner's optimisations; those only serve
     planning, which an episode never does.
@@ -84,7 +84,7 @@ def translated_once() -> Iterator[None]:
 
 @contextmanager
 def libraries_again() -> Iterator[None]:
-    """Within the block, an environment takes an idle copy of the planner's library before it loads another one.
+    """Reuse an idle copy of the planner's library within the block before loading another one.
 
     Every environment has a copy of its own, which is never unloaded: unloading crashes the process now and then.
     """

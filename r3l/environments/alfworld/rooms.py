@@ -1,5 +1,5 @@
-"""Rooms and affordances as the alfworld wheel ships them: what stands where in a floor plan, and what can be done to
-what.
+"""Rooms and affordances as the alfworld wheel ships them: the places of objects in a floor plan, and the possible
+actions on each.
 
 alfworld is imported inside the functions only, so that listing tasks stays cheap.
 """
@@ -160,8 +160,8 @@ def place_of(point: list[float]) -> Place:
 
 
 def small_kitchen(room: Room, rng: random.Random) -> Room:
-    """At most seven receptacles (sink, microwave and fridge stay), each with a place of its own, and about a third of
-    the kinds of objects. Where two share a place, the engine refuses to go from one to the other."""
+    """Return at most seven receptacles (sink, microwave and fridge stay), each at a place of its own, and about a third
+    of the kinds of objects. The engine refuses to go from one receptacle to another at the same place."""
     kept: list[Receptacle] = []
     for receptacle in sorted(
         rng.sample(room.receptacles, len(room.receptacles)), key=lambda item: item.type not in SMALL_KITCHEN_KEEPS

@@ -1,4 +1,5 @@
-"""A scripted player of kitchen tasks: it searches room by listing order, reading only what a policy would read.
+"""A scripted player of kitchen tasks. It searches a room in the order of its listing and reads only what a policy would
+read.
 
 With `skip` it has a confident habit that loses every heat, cool and clean task: it never treats what it found before
 placing it. Each of its thoughts repeats the plan, so that a small model needs no long-range recall to follow it.
@@ -72,7 +73,7 @@ class Searcher:
     placed: set[str] = field(default_factory=set)
 
     def observe(self, text: str) -> None:
-        """Take in what the game answered to the last action."""
+        """Read the game's answer to the last action."""
         if match := ARRIVED.match(text):
             self.here = match[1]
         if match := CLOSED.search(text):

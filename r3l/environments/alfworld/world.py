@@ -40,13 +40,13 @@ def alfworld_prompt() -> str:
 
 
 def import_engine() -> None:
-    """Seconds, the first time: a worker spends them before it says that it is ready."""
+    """Load the engine. The first time this takes seconds, which a worker spends before it reports that it is ready."""
     import_module("textworld.envs")
     import_module("alfworld.agents.environment.alfred_tw_env")
 
 
 class AlfworldWorld:
-    """Cheap: loads neither alfworld nor textworld until games are made or played."""
+    """The world. It is cheap: it loads neither alfworld nor textworld until games are made or played."""
 
     name = "alfworld"
 
@@ -60,7 +60,7 @@ class AlfworldWorld:
         return parse_tagged_reply(text)
 
     def tasks(self, split: str, progress: OnProgress | None = None) -> list[Task]:
-        """Generated games are made where they are missing; `progress` is told (games done, games in all)."""
+        """Make the generated games that are missing; `progress` gets (games done, all games)."""
         return [
             Task(
                 iteration=0,

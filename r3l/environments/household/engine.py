@@ -80,7 +80,7 @@ class HouseholdEngine:
         return f"{self.intro}{everything}.\n\nYour task is to: {self.game.task()}"
 
     def step(self, state: State, action: str) -> tuple[State, str]:
-        """`NOTHING` for whatever is not understood or not possible here."""
+        """Return the new state and the observation; `NOTHING` for an action that is unknown or impossible here."""
         words = action.split()
         if len(words) == 6:  # verb, object, its number, word, receptacle or knife, its number
             act = self.two_places.get((words[0], words[3]))
@@ -202,7 +202,7 @@ class HouseholdEngine:
         )
 
     def treat(self, verb: str) -> Callable[[State, str, str], tuple[State, str]]:
-        """heat, cool or clean what is held, with the device that stands here; it need not be open."""
+        """Heat, cool or clean the held object with the device at this place, which may be closed."""
         bit, device_kind = TREATMENTS[verb]
 
         def act(state: State, name: str, device: str) -> tuple[State, str]:
@@ -234,7 +234,8 @@ class HouseholdEngine:
         return mark & ~(HOT | COOL) | bit
 
     def sealed(self, state: State) -> bool:
-        """Strictly, the box takes as many things as are wanted, and then the game is over."""
+        """Put a thing into the box. In strict games the box takes as many things as are wanted, and then the game is
+        over."""
         if not self.game.strict:
             return False
         inside = sum(where >= 0 and self.receptacle_kinds[where] == self.game.target for where in state.places)

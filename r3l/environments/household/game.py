@@ -1,5 +1,4 @@
-"""What a household task is: receptacles, objects, what is wanted where. A game is data: its JSON is a task's
-payload."""
+"""A household task: receptacles, objects, and what is wanted where. A game is data: its JSON is the payload of a task."""
 
 from __future__ import annotations
 
@@ -72,7 +71,7 @@ class Game:
         return f"put {listed([wanted.phrase() for wanted in self.wanted])} in {self.target}."
 
     def sources(self) -> list[str]:
-        """Return the kinds of receptacle where the wanted objects lie, one an object."""
+        """Return the kinds of receptacle where the wanted objects lie, one per object."""
         kinds = {wanted.kind for wanted in self.wanted}
         return sorted(
             f"{kind_of(name)}<{kind_of(self.receptacles[place])}"
@@ -115,7 +114,7 @@ class Game:
 
 
 def listed(phrases: list[str]) -> str:
-    """ALFWorld's way: "a cup 1, a mug 2, and a pan 1"; "nothing" where there is none."""
+    """Return a list in ALFWorld's form: "a cup 1, a mug 2, and a pan 1"; "nothing" if there is none."""
     if len(phrases) > 1:
         return f"{', '.join(phrases[:-1])}, and {phrases[-1]}"
     return phrases[0] if phrases else "nothing"

@@ -111,7 +111,7 @@ def draw(level: Level, rng: random.Random) -> Game:
 
 
 def numbered(kinds: list[str]) -> list[str]:
-    """``[mug, pan, mug]`` as ``[mug 1, pan 1, mug 2]``."""
+    """Return ``[mug, pan, mug]`` as ``[mug 1, pan 1, mug 2]``."""
     return [f"{kind} {kinds[:i].count(kind) + 1}" for i, kind in enumerate(kinds)]
 
 

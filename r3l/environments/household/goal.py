@@ -1,4 +1,4 @@
-"""What a state of a household game is worth: won, lost for good, and the share of sub-goals reached."""
+"""The value of a state of a household game: won, lost for good, and the share of sub-goals reached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an episode of the household world truly went wrong, by its states: what a perfect reflector would name."""
+"""The turn where an episode of the household world went wrong, by its states: what a perfect reflector would name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from r3l.records import Task
 
 
 def oracle_pivot(task: Task, actions: Sequence[str]) -> Verdict:
-    """Judge an episode by its actions, "" for a turn without a valid one. Takes a solver call a turn: about 1 ms.
+    """Judge an episode by its actions, "" for a turn without a valid one. It takes one solver call per turn, about 1
+    ms.
 
     why: won; lost (that turn made the goal unreachable); wasted (the first needless turn after the last sub-goal);
     slow (every turn was of use, the turns ran out).

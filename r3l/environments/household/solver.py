@@ -72,7 +72,7 @@ class ActionPlan:
         return self.actions
 
     def slice(self, index: int) -> None:
-        """With a knife in hand, where the object lies; the knife stays there."""
+        """Slice the object where it lies, with a knife in hand; the knife stays there."""
         at_hand = knives(self.engine, self.state)
         knife = self.state.held if self.state.held in at_hand else at_hand[0]
         self.fetch(knife)
@@ -82,7 +82,7 @@ class ActionPlan:
         self.act(f"move {self.name(knife)} to {self.place(self.state.at)}")
 
     def fetch(self, index: int) -> None:
-        """What else is held is laid down where the object lies, so it can be taken again."""
+        """Lay down what is held where the object lies, so that it can be taken again."""
         if self.state.held == index:
             return
         self.go(self.state.places[index])

@@ -22,7 +22,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """Where a set is. `splits`: our name -> the hub's; `held_out`: problems kept from the training split for test;
+    """The source of a set. `splits`: our name -> the hub's; `held_out`: problems kept from the training split for test;
     `count`: problems of the test split, as published."""
 
     hub: str
@@ -65,7 +65,7 @@ def benchmark_problems(settings: MathSettings, split: str) -> list[Problem]:
 
 
 def file_problems(path: Path, settings: MathSettings, split: str) -> list[Problem]:
-    """Return a file of one's own: split "all" is every row of it; "train" and "test" part its questions,
+    """Return the problems of a user's file: split "all" is every row of it; "train" and "test" part its questions,
     `heldout_tasks` for test."""
     if not path.is_file():
         raise WorldError(
@@ -102,8 +102,8 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def hub_rows(name: str, benchmark: Benchmark, hub_split: str, folder: Path) -> Iterable[Row]:
-    """From a file of that name, else by `datasets`, which keeps what it downloads. Raise `WorldError` where neither
-    works."""
+    """Read the set from a file of that name, otherwise by `datasets`, which caches its downloads. Raise `WorldError` if
+    neither works."""
     stem = folder / f"{name}-{hub_split}"
     for suffix in (".jsonl", ".parquet"):
         if (path := Path(f"{stem}{suffix}")).is_file():
@@ -127,7 +127,7 @@ def hub_rows(name: str, benchmark: Benchmark, hub_split: str, folder: Path) -> I
 
 
 def distinct(problems: Iterable[Problem]) -> list[Problem]:
-    """Without repeated questions: a problem must not be in train and test at once."""
+    """Return the problems without repeated questions, so that no problem is in both train and test."""
     by_question: dict[str, Problem] = {}
     for problem in problems:
         by_question.setdefault(" ".join(problem.question.split()), problem)
@@ -135,7 +135,8 @@ def distinct(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def parted(problems: list[Problem], split: str, held_out: int, seed: int) -> list[Problem]:
-    """Train or test; which problems are held out follows from the seed and each question, not from their order."""
+    """Return the problems of train or test. The seed and each question decide which problems are held out, not their
+    order."""
     drawn = sorted(problems, key=lambda problem: derive(seed, "math held out", problem.question))
     kept = {problem.question for problem in drawn[:held_out]}
     return [problem for problem in problems if (problem.question in kept) == (split == "test")]

@@ -21,7 +21,7 @@ PERCENT = re.compile(rf"({NUMBER})\s*(?:\\?%|percent\b|per\s+cent\b|\\text\s*\{{
 
 
 def plain_fraction(match: re.Match[str]) -> str:
-    """½ as ``\\frac{1}{2}``, by the character's own decomposition in Unicode."""
+    """Return ½ as ``\\frac{1}{2}``, by the character's decomposition in Unicode."""
     above, _, below = unicodedata.normalize("NFKC", match[0]).partition("⁄")
     return rf"\frac{{{above}}}{{{below}}}" if below else match[0]
 

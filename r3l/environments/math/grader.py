@@ -1,6 +1,5 @@
-"""Marks for answers, from processes of their own: no answer, however hostile, costs more than the limit of processor
-time or hangs anything, and others are marked beside it.
-"""
+"""Grading of answers in processes of their own: no answer, however hostile, costs more than the limit of processor time
+or hangs anything, and others are marked beside it."""
 
 from __future__ import annotations
 
@@ -60,7 +59,7 @@ class Grader:
         return self.grade({"kind": kind, "entry": entry, "answer": answer})
 
     def start(self) -> None:
-        """Begin to start it, without waiting for it."""
+        """Start the process without waiting for it."""
         with self.lock:
             if not self.free and not self.marking:
                 self.free.append(GraderProcess(self.timeout_s, self.library))
@@ -85,7 +84,7 @@ class Grader:
             return process
 
     def put_back(self, process: GraderProcess) -> None:
-        """To the free ones, which are filled up with fresh ones."""
+        """Return a process to the free ones and start replacements."""
         with self.lock:
             if process not in self.marking:
                 return  # stopped meanwhile
@@ -96,7 +95,7 @@ class Grader:
                 self.free.append(GraderProcess(self.timeout_s, self.library))
 
     def stop(self) -> None:
-        """End its processes; the next use starts others."""
+        """End its processes. The next use starts new ones."""
         with self.lock:
             for process in (*self.free, *self.marking):
                 process.stop()

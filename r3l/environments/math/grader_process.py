@@ -31,7 +31,7 @@ MERCY_S = 0.5  # of processor time, from the alarm to the end of the process
 
 
 class OutOfTime(BaseException):
-    """Not an `Exception`, so that no library takes it for an answer that it can't parse."""
+    """Raised at the time limit. It is no `Exception`, so that no library treats it as an answer that it cannot parse."""
 
 
 def main() -> None:
@@ -76,7 +76,8 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 def marked(request: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """Whatever a parser or a scorer raises is a wrong mark with its reason; the gold answer is in no reason."""
+    """Mark an answer. An error of a parser or scorer is a wrong mark with its reason, which never holds the gold
+    answer."""
     try:
         with limited(seconds):
             return scored(request) if "kind" in request else verified(request["gold"], request["answer"])
@@ -93,7 +94,8 @@ def wrong(reason: str) -> dict[str, Any]:
 
 
 def verified(gold: str, answer: str) -> dict[str, Any]:
-    """By math-verify, whose order is (gold, answer). Its own time limits are off: they would replace our alarm."""
+    """Grade with math-verify, whose order is (gold, answer). Its own time limits are off, because they would replace
+    the alarm here."""
     from math_verify import parse, verify
 
     parsed_gold, parsed = (parse(formula(text), parsing_timeout=None) for text in (as_gold(gold, answer), answer))
@@ -105,7 +107,7 @@ def verified(gold: str, answer: str) -> dict[str, Any]:
 
 
 def scored(request: dict[str, Any]) -> dict[str, Any]:
-    """By the task's own scorer: solved means score 1."""
+    """Grade with the task's own scorer: solved means score 1."""
     import reasoning_gym
 
     if request["kind"] not in KINDS:

@@ -1,4 +1,4 @@
-"""Whether the policy was ever shown a gold answer: before guidance is used, and over the stored rows of math
+"""Checks that the policy was never shown a gold answer: before guidance is used, and over the stored rows of math
 tasks."""
 
 from __future__ import annotations

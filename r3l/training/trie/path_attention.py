@@ -33,7 +33,8 @@ def attend(
     paths: list[list[tuple[Tensor, Tensor]]],
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """transformers' attention function: query [1, Q, L, D], key and value [1, H, L, D] of the segment -> [1, L, Q, D].
+    """Compute attention as transformers calls it: query [1, Q, L, D], key and value [1, H, L, D] of the segment -> [1,
+    L, Q, D].
 
     Args:
         paths: of each layer the keys and values [1, H, tokens, D] of the segments before this one.
