@@ -5,32 +5,67 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
-from prefect.artifacts import create_markdown_artifact, create_progress_artifact, create_table_artifact
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
+from flows.live import Live
 from flows.trend import image
 from r3l.audit.lines import Line
 from r3l.audit.pages import line_url
-from r3l.pipeline.headline import trends
+from r3l.config import Config
+from r3l.pasted import program
+from r3l.pipeline.headline import headline, in_short, trends
 from r3l.pipeline.summary import history, questions, shown, summarise
 from r3l.pipeline.workbench import Workbench
 from r3l.store.layout import StageRef
+from r3l.store.stage import Store
+from r3l.visible import visible
 
 
-def publish(bench: Workbench, refs: Sequence[StageRef]) -> dict[str, Any]:
-    """Write the artifacts and return the summary."""
+def publish(bench: Workbench, refs: Sequence[StageRef], live: Live) -> dict[str, Any]:
+    """Write the artifacts and return the summary. Their descriptions, which lists of artifacts show, have the headline."""
     config = bench.config
     summary = summarise(bench.store, config.run, config.branch, bench.iteration)
     summary |= {"store": bench.store.root, "stages_committed": len(refs)}
-    key, title = artifact_key(config.run, config.branch), f"{config.run}, iteration {bench.iteration}"
+    key, title = artifact_key(config.run, config.branch), title_of(config, bench.iteration)
+    short = summary["no_step"] or in_short(summary)
     figures = [{"figure": name, "value": value} for name, value in shown(summary)]
-    create_progress_artifact(
-        progress=100.0, key=f"{key}-progress", description=f"{title}: {summary['no_step'] or 'all stages committed'}"
-    )
-    create_table_artifact(table=figures, key=f"{key}-figures", description=f"Figures of {title}")
-    create_markdown_artifact(markdown=page(bench, summary), key=f"{key}-iteration", description=title)
+    live.end(short)
+    create_table_artifact(table=figures, key=f"{key}-figures", description=f"Figures of {title}: {short}")
+    show_page(bench.store, config, summary)
     return summary
+
+
+def show_page(store: Store, config: Config, summary: dict[str, Any], score: dict[str, Any] | None = None) -> None:
+    """Write the page of an iteration, with an evaluation of its policy where there is one."""
+    if score:
+        summary = summary | {"evaluation_success": score["rate"]}
+    create_markdown_artifact(
+        markdown=page(store, Line(config.run, config.branch), summary, score),
+        key=f"{artifact_key(config.run, config.branch)}-iteration",
+        description=f"{title_of(config, summary['iteration'])}: {summary['no_step'] or in_short(summary)}",
+    )
+
+
+def title_of(config: Config, iteration: int) -> str:
+    return f"{Line(config.run, config.branch)}, iteration {iteration}"
+
+
+def progress_key(config: Config, iteration: int) -> tuple[str, str]:
+    """Key and title of the artifact that shows how far an iteration is."""
+    return f"{artifact_key(config.run, config.branch)}-progress", title_of(config, iteration)
+
+
+def closing_line(summary: dict[str, Any]) -> str:
+    """The last line of an iteration's log: what it came to, its policy, and where to look."""
+    line = Line(summary["run"], summary["branch"])
+    policy = f"policy {summary['policy']}" if summary.get("policy") else "no new policy"
+    return (
+        f"{line}, iteration {summary['iteration']}: {in_short(summary) or 'no figures'}; {policy}; "
+        f"look at it with `{program()} audit {summary['store']}`"
+    )
 
 
 def artifact_key(run: str, branch: str) -> str:
@@ -38,27 +73,49 @@ def artifact_key(run: str, branch: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", f"r3l-{run}-{branch}".lower()).strip("-")
 
 
-def page(bench: Workbench, summary: dict[str, Any]) -> str:
-    """Return the iteration as Markdown: where to look at it, figures, trend, seconds per stage, questions."""
-    line = Line(bench.config.run, bench.config.branch)
-    past = history(bench.store, *line.place)
+def page(store: Store, line: Line, summary: dict[str, Any], score: dict[str, Any] | None = None) -> str:
+    """The iteration as Markdown: where to look at it, headline, evaluation, trend, all figures, seconds per stage,
+    questions."""
+    past = history(store, *line.place)
     lines = [
-        f"# {line}, iteration {bench.iteration}",
+        f"# {line}, iteration {summary['iteration']}",
         "",
-        look(line, bench.iteration, bench.store.root),
+        look(line, summary["iteration"], store.root),
         "",
         image(line, past),
         "",
     ]
     lines += [f"**{summary['no_step']}**", ""] if summary["no_step"] else []
-    lines += ["| figure | value |", "|---|---|"]
-    lines += [f"| {name} | {value} |" for name, value in shown(summary)]
+    lines += ["| figure | value | since the iteration before |", "|---|---|---|"]
+    lines += [f"| {name} | {value} | {change} |" for name, value, change in headline(summary)]
+    lines += held_out(score) if score else []
     lines += ["", "## Trend", "", "| figure | iterations, oldest first | first | now |", "|---|---|---|---|"]
     lines += [f"| {name} | {bars} | {first} | {now} |" for name, bars, first, now in trends(past)]
+    lines += ["", "## All figures", "", "| figure | value |", "|---|---|"]
+    lines += [f"| {name} | {value} |" for name, value in shown(summary)]
     lines += ["", "## Seconds by the clock (shards and stages overlap)", "", "| stage | seconds |", "|---|---|"]
     lines += [f"| {stage} | {seconds:.1f} |" for stage, seconds in summary["stages"].items()]
     lines += ["", "## Ask", "", *(f"```sh\n{question}\n```" for question in questions(*line.place))]
     return "\n".join(lines)
+
+
+def held_out(score: dict[str, Any]) -> list[str]:
+    """The section on an evaluation: solved episodes by task type, with intervals."""
+    rows: list[dict[str, Any]] = score["table"]
+    names = list(rows[0])
+    return [
+        "",
+        f"## Evaluation: {score['posed']}; {score['sample']}",
+        "",
+        f"| {' | '.join(names)} |",
+        "|---" * len(names) + "|",
+        *(f"| {' | '.join(cell(row[name]) for name in names)} |" for row in rows),
+    ]
+
+
+def cell(value: object) -> str:
+    """Text of a table's cell: a task type is a world's own word, and acts on nothing."""
+    return escape(visible(str(value))).replace("|", "&#124;")
 
 
 def look(line: Line, iteration: int, root: str) -> str:

@@ -11,6 +11,7 @@ prefect_settings.apply()
 from prefect import Flow, flow  # noqa: E402
 from prefect.artifacts import create_table_artifact  # noqa: E402
 
+from flows import artifacts  # noqa: E402
 from flows.artifacts import artifact_key  # noqa: E402
 from flows.ending import attended, watched_flow  # noqa: E402
 from flows.tasks import RUNNER, runner  # noqa: E402
@@ -20,7 +21,9 @@ from r3l.evaluation.form import EvaluationForm  # noqa: E402
 from r3l.evaluation.score import by_type, score  # noqa: E402
 from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline import evaluation, preflight, tracking  # noqa: E402
+from r3l.pipeline.logs import log  # noqa: E402
 from r3l.pipeline.saved_config import newest_settings  # noqa: E402
+from r3l.pipeline.summary import summarise  # noqa: E402
 from r3l.pipeline.workbench import Tools  # noqa: E402
 from r3l.store.layout import StageRef  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
@@ -80,6 +83,13 @@ def evaluation_of(
         test, store, evaluation.evaluated_iteration(config, store), progress=progress, runner=runner(), tools=tools
     )
     scores = scored(config, ref, store)
+    if any(one.stage == "updates" for one in store.stages(config.run, config.branch, ref.iteration)):
+        artifacts.show_page(store, config, summarise(store, config.run, config.branch, ref.iteration), scores)
+    log().info(
+        "%s, policy of iteration %d, %s: %d of %d episodes solved, %.1f %% [%.1f to %.1f]",
+        *(config.run, ref.iteration, scores["posed"], scores["solved"], scores["episodes"]),
+        *(100 * scores[name] for name in ("rate", "low", "high")),
+    )
     return scores | {"trackers": tracking.feed(config, store)}
 
 
@@ -105,7 +115,7 @@ def scored(config: Config, ref: StageRef, store: Store) -> dict[str, Any]:
     create_table_artifact(
         table=table,
         key=f"{artifact_key(config.run, config.branch)}-evaluation",
-        description=f"{config.run}, policy of iteration {ref.iteration}, {posed}; {sample}",
+        description=f"{config.run}, policy of iteration {ref.iteration}: {whole.rate:.0%} of {posed}; {sample}",
     )
     broken = [row["trajectory_id"] for row in rows if row["status"] in {"environment_error", "engine_error"}]
     return {

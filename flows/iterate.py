@@ -14,9 +14,10 @@ from prefect.states import Completed  # noqa: E402
 
 from flows import artifacts  # noqa: E402
 from flows.ending import attended, watched_flow  # noqa: E402
+from flows.live import Live  # noqa: E402
 from flows.placement.placed import PrefectPlacement  # noqa: E402
 from flows.placement.remote_jobs import check_placement  # noqa: E402
-from flows.tasks import RUNNER, runner  # noqa: E402
+from flows.tasks import RUNNER, PrefectRunner, runner  # noqa: E402
 from r3l.config import Config  # noqa: E402
 from r3l.config.form import Form  # noqa: E402
 from r3l.errors import R3LError  # noqa: E402
@@ -77,12 +78,16 @@ def iteration_of(
     store = Store.open(config.store.root) if checked else preflight.check(config)
     check_placement(config.placement)
     iteration = the_iteration(config, store)
-    place = PrefectPlacement()
+    place, stages = PrefectPlacement(), runner()
     with open_iteration(
-        config, store, iteration, progress=progress, runner=runner(), placement=place, tools=tools
+        config, store, iteration, progress=progress, runner=stages, placement=place, tools=tools
     ) as bench:
+        live = Live(*artifacts.progress_key(config, iteration), bench.progress)
+        if isinstance(stages, PrefectRunner):
+            stages.tell = live.tell
         refs = run_stages(bench)
-    summary = artifacts.publish(bench, refs)
+    summary = artifacts.publish(bench, refs, live)
     if summary["no_step"]:
         log().warning("%s", summary["no_step"])
+    log().info("%s", artifacts.closing_line(summary))
     return summary | {"trackers": tracking.feed(config, store)}

@@ -39,7 +39,10 @@ for stage, call in (calls.CALLS | {"evaluations": evaluation.play}).items():
 
 
 class PrefectRunner(Runner):
-    """Every stage is a task run of the flow run that calls it; limits and cancels are the server's."""
+    """Every stage is a task run of the flow run that calls it; limits and cancels are the server's. `tell` is called
+    after each stage and shard."""
+
+    tell: Callable[[], None] = staticmethod(lambda: None)
 
     def call(self, stage: Callable[..., Any], *args: Any) -> Any:
         return result_of(TASKS[stage](*args))
@@ -60,6 +63,7 @@ class PrefectRunner(Runner):
 
     def committed(self, stage: str) -> None:
         server.progressed(stage)
+        self.tell()
 
     @contextmanager
     def heeding_cancel(self, end: Callable[[str], None]) -> Iterator[None]:

@@ -4,13 +4,20 @@ own."""
 import base64
 import xml.etree.ElementTree as ElementTree
 
+import httpx
+
+from flows import artifacts, live
 from flows.artifacts import look
+from flows.live import how_far
 from flows.trend import image
 from r3l.audit.lines import Line
 from r3l.config import Config
+from r3l.exploration.progress import Progress
 from r3l.pipeline.logs import log_line
+from r3l.pipeline.summary import summarise
 from r3l.records import Event
-from tests.support.store_iteration import iteration_tables
+from r3l.store.stage import Store
+from tests.support.store_iteration import commit_iteration, iteration_tables
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -71,3 +78,59 @@ def test_the_form_names_its_sections_plainly():
     titles = {section["title"] for section in Config.model_json_schema()["$defs"].values()}
     assert {"Policy", "Rollout", "Training", "Tracking", "R3L", "ALFWorld"} <= titles
     assert not [title for title in titles if title.endswith("Settings")]
+
+
+def test_how_far_an_iteration_is_by_its_finished_shards():
+    assert how_far({}) == (0.0, "begins")
+    counts = {
+        "shards": {"planned": 4.0},
+        "tasks": {"shards": 1.0},
+        "base": {"shards": 3.0, "whole": 12.0, "whole_reward": 3.0},
+        "reflections": {"shards": 1.0},
+    }
+    share, words = how_far(counts)
+    assert share == 5 / (1 + 6 * 4 + 1)  # tasks and update once, six stages of four shards
+    assert words == "base 3 of 4 shards, mean reward 0.25 · reflections 1 of 4 shards"
+
+
+def test_progress_is_told_seldom_and_a_silent_server_stops_nothing(monkeypatch):
+    told = []
+
+    def update(artifact, percent, description):
+        told.append((artifact, percent, description))
+        if len(told) == 2:
+            raise httpx.ConnectError("the server is away")
+
+    monkeypatch.setattr(live, "create_progress_artifact", lambda **fields: fields["key"])
+    monkeypatch.setattr(live, "update_progress_artifact", update)
+    now = iter([0.0, 1.0, 10.0, 10.0, 20.0, 20.0, 30.0])
+    monkeypatch.setattr(live.time, "monotonic", lambda: next(now))
+    shown = live.Live("key", "demo, iteration 0", Progress())
+    shown.tell()  # a second after it was made
+    assert told == []
+    shown.tell()
+    shown.tell()
+    shown.end("base 54 %")
+    assert [percent for _, percent, _ in told] == [0.0, 0.0, 100.0]
+    assert told[-1] == ("key", 100.0, "demo, iteration 0: base 54 %")
+
+
+def test_the_page_has_the_headline_its_change_and_the_evaluation(tmp_path):
+    store = Store.open(str(tmp_path))
+    for iteration in range(2):
+        commit_iteration(store, iteration=iteration)
+    summary = summarise(store, "demo", "", 1)
+    score = {
+        "posed": "heldout",
+        "sample": "4 of 9 tasks",
+        "rate": 0.5,
+        "table": [{"task type": "all", "rate": "50.0%"}],
+    }
+    text = artifacts.page(store, Line("demo"), summary, score)
+    assert "| base success | 25.0% | +0.0 points |" in text
+    assert "## Evaluation: heldout; 4 of 9 tasks\n\n| task type | rate |\n|---|---|\n| all | 50.0% |" in text
+    assert "## Evaluation" not in artifacts.page(store, Line("demo"), summary)
+    line = artifacts.closing_line(summary | {"store": store.root})
+    assert line.startswith("demo, iteration 1: base 25 % · ")
+    assert f"policy {summary['policy']}; look at it with" in line
+    assert line.endswith(f" audit {store.root}`")

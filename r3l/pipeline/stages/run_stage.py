@@ -73,7 +73,7 @@ def run_stage(
 def count_whole(bench: Workbench, stage: str, tables: stage_io.Tables) -> None:
     """Count the rewards of a finished shard. Of attempts that have ended while others go on, a mean would be of the fast
     ones, and a solved task ends early: only whole shards count in the mean that a display shows."""
-    if attempts := tables.get("trajectories", ()):
+    if STAGES[stage].plays and (attempts := tables.get("trajectories", ())):
         bench.progress.add(stage, whole=len(attempts), whole_reward=sum(one.reward for one in attempts))
 
 
