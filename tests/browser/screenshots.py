@@ -4,13 +4,20 @@
 
 Each page is taken at 1440 and 420 px, light and dark, as OUT/<page>-<width>-<scheme>.png. The store is data/sample_run
 unless one is named.
+
+    python -m tests.browser.screenshots OUT --only panel
+
+plays an iteration and writes the live panel of the terminal as OUT/panel.svg: a minute.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import shutil
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -18,7 +25,15 @@ from urllib.parse import quote
 
 from playwright.sync_api import Page
 
+from flows.cli.console import CleanConsole
+from flows.cli.display import Display
+from flows.cli.eta import expected
+from flows.cli.terminal import title
 from r3l.audit.report import write_report
+from r3l.config import compose
+from r3l.exploration.progress import Progress
+from r3l.pipeline.iteration import open_iteration, run_stages
+from r3l.pipeline.runner import Threads
 from r3l.store.stage import Store
 from tests.browser.serving import opened, served
 
@@ -66,6 +81,28 @@ def every(out: Path, store: Store, pages: dict[str, str], only: str) -> Iterator
                 yield path
 
 
+def panel(path: Path) -> Path:
+    """Play an iteration, and write the live panel as SVG as it stands when half of the retries have ended."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = compose(run="demo", assignments=[f"store.root={folder}"])
+        console = CleanConsole(file=io.StringIO(), force_terminal=True, width=96, record=True)
+        display = Display(console, f"{title(config)} · iteration 0", Progress())
+        display.planned, display.phase = expected(config), "running"
+        with open_iteration(config, Store.open(folder), 0, progress=display.progress, runner=Threads()) as bench:
+            playing = threading.Thread(target=run_stages, args=(bench,))
+            playing.start()
+            while playing.is_alive() and not half_way(display.progress.snapshot().get("retries", {})):
+                time.sleep(0.1)
+            console.print(display)
+            path.write_text(console.export_svg(title="r3l iterate"))
+            playing.join()
+    return path
+
+
+def half_way(counts: dict[str, float]) -> bool:
+    return counts.get("done", 0) >= max(4.0, counts.get("planned", 0) / 2)
+
+
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("out", type=Path)
@@ -74,6 +111,9 @@ def main() -> None:
     asked.add_argument("--only", default="", help="pages whose name has this in it")
     given = asked.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
+    if given.only == "panel":
+        print(panel(given.out / "panel.svg"))
+        return
     store = Store.open(given.store)
     run = given.run or store.runs()[0]
     with served(store) as (address, reader):

@@ -16,12 +16,7 @@ from tests.support.prefect_world import Served, served, wait
 RUN_S, TRIES = 400, 5
 WAIT_MS = 120_000
 ROLLOUT = 1  # its place among the sections that can be set in a tab
-FORM = {
-    "name of the run": "clicked",
-    "tasks in an iteration": "1",
-    "N, trajectories per task": "2",
-    "turns of an episode": "8",
-}
+FORM = {"Run": "clicked", "Tasks": "1", "Group size": "2", "Max turns": "8"}
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +27,9 @@ def server(chromium, tmp_path_factory) -> Iterator[Served]:
         yield found
 
 
-def field(page, description: str):
-    """The input of a form's setting, found by how the setting is described."""
-    label = page.locator(f"div:has(> p:text('{description}')) > label").first
+def field(page, title: str):
+    """The input of a form's setting, found by its title."""
+    label = page.locator("label", has_text=re.compile(f"^{title} \\(Optional\\)$")).first
     return page.locator(f"#{label.get_attribute('for')}")
 
 
@@ -74,13 +69,13 @@ def test_the_form_starts_a_run_and_its_artifacts_are_shown(server, page):
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile("/v2/deployments|/v2/dashboard|/v2/$"))
     page.goto(f"{ui}/v2/deployments/deployment/{deployment}/run")
-    page.wait_for_selector("text=name of the run")
+    page.get_by_role("tab", name="ALFWorld").wait_for()
     tall = page.evaluate("Math.max(...[...document.querySelectorAll('*')].map(one => one.scrollHeight))")
     assert tall < 3000  # 12,806 px before it was folded
     page.get_by_role("tab", name="ALFWorld").click()
     page.get_by_role("tab", name="Set here").nth(ROLLOUT).click()
-    for description, value in FORM.items():
-        field(page, description).fill(value)
+    for title, value in FORM.items():
+        field(page, title).fill(value)
     submit(page)
     state = wait("the flow run", RUN_S, server.ended)
     assert state["type"] == "COMPLETED", state
