@@ -26,7 +26,9 @@ STYLES = {  # of the lines of `r3l why`
 
 def cell(value: object, most: int = CELL) -> str:
     """Return a value as one line of text, shortened."""
-    text = "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    if value is None:
+        return ""
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
     text = text.replace("\n", " ")
     return text if len(text) <= most else text[: most - 1] + "…"
 

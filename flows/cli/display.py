@@ -101,10 +101,13 @@ def row(stage: str, counts: dict[str, float], shards: float) -> list[Any]:
     its = STAGES.get(stage, ENGINE)
     planned, done = counts.get("planned", 0), counts.get("done", 0)
     complete = counts.get("shards", 0) >= (shards or 1 if its.sharded else 1) or (its is ENGINE and bool(done))
-    share = 1.0 if complete else (done / planned if planned else 0.0)
+    share = done / planned if planned else 0.0
+    if complete:
+        share = 1.0
     bar = ProgressBar(total=1.0, completed=share, width=24, pulse=bool(counts) and not planned and not complete)
-    shows = planned and (its.samples or its.trains)  # of an update: micro-batches
-    attempts = f"{done:.0f}/{planned:.0f}" if shows else ("done" if complete else "")
+    attempts = "done" if complete else ""
+    if planned and (its.samples or its.trains):  # of an update: micro-batches
+        attempts = f"{done:.0f}/{planned:.0f}"
     turns, tokens = (f"{counts[name]:,.0f}" if counts.get(name) else "" for name in ("turns", "tokens"))
     return [stage, bar, attempts, turns, tokens, reward(counts)]
 

@@ -95,8 +95,10 @@ def show_fits(console: Console, fitting: list[Fit]) -> None:
 
 
 def shown(value: float, unit: str) -> str:
-    number = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.3f}"
-    return f"{number} {unit}".rstrip()
+    digits = 3
+    if abs(value) >= 1:
+        digits = 0 if abs(value) >= 100 else 1
+    return f"{value:,.{digits}f} {unit}".rstrip()
 
 
 def register(app: typer.Typer) -> None:

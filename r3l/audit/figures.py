@@ -47,7 +47,9 @@ def signed(value: Any, digits: int = 2) -> str:
 
 
 def percent(value: Any) -> str:
-    return DASH if absent(value) else f"{100 * value:.0f} %" if value in (0, 1) else f"{100 * value:.1f} %"
+    if absent(value):
+        return DASH
+    return f"{100 * value:.0f} %" if value in (0, 1) else f"{100 * value:.1f} %"
 
 
 def in_format(value: Any, format_: str) -> str:
@@ -74,7 +76,9 @@ def seconds(value: Any) -> str:
         return DASH
     if value < 10:
         return f"{value:.1f} s"
-    return f"{value:.0f} s" if value < 120 else f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
+    if value < 120:
+        return f"{value:.0f} s"
+    return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
 
 
 def moment(value: Any) -> str:

@@ -44,7 +44,9 @@ def shade(trained: Trained | None, turn: int, scale: ShadeScale) -> str:
 
 
 def hue(term: str, effect: float) -> str:
-    return "sft" if term == "sft" else "up" if effect > 0 else "down"
+    if term == "sft":
+        return "sft"
+    return "up" if effect > 0 else "down"
 
 
 def power(value: float) -> str:

@@ -100,7 +100,9 @@ def change_of(now: float, before: float | None, since: str = "") -> str:
     if figures.absent(before) or before is None:
         return ""
     moved = round(100 * now) - round(100 * before)
-    sign = "▲ +" if moved > 0 else "▼ −" if moved < 0 else "= ±"
+    sign = "= ±"
+    if moved:
+        sign = "▲ +" if moved > 0 else "▼ −"
     return f"{sign}{abs(moved)} points {since}".strip()
 
 

@@ -118,9 +118,13 @@ def said(turn: Row, trained: Trained | None, scale: ShadeScale, differs: bool) -
         and not any(trained.weights[turn["turn"]])
     )
     ground = (UP if effect > 0 else DOWN)[scale.level(effect)]
-    weight = "masked" if masked else f"w·Â {signed(effect, 4)}" if effect else "no weight"
+    weight, style = f"w·Â {signed(effect, 4)}" if effect else "no weight", ""
+    if masked:
+        weight, style = "masked", "dim"
+    if ground:
+        style = f"#f4f6fa on {ground}"
     text = Text(clipped(turn["observation"]), style="dim")
-    reply = Text(clipped(turn["response"]), style=f"#f4f6fa on {ground}" if ground else "dim" if masked else "")
+    reply = Text(clipped(turn["response"]), style=style)
     reply.append(f"  {weight}{', first divergence' if differs else ''}", style="dim")
     row = Table.grid(padding=(0, 1))
     row.add_row(Text(f"{turn['turn']:>3}", style="bold magenta" if differs else "bold"), Stack(text, reply, ""))

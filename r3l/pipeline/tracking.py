@@ -72,4 +72,6 @@ def said(command: list[str], timeout_s: float) -> str:
             raise
         words.seek(0)
         lines = [line.strip() for line in words if line.strip()]
-    return "" if code == 0 else (lines[-1][:500] if lines else f"exit code {code}")
+    if code == 0:
+        return ""
+    return lines[-1][:500] if lines else f"exit code {code}"

@@ -196,4 +196,6 @@ def difference_lines(difference: Difference) -> Iterator[str]:
 
 
 def shown(value: object) -> str:
-    return "none" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+    if value is None:
+        return "none"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -152,7 +152,11 @@ def whole_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 def place_label(x: float) -> str:
     """Return an iteration as it is; thousands of turns or tokens in three places or so."""
-    return tick_label(round(x, -2) if abs(x) >= 10_000 else round(x) if abs(x) >= 100 else x, 1, False)
+    if abs(x) >= 10_000:
+        x = round(x, -2)
+    elif abs(x) >= 100:
+        x = round(x)
+    return tick_label(x, 1, False)
 
 
 def frame(ticks: Sequence[float], xs: Sequence[float], scale_x: Scale, scale_y: Scale, share: bool) -> str:

@@ -31,8 +31,9 @@ def overview(app_state: CurrentState, line: OfLine, at: Short = "") -> HTMLRespo
     newest if none is named."""
     reader = app_state.of(line)
     past = iterations(reader, line)
+    newest = past[-1]["iteration"] if past else 0
     chosen = whole_number(at)
-    shown = chosen if chosen is not None else past[-1]["iteration"] if past else 0
+    shown = newest if chosen is None else chosen
     standing = standings(reader)[line]
     return app_state.line_page(
         "iterations.html",

@@ -187,9 +187,10 @@ class TransformersLocal:
 
     def _load(self, snapshot: PolicySnapshot) -> None:
         self._forget()
-        chosen = self.settings.device
-        device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if chosen == "auto" else chosen)
-        model = load_model(snapshot, getattr(torch, self.policy.dtype), device)
+        device = self.settings.device
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        model = load_model(snapshot, getattr(torch, self.policy.dtype), torch.device(device))
         tiny = sum(parameter.numel() for parameter in model.parameters()) < TINY
         torch.set_num_threads(self.settings.threads or (1 if tiny else THREADS))
         limit = min(self.policy.context_tokens, model.config.max_position_embeddings)

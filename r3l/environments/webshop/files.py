@@ -35,7 +35,9 @@ def load_shop(settings: WebShopSettings) -> tuple[list[Product], list[Goal]]:
         rows = synthetic_rows(settings.products or SYNTHETIC_PRODUCTS, settings.catalogue_seed)
     else:
         rows = read_rows(catalogue_folder(settings), settings.products)
-    kind = settings.goals if settings.goals != "auto" else "human" if rows.human else "attributes"
+    kind = settings.goals
+    if kind == "auto":
+        kind = "human" if rows.human else "attributes"
     try:
         products, goals = make_shop(rows, kind)
     except (KeyError, TypeError, AttributeError) as error:

@@ -55,9 +55,9 @@ def answer(names: list[str], rows: list[dict[str, Any]]) -> str:
 
 def cell(value: Any) -> str:
     """Return one line of Markdown that can't be markup: text of models stands in it."""
-    text = (
-        "" if value is None or value != value else f"{value:.6g}" if isinstance(value, float) else str(value)
-    )  # NaN is not itself
+    if value is None or value != value:  # NaN is not itself
+        return ""
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
     text = " ".join(text.split())
     text = text if len(text) <= CELL else text[: CELL - 1] + "…"
     return "".join(f"\\{mark}" if mark in "|\\`*<[" else mark for mark in text)

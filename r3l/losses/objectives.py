@@ -1,0 +1,110 @@
+"""The losses of a row: pure functions of its log-probabilities, and what each needs from the trainer.
+
+Shapes: T = trained tokens of one row. All tensors are float64 or float32 on one device.
+
+    logp_T       log pi(token | everything before it) of the policy that is trained
+    old_T        the same of the behaviour policy, as recomputed by the trainer
+    weights_T    normaliser x mask, >= 0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class RowLoss:
+    """`value` is the row's sum_t weights[t] * l_t, a scalar with a gradient; the rest are counts for the metrics.
+
+    A *ratio* is counted once per token, or once per sequence where the objective clips sequences.
+    """
+
+    value: Tensor
+    ratios: int = 0
+    clipped: int = 0
+    ratio_sum: float = 0.0
+
+
+Loss = Callable[..., RowLoss]
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """A loss and what it needs from the trainer.
+
+    `straight`: the gradient dL/dlogp does not depend on logp, so no scoring pass is needed.
+    `uses_advantage`: a row of advantage 0 has no gradient and is left out.
+    """
+
+    loss: Loss
+    straight: bool = False
+    uses_ratio: bool = False
+    uses_advantage: bool = True
+
+
+def policy_gradient(logp_T: Tensor, old_T: Tensor, advantage: float, weights_T: Tensor) -> RowLoss:
+    """REINFORCE on the trained tokens: l_t = -A log pi_t (R3L; RAFT with A = 1; OPMD with 1 / (1 + tau) in the coefficient)."""
+    return RowLoss(-(weights_T * advantage * logp_T).sum())
+
+
+def cross_entropy(logp_T: Tensor, old_T: Tensor, advantage: float, weights_T: Tensor) -> RowLoss:
+    """Supervised rows: l_t = -log pi_t, whatever the advantage (the meta-task term, and RAFT)."""
+    return RowLoss(-(weights_T * logp_T).sum())
+
+
+def clipped_ratio(
+    logp_T: Tensor, old_T: Tensor, advantage: float, weights_T: Tensor, *, clip_low: float, clip_high: float
+) -> RowLoss:
+    """PPO's clipped surrogate: l_t = -min(r_t A, clip(r_t, 1 - low, 1 + high) A) with r_t = pi_t / pi_old,t (GRPO, DAPO)."""
+    ratio_T = (logp_T - old_T).exp()
+    plain_T = ratio_T * advantage
+    bounded_T = ratio_T.clamp(1 - clip_low, 1 + clip_high) * advantage
+    trained_T = weights_T != 0
+    return RowLoss(
+        value=-(weights_T * torch.minimum(plain_T, bounded_T)).sum(),
+        ratios=int(trained_T.sum()),
+        clipped=int(((bounded_T < plain_T) & trained_T).sum()),
+        ratio_sum=float(ratio_T.detach()[trained_T].sum()),
+    )
+
+
+def sequence_ratio(
+    logp_T: Tensor, old_T: Tensor, advantage: float, weights_T: Tensor, *, clip_low: float, clip_high: float
+) -> RowLoss:
+    """GSPO: one ratio per sequence, s = exp(mean over trained tokens of (log pi_t - log pi_old,t)), clipped as a whole.
+
+    The token form of the GSPO paper: s_t = sg[s] pi_t / sg[pi_t], so its value is s and every token's gradient is s A.
+    """
+    trained_T = weights_T != 0
+    if not bool(trained_T.any()):
+        return RowLoss((weights_T * logp_T).sum())
+    sequence = (logp_T - old_T).detach()[trained_T].mean().exp()
+    ratio_T = sequence * (logp_T - logp_T.detach()).exp()
+    plain_T = ratio_T * advantage
+    bounded_T = ratio_T.clamp(1 - clip_low, 1 + clip_high) * advantage
+    clipped = float(sequence.clamp(1 - clip_low, 1 + clip_high)) * advantage < float(sequence) * advantage
+    return RowLoss(
+        value=-(weights_T * torch.minimum(plain_T, bounded_T)).sum(),
+        ratios=1,
+        clipped=int(clipped),
+        ratio_sum=float(sequence),
+    )
+
+
+def shaped_ratio(logp_T: Tensor, old_T: Tensor, advantage: float, weights_T: Tensor, *, gamma: float) -> RowLoss:
+    """Critique-GRPO's shaping of refinements: l_t = -A f(pi_t), f(p) = p / (p + gamma): unlikely tokens gain the most."""
+    p_T = logp_T.exp()
+    return RowLoss(-(weights_T * advantage * p_T / (p_T + gamma)).sum())
+
+
+LOSSES: dict[str, Objective] = {
+    "policy_gradient": Objective(policy_gradient, straight=True),
+    "cross_entropy": Objective(cross_entropy, straight=True, uses_advantage=False),
+    "clipped_ratio": Objective(clipped_ratio, uses_ratio=True),
+    "sequence_ratio": Objective(sequence_ratio, uses_ratio=True),
+    "shaped_ratio": Objective(shaped_ratio),
+}
