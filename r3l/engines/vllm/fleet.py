@@ -78,8 +78,9 @@ class VllmFleet:
         deadline = time.monotonic() + self.settings.timeout_s
         while not (healthy := self.healthy):
             if time.monotonic() > deadline or not (self.revivals or self.names):
+                waited = f" after {self.settings.timeout_s:g} s" if time.monotonic() > deadline else ""
                 raise ServerAway(
-                    f"{request_id}: no server runs the policy after {self.settings.timeout_s:g} s: "
+                    f"{request_id}: no server runs the policy{waited}: "
                     f"{'; '.join(server.refusal or server.url for server in self.servers)}; restart one"
                 )
             await asyncio.sleep(PAUSES[0])

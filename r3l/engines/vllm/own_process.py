@@ -4,6 +4,7 @@ key and a log of its own. It ends with this process, however that one ends (`lau
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shlex
 import signal
@@ -26,7 +27,8 @@ of vLLM's environment, and further options of its server, as on its command line
 DEFAULT_PYTHON = ".venv-vllm/bin/python"
 NOT_PASSED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # of this environment, not of vLLM's
 STOP_S = 20.0  # more than serve.py's own patience
-TAIL = 1500  # bytes of a log that an error repeats
+READ, TAIL = 1 << 24, 1500  # bytes of a log that are looked through, letters that an error repeats
+ERROR = re.compile(r"\b\w*(?:Error|Exception): \S.*")
 
 
 class OwnProcess:
@@ -39,6 +41,7 @@ class OwnProcess:
         self.name = f"r3l-own-{secrets.token_hex(4)}"  # what it calls its model: another server calls it otherwise
         self.deaths = 0  # since the last load of a policy
         self.answered = False  # at any time
+        self.began = 0  # where the log of the last start begins
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -60,6 +63,7 @@ class OwnProcess:
         self.port = free_port()
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
+            self.began = log.tell()
             self.process = subprocess.Popen(
                 [str(python), str(SERVE), "--guarded", model, str(self.port), *self._options()],
                 stdin=subprocess.PIPE,  # stays open as long as this process lives
@@ -88,13 +92,15 @@ class OwnProcess:
                 os.killpg(self.process.pid, signal.SIGKILL)
 
     def last_words(self) -> str:
-        """Return the end of its log."""
+        """The first error that it logged since its last start, which the others follow from; else the end of its log."""
         try:
             with self.log.open("rb") as log:
-                log.seek(max(0, self.log.stat().st_size - TAIL))
-                return log.read().decode(errors="replace").strip() or "(it said nothing)"
+                log.seek(self.began)
+                said = log.read(READ).decode(errors="replace")
         except OSError:
             return "(it has no log)"
+        errors = ERROR.findall(said)
+        return errors[0] if errors else said[-TAIL:].strip() or "(it said nothing)"
 
     def _options(self) -> list[str]:
         share = f"{self.settings.memory_share:g}"

@@ -85,11 +85,11 @@ class OwnServers(VllmServer):
         while not await self._is_there(process):
             mended = process.answered and not self.fleet.asleep and process.deaths <= self.settings.restarts
             if not process.alive and not mended:
-                raise EngineError(f"vLLM did not start; {process.log} ends with:\n{process.last_words()}")
+                raise EngineError(f"vLLM did not start: {process.last_words()}; its log is {process.log}")
             if clock() > end:
                 raise EngineError(
-                    f"vLLM did not answer within engine.start_s={self.settings.start_s:g} s; {process.log} ends with:\n"
-                    f"{process.last_words()}"
+                    f"vLLM did not answer within engine.start_s={self.settings.start_s:g} s: "
+                    f"{process.last_words()}; its log is {process.log}"
                 )
             await asyncio.sleep(LOOK_S)
         process.answered = True
@@ -112,7 +112,7 @@ class OwnServers(VllmServer):
             said = process.last_words()
             self.fleet.lose(routes)
             if process.deaths > self.settings.restarts:
-                self.fleet.give_up(routes, f"vLLM died {process.deaths} times; {process.log} ends with:\n{said}")
+                self.fleet.give_up(routes, f"vLLM died {process.deaths} times, of {said}; its log is {process.log}")
             else:
                 self.note("engine_restarted", process.url, f"vLLM on GPU {process.gpu} died", said)
                 self._spawn(process, routes)
