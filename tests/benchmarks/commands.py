@@ -1,0 +1,60 @@
+"""Processor seconds of commands that people wait for: `python -m tests.benchmarks.commands [RUNS] [ITERATIONS]` (200 runs of 2
+iterations, and one run of 100).
+
+Each command is a process of its own, its interpreter's start included, and the smallest of three tries is printed, beside that
+of `python -c pass` in the same minute. The first try makes the indexes, and is printed apart.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+
+from tests.benchmarks.store_of_many import main as make_store
+
+COMMAND = [sys.executable, "-m", "flows.cli.app"]
+FRONT = """
+import sys
+from fastapi.testclient import TestClient
+from r3l.audit.web.app import make_app
+from r3l.store.stage import Store
+app = make_app(Store.open(sys.argv[1], reading=True))
+with TestClient(app, base_url="http://localhost") as client:
+    assert client.get("/").status_code == 200
+app.state.audit.close()
+"""
+
+
+def seconds(words: list[str], cache: str) -> float:
+    """Of the processor, of a process and its children."""
+    before = os.times()
+    subprocess.run(words, check=True, capture_output=True, env=os.environ | {"R3L_CACHE": cache})
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
+
+
+def measured(name: str, words: list[str], cache: str) -> None:
+    first, *later = (seconds(words, cache) for _ in range(4))
+    print(f"{name:<44} {first:6.2f} {min(later):6.2f}", flush=True)
+
+
+def main(runs: int = 200, iterations: int = 100) -> None:
+    with tempfile.TemporaryDirectory() as root, tempfile.TemporaryDirectory() as cache:
+        print(f"{'processor seconds of':<44} {'first':>6} {'then':>6}")
+        measured("python -c pass", [sys.executable, "-c", "pass"], cache)
+        measured("r3l --help", [*COMMAND, "--help"], cache)
+        for name, made in (("many", (runs, 2)), ("long", (1, iterations))):
+            store = f"{root}/{name}"
+            make_store(store, *made)
+            told = f"{made[0]} runs" if name == "many" else f"{iterations} iterations"
+            for question in ("select 1", "SELECT count(*) FROM stages", "SELECT count(*) FROM base"):
+                measured(f'{told}: sql "{question}"', [*COMMAND, "sql", question, "--store", store], cache)
+            measured(f"{told}: runs", [*COMMAND, "runs", "--store", store], cache)
+            measured(f"{told}: status", [*COMMAND, "status", "run000", "--store", store], cache)
+            measured(f"{told}: front page of the audit", [sys.executable, "-c", FRONT, store], cache)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
