@@ -15,8 +15,8 @@ SHOWN = ("Reward", "Improvement rate", "Loss", "Entropy")
 NEWEST = 200  # iterations
 HEAD = 40  # pixels above each chart: title and legend
 COLOURS = ("#2563c9", "#d9730d", "#12876b")
-STYLE = """text{font:11px system-ui,sans-serif;fill:#5d6878}.title{font-size:13px;font-weight:600;fill:#1b2330}.y{text-anchor:end}
-.x{text-anchor:middle}.none{text-anchor:middle}.grid,.axis{stroke:#e2e6ec}.axis{stroke:#8b95a5}.line{fill:none;stroke-width:1.8}
+STYLE = """text{font:11px system-ui,sans-serif;fill:#5d6878}.head{font-size:13px;font-weight:600;fill:#1b2330}
+.tick.y{text-anchor:end}.tick.x,.title.x,.none{text-anchor:middle}.grid,.axis{stroke:#e2e6ec}.axis{stroke:#8b95a5}.line{fill:none;stroke-width:1.8}
 """ + "".join(f".line.c{k}{{stroke:{colour}}}.dot.c{k},.key.c{k}{{fill:{colour}}}" for k, colour in enumerate(COLOURS))
 
 
@@ -45,6 +45,6 @@ def panel(chart: dict[str, Any], x: int, y: int) -> str:
         )
         at += 24 + 7 * len(name)
     place = f'<svg class="chart" x="{x}" y="{y + HEAD}" width="{WIDTH}" height="{HEIGHT}"'
-    return f'<text class="title" x="{x + 4}" y="{y + 15}">{chart["title"]}</text>{"".join(names)}' + str(
+    return f'<text class="head" x="{x + 4}" y="{y + 15}">{chart["title"]}</text>{"".join(names)}' + str(
         chart["svg"]
     ).replace('<svg class="chart"', place, 1)

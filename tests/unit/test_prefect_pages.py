@@ -55,7 +55,7 @@ def test_the_plot_is_one_small_image_with_a_line_for_each_figure():
     assert markdown.startswith("![trend of demo](data:image/svg+xml;base64,")
     assert len(markdown) < 20_000
     drawing = ElementTree.fromstring(base64.b64decode(markdown.split("base64,")[1].removesuffix(")")))
-    assert [title.text for title in drawing.findall(f"{SVG}text[@class='title']")] == [
+    assert [title.text for title in drawing.findall(f"{SVG}text[@class='head']")] == [
         "Reward",
         "Improvement rate",
         "Entropy",
