@@ -49,9 +49,12 @@ def test_a_reply_without_a_call_is_the_answer(reply: str) -> None:
     [
         ("", "it is empty"),
         ("<think>hm</think>", "it is empty"),
-        (f"<tool_call>{FIND}", "1 <tool_call> and 0 </tool_call>"),
-        (f"{FIND}</tool_call>", "0 <tool_call> and 1 </tool_call>"),
-        (f"<tool_call><tool_call>{FIND}</tool_call></tool_call>", "2 <tool_call> and 2 </tool_call> do not enclose"),
+        (f"<tool_call>{FIND}", "1 opening and 0 closing"),
+        (f"{FIND}</tool_call>", "0 opening and 1 closing"),
+        (
+            f"<tool_call><tool_call>{FIND}</tool_call></tool_call>",
+            "2 opening and 2 closing tool_call tags do not enclose",
+        ),
         ('<tool_call>{"name": "find", </tool_call>', "not valid JSON: .* at character"),
         ('{"name": "find", "arguments": {"item": }}', "not valid JSON"),
         ('<tool_call>{"name": "find", "arguments": {"n": NaN}}</tool_call>', "NaN is no number"),
@@ -77,6 +80,7 @@ def test_a_malformed_call_is_a_turn_with_an_error(reply: str, why: str) -> None:
     with pytest.raises(WorldError, match=why):
         raise WorldError(found.error)
     assert len(found.error) < 400
+    assert "<tool_call>" not in found.error
 
 
 class Inner(BaseModel):

@@ -3,6 +3,7 @@ for tools."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from r3l import plugins
 from r3l.config.adapters import ToolsSettings
 from r3l.config.compose import compose
+from r3l.engines.base import Completion
+from r3l.engines.chat_format import ChatFormat
 from r3l.environments import make_world, tasks_of
 from r3l.environments.base import shown_by, tools_of
 from r3l.environments.tools.functions import Function
@@ -18,8 +21,11 @@ from r3l.environments.workers.pool import WorldPool
 from r3l.environments.workers.sessions import Sessions
 from r3l.errors import ConfigError, WorldError
 from r3l.exploration import stages
+from r3l.exploration.explorer import Explorer
+from r3l.exploration.sample import sample
 from r3l.records import SamplingPlan
-from tests.support.fakes import CharChat, ScriptedEngine, explorer
+from tests.support.fakes import CharChat, ScriptedEngine, done, explorer
+from tests.unit.chat_tokenizers import CHATML, TEMPLATES, tokenizer_with
 
 SETTINGS = ToolsSettings(train_tasks=6, heldout_tasks=3, workers=1)
 
@@ -188,3 +194,50 @@ def test_what_is_no_toolset_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(ConfigError, match=why):
             make_world(SETTINGS.model_copy(update={"toolset": toolset})).tasks("train")
+
+
+class EncodedEngine:
+    """`script(request_id, prompt text)` gives a reply, in ids of a real tokenizer."""
+
+    context_limit = 100_000
+
+    def __init__(self, chat: ChatFormat, script) -> None:
+        self.chat, self.script = chat, script
+
+    def complete(self, request_id, prompt_ids, sampling):
+        text = self.script(request_id, self.chat.tokenizer.decode(list(prompt_ids)))
+        ids = [*self.chat.tokenizer.encode(text, add_special_tokens=False), *self.chat.stop_ids]
+        return done(Completion(ids, [-0.5] * len(ids), "stop"))
+
+
+def test_the_ids_of_an_episode_are_the_templates_with_tools_calls_and_results() -> None:
+    """Token in, token out, with a chat template that knows tools."""
+    world = make_world(SETTINGS)
+    chat = ChatFormat(
+        tokenizer_with((TEMPLATES / "qwen2.5-tools.jinja").read_text(), CHATML, "<|im_end|>"), None, world.tools
+    )
+    task, replies = world.tasks("train")[0], [reply("find", item="anvils"), "<tool_call>{</tool_call>", "7"]
+    limits = explorer(lambda *_: "", max_turns=5).limits
+    with WorldPool(SETTINGS) as pool:
+        engine = EncodedEngine(chat, lambda name, prompt: replies[int(name.rsplit("=", 1)[1])])
+        played = asyncio.run(sample(Explorer(world, pool, engine, chat, "p", limits), task, 0))
+    ids = [token for turn in played.turns for token in (*turn.context_ids, *turn.response_ids)]
+    messages = [
+        {"role": "system", "content": world.system_prompt()},
+        {"role": "user", "content": played.turns[0].observation},
+        {"role": "assistant", "content": replies[0]},
+        {"role": "tool", "content": "{}"},
+        {"role": "assistant", "content": replies[1]},
+        {
+            "role": "user",
+            "content": played.turns[2]
+            .observation.replace("<tool_call>", "<\u200btool_call>")
+            .replace("</tool_call>", "<\u200b/tool_call>"),
+        },
+        {"role": "assistant", "content": replies[2]},
+    ]
+    rendered = chat.tokenizer.apply_chat_template(messages, tools=list(world.tools), tokenize=False)
+    assert chat.tokenizer.decode(ids) + "\n" == rendered
+    assert [turn.valid for turn in played.turns] == [True, False, True]
+    assert "Invalid call: not valid JSON" in played.turns[2].observation
+    assert (played.trajectory.status, played.trajectory.reward) == ("completed", 0.0)

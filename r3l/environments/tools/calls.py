@@ -15,7 +15,8 @@ from r3l.environments.base import Reply
 
 BLOCK = re.compile(r"<tool_call>(?P<call>.*?)</tool_call>", re.DOTALL)
 FENCE = re.compile(r"\A```(?:json)?\s*\n(?P<inside>.*)\n```\Z", re.DOTALL)
-EXPECTED = 'Expected <tool_call>{"name": "...", "arguments": {...}}</tool_call>, or an answer without a call.'
+# Without the tags themselves: a chat shows them in a message as data, which is not how they are to be written.
+EXPECTED = 'Expected a JSON object with "name" and "arguments" between tool_call tags, or an answer without a call.'
 LONGEST_CALL = 100_000  # characters
 
 
@@ -40,7 +41,7 @@ def blocks(said: str) -> list[str]:
     opened, closed = said.count("<tool_call>"), said.count("</tool_call>")
     found = BLOCK.findall(said)
     if not len(found) == opened == closed:
-        raise Malformed(f"{opened} <tool_call> and {closed} </tool_call> do not enclose {opened} calls")
+        raise Malformed(f"{opened} opening and {closed} closing tool_call tags do not enclose calls one by one")
     if found:
         return list(found)
     fenced = FENCE.match(said)
