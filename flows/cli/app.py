@@ -51,7 +51,7 @@ HELP = {
     "Serve": "up down server register prefect",
     "Look": "audit report show status runs why credit track results presets",
     "Ask and keep": "sql check export compact prune",
-    "Prepare": "doctor plan prepare warm-start export-policy",
+    "Prepare": "doctor plan new prepare warm-start export-policy",
 }
 
 

@@ -1,4 +1,4 @@
-"""`r3l prepare`: an environment's data, found or downloaded, verified, listed."""
+"""`r3l prepare`: an environment's data, found or downloaded, verified, listed. `r3l new`: a package to start from."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from r3l.config.compose import assigned
 from r3l.environments.prepare.prepare import prepare as make_ready
 from r3l.errors import ConfigError
 from r3l.home import located
+from r3l.pasted import program
+from r3l.scaffold.package import write_package
 from r3l.store.stage import Store
 
 
@@ -86,6 +88,21 @@ def export_policy(
     say(str(goal))
 
 
+def new(
+    what: Annotated[str, typer.Argument(help="environment or method")],
+    name: Annotated[str, typer.Argument(help="what it is called by: small letters, digits and underscores")],
+    into: Annotated[Path, typer.Option(help="the folder that the package is put into")] = Path(),
+) -> None:
+    """Write a package with an environment or a method of your own to start from; nothing in r3l is changed."""
+    folder = write_package(what, name, into)
+    (module,) = (path.stem for path in folder.glob("r3l_*.py"))
+    say(f"{folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
+    say(f"edit {folder / module}.py; then, in the environment that r3l is installed in:")
+    say(f"  pip install -e {folder}")
+    say(f"  {program()} iterate --run try --{what} {name}")
+
+
 def register(app: typer.Typer) -> None:
+    app.command()(new)
     app.command()(prepare)
     app.command("export-policy")(export_policy)

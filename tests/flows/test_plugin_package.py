@@ -12,7 +12,7 @@ from tests.support.installed import clean, fresh_environment, run
 
 EXAMPLE = Path(__file__).parents[1] / "example_plugin"
 SMALL = ["environment.workers=1", "rollout.tasks=2", "rollout.group_size=4", "training.processes=0"]
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 def test_an_installed_world_and_player_are_iterated_evaluated_and_checked(wheel, tmp_path):

@@ -24,7 +24,7 @@ FLOORS = [
     ],
     ["r3l.environments", "r3l.engines", "r3l.credit", "r3l.losses", "r3l.store"],
     ["r3l.exploration", "r3l.methods"],
-    ["r3l.training", "r3l.warm_start", "r3l.evaluation", "r3l.audit", "r3l.planning"],
+    ["r3l.training", "r3l.warm_start", "r3l.evaluation", "r3l.audit", "r3l.planning", "r3l.scaffold"],
     ["r3l.pipeline"],
     ["r3l.experiments"],
     ["flows"],
