@@ -10,6 +10,7 @@ import typer
 
 from r3l import plugins
 from r3l.config import Config, compose
+from r3l.config.compose import allow_named, assigned
 from r3l.engines.policy_names import model_of
 from r3l.errors import ConfigError
 from r3l.store.stage import Store
@@ -91,9 +92,9 @@ def settings(
     """
     chosen = preset if method == "r3l" or preset != "paper" else method
     model, given = model_of(policy, top.get("machine") or "")
-    kinds = [one for one in assignments or [] if ".kind=" in one]
-    if any(map(plugins.dotted, [preset, method, environment, engine, *kinds])):
+    if any(map(plugins.dotted, [preset, method, environment, engine])):
         plugins.look_in(Path.cwd())
+    allow_named_by(assignments or [])
     if engine:
         given.append(f"engine.kind={engine}")
     return compose(
@@ -104,3 +105,11 @@ def settings(
         run=run,
         **top,
     )
+
+
+def allow_named_by(assignments: list[str]) -> None:
+    """Let the plug-ins be imported that ``--set`` names as ``module:Class``, from the working folder too."""
+    given = assigned({}, [one for one in assignments if ".kind=" in one])
+    if any(plugins.dotted(str(part.get("kind"))) for part in given.values() if isinstance(part, dict)):
+        plugins.look_in(Path.cwd())
+        allow_named(given)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from flows.cli.console import say, screen
-from flows.cli.options import Root, Run, RunWord, the_run
+from flows.cli.options import Root, Run, RunWord, allow_named_by, the_run
 from r3l.pipeline.replay import replay_config
 from r3l.pipeline.workbench import Replay
 from r3l.store.difference import diff, difference_lines
@@ -35,6 +35,7 @@ def replay(
     """Recompute stages of a stored iteration into a branch (the flow `r3l-replay`); the original never changes."""
     run = the_run(word, run)
     opened, asked = Store.open(store), Replay(source, from_, to)
+    allow_named_by(set_ or [])
     replay_config(opened, run, iteration, asked, set_ or [], branch)  # what is wrong is said before Prefect starts
     console = screen(stderr=True)
     with console.status("replaying") if console.is_terminal and not as_json else contextlib.nullcontext():

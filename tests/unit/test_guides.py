@@ -1,0 +1,49 @@
+"""What CONTRIBUTING.md tells authors of plug-ins is run as it is written."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from r3l import plugins
+from r3l.config import compose
+from r3l.environments import make_world
+
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "CONTRIBUTING.md").read_text()
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder on sys.path with the guide's modules, each named in its first line."""
+    for text in re.findall(r"```python\n(# \w+\.py\n.*?)```", GUIDE, re.DOTALL):
+        (tmp_path / text.split()[1]).write_text(text)
+    monkeypatch.setenv(plugins.NAMED, "")
+    monkeypatch.setenv(plugins.FOLDERS, "")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    yield tmp_path
+    for path in tmp_path.glob("*.py"):
+        sys.modules.pop(path.stem, None)
+
+
+def test_a_reward_of_ones_own_counts_in_parts(modules):
+    assert (modules / "my_reward.py").is_file()
+    config = compose(environment="my_reward:Partial", assignments=["environment.level=easy"])
+    world = make_world(config.environment)
+    environment, usual = world.make(), make_world(compose(environment="household").environment).make()
+    task = world.tasks("train")[0]
+    environment.reset(task)
+    usual.reset(task)
+    step, before = environment.step("look"), usual.step("look")
+    assert step.reward == step.standing == step.progress == before.progress
+    assert before.reward == before.standing == 0
+
+
+def test_links_and_names_of_the_guide_are_there():
+    for link in re.findall(r"\]\(([\w./]+)\)", GUIDE):
+        assert (ROOT / link).is_file(), link
+    for path in re.findall(r"`((?:r3l|flows|tests|data|infra)/[\w./-]+\.(?:py|md|sql|toml))`", GUIDE):
+        assert "NAME" in path or (ROOT / path).is_file(), path
