@@ -1,5 +1,4 @@
-"""Views over exactly the files that manifests name, in a DuckDB connection of its own: nothing is shared, nothing is
-stale.
+"""Views over exactly the files that manifests name, in a DuckDB connection of their own, so that nothing is stale.
 
 Schema `main` shows one line of each run: the run itself, unless a branch is asked for. Schema `lines` has the same
 tables and views for every line: what a branch did not make itself, it has from the run. Schema `stored` has the tables
@@ -59,7 +58,7 @@ BARE = frozenset({"stages", "left_out"})  # tables of the connection itself, tha
 def connect(
     store: Store, runs: Sequence[str] | None = None, branch: str = "", verify: bool = False, question: str = ""
 ) -> duckdb.DuckDBPyConnection:
-    """Return an in-memory connection with every view over these runs (None: all), whose files are what they were.
+    """Return an in-memory connection with every view over these runs (None: all), after verifying their files.
 
     A damaged run is left out, and named with the reason in the table `left_out`.
 
@@ -88,7 +87,7 @@ def reason(error: Exception) -> str:
 
 
 def connect_to(store: Store, manifests: Sequence[dict[str, Any]]) -> duckdb.DuckDBPyConnection:
-    """Return the same over the stages of these manifests, taken as they are."""
+    """Return the same over the stages of these manifests, without verification."""
     return opened(store, contents_of(manifests))
 
 
@@ -136,7 +135,8 @@ def build(
     branch: str = "",
     only: frozenset[str] = ALL,
 ) -> None:
-    """What the dictionary names, in a fresh connection: tables and views over all lines, then those of one."""
+    """Create the views that the dictionary names, in a fresh connection: tables and views over all lines, then those of
+    one."""
     fill(connection, "main.stages", contents.stages)
     connection.execute("CREATE SCHEMA stored; CREATE SCHEMA lines; CREATE TABLE lines.stages AS FROM main.stages")
     fill(connection, "lines.stages", contents.seen)
@@ -184,8 +184,8 @@ def line_of_path(root: str) -> tuple[str, str]:
 
 
 def table_views(contents: Contents, root: str, only: frozenset[str]) -> list[str]:
-    """CREATE VIEW for each table: in `stored` the rows of each file once, in `lines` also those that branches took
-    over."""
+    """Return CREATE VIEW for each table: in `stored` the rows of each file once, in `lines` also those that branches
+    took over."""
     seen = [*contents.own, *contents.taken_over]
     views = {
         f"{schema}.{table}": (table, [part for part in parts if part.table == table])

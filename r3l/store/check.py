@@ -1,5 +1,5 @@
-"""Is a run what it says it is? Manifests and hashes first, then the invariants of the method, each an SQL file that
-must return no row."""
+"""Verify a run: manifests and hashes first, then the invariants of the method, each an SQL file that must return no
+row."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ INVARIANTS = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong: which check found it, where, and what."""
+    """One finding: which check found it, where, and what is wrong."""
 
     check: str
     place: str
@@ -64,7 +64,7 @@ def check_run(store: Store, run: str) -> list[Finding]:
 
 
 def ended_under_way(connection: duckdb.DuckDBPyConnection) -> list[Finding]:
-    """Return the stages of which too many attempts failed: nothing is to be learned from the others."""
+    """Return the stages in which too many attempts failed to learn from the others."""
     return [
         Finding(
             "failed attempts",
@@ -83,7 +83,7 @@ def unpruned(contents: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def damaged(store: Store, run: str) -> Iterator[Finding]:
-    """Yield what is not as its manifest says, and what no manifest names."""
+    """Yield what differs from its manifest, and what no manifest names."""
     sizes = store.files.sizes(run)
     named: set[str] = set()
     sound = []
@@ -109,7 +109,7 @@ def damaged(store: Store, run: str) -> Iterator[Finding]:
 
 
 def damaged_settings(store: Store, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the settings that a replay would start from, where they are not what was written."""
+    """Yield saved settings, which a replay starts from, that differ from what was written."""
     for path in paths:
         if path.endswith(f"/{SETTINGS}"):
             try:

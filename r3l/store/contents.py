@@ -1,5 +1,4 @@
-"""What the views need to know of stages: a row for each manifest, and the files of each table as each line sees
-them."""
+"""What the views need about stages: a row per manifest, and the files of each table as each line sees them."""
 
 from __future__ import annotations
 
@@ -63,7 +62,7 @@ class Contents:
     taken_over: list[Part] = field(default_factory=list)
 
     def add(self, other: Contents) -> None:
-        """Take in another run's."""
+        """Add the contents of another run."""
         for mine, theirs in ((self.stages, other.stages), (self.seen, other.seen)):
             for name, column in mine.items():
                 column.extend(theirs[name])

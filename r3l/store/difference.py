@@ -1,4 +1,4 @@
-"""What a replay changed: two branches of one iteration, stage by stage, row by row, figure by figure."""
+"""What a replay changed: two branches of one iteration compared by stage, row and figure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ORDER BY row_id
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Branch b against branch a in one iteration."""
+    """The difference of branch b from branch a in one iteration."""
 
     run: str
     iteration: int
@@ -56,7 +56,7 @@ class Difference:
 
     @property
     def proven(self) -> bool:
-        """Unchanged settings, and every deterministic stage with equal digests."""
+        """Whether the settings are unchanged and every deterministic stage has an equal digest."""
         return all(
             row["same_settings"] and (row["same_rows"] or row["stage"] not in DETERMINISTIC) for row in self.stages
         )

@@ -1,4 +1,4 @@
-"""Digests of content: of settings (a stage's identity) and of tables (what a stage holds, however it was encoded)."""
+"""Digests of content: of settings (a stage's identity) and of tables (what a stage holds, in any encoding)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from r3l.store.tables.schemas import INCIDENTS, VERSIONS, VOLATILE, arrow_schema
 
 
 def canonical(value: object) -> bytes:
-    """JSON with sorted keys and no spaces. Raise TypeError for what JSON can't say, ValueError for NaN."""
+    """Return JSON with sorted keys and no spaces. Raise TypeError for what JSON cannot express, ValueError for NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
@@ -45,13 +45,13 @@ def fingerprint(
 
 
 def fingerprint_of(value: object) -> str:
-    """16 hex digits that name a piece of work by all that it is told."""
+    """Return 16 hex digits that identify a piece of work by all of its inputs."""
     return sha256(canonical(value)).hexdigest()[:16]
 
 
 def table_digest(table: pa.Table) -> str:
-    """sha256 (hex) of a table's rows in order: equal for equal rows, whatever the chunks, encodings or wall times. Of
-    events, those that tell of attempts."""
+    """Return the sha256 (hex) of a table's rows in order: equal for equal rows, whatever the chunks, encodings or wall
+    times. Of events, those that tell of attempts."""
     table = lasting(table)
     digest = sha256()
     for field, column in zip(table.schema, table.columns, strict=True):
@@ -64,7 +64,7 @@ def table_digest(table: pa.Table) -> str:
 
 
 def lasting(table: pa.Table) -> pa.Table:
-    """Return a table without the events that tell of the machine: a run made again has others."""
+    """Return a table without the events about the machine, which differ when a run is repeated."""
     if "event" not in table.column_names:
         return table
     return table.filter(pa.array([event not in INCIDENTS for event in table["event"].to_pylist()], pa.bool_()))

@@ -1,5 +1,4 @@
-"""Stages of which too many attempts ended by errors of the engine or the environment: mostly their work was ended under
-them."""
+"""Stages in which errors of the engine or the environment ended too many attempts, mostly because the work was stopped."""
 
 from __future__ import annotations
 

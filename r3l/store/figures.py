@@ -1,5 +1,5 @@
-"""What each run of a store answers to the same few questions: asked once per state of a run, and remembered on this
-machine beside its index."""
+"""Answers of each run to a few fixed questions: asked once per state of a run, and cached on this machine beside its
+index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why was this token trained with this weight? The whole line of a trajectory, from its task to the optimiser step."""
+"""Why a token was trained with its weight: the history of a trajectory, from its task to the optimiser step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WHERE f.branch = $branch AND f.trajectory_id = $id ORDER BY f.reflection_id
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What `why` tells: `line` is the trajectory's row of the view `genealogy`."""
+    """The answer of `why`: `line` is the trajectory's row of the view `genealogy`."""
 
     line: Row
     turns: list[
@@ -152,13 +152,14 @@ def turn_lines(turns: Sequence[Row]) -> Iterator[str]:
 
 
 def weight_of(turn: Row) -> str:
-    """E.g. ``weight 0.25 x 12 tokens, w·A +0.75``: each token's weight times the advantage, whose sign says whether it is
-    made likelier or less likely."""
+    """Return, for example, ``weight 0.25 x 12 tokens, w·A +0.75``: each token's weight times the advantage, whose sign
+    says whether it is made likelier or less likely."""
     said = f"weight {turn['weight']:.6g} x {len(turn['response_ids'])} tokens"
     return f"{said}, w·A {turn['loss_weight']:+.4g}" if turn["loss_weight"] else said
 
 
 def plain(text: str) -> str:
-    """Return what a model or a world said, on one line and without control characters: it may not steer a terminal."""
+    """Return text of a model or a world on one line and without control characters, so that it cannot control a
+    terminal."""
     shown = "".join(character if character.isprintable() else " " for character in text)
     return shown if len(shown) <= 300 else f"{shown[:299]}…"

@@ -1,4 +1,4 @@
-"""The index of a run: what it holds, remembered on this machine beside the size, time and inode of each file.
+"""The index of a run: its contents, cached on this machine with the size, time and inode of each file.
 
 The index is never the truth. It is used while every folder and file is as it was when their bytes were verified; a
 stale, torn or foreign one is made anew from the manifests, and only files that are new or changed are read and hashed.
@@ -64,7 +64,7 @@ def indexed(store: Store, run: str, verify: bool = False) -> Indexed:
 
 
 def made(store: Store, run: str, path: Path, known: dict[str, Stamp]) -> Indexed:
-    """Read the run, verify what `known` does not, and remember it."""
+    """Read the run, verify the files that `known` lacks, and cache the result."""
     local = isinstance(store.files, LocalFiles)
     began = time.time_ns()
     folders = dict(folder_stamps(store.root, run)) if local else {}
@@ -103,7 +103,8 @@ def load_all(store: Store, folders: list[str]) -> Iterator[Manifest]:
 
 
 def named_files(stages: list[Manifest], bundles: list[Bundle]) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Yield every file that is read: with its bytes and sha256; None where it vouches for itself, as manifests do."""
+    """Yield every file that is read, with its bytes and sha256; None for files with a checksum of their own, such as
+    manifests."""
     for manifest in [*stages, *(one for bundle in bundles for one in bundle.manifests)]:
         key = manifests.reference(manifest).key
         yield key.manifest, None
@@ -114,7 +115,8 @@ def named_files(stages: list[Manifest], bundles: list[Bundle]) -> Iterator[tuple
 
 
 def verify_sizes(store: Store, run: str, named: dict[str, dict[str, Any] | None]) -> None:
-    """Where files have no stamps: that each is there, whole. Raises StoreError for the first that is not."""
+    """Check that each file exists with its full size, for stores whose files have no stamps. Raises StoreError for the
+    first that is not."""
     sizes = store.files.sizes(run)
     for name, entry in named.items():
         if entry is not None and "/." not in name and sizes.get(name) != entry["bytes"]:
@@ -122,7 +124,7 @@ def verify_sizes(store: Store, run: str, named: dict[str, dict[str, Any] | None]
 
 
 def verified(store: Store, name: str, entry: dict[str, Any] | None, known: Stamp | None) -> Stamp:
-    """Return the stamp of a file whose bytes are what was told. Raise StoreError where they are not."""
+    """Return the stamp of a file whose bytes are as expected. Raise StoreError where they are not."""
     stamp = stamp_of(f"{store.root}/{name}")
     if entry is not None and (stamp is None or stamp != known):
         manifests.read_verified(store.files, name, entry)
@@ -132,7 +134,7 @@ def verified(store: Store, name: str, entry: dict[str, Any] | None, known: Stamp
 
 
 def unchanged(root: str, known: dict[str, Any]) -> bool:
-    """Return whether every folder and every file that the index names is as it was."""
+    """Return whether every folder and file of the index is unchanged."""
     try:
         return all(os.stat(f"{root}/{name}").st_mtime_ns == when for name, when in known["folders"].items()) and all(
             stamp_of(f"{root}/{name}") == stamp for name, stamp in known["files"].items()
@@ -159,12 +161,12 @@ def folder_stamps(root: str, run: str) -> Iterator[tuple[str, int]]:
 
 
 def index_path(store: Store, run: str, kind: str = "index") -> Path:
-    """Return where what is remembered of a run lies: its index, or its figures."""
+    """Return the path of a run's cached index or figures."""
     return cache_folder() / kind / sha256(store.root.encode()).hexdigest()[:16] / f"{run}.json"
 
 
 def recall(path: Path, run: str) -> dict[str, Any] | None:
-    """Return what was remembered of a run; None where there is nothing, it is torn, or another version made it."""
+    """Return what is cached of a run; None if there is nothing, it is incomplete, or another version made it."""
     try:
         head, _, body = path.read_bytes().partition(b"\n")
         if head != head_of(body):
@@ -176,7 +178,7 @@ def recall(path: Path, run: str) -> dict[str, Any] | None:
 
 
 def remember(path: Path, content: dict[str, Any]) -> None:
-    """Written whole. Without a place to write to, the next reader does the work again."""
+    """Write the cache atomically. If it cannot be written, the next reader repeats the work."""
     body = json.dumps(content, separators=(",", ":"))
     try:
         replace_text(path, f"{head_of(body.encode()).decode()}\n{body}")

@@ -1,4 +1,4 @@
-"""Where a stage lies, and the small reference to it that tasks hand to one another instead of rows."""
+"""The place of a stage, and the small reference that tasks pass to one another instead of rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class StageKey:
 
     @property
     def folder(self) -> str:
-        """Relative to the store's root, e.g. ``demo/iteration=00007/base/shard=003``."""
+        """The folder relative to the store's root, e.g. ``demo/iteration=00007/base/shard=003``."""
         shard = "" if self.shard is None else f"/shard={self.shard:03d}"
         return f"{iteration_folder(self.run, self.branch, self.iteration)}/{self.stage}{shard}"
 

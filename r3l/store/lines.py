@@ -1,5 +1,4 @@
-"""Which stages each branch sees: those that it made, and those before them that it took over from where it was
-forked."""
+"""Which stages each branch sees: its own, and the earlier ones of the line that it was forked from."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ def find_origins(manifests: Sequence[Manifest]) -> dict[tuple[str, str], str]:
 
 
 def leads_to(origins: dict[tuple[str, str], str], run: str, branch: str, target: str) -> bool:
-    """Return whether `target` is an origin of `branch`: a circle, which no fork makes."""
+    """Return whether `target` is an origin of `branch`. A cycle means damage: no fork makes one."""
     while branch:
         if branch == target:
             return True

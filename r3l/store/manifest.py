@@ -1,5 +1,5 @@
-"""The manifest of a stage: written last, so that its presence means complete; checksummed, so that it can't be half
-right."""
+"""The manifest of a stage. It is written last, so that its presence means that the stage is complete, and it has a
+checksum."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def seal(content: dict[str, Any]) -> bytes:
 
 
 def unsealed(content: bytes, path: str) -> dict[str, Any]:
-    """Return settings that were sealed, without their checksum; those of earlier versions have none.
+    """Return sealed settings without their checksum; settings of earlier versions have none.
 
     Raises:
         StoreError: they are no JSON object, or were changed after they were written.
@@ -69,8 +69,8 @@ def unsealed(content: bytes, path: str) -> dict[str, Any]:
 
 
 def unseal(content: bytes, key: StageKey) -> dict[str, Any]:
-    """Return bytes back to a manifest. Raise StoreError where they are no manifest, were changed, or belong to another
-    place."""
+    """Return the manifest from its bytes. Raise StoreError where they are no manifest, were changed, or belong to
+    another place."""
     try:
         manifest = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -94,7 +94,7 @@ def unseal(content: bytes, key: StageKey) -> dict[str, Any]:
 
 
 class NewerVersion(StoreError):
-    """A stage that a later version of the code wrote: never recomputed over, only refused."""
+    """A stage of a later version of the code. It is refused and never overwritten."""
 
 
 def load(files: Files, key: StageKey) -> dict[str, Any] | None:
@@ -107,7 +107,7 @@ def reference(manifest: dict[str, Any]) -> StageRef:
 
 
 def outdated_parents(files: Files, manifest: dict[str, Any]) -> list[str]:
-    """Return what a stage was made from and is no longer there as it was: made again with other rows, lost or damaged."""
+    """Return the parents of a stage that have changed: made again with other rows, lost or damaged."""
     outdated = []
     for parent in manifest["parents"]:
         key = StageRef(**parent).key
@@ -129,8 +129,7 @@ def read_part(files: Files, key: StageKey, part: dict[str, Any]) -> bytes:
 
 
 def read_verified(files: Files, path: str, entry: dict[str, Any]) -> bytes:
-    """Return the bytes of a file, which are `told` (bytes, sha256). Raise StoreError where it is missing or they are
-    others."""
+    """Return the bytes of a file with the expected (bytes, sha256). Raise StoreError if it is missing or differs."""
     content = files.read(path)
     if content is None:
         raise StoreError(

@@ -1,5 +1,4 @@
-"""Asking a catalog connection: questions of the code, and questions of users, which can read the tables and nothing
-else."""
+"""Questions to a catalog connection: those of the code, and those of users, which can only read the tables."""
 
 from __future__ import annotations
 
@@ -38,8 +37,8 @@ def query(
 def connect_for_users(
     store: Store, runs: Sequence[str] | None = None, memory: str = "2GB", **asked: Any
 ) -> duckdb.DuckDBPyConnection:
-    """Return a connection for SQL that others wrote: it opens the files of the views and no other, and can't be set
-    otherwise. What is `asked` for (branch, verify, question), and the runs: as in `connect`."""
+    """Return a connection for SQL of users. It opens only the files of the views, and its settings are locked. What is
+    `asked` for (branch, verify, question), and the runs: as in `connect`."""
     connection = connect(store, runs, **asked)
     files = connection.execute("SELECT path FROM files").fetchall()
     connection.execute("SET allowed_paths = ?", [[path for (path,) in files]])

@@ -1,4 +1,5 @@
-"""The store: stages are committed whole, found by their fingerprint, and read only after their bytes were verified."""
+"""The store: stages are committed completely, found by their fingerprint, and read only after their bytes were
+verified."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ log = logging.getLogger("r3l.store")
 
 @dataclass(frozen=True)
 class Store:
-    """A root with runs under it. Safe to use from several threads and processes; readers need no lock."""
+    """A root folder with runs. Several threads and processes may use it at the same time; readers need no lock."""
 
     files: Files
 
@@ -110,8 +111,8 @@ class Store:
         return manifests.reference(content)
 
     def _refuse_rewriting(self, key: StageKey, fingerprint: str) -> None:
-        """A damaged stage may be made again; a newer version's, or one that later iterations rest on, is not
-        rewritten."""
+        """Raise for a stage that must not be rewritten: one of a newer version, or one that later iterations depend on.
+        A damaged stage may be made again."""
         try:
             manifest = manifests.load(self.files, key)
         except manifests.NewerVersion:
@@ -149,8 +150,8 @@ class Store:
                 self.files.delete(path)
 
     def find(self, key: StageKey, fingerprint: str) -> StageRef | None:
-        """Return the committed stage, if it has this fingerprint, its parts are what the manifest says, and its parents
-        what they were; else None.
+        """Return the committed stage if it has this fingerprint, its parts match the manifest and its parents are
+        unchanged; otherwise None.
 
         A damaged stage is named in the log and counts as absent, so that it is made again. Raise StoreError for one
         that a newer version wrote.
@@ -171,8 +172,8 @@ class Store:
         return manifests.reference(manifest)
 
     def intact(self, ref: StageRef) -> bool:
-        """Return whether the stage still is what `ref` says and its parts are all there, by their sizes: `read` looks
-        at their bytes."""
+        """Return whether the stage still matches `ref` and has all parts with the right sizes; `read` verifies their
+        bytes."""
         try:
             manifest = manifests.load(self.files, ref.key)
         except manifests.NewerVersion:
@@ -250,7 +251,8 @@ class Store:
 
     @contextmanager
     def writer_lock(self, run: str, branch: str = "", iteration: int = 0) -> Iterator[None]:
-        """Be the only writer of an iteration. Raises StoreError that names the holder where there is a living one."""
+        """Hold the lock of an iteration as its only writer. Raise StoreError with the holder's name if there is a
+        living one."""
         with held(self.files, f"{iteration_folder(run, branch, iteration)}/{LOCK}"):
             yield
 
@@ -270,7 +272,7 @@ class Store:
         return self.files.fetch(folder)
 
     def publish(self, folder: str) -> None:
-        """Bring a folder that was written under `run_folder` to the root."""
+        """Copy a folder that was written under `run_folder` to the root."""
         self.files.publish(folder)
 
     def sweep(self, run: str) -> list[str]:
@@ -279,7 +281,7 @@ class Store:
 
 
 def finite(value: object) -> object:
-    """JSON has no word for NaN or infinity: null."""
+    """Return the value with null for NaN and infinity, which JSON lacks."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

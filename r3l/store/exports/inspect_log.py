@@ -1,5 +1,4 @@
-"""A run as a log of Inspect (its JSON format, version 2), for its viewer and its data frames. Inspect itself is not
-needed."""
+"""A run as a log of Inspect (JSON format, version 2), for its viewer and data frames. Inspect itself is not needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run as one file to share: a row per trajectory, its turns, reflections, credit and training rows nested in it; or a
+"""A run as one file to share: one row per trajectory with its turns, reflections, credit and training rows nested; or a
 log of Inspect."""
 
 from __future__ import annotations

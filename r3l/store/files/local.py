@@ -1,4 +1,4 @@
-"""Files under a store's root: whole-file, durable, and with the one conditional write that locks and manifests need."""
+"""Files under a store's root: written whole and durably, with the conditional write that locks and manifests need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from r3l.store.layout import STAGING
 
 
 class Files(Protocol):
-    """Paths are relative to the root, with forward slashes. A file is there whole or not at all."""
+    """The files of a store. Paths are relative to the root, with forward slashes. A file exists completely or not at
+    all."""
 
     root: str
 
@@ -34,12 +35,12 @@ class Files(Protocol):
     def read(self, path: str) -> bytes | None: ...
 
     def token(self, path: str) -> str | None:
-        """Return names the present content of a file, for `put_if`; None where there is no file."""
+        """Return the token that names the present content of a file, for `put_if`; None where there is no file."""
 
     def put(self, path: str, content: bytes) -> None: ...
 
     def put_if(self, path: str, content: bytes, token: str | None) -> bool:
-        """Write only if the file still is what `token` names (None: absent). Exactly one of several racing writers
+        """Write only if the file is still what `token` names (None: absent). Exactly one of several concurrent writers
         wins."""
 
     def delete(self, path: str) -> None: ...
@@ -51,7 +52,7 @@ class Files(Protocol):
         """Return what DuckDB and pyarrow open."""
 
     def sweep_staging(self) -> list[str]:
-        """Delete what dead writers staged and never put in its place."""
+        """Delete what dead writers staged and never moved into place."""
 
     def attach(self, connection: Any) -> None:
         """Let a DuckDB connection open the files."""
@@ -63,7 +64,7 @@ class Files(Protocol):
         """Drop this machine's copy of a folder, so that it is fetched anew; the root itself is left as it is."""
 
     def publish(self, folder: str) -> None:
-        """Bring what was written into the local copy of a folder to the root."""
+        """Copy what was written in the local copy of a folder to the root."""
 
     @property
     def cache(self) -> Path:
@@ -160,16 +161,16 @@ class LocalFiles:
         return [path.relative_to(self.folder).as_posix() for path in staging.sweep(self.folder / STAGING)]
 
     def attach(self, connection: Any) -> None:
-        """Local files need no help."""
+        """Do nothing: DuckDB opens local files itself."""
 
     def fetch(self, folder: str) -> Path:
         return self.folder / folder
 
     def forget(self, folder: str) -> None:
-        """There is no copy."""
+        """Do nothing: there is no copy."""
 
     def publish(self, folder: str) -> None:
-        """It is where it belongs."""
+        """Do nothing: the folder is already in place."""
 
     @property
     def cache(self) -> Path:
@@ -177,7 +178,7 @@ class LocalFiles:
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
-        """Compare-and-write as one step between processes; the kernel frees it when its holder dies."""
+        """Make compare-and-write atomic between processes. The kernel releases the lock when its holder dies."""
         with open(self._staging() / staging.GUARD, "ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
@@ -198,13 +199,13 @@ def read_object(files: Files, path: str) -> dict[str, Any]:
 
 
 def refuse_closed(error: OSError) -> None:
-    """A folder that may not be looked into is no empty one."""
+    """Raise for a folder that cannot be read, instead of treating it as empty."""
     if isinstance(error, PermissionError):
         raise error
 
 
 def cache_folder() -> Path:
-    """Return where this machine keeps what it can make again: copies of object stores, indexes of runs."""
+    """Return the cache folder of this machine, for copies of object stores and indexes of runs."""
     return Path(os.environ.get("R3L_CACHE") or "~/.cache/r3l").expanduser()
 
 

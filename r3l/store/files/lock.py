@@ -1,4 +1,4 @@
-"""One writer per iteration: a lock file that names its holder, and that outlives neither its holder nor its lease."""
+"""One writer per iteration: a lock file that names its holder and expires with its holder or its lease."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger("r3l.store")
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who a lock file says holds it."""
+    """The holder that a lock file names."""
 
     process: str
     since: str
@@ -42,7 +42,7 @@ class Holder:
 
     @property
     def lives(self) -> bool:
-        """Whether that very process lives; where that can't be seen from here, whether its lease runs."""
+        """Whether this exact process lives; if this host cannot tell, whether its lease runs."""
         known = process.lives(self.process)
         return self.lease_left > 0 if known is None else known
 

@@ -1,4 +1,5 @@
-"""A store in an object store (``s3://bucket/prefix`` and what else obstore opens): the same files, the same guarantees.
+"""A store in an object store (``s3://bucket/prefix`` and other addresses of obstore), with the same files and
+guarantees.
 
 A put is atomic there by nature, and the conditional put of the lock and the manifest is the service's own (e-tags), so
 that exactly one of several writers on any hosts wins. Keys, regions and endpoints come from the usual variables
@@ -135,7 +136,7 @@ class ObjectFiles:
 
 
 def client_options() -> Any:
-    """Plain http only where the endpoint says so itself, as a server on loopback does."""
+    """Return the client's options: plain http only if the endpoint's address says so, as for a server on loopback."""
     endpoint = os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT") or ""
     return {"allow_http": True} if endpoint.startswith("http://") else None
 

@@ -1,4 +1,4 @@
-"""One Parquet file per table of a stage: records to bytes and back."""
+"""Parquet parts, one per table of a stage: records to bytes and back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MISFITS = (pa.ArrowException, OverflowError, UnicodeError)  # what pyarrow raise
 
 
 class Misfit(StoreError):
-    """A value that its column can't hold, such as an integer beyond 32 bits."""
+    """A value that its column cannot hold, such as an integer beyond 32 bits."""
 
 
 def to_table(table: str, rows: Rows) -> pa.Table:
@@ -66,7 +66,7 @@ def encode(table: pa.Table) -> bytes:
 
 
 def write_settings(schema: pa.Schema) -> dict[str, Any]:
-    """Return what pyarrow's writers are told."""
+    """Return the options for pyarrow's writers."""
     numbers = [
         field.name for field in schema if pa.types.is_list(field.type) and not pa.types.is_string(field.type.value_type)
     ]

@@ -1,4 +1,4 @@
-"""Processes by name: which one is it, and does it still live?"""
+"""Marks of processes: which process is it, and does it still live?"""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ CLOCK_S = 1.5  # seconds by which two readings of the same start may differ: the
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A process, told apart from every other one: its number is given out again, and other pid namespaces use the same
-    numbers."""
+    """A process, identified beyond its number, which is reused and also exists in other pid namespaces."""
 
     host: str
     boot: str  # the kernel's boot id; empty where the system has none

@@ -1,5 +1,5 @@
-"""What is being written and is not in its place yet. Each name begins with its maker's mark, and only a dead maker's is
-swept."""
+"""Files and folders that are being written. Each name begins with its maker's mark, and only those of dead makers are
+deleted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNSEEN_S = 86_400.0  # seconds after which a file of a maker that can't be seen 
 
 
 def staged(what: str = "file") -> str:
-    """Return a name that nobody else uses for something that this process writes."""
+    """Return a unique name for something that this process writes."""
     return f"{process.mark()}~{what}-{uuid.uuid4().hex}"
 
 

@@ -1,4 +1,4 @@
-"""What dead writers left behind: found by who wrote it, never by guessing from its age alone."""
+"""Leftovers of dead writers, found by their writer and not by their age alone."""
 
 from __future__ import annotations
 

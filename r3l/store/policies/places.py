@@ -1,5 +1,5 @@
-"""Policies between hosts: a place in the store that any host can pull from, and a pulled copy that is what its digest
-says."""
+"""Policies between hosts: a place in the store that any host can pull from, and a pulled copy that is verified by its
+digest."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def place_in_store(store: Store, path: Path | str, digest: str | None = None) ->
 
 
 def share_policy(store: Store, folder: Path, digest: str) -> str:
-    """Put a policy into the store, once, whoever else does so at the same time. A marker beside it, written last, says
-    that it is whole."""
+    """Put a policy into the store once, even if several processes try at the same time. A marker beside it, written
+    last, says that it is whole."""
     place = f"{SHARED}/{digest}"
     if store.files.read(f"{place}.whole") is None:
         partial = store.files.cache / STAGING / staged("policy")
@@ -61,7 +61,8 @@ def put_first(partial: Path, final: Path, digest: str) -> None:
 
 
 def share_tokenizer(store: Store, folder: Path | str, digest: str) -> str:
-    """Put what of a policy is not weights into the store, once: all that a host needs which samples from servers."""
+    """Put the files of a policy other than weights into the store once: a host that samples from servers needs only
+    these."""
     place = tokenizer_place(digest)
     if store.files.read(f"{place}.whole") is None:
         for path in {

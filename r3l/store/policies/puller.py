@@ -1,5 +1,5 @@
-"""Brings policies to a sampling server's host: `python -m r3l.store.policies.puller --store s3://bucket/prefix`, beside
-the server.
+"""Bring policies to the host of a sampling server: `python -m r3l.store.policies.puller --store s3://bucket/prefix`,
+beside the server.
 
 POST /pull {"place": "demo/policies/iteration=00007/policy", "digest": "..."} answers {"path": ...}: a folder of this
 host, checked against the digest. With the variable R3L_ENGINE_KEY it asks for that key, as the server does. Needs
@@ -40,7 +40,7 @@ log = logging.getLogger("r3l.puller")
 
 
 class Puller:
-    """One pull at a time; what is there and whole is not fetched again."""
+    """The puller. It pulls one policy at a time and does not fetch complete ones again."""
 
     def __init__(self, store: Store, keep: int = KEEP) -> None:
         self.store, self.keep = store, keep
@@ -89,7 +89,7 @@ class PullerServer(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers one request, then closes the connection."""
+    """Answer one request, then close the connection."""
 
     server: PullerServer
     protocol_version = "HTTP/1.1"
@@ -119,8 +119,8 @@ class Handler(BaseHTTPRequestHandler):
             return self.answer(503, {"error": str(error)})
 
     def refuse(self, status: int, why: str) -> None:
-        """Answer without having read the body. What the client still sends is thrown away for a moment: closing at
-        once would reset the connection, and the client would not see the answer."""
+        """Answer without having read the body. What the client still sends is discarded for a moment, because closing
+        immediately would reset the connection before the client sees the answer."""
         self.answer(status, {"error": why})
         with suppress(OSError):
             self.connection.shutdown(socket.SHUT_WR)

@@ -1,4 +1,4 @@
-"""Policy snapshots: what names them, and which one a run goes on from."""
+"""Policy snapshots: their digests, and the one that a run continues from."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ IDENTITY = (
 
 
 def snapshot_digest(folder: Path | str) -> str:
-    """16 hex digits that name a snapshot's content. Raise StoreError where the folder holds no weights."""
+    """Return 16 hex digits that identify a snapshot's content. Raise StoreError where the folder holds no weights."""
     folder = Path(folder)
     files = {path for pattern in IDENTITY for path in folder.glob(pattern)}
     paths = sorted(path for path in files if path.is_file() and not path.name.startswith("optimizer"))
@@ -64,13 +64,13 @@ def cut_weights(folder: Path | str) -> str:
 
 
 def optimiser_digest(folder: Path | str) -> str:
-    """16 hex digits that name an optimiser's state, moments and counts of steps; empty where there is none."""
+    """Return 16 hex digits that identify an optimiser's state, moments and counts of steps; empty where there is none."""
     paths = sorted(path for path in Path(folder).glob("*") if path.is_file())
     return content_digest(paths) if paths else ""
 
 
 def content_digest(paths: Iterable[Path]) -> str:
-    """16 hex digits of the files' names, sizes and bytes, in this order."""
+    """Return 16 hex digits of the files' names, sizes and bytes, in this order."""
     digest = sha256()
     for path in paths:
         digest.update(f"{path.name}:{path.stat().st_size};".encode())

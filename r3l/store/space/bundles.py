@@ -1,5 +1,5 @@
-"""Bundles: the tables of many finished iterations once more, in few large files, so that a long run is asked as fast as
-a short one.
+"""Bundles: copies of the tables of many finished iterations in few large files, so that questions to a long run are as
+fast as to a short one.
 
 A bundle is a copy for readers. The stages stay the truth: whoever commits or prunes a stage deletes the bundle that
 covers it first, `r3l check` compares the two, and a bundle may be deleted at any time. It lies in
@@ -74,7 +74,7 @@ def load_bundle(files: Files, folder: str) -> Bundle | None:
 
 
 def drop_bundle(files: Files, key: StageKey) -> None:
-    """Before a stage changes: delete the bundle that covers its iteration, index first."""
+    """Delete the bundle that covers the iteration of a stage that changes, index first."""
     line = line_folder(key.run, key.branch)
     for name in files.folders(f"{line}/{FOLDER}"):
         first, _, last = name.partition("-")

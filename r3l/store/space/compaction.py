@@ -1,4 +1,4 @@
-"""Bundling finished iterations, and holding bundles against the stages that they copy."""
+"""Make bundles of finished iterations, and compare bundles with the stages that they copy."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def rows_of_parts(files: Files, stage: str, table: str, shards: Sequence[Manifes
 
 
 def damaged_bundles(store: Store, run: str) -> Iterator[tuple[str, str]]:
-    """Yield (folder, what) for each bundle that is not what its stages are."""
+    """Yield (folder, what) for each bundle that differs from its stages."""
     for branch in ("", *store.branches(run)):
         line = line_folder(run, branch)
         for name in store.files.folders(f"{line}/{FOLDER}"):

@@ -1,5 +1,5 @@
-"""Give back the space of old iterations: heavy columns or policies go, rows and figures stay, and what can't be
-replayed is said."""
+"""Free the space of old iterations: delete heavy columns or policies, keep rows and figures, and say what can no longer
+be replayed."""
 
 from __future__ import annotations
 
@@ -42,8 +42,7 @@ LOST: dict[Drop, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What was given back: iterations (run, branch, iteration), bytes of what was pruned before and after, what is
-    lost."""
+    """What was freed: iterations (run, branch, iteration), bytes of what was pruned before and after, what is lost."""
 
     iterations: list[tuple[str, str, int]]
     before: int
