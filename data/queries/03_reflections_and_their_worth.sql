@@ -1,4 +1,4 @@
--- What became of reflections: by the outcome they claim, how often did the base really win, and did the retry help?
+-- How good are reflections: by claimed outcome, how often did the base succeed, and did the retry help?
 SELECT run, f.status, f.outcome, count(*) AS reflections, round(avg(b.success::INTEGER), 3) AS base_won,
        count(p.retry_id) AS retried, round(avg((p.gain > 0)::INTEGER), 3) AS retry_improved
 FROM reflections f

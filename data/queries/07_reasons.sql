@@ -1,4 +1,4 @@
--- What did not go the straight way, and why?
+-- Which attempts were dropped, skipped or repeated, and why?
 SELECT run, stage, event, reason, count(*) AS times
 FROM events
 GROUP BY run, stage, event, reason

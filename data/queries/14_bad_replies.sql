@@ -1,4 +1,4 @@
--- Where in an episode do replies lose the format?
+-- At which turns of an episode are replies malformed?
 SELECT run, t.turn, count(*) AS replies, count(*) FILTER (NOT t.valid) AS invalid, round(avg((NOT t.valid)::INTEGER), 3) AS share
 FROM turns t
 GROUP BY run, t.turn

@@ -1,4 +1,4 @@
--- At which turns was the policy least sure of what it said (mean log-probability of a token)?
+-- At which turns was the policy least certain (mean log-probability per token)?
 SELECT run, turn, count(*) AS replies, round(sum(list_sum(response_logprobs)) / sum(len(response_logprobs)), 4) AS mean_logprob
 FROM turns
 GROUP BY run, turn

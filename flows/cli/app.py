@@ -64,7 +64,7 @@ def tell_version(asked: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=tell_version, is_eager=True, help="the version, and nothing else")
+        bool, typer.Option("--version", callback=tell_version, is_eager=True, help="print the version and exit")
     ] = False,
 ) -> None:
     """R3L post-training of language-model agents, where every stage of every iteration is a table."""
@@ -80,7 +80,7 @@ def iterate(
     environment: EnvironmentName = "alfworld",
     engine: Engine = "",
     machine: Machine = "",
-    iteration: Annotated[int | None, typer.Option(help="empty: the run's next one")] = None,
+    iteration: Annotated[int | None, typer.Option(help="number of the iteration; empty: the run's next one")] = None,
     branch: Branch = "",
     set_: Set = None,
     store: Root = "",
@@ -118,8 +118,10 @@ def train(
     environment: EnvironmentName = "alfworld",
     engine: Engine = "",
     machine: Machine = "",
-    iterations: Annotated[int, typer.Option(min=1, help="how many further iterations")] = 10,
-    evaluate_every: Annotated[int, typer.Option(min=0, help="evaluate after every K iterations; 0: never")] = 0,
+    iterations: Annotated[int, typer.Option(min=1, help="number of further iterations")] = 10,
+    evaluate_every: Annotated[
+        int, typer.Option(min=0, help="number of iterations between two evaluations; 0: no evaluation")
+    ] = 0,
     set_: Set = None,
     store: Root = "",
     quiet: Quiet = False,
@@ -139,21 +141,22 @@ def train(
 @app.command("warm-start")
 def warm_start(
     out: Annotated[
-        Path | None, typer.Option(help="empty: data/policies/embedded, or household-RECIPE-SEED there")
+        Path | None,
+        typer.Option(help="folder of the policy; empty: data/policies/embedded, or household-RECIPE-SEED there"),
     ] = None,
-    environment: Annotated[str, typer.Option(help="alfworld, or household")] = "alfworld",
+    environment: Annotated[str, typer.Option(help="alfworld or household")] = "alfworld",
     recipe: Annotated[
-        str, typer.Option(help="of the household: easy, in_hand, thought, standard, long or latent")
+        str, typer.Option(help="recipe of the household: easy, in_hand, thought, standard, long or latent")
     ] = "easy",
     forgets: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="recipe latent: the share of treatments that its demonstrations leave out"),
+        typer.Option(min=0, max=1, help="share of treatments that the demonstrations of recipe latent leave out"),
     ] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     minutes: Annotated[
-        float | None, typer.Option(min=0.5, help="in all; household: of training. Empty: 20, long 50")
+        float | None, typer.Option(min=0.5, help="minutes in all (household: of training); empty: 20, long 50")
     ] = None,
-    init: Annotated[Path | None, typer.Option(help="go on from the policy of an earlier warm start")] = None,
+    init: Annotated[Path | None, typer.Option(help="folder of an earlier policy to continue from")] = None,
 ) -> None:
     """Make a small starting policy: tokenizer, demonstrations in the world itself, supervised training, held-out
     figures."""

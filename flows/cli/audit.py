@@ -13,15 +13,15 @@ from r3l.store.stage import Store
 
 
 def audit(
-    word: Annotated[str, typer.Argument(metavar="[STORE]", help="store; or --store")] = "",
+    word: Annotated[str, typer.Argument(metavar="[STORE]", help="the store; or --store")] = "",
     store: Root = "",
     port: Annotated[int, typer.Option(min=1, max=65535, help="port on this machine")] = 4300,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="don't open the browser")] = False,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="do not open the browser")] = False,
     host: Annotated[
-        str, typer.Option(help="address to listen on; another than loopback asks for the key of R3L_AUDIT_KEY")
+        str, typer.Option(help="address to listen on; beyond loopback the key in R3L_AUDIT_KEY is required")
     ] = "127.0.0.1",
     name: Annotated[
-        list[str] | None, typer.Option(help="a name that it is asked for by, beside localhost; repeat for more")
+        list[str] | None, typer.Option(help="a host name to accept in addition to localhost; may be repeated")
     ] = None,
 ) -> None:
     """Look at a store in the browser: iterations, groups, the four panes, reflections, the account, SQL. Read-only."""
@@ -35,7 +35,7 @@ def audit(
 def report(
     word: RunWord = "",
     run: Run = "",
-    out: Annotated[Path | None, typer.Option("--out", help="file; empty: RUN.html here")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="file to write; empty: RUN.html in this folder")] = None,
     branch: Branch = "",
     store: Root = "",
 ) -> None:
@@ -49,7 +49,9 @@ def report(
 
 def show(
     trajectory: Annotated[str, typer.Argument(help="id, e.g. iteration=3/task=17/retry=2")],
-    run: Annotated[str, typer.Option("--run", metavar="NAME", help="name of the run; empty: the one that has it")] = "",
+    run: Annotated[
+        str, typer.Option("--run", metavar="NAME", help="name of the run; empty: the run that has this id")
+    ] = "",
     branch: Branch = "",
     store: Root = "",
 ) -> None:

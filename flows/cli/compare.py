@@ -13,19 +13,26 @@ from r3l.home import located
 
 
 def compare(
-    experiment: Annotated[str, typer.Argument(help="a file, or the name of one in data/experiments")],
-    size: Annotated[str, typer.Option(help="laptop, paper, or another size of it")] = "laptop",
-    plan: Annotated[bool, typer.Option("--plan", help="only say what would be run, and what it would cost")] = False,
+    experiment: Annotated[str, typer.Argument(help="file of the experiment, or a name in data/experiments")],
+    size: Annotated[str, typer.Option(help="size: laptop, paper, or another one of the experiment")] = "laptop",
+    plan: Annotated[bool, typer.Option("--plan", help="print what would be run and its cost, and run nothing")] = False,
     store: Root = "",
-    results: Annotated[str, typer.Option(help="folder for table, plots and figures")] = "data/results",
+    results: Annotated[str, typer.Option(help="folder for tables, plots and figures")] = "data/results",
     workers: Annotated[
-        int, typer.Option(min=0, help="cells side by side, each in a process; 0, with --direct: in this one")
+        int,
+        typer.Option(
+            min=0, help="number of cells at the same time, each in a process; 0, with --direct: in this process"
+        ),
     ] = 0,
-    minutes: Annotated[float, typer.Option(min=0, help="begin no further iteration after so many; 0: no bound")] = 0,
-    arms: Annotated[str, typer.Option(help="only these, with commas")] = "",
-    seeds: Annotated[str, typer.Option(help="only these, with commas")] = "",
-    rates: Annotated[str, typer.Option(help="only these, with commas: 0.0003,0.001")] = "",
-    direct: Annotated[bool, typer.Option("--direct", help="without Prefect: no run in its UI, seconds sooner")] = False,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="minutes after which no further iteration begins; 0: no limit")
+    ] = 0,
+    arms: Annotated[str, typer.Option(help="only these, separated by commas")] = "",
+    seeds: Annotated[str, typer.Option(help="only these, separated by commas")] = "",
+    rates: Annotated[str, typer.Option(help="only these, separated by commas: 0.0003,0.001")] = "",
+    direct: Annotated[
+        bool, typer.Option("--direct", help="run without Prefect: not in its UI, but some seconds faster")
+    ] = False,
 ) -> None:
     """Run or resume the cells of an experiment, and make its table, plots and page (the flow `r3l-compare`)."""
     from r3l.experiments.experiment import load_experiment, plan_lines
@@ -59,9 +66,9 @@ def compare(
 
 
 def results(
-    out: Annotated[Path, typer.Option(help="the page")] = Path("data/RESULTS.md"),
-    claims: Annotated[Path, typer.Option(help="the paper's claims")] = Path("data/claims.toml"),
-    folder: Annotated[Path, typer.Option(help="what `r3l compare` wrote")] = Path("data/results"),
+    out: Annotated[Path, typer.Option(help="file of the page")] = Path("data/RESULTS.md"),
+    claims: Annotated[Path, typer.Option(help="file of the paper's claims")] = Path("data/claims.toml"),
+    folder: Annotated[Path, typer.Option(help="folder that `r3l compare` wrote")] = Path("data/results"),
 ) -> None:
     """Compare the paper's claims with the kept results of experiments."""
     from r3l.experiments.claims import load_claims

@@ -19,7 +19,7 @@ def credit(
     run: Annotated[str, typer.Argument(help="name of the run")] = "demo",
     iteration: Annotated[int, typer.Option(min=0, help="a stored iteration")] = 0,
     branch: Annotated[str, typer.Option(help="a branch of the run")] = "",
-    methods: Annotated[str, typer.Option(help="only these method presets, with commas; empty: all")] = "",
+    methods: Annotated[str, typer.Option(help="only these method presets, separated by commas; empty: all")] = "",
     store: Annotated[str, typer.Option("--store", help="store; empty: R3L_STORE, else data/runs")] = "",
     as_json: Annotated[
         bool, typer.Option("--json", help="one JSON object per method, with the mass of each turn")

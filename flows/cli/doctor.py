@@ -30,7 +30,10 @@ def doctor(
     machine: Machine = "",
     set_: Set = None,
     sampling: Annotated[
-        bool, typer.Option("--sample/--no-sample", help="load it, compare its canary, sample a reply and a reflection")
+        bool,
+        typer.Option(
+            "--sample/--no-sample", help="load the policy, compare its canary, sample a reply and a reflection"
+        ),
     ] = True,
     as_json: AsJson = False,
 ) -> None:

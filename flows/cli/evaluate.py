@@ -16,17 +16,15 @@ from r3l.pipeline.saved_config import newest_settings
 from r3l.store.stage import Store
 
 DEFAULTS = {"preset": "paper", "method": "r3l", "policy": "embedded", "environment": "alfworld"}
-Named = Annotated[str, typer.Option(help="as for `r3l iterate`; empty: what the run was trained with")]
+Named = Annotated[str, typer.Option(help="as for `r3l iterate`; empty: as the run was trained")]
 
 Posed = Annotated[
     str,
-    typer.Argument(
-        metavar="[RUN]", help="name of the run; one that doesn't exist: its starting policy, zero-shot; or --run"
-    ),
+    typer.Argument(metavar="[RUN]", help="name of the run; a new name evaluates the starting policy; or --run"),
 ]
 SetPosed = Annotated[
     list[str] | None,
-    typer.Option("--set", help="a setting, e.g. evaluation.temperature=0; environment.… is the benchmark's"),
+    typer.Option("--set", help="a setting, e.g. evaluation.temperature=0; environment.… belongs to the benchmark"),
 ]
 
 
@@ -34,17 +32,23 @@ def evaluate(
     word: Posed = "",
     run: Run = "",
     iteration: Annotated[
-        int | None, typer.Option(help="whose new policy; -1: the starting policy; empty: the newest")
+        int | None,
+        typer.Option(help="iteration whose new policy is evaluated; -1: the starting policy; empty: the newest"),
     ] = None,
     benchmark: Annotated[
-        str | None, typer.Option(help="e.g. alfworld-full, webshop, gsm8k; empty: the run's own world")
+        str | None, typer.Option(help="benchmark, e.g. alfworld-full, webshop, gsm8k; empty: the run's own environment")
     ] = None,
-    answer_format: Annotated[str | None, typer.Option("--format", help="answer or boxed, for math")] = None,
-    attempts: Annotated[int | None, typer.Option(min=1, help="attempts at a math problem, reported apart (1)")] = None,
+    answer_format: Annotated[
+        str | None, typer.Option("--format", help="answer format for math: answer or boxed")
+    ] = None,
+    attempts: Annotated[
+        int | None, typer.Option(min=1, help="attempts per math problem, reported separately (1)")
+    ] = None,
     tasks: Annotated[
-        int | None, typer.Option(min=1, help="tasks of the test split, a sample with each type in its share (60)")
+        int | None,
+        typer.Option(min=1, help="number of tasks of the test split, sampled with each type in its share (60)"),
     ] = None,
-    whole: Annotated[bool, typer.Option("--whole", help="all tasks of the test split")] = False,
+    whole: Annotated[bool, typer.Option("--whole", help="evaluate all tasks of the test split")] = False,
     repeats: Annotated[int | None, typer.Option(min=1, help="episodes per task (1)")] = None,
     preset: Named = "",
     method: Named = "",

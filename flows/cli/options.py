@@ -18,7 +18,7 @@ from r3l.store.stage import Store
 # One rule for all verbs: `--run NAME` names the run, and where a run is all that a verb works on, its first word may.
 # A question or a trajectory comes first in `sql`, `why` and `show`: these know `--run` alone.
 RunWord = Annotated[str, typer.Argument(metavar="[RUN]", help="name of the run, see `r3l runs`; or --run")]
-Run = Annotated[str, typer.Option("--run", help="the same", metavar="NAME")]
+Run = Annotated[str, typer.Option("--run", help="name of the run, as the argument", metavar="NAME")]
 RunOf = Annotated[str, typer.Option("--run", metavar="NAME", help="name of the run; empty: the store's only one")]
 Branch = Annotated[str, typer.Option("--branch", help="a branch of the run")]
 Root = Annotated[str, typer.Option("--store", help="store; empty: R3L_STORE, else data/runs")]
@@ -39,10 +39,10 @@ Engine = Annotated[str, typer.Option("--engine", help="transformers_local, vllm_
 Machine = Annotated[
     str, typer.Option("--machine", help="preset of a machine: one_gpu, eight_gpus or two_nodes; empty: this one")
 ]
-Set = Annotated[list[str] | None, typer.Option("--set", help="a setting, e.g. method.alpha=5; repeat for more")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="no display, only the result")]
-Verbose = Annotated[bool, typer.Option("--verbose", help="all figures in the result, not only the first eight")]
-AsJson = Annotated[bool, typer.Option("--json", help="the result as JSON")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="a setting, e.g. method.alpha=5; may be repeated")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="show no display, only the result")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="show all figures of the result, not only the first eight")]
+AsJson = Annotated[bool, typer.Option("--json", help="print the result as JSON")]
 
 
 def the_run(word: str, named: str, default: str = "") -> str:

@@ -26,13 +26,15 @@ def plan(
     environment: Annotated[str, typer.Option(help="environment preset")] = "alfworld",
     preset: Annotated[str, typer.Option(help="method preset")] = "paper",
     machine: Annotated[str, typer.Option(help="preset of a machine: one_gpu, eight_gpus or two_nodes")] = "eight_gpus",
-    gpu: Annotated[str, typer.Option(help="l4, rtx4090, l40s, a100, h20, h100 or h200; empty: the machine's own")] = "",
-    like: Annotated[str, typer.Option(help="a run of the store: its figures take the place of the paper's")] = "",
+    gpu: Annotated[
+        str, typer.Option(help="GPU: l4, rtx4090, l40s, a100, h20, h100 or h200; empty: the machine's own")
+    ] = "",
+    like: Annotated[str, typer.Option(help="run of the store whose figures replace the paper's")] = "",
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="a setting, e.g. rollout.tasks=32; repeat for more")
+        list[str] | None, typer.Option("--set", help="a setting, e.g. rollout.tasks=32; may be repeated")
     ] = None,
     store: Root = "",
-    as_json: Annotated[bool, typer.Option("--json", help="the figures as JSON")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print the figures as JSON")] = False,
 ) -> None:
     """Say what one iteration needs: memory, tokens, time and storage, each figure with what it comes from. Runs
     nothing."""

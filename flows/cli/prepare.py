@@ -23,17 +23,15 @@ from r3l.store.stage import Store
 
 def prepare(
     kind: Annotated[str, typer.Argument(help="alfworld, webshop, scienceworld, math, household, or a plug-in's")],
-    data_root: Annotated[Path, typer.Option(help="where the data are kept")] = Path("data/tasks"),
+    data_root: Annotated[Path, typer.Option(help="folder for the data")] = Path("data/tasks"),
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="a setting of the environment, e.g. games=downloaded")
     ] = None,
-    split: Annotated[
-        list[str] | None, typer.Option(help="only this split, e.g. test; may be given several times")
-    ] = None,
+    split: Annotated[list[str] | None, typer.Option(help="only this split, e.g. test; may be repeated")] = None,
     partial: Annotated[
-        bool, typer.Option("--partial", help="alfworld: take a folder that has only a part of the downloaded games")
+        bool, typer.Option("--partial", help="alfworld: accept a folder that has only a part of the downloaded games")
     ] = False,
-    offline: Annotated[bool, typer.Option("--offline", help="fetch nothing; say what is missing")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="fetch nothing, only report what is missing")] = False,
 ) -> None:
     """Find or download an environment's data, verify counts and hashes, write the task manifest."""
     if plugins.dotted(kind):
@@ -60,11 +58,15 @@ def export_policy(
     policy: Annotated[str, typer.Argument(help="a run's name, or a policy's folder")],
     out: Annotated[Path | None, typer.Argument(help="folder for the model; empty: data/export/NAME")] = None,
     base: Annotated[Path | None, typer.Option(help="an adapter's base model; empty: what it names itself")] = None,
-    iteration: Annotated[int | None, typer.Option(min=0, help="of a run: whose policy; empty: the newest")] = None,
+    iteration: Annotated[
+        int | None, typer.Option(min=0, help="iteration of the run whose policy is exported; empty: the newest")
+    ] = None,
     branch: Branch = "",
     to_hub: Annotated[str, typer.Option(metavar="ORG/NAME", help="upload it to the hub, with a model card")] = "",
-    public: Annotated[bool, typer.Option("--public", help="for everybody; else it is private")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="write the folder and its card, upload nothing")] = False,
+    public: Annotated[bool, typer.Option("--public", help="make it public; otherwise it is private")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="write the folder and its card, and upload nothing")
+    ] = False,
     store: Root = "",
 ) -> None:
     """Write a policy as one transformers model: an adapter is merged into its base. That of a run has a model card."""

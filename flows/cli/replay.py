@@ -19,18 +19,19 @@ from r3l.store.stage import Store
 
 
 def replay(
-    iteration: Annotated[int, typer.Option(help="which iteration")],
+    iteration: Annotated[int, typer.Option(help="number of the iteration")],
     word: RunWord = "",
     run: Run = "",
-    from_: Annotated[str, typer.Option("--from", help="first stage that is computed again")] = "credit",
-    to: Annotated[str, typer.Option("--to", help="last stage that is computed")] = "updates",
+    from_: Annotated[str, typer.Option("--from", help="first stage to recompute")] = "credit",
+    to: Annotated[str, typer.Option("--to", help="last stage to recompute")] = "updates",
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="a setting to change; none: prove that nothing changes")
+        list[str] | None,
+        typer.Option("--set", help="a setting to change; without any, the replay shows that nothing changes"),
     ] = None,
     branch: Annotated[str, typer.Option(help="name of the new branch; empty: replay-1, replay-2, ...")] = "",
-    source: Annotated[str, typer.Option(help="the branch that is replayed; empty: the run itself")] = "",
+    source: Annotated[str, typer.Option(help="branch to replay; empty: the run itself")] = "",
     store: Root = "",
-    as_json: Annotated[bool, typer.Option("--json", help="the result as JSON")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
 ) -> None:
     """Recompute stages of a stored iteration into a branch (the flow `r3l-replay`); the original never changes."""
     run = the_run(word, run)

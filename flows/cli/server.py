@@ -44,7 +44,7 @@ def server(
     port: Port = 4200,
     host: Annotated[str, typer.Option(help="address to listen on")] = "127.0.0.1",
     name: Annotated[
-        list[str] | None, typer.Option(help="a name that it is asked for by, beside localhost; repeat for more")
+        list[str] | None, typer.Option(help="a host name to accept in addition to localhost; may be repeated")
     ] = None,
 ) -> None:
     """Serve Prefect's API and UI here until Ctrl + C: to this machine's names, by a key, to no page of another site."""

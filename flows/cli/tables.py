@@ -29,7 +29,7 @@ from r3l.store.space.retention import prune_run
 from r3l.store.stage import Store
 from r3l.store.tables.columns import Drop
 
-AsJson = Annotated[bool, typer.Option("--json", help="rows as JSON lines")]
+AsJson = Annotated[bool, typer.Option("--json", help="print rows as JSON lines")]
 QUERY_SECONDS = 600.0
 NEWEST = """
 SELECT run, branch, arg_max(base_success, iteration) AS base_success, coalesce(arg_max(no_step, iteration), '') AS note
@@ -43,7 +43,7 @@ def sql(
     run: Annotated[list[str] | None, typer.Option(help="only these runs")] = None,
     branch: Annotated[str, typer.Option(help="show this branch of each run instead of the run itself")] = "",
     verify: Annotated[
-        bool, typer.Option("--verify", help="hash every file again, also those that this machine has hashed before")
+        bool, typer.Option("--verify", help="hash every file again, even if this machine has hashed it before")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -124,7 +124,7 @@ def why(
     trajectory: str,
     run: RunOf = "",
     branch: Branch = "",
-    turn: Annotated[int | None, typer.Option(help="this turn token by token too")] = None,
+    turn: Annotated[int | None, typer.Option(help="also show this turn token by token")] = None,
     store: Root = "",
 ) -> None:
     """Why a trajectory was trained with its weights: row, credit, retry, reflection, base, task, and the step it went
@@ -138,7 +138,8 @@ def export(
     run: Run = "",
     store: Root = "",
     out: Annotated[
-        Path | None, typer.Option(help=".parquet, .jsonl, or .json: a log of Inspect; empty: RUN.parquet here")
+        Path | None,
+        typer.Option(help="file: .parquet, .jsonl, or .json for a log of Inspect; empty: RUN.parquet in this folder"),
     ] = None,
 ) -> None:
     """Write a run as one nested file to share: a row per trajectory, with its turns, reflections, credit and training
@@ -149,11 +150,11 @@ def export(
 
 
 def prune(
-    keep_last: Annotated[int, typer.Option(min=1, help="iterations that stay whole, 1 or more")],
+    keep_last: Annotated[int, typer.Option(min=1, help="number of newest iterations that stay complete, 1 or more")],
     word: RunWord = "",
     run: Run = "",
     drop: Annotated[
-        Drop, typer.Option(help="what goes: log-probabilities, token ids too, texts too; or policies")
+        Drop, typer.Option(help="what is deleted: log-probabilities, also token ids, also texts; or policies")
     ] = "logprobs",
     store: Root = "",
 ) -> None:
@@ -174,7 +175,7 @@ def compact(
 
 
 def presets(
-    diff: Annotated[tuple[str, str] | None, typer.Option(help="two method presets: what they set differently")] = None,
+    diff: Annotated[tuple[str, str] | None, typer.Option(help="two method presets to compare")] = None,
 ) -> None:
     """List the presets of policies, environments, methods and machines, and installed plug-ins; or compare two methods."""
     if diff:

@@ -15,13 +15,13 @@ DATA = Path(__file__).parents[3] / "data"
 ROWS, CELL = 8, 48
 HEAD = """# Questions to a run, in SQL
 
-Made by `python -m r3l.store.tables.cookbook` from the `.sql` files of this folder; a test keeps it so. The answers are those of
-[`sample_run`](../sample_run/README.md), a real run of two iterations that ships with the repository. Any of them, on any store:
+`python -m r3l.store.tables.cookbook` makes this page from the `.sql` files of this folder, and a test holds it to them. The answers come from
+[`sample_run`](../sample_run/README.md), a real run of two iterations that ships with the repository. To ask one of the questions on any store:
 
 ```sh
 .venv/bin/r3l sql "$(cat data/queries/02_pivots_that_paid_off.sql)" --store data/sample_run
-.venv/bin/r3l audit data/sample_run        # the page SQL has them all, to run and to change
-.venv/bin/marimo edit data/queries/explore.py   # a notebook to go on from them; needs uv pip install -e '.[notebook]'
+.venv/bin/r3l audit data/sample_run        # the page SQL has all questions, to run and to change
+.venv/bin/marimo edit data/queries/explore.py   # a notebook to continue from; needs uv pip install -e '.[notebook]'
 ```
 
 The tables and views are described in [the data dictionary](../README.md). A plain name of a
