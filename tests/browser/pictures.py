@@ -55,7 +55,8 @@ def in_the_middle(store: Store) -> Progress:
     progress.add("tasks", planned=tasks[0], done=tasks[0], shards=1)
     progress.add("shards", planned=2)
     planned, turns, tokens, reward = counts["base"]
-    progress.add("base", planned=planned, done=planned, turns=turns, tokens=tokens, reward=reward, shards=2)
+    whole = {"whole": planned, "whole_reward": reward}  # of groups whose attempts are all done
+    progress.add("base", planned=planned, done=planned, turns=turns, tokens=tokens, reward=reward, shards=2, **whole)
     progress.add("reflections", planned=reflections[0], done=reflections[0], tokens=reflections[1], shards=2)
     planned, *sums = counts["retry"]
     half = planned // 2
