@@ -15,8 +15,8 @@ DATA = Path(__file__).parents[3] / "data"
 ROWS, CELL = 8, 48
 HEAD = """# Questions to a run, in SQL
 
-`python -m r3l.store.tables.cookbook` makes this page from the `.sql` files of this folder, and a test holds it to them. The answers come from
-[`sample_run`](../sample_run/README.md), a real run of two iterations that ships with the repository. To ask one of the questions on any store:
+`python -m r3l.store.tables.cookbook` makes this page from the `.sql` files of this folder, and a test compares them. The answers are from
+[`sample_run`](../sample_run/README.md), a real run of two iterations that ships with the repository. To ask a question on any store:
 
 ```sh
 .venv/bin/r3l sql "$(cat data/queries/02_pivots_that_paid_off.sql)" --store data/sample_run
