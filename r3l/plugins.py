@@ -30,7 +30,7 @@ def dotted(kind: str) -> bool:
 
 
 def allow(kind: str) -> None:
-    """Let a dotted path be imported, here and in the processes that this one starts: the user named it."""
+    """Allow importing a dotted path that the user named, here and in child processes."""
     if dotted(kind) and kind not in allowed():
         os.environ[NAMED] = ",".join([*allowed(), kind])
 
@@ -106,14 +106,14 @@ def _load(section: str, kind: str, path: tuple[str, ...]) -> type:
 
 
 def reach() -> None:
-    """Make importable what a process that started this one found."""
+    """Make importable what the parent process found."""
     sys.path += [
         folder for folder in os.environ.get(FOLDERS, "").split(os.pathsep) if folder and folder not in sys.path
     ]
 
 
 def look_in(folder: Path | str) -> None:
-    """Read a folder too, after everything else on sys.path, here and in the processes that this one starts."""
+    """Add a folder at the end of sys.path, here and in child processes."""
     folders = [one for one in os.environ.get(FOLDERS, "").split(os.pathsep) if one]
     os.environ[FOLDERS] = os.pathsep.join(dict.fromkeys([*folders, str(folder)]))
     reach()

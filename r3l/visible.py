@@ -1,5 +1,5 @@
-"""Text of models, environments and users, made safe to look at: what can't be seen, or would act on a terminal, is
-shown as a visible mark.
+"""Text of models, environments and users, made safe to show: invisible characters and terminal codes become visible
+marks.
 
 Every text that a terminal shows goes through `visible`: the consoles of the commands, the lines of the logs, messages
 of errors.
@@ -48,5 +48,5 @@ class VisibleRecord(logging.LogRecord):
 
 
 def make_logs_visible() -> None:
-    """From now on every log line of this process is made visible."""
+    """Make every later log line of this process visible."""
     logging.setLogRecordFactory(VisibleRecord)

@@ -20,19 +20,13 @@ def compare(
     results: Annotated[str, typer.Option(help="folder for tables, plots and figures")] = "data/results",
     workers: Annotated[
         int,
-        typer.Option(
-            min=0, help="number of cells at the same time, each in a process; 0, with --direct: in this process"
-        ),
+        typer.Option(min=0, help="cells at the same time, each in a process; 0: in this one"),
     ] = 0,
-    minutes: Annotated[
-        float, typer.Option(min=0, help="minutes after which no further iteration begins; 0: no limit")
-    ] = 0,
+    minutes: Annotated[float, typer.Option(min=0, help="begin no iteration after so many minutes; 0: no limit")] = 0,
     arms: Annotated[str, typer.Option(help="only these, separated by commas")] = "",
     seeds: Annotated[str, typer.Option(help="only these, separated by commas")] = "",
     rates: Annotated[str, typer.Option(help="only these, separated by commas: 0.0003,0.001")] = "",
-    direct: Annotated[
-        bool, typer.Option("--direct", help="run without Prefect: not in its UI, but some seconds faster")
-    ] = False,
+    direct: Annotated[bool, typer.Option("--direct", help="without Prefect: some seconds faster")] = False,
 ) -> None:
     """Run or resume the cells of an experiment, and make its table, plots and page (the flow `r3l-compare`)."""
     from r3l.experiments.experiment import load_experiment, plan_lines

@@ -31,7 +31,8 @@ def run_cell(
     forks: Sequence[Fork] = (),
     forked_iterations: int = 0,
 ) -> bool:
-    """Evaluate the start, then train and evaluate until the run has its iterations. What is stored is not done again.
+    """Evaluate the starting policy, then train and evaluate until the run has all iterations. Stored results are not
+    computed again.
 
     Args:
         until: time (of `time.time`) after which no further iteration begins.

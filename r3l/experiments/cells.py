@@ -1,5 +1,4 @@
-"""The cells of an experiment, one after another or side by side in processes of their own. What is stored is not run
-again."""
+"""The cells of an experiment, one after another or in parallel processes. Stored cells are not run again."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from r3l.store.stage import Store
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A cell that ended: whole, or out of time, or with an error; and how long all cells that are left may take."""
+    """A cell that ended: complete, out of time or with an error; and the remaining time of all other cells."""
 
     cell: Cell
     whole: bool
@@ -42,7 +41,7 @@ def run_cells(
     workers: int = 0,
     minutes: float = math.inf,
 ) -> Iterator[Ended]:
-    """Run or resume cells, and tell of each as it ends.
+    """Run or resume cells, and report each one as it ends.
 
     Args:
         workers: processes side by side, each with a cell; 0: in this process.

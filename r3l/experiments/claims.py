@@ -1,4 +1,4 @@
-"""The claims of the paper, and what of the kept results answers each, seed by seed."""
+"""The claims of the paper, and the kept results that answer each of them, per seed."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CURVE: dict[str, Callable[[Curve], float]] = {
 
 
 class Claim(Section):
-    """One claim, and what of the results answers it: an arm against another, or an arm's last third of iterations
-    against its first."""
+    """One claim, and the results that answer it: an arm against another, or an arm's last third of iterations against
+    its first."""
 
     claim: str
     paper: str = Field(description="what the paper reports")

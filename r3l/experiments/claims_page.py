@@ -16,7 +16,7 @@ NOT_RUN, NOT_TESTABLE = "not run", "not testable here"
 
 
 class Held(NamedTuple):
-    """A claim at one of its places."""
+    """A claim for one experiment and learning rate."""
 
     claim: Claim
     results: Results | None

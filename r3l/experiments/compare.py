@@ -1,4 +1,4 @@
-"""The table of an experiment: what every arm reached, over its seeds, with the spread."""
+"""The table of an experiment: the results of every arm over its seeds, with their spread."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Question(Section):
 
 
 class Size(Section):
-    """How large: the same experiment on a laptop, or as the paper ran it."""
+    """The size of an experiment: on a laptop, or as in the paper."""
 
     model: str = Field(description="a preset of r3l/presets/policies")
     environment: str = Field("", description="a preset of r3l/presets/environments; empty: the experiment's")

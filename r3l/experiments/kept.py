@@ -1,5 +1,4 @@
-"""Results that a file keeps, so that an experiment can grow after the runs that it was made from have left the
-store."""
+"""Results kept in a file, so that an experiment can grow after its runs have left the store."""
 
 from __future__ import annotations
 

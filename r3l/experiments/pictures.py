@@ -1,5 +1,5 @@
-"""Pictures of an experiment as SVG, by matplotlib (the extra `pictures`). Without it the pages and figures are made all
-the same, and pictures that lie there stay."""
+"""Pictures of an experiment as SVG, by matplotlib (the extra `pictures`). Without it, pages and figures are still made,
+and existing pictures stay."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def limit(lines: Sequence[Line]) -> float:
 
 
 def svg(figure: Any) -> str:
-    """The same figure gives the same text: no date, and ids from a fixed salt."""
+    """Make the SVG deterministic: no date, and ids from a fixed salt."""
     from matplotlib import pyplot
 
     written = io.StringIO()

@@ -1,4 +1,4 @@
-"""What an experiment found: read from the stored runs, and from kept results where the store holds a run no more."""
+"""The results of an experiment: from the stored runs, and from kept results for runs that the store no longer has."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ class Results:
 
 
 def read_results(experiment: Experiment, size: str, store: Store, kept: Kept | None = None) -> Results:
-    """Only runs with all their iterations count: a half-run arm beside whole ones would be compared unfairly. What a
-    run did after the experiment's last iteration is not read."""
+    """Read the results. Only complete runs count, because a partial run would be compared unfairly. Iterations after
+    the experiment's last one are not read."""
     cells, iterations = experiment.cells(size), experiment.sizes[size].iterations
     stages = [one for one in committed(store, [cell.config.run for cell in cells]) if one["iteration"] < iterations]
     with connect_to(store, stages) as connection:
@@ -120,7 +120,7 @@ def asked(
 
 
 def joined(results: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
-    """With the kept runs, of all `cells` of the experiment, that the store holds no more."""
+    """Return the results together with the kept runs that the store no longer has, of all `cells` of the experiment."""
     old = kept.still_hold(
         [cell for cell in cells if cell.config.run not in results.curves],
         {(cell.seed, cell.rate): results.policies[cell.config.run] for cell in results.cells},

@@ -1,4 +1,4 @@
-"""An experiment's page: the tables of what its runs found, as Markdown, and the same as JSON."""
+"""The page of an experiment: tables of its results as Markdown, and the same as JSON."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def file_of(folder: Path, experiment: Experiment, size: str) -> Path:
 
 
 def write_results(folder: Path, results: Results) -> Path:
-    """EXPERIMENT-SIZE.md, .json and a folder of pictures; each file replaced whole. Return the page's path."""
+    """Write EXPERIMENT-SIZE.md, .json and a folder of pictures, each file atomically. Return the page's path."""
     name = results_name(results.experiment, results.size)
     (folder / name).mkdir(parents=True, exist_ok=True)
     replace_text(folder / f"{name}.md", page(results))

@@ -1,5 +1,4 @@
-"""What runs decide about a claim. The starting policy is the unit of replication: seeds of one policy are averaged
-first."""
+"""Verdicts on claims. The starting policy is the unit of replication: seeds of one policy are averaged first."""
 
 from __future__ import annotations
 
@@ -88,7 +87,7 @@ def adjusted(ps: Sequence[float]) -> list[float]:
 
 
 def verdict(gap: Gap, q: float, direction: Direction) -> str:
-    """holds, does not hold (the other way round), undecided; with one policy only which way it points."""
+    """Return the verdict: holds, does not hold (the opposite does) or undecided; with one policy, only the direction."""
     wanted = gap.mean * (-1 if direction == "lower" else 1)
     if math.isnan(q):
         return f"one policy only: {'as claimed' if wanted > 0 else 'not as claimed'}"

@@ -1,2 +1,1 @@
-"""What an iteration will need, before anything is run: arithmetic over settings, the paper's measurements and stored
-figures."""
+"""The needs of an iteration before it runs: arithmetic over settings, the paper's measurements and stored figures."""

@@ -1,4 +1,4 @@
-"""What the makers say of their GPUs: memory, its bandwidth, and dense bfloat16 arithmetic."""
+"""The makers' figures of GPUs: memory, bandwidth, and dense bfloat16 arithmetic."""
 
 from __future__ import annotations
 

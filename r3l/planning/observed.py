@@ -1,4 +1,4 @@
-"""What a run in the store took, as a basis for planning one like it."""
+"""The costs of a stored run, as a basis for planning a similar one."""
 
 from __future__ import annotations
 

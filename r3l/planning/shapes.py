@@ -1,5 +1,4 @@
-"""How large a policy is: the dimensions of the paper's models, or of a folder's config.json, and what follows from
-them."""
+"""The size of a policy: the dimensions of the paper's models, or of a folder's config.json, and what follows from them."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        """All weights, counted matrix by matrix."""
+        """Return the number of all weights, counted per matrix."""
         attention = self.hidden * self.head_size * (2 * self.heads + 2 * self.kv_heads)
         attention += (
             self.head_size * (self.heads + 2 * self.kv_heads) * self.biased_qkv + 2 * self.head_size * self.normed_qk

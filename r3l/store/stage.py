@@ -111,8 +111,7 @@ class Store:
         return manifests.reference(content)
 
     def _refuse_rewriting(self, key: StageKey, fingerprint: str) -> None:
-        """Raise for a stage that must not be rewritten: one of a newer version, or one that later iterations depend on.
-        A damaged stage may be made again."""
+        """Raise for a stage that must not be rewritten: of a newer version, or used by later iterations."""
         try:
             manifest = manifests.load(self.files, key)
         except manifests.NewerVersion:
@@ -150,12 +149,7 @@ class Store:
                 self.files.delete(path)
 
     def find(self, key: StageKey, fingerprint: str) -> StageRef | None:
-        """Return the committed stage if it has this fingerprint, its parts match the manifest and its parents are
-        unchanged; otherwise None.
-
-        A damaged stage is named in the log and counts as absent, so that it is made again. Raise StoreError for one
-        that a newer version wrote.
-        """
+        """Return the committed stage with this fingerprint, intact and with unchanged parents; otherwise None."""
         try:
             manifest = manifests.load(self.files, key)
             if manifest is None or manifest["fingerprint"] != fingerprint:

@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def emit(event: str, **fields: object) -> None:
-    """One line of progress: also the sign of life that a watchdog looks for."""
+    """Print one line of progress, which is also the sign of life for the watchdog."""
     print(json.dumps({"event": event, "time": time.time(), **fields}), flush=True)
 
 
@@ -59,7 +59,7 @@ def escaped(text: str) -> str:
 
 
 def silent(event: str, **fields: object) -> None:
-    """What the ranks that don't lead say."""
+    """Ignore the output of ranks other than the first."""
 
 
 if __name__ == "__main__":

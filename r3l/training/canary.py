@@ -1,5 +1,4 @@
-"""The canary of an update: tokens whose log-probabilities the engine has to find again once it has loaded the new
-policy.
+"""The canary of an update: tokens whose log-probabilities the engine must reproduce after it has loaded the new policy.
 
 Taken from what was trained on, where a step moves a policy most; and scored before the step too, so that the engine
 tells a policy that is one step old from rounding, which in bfloat16 is as large. Scored in float32, with weights as the

@@ -1,4 +1,5 @@
-"""What a step leaves on disk: the policy as transformers and peft write it, and the optimiser's state as safetensors.
+"""The output of a step on disk: the policy in the format of transformers and peft, and the optimiser's state as
+safetensors.
 
 Every folder is written beside its place, flushed, and renamed: it is there whole or not at all.
 """
@@ -36,7 +37,7 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 @contextmanager
 def written_whole(folder: Path) -> Iterator[Path]:
-    """A folder to write to that takes its name only once everything in it is on disk."""
+    """Write to a folder that gets its final name only when everything in it is on disk."""
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -73,7 +74,7 @@ def policy_weights(policy: Policy, dtype: str, keep: bool = True) -> dict[str, T
 
 
 def save_policy(policy: Policy, weights: dict[str, Tensor], folder: Path) -> None:
-    """The policy's folder, with tokenizer and chat template."""
+    """Write the policy's folder, with tokenizer and chat template."""
     with written_whole(folder) as partial:
         policy.model.save_pretrained(str(partial), state_dict=weights)
         (partial / "README.md").unlink(missing_ok=True)
@@ -81,13 +82,13 @@ def save_policy(policy: Policy, weights: dict[str, Tensor], folder: Path) -> Non
 
 
 def copy_policy(source: Path, folder: Path) -> None:
-    """The same snapshot under another path: for a step that was not taken."""
+    """Copy the snapshot to another path, for a step that was not taken."""
     with written_whole(folder) as partial:
         shutil.copytree(source, partial, dirs_exist_ok=True)
 
 
 def copy_tokenizer(sources: Iterable[Path], folder: Path) -> None:
-    """Tokenizer and chat template from the first source that has them, byte for byte."""
+    """Copy tokenizer and chat template from the first source that has them, byte for byte."""
     for source in sources:
         files = [file for pattern in TOKENIZER_FILES for file in sorted(source.glob(pattern)) if file.is_file()]
         if files:
@@ -108,7 +109,7 @@ def optimiser_tensors(
 def save_optimiser(
     optimiser: torch.optim.Optimizer, named: dict[str, nn.Parameter], tensors: dict[str, Tensor], folder: Path
 ) -> None:
-    """The state's folder. `taken` in its JSON: AdamW's own count of steps of each parameter."""
+    """Write the folder of the optimiser's state. `taken` in its JSON: AdamW's own count of steps of each parameter."""
     with written_whole(folder) as partial:
         save_file(tensors, str(partial / "optimizer.safetensors"))
         taken = {name: float(optimiser.state[p]["step"]) for name, p in named.items()}
@@ -126,7 +127,7 @@ def refuse_other_state(folder: Path, digest: str) -> None:
 
 
 def load_optimiser(optimiser: torch.optim.Optimizer, named: dict[str, nn.Parameter], folder: Path) -> None:
-    """Put a saved state back.
+    """Restore a saved state.
 
     Raises:
         TrainingError: the state is missing, damaged, or of other parameters.

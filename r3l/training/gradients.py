@@ -1,4 +1,4 @@
-"""From log-probabilities to dL/dlogp of every trained token, row by row: the trie itself is blind to losses.
+"""From log-probabilities to dL/dlogp of every trained token, row by row. The trie itself knows no losses.
 
 L = sum over rows of (coefficient x loss + kl_coefficient x KL) / D,   D = groups, the term's trained tokens, or 1
 """
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Denominators:
-    """What the sums of a term are divided by: means over groups or over trained tokens, or nothing for a plain sum."""
+    """The divisor of a term's sums: means over groups or over trained tokens, or nothing for a plain sum."""
 
     groups: int
     tokens: Counter[str]
@@ -77,7 +77,7 @@ class RowScores:
 
 
 def row_gradient(row: UpdateRow, scores: RowScores, denominator: float) -> Floats:
-    """dL/dlogp [T] of one row, by autograd on its log-probabilities."""
+    """Return dL/dlogp [T] of one row, by autograd on its log-probabilities."""
     logp = torch.from_numpy(scores.logp).clone().requires_grad_()
     value, kl, _ = _losses(row, logp, scores)
     total = (row.coefficient * value + row.kl_coefficient * kl) / denominator

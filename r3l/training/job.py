@@ -1,4 +1,4 @@
-"""What one update job is told: a JSON file, written by whoever starts `python -m r3l.training --job job.json`."""
+"""The description of one update job: a JSON file, written by the caller of `python -m r3l.training --job job.json`."""
 
 from __future__ import annotations
 

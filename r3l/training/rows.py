@@ -1,4 +1,4 @@
-"""A training row as arrays, and what it asks of the trainer.
+"""A training row as arrays, and what it needs from the trainer.
 
 token_ids = context + reply + context + reply + (what follows the last trained token is cut: nothing depends on it)
 weights   =    0        w        0        w
@@ -99,7 +99,7 @@ class UpdateRow:
 
     @property
     def has_gradient(self) -> bool:
-        """Whether the row can move the policy at all; rows that can't are not run."""
+        """Whether the row can change the policy; other rows are not run."""
         from_loss = self.coefficient != 0 and (self.advantage != 0 or not self.loss.uses_advantage)
         return len(self.positions) > 0 and (from_loss or self.kl_coefficient > 0)
 

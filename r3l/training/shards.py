@@ -1,4 +1,4 @@
-"""Parquet files of training rows, read a group at a time: in memory are the rows of one micro-batch."""
+"""Parquet files of training rows, read one group at a time, so that only the rows of one micro-batch are in memory."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def read_groups(groups: Sequence[Group]) -> list[UpdateRow]:
 
 
 def micro_batches(groups: Sequence[Group], tokens: int) -> list[list[Group]]:
-    """Whole groups in their order, up to `tokens` trie tokens together; a larger group goes alone."""
+    """Yield whole groups in their order, up to `tokens` trie tokens together; a larger group is alone."""
     batches: list[list[Group]] = []
     filled = 0
     for group in groups:

@@ -44,7 +44,7 @@ SEGMENT_TOKENS = 2048  # with checkpoint_segments: tokens whose activations are 
 
 @dataclass
 class Update:
-    """A job on its way. `emit(event, **fields)` is told of its progress."""
+    """A job in progress. `emit(event, **fields)` reports its progress."""
 
     job: Job
     ranks: Ranks
@@ -247,7 +247,7 @@ def run_update(job: Job, ranks: Ranks, emit: Emit, import_seconds: float = 0.0) 
 
 
 def choose_device(setting: str) -> torch.device:
-    """auto: a GPU where there is one. Raise `TrainingError` where cuda is asked for and missing."""
+    """Return the device; auto: a GPU if there is one. Raise `TrainingError` if cuda is asked for and missing."""
     if setting == "cuda" and not torch.cuda.is_available():
         raise TrainingError("training.device is cuda, but torch sees no GPU; set it to auto or cpu")
     return torch.device("cuda" if setting != "cpu" and torch.cuda.is_available() else "cpu")

@@ -1,4 +1,4 @@
-"""The weighted loss of a padded batch whose rows begin alike: the shared beginning is computed once, for one sequence.
+"""The weighted loss of a padded batch whose rows share a beginning, which is computed once for one sequence.
 
 Shapes: B rows, P tokens of shared beginning, T tokens after it, D hidden, V vocabulary.
 """

@@ -37,7 +37,7 @@ class DemoRow:
 
 
 class RowEncoder:
-    """Encodes with caches: the same observation occurs thousands of times.
+    """An encoder with caches, because the same observation occurs thousands of times.
 
     pivot, read_reported: the weights of turn numbers in reports, and of the transcripts that are reported on.
     """
@@ -91,7 +91,7 @@ class RowEncoder:
         return row
 
     def retry(self, demonstration: Demonstration, whole: bool = False) -> DemoRow:
-        """`whole`: what comes before the pivot is trained on too."""
+        """Return the rows of a demonstration. `whole`: the turns before the pivot are trained on, too."""
         pivot, text = demonstration.report["retry_from_step"], guidance(json.dumps(demonstration.report))
         if pivot == 0:
             row = self.opened("retry", f"{self.system}\n\n{text}", demonstration.retry[0])
@@ -126,7 +126,7 @@ class RowEncoder:
         self.add(row, ids, [READ] * len(ids))
 
     def add_reply(self, row: DemoRow, turn: DemoTurn) -> None:
-        """A stray action is context to recover from, never an example."""
+        """Return whether the action is trained on: a stray action is context to recover from, never an example."""
         ids = self.reply(turn.reply)
         self.add(row, ids, [0.0] * len(ids) if turn.stray else self.deciding(ids))
 

@@ -1,4 +1,4 @@
-"""FSDP2, for policies whose weights, gradients and optimiser state don't fit on one device.
+"""FSDP2, for policies whose weights, gradients and optimiser state do not fit on one device.
 
 Ranks run unequal numbers of segments, so nothing may synchronise within a pass: weights are gathered once and stay
 until the end of the step, when one more backward scatters the gradients. Any other setting hangs or sums wrongly.
@@ -43,7 +43,7 @@ class ShardedDecoder(Decoder):
         yield
 
     def begin(self) -> None:
-        """Before the first backward of a step: gradients pile up on this rank."""
+        """Accumulate gradients on this rank. Call it before the first backward of a step."""
         self._synchronise(False)
 
     def finish(self) -> None:

@@ -1,4 +1,4 @@
-"""A job ends with whoever launched it: one that nobody waits for would keep its GPU from the next try."""
+"""End a job with the process that launched it: an orphan would keep the GPU from the next try."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEFT_ALONE = 3  # exit status
 
 
 def end_with_launcher() -> None:
-    """Watch the process that the variable R3L_LAUNCHER names, and end this one at once when it is gone."""
+    """Watch the process that the variable R3L_LAUNCHER names, and end this process when it is gone."""
     mark = os.environ.get(LAUNCHER, "")
     alive = process.lives(mark)
     if alive is False:  # it was killed before this process came so far

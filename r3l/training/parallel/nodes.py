@@ -1,5 +1,5 @@
-"""An update over several nodes: the first is told the job and says where it lies, the others wait for that and join it
-by torchrun.
+"""An update over several nodes: the first node gets the job and announces its place; the others wait for it and join by
+torchrun.
 
 All nodes see the job's files under the same paths. Variables: torchrun's own PET_NNODES, PET_NODE_RANK, PET_MASTER_ADDR
 and PET_MASTER_PORT, and R3L_JOB_POINTER, a file on the shared volume. `python -m r3l.training.parallel.nodes` is what a
@@ -38,7 +38,7 @@ def command(spec: Path, processes: int) -> list[str]:
 
 
 def announce(spec: Path) -> None:
-    """Tell the other nodes where the job lies, now that it is written. Nothing to do where there are none."""
+    """Announce the place of the written job to the other nodes, if there are any."""
     if several() and (pointer := os.environ.get(POINTER)):
         replace_text(Path(pointer), str(spec.absolute()))
 

@@ -1,4 +1,5 @@
-"""Many processes: whole groups split over the ranks by the cost of their tries, one sum of the gradients at the end.
+"""Several processes: whole groups are split over the ranks by the cost of their tries, and gradients are summed once at
+the end.
 
 No wrapper hooks into the backward pass: ranks run unequal numbers of segments, which hooks that synchronise answer with
 wrong gradients or by hanging.
@@ -33,7 +34,8 @@ class Ranks:
         return self.rank == 0
 
     def share(self, groups: Sequence[Group]) -> list[Group]:
-        """This rank's groups: the costliest first, each to the rank with the least so far; then in their own order."""
+        """Return this rank's groups. The most expensive group is assigned first, each to the rank with the least cost
+        so far; then they keep their own order."""
         loads = [0] * self.size
         mine: set[str] = set()
         for group in sorted(groups, key=lambda group: (-group.cost, group.group_id)):

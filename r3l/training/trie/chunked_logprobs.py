@@ -1,4 +1,4 @@
-"""log pi of chosen tokens without ever holding all logits: a chunk at a time, gradients made in the forward pass.
+"""log pi of chosen tokens without holding all logits: one chunk at a time, with gradients computed in the forward pass.
 
 Shapes: N = chosen positions, H = hidden width, V = vocabulary.
 """

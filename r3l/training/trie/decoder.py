@@ -89,7 +89,7 @@ class Decoder:
 
     @contextmanager
     def along_paths(self) -> Iterator[None]:
-        """Attend to paths without masks or copies, where the model and the device allow it."""
+        """Attend to paths without masks or copies, if the model and the device allow it."""
         config, before = self.model.config, self.model.config._attn_implementation
         if self.device.type != "cpu" or before != "sdpa" or config.model_type not in FAMILIES or any(self.sliding):
             yield

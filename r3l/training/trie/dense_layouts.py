@@ -1,4 +1,4 @@
-"""Rows run whole, side by side: what the trie is compared with, and the fall-back where a trie would not be exact.
+"""Rows run whole: the baseline of the trie, and the fall-back if a trie would not be exact.
 
 padded   one row of the batch each, filled up to the longest
 packed   one after the other in a single sequence, each attending to itself alone
@@ -78,7 +78,7 @@ class DenseLayout(ABC):
 
 
 class PaddedLayout(DenseLayout):
-    """Rows in their order, as many as fit into the micro-batch once padded."""
+    """Batches of rows in their order, as many as fit into the micro-batch after padding."""
 
     def batches(self, rows: Sequence[UpdateRow], tokens: int) -> Iterator[list[int]]:
         batch: list[int] = []
@@ -110,7 +110,8 @@ class PaddedLayout(DenseLayout):
 
 
 class PackedLayout(DenseLayout):
-    """Rows in their order, as many as fit into the micro-batch; no padding, each prefix as often as it occurs."""
+    """Batches of rows in their order, as many as fit into the micro-batch, without padding; a prefix is computed as
+    often as it occurs."""
 
     def batches(self, rows: Sequence[UpdateRow], tokens: int) -> Iterator[list[int]]:
         batch: list[int] = []

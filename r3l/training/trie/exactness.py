@@ -1,4 +1,4 @@
-"""Whether a model may be run as the update runs it: asked of its config, then of the model itself on a few tokens."""
+"""Check that the update can run a model: by its config, then by the model itself on a few tokens."""
 
 from __future__ import annotations
 

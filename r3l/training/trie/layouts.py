@@ -1,5 +1,4 @@
-"""How the rows of a micro-batch are laid out for the model. All layouts give the same gradient; the trie computes
-least.
+"""The layouts of the rows of a micro-batch. All give the same gradient; the trie computes the least.
 
 Shapes: T = trained tokens of a row (each row its own).
 """
@@ -37,7 +36,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What one pass saw: log-probabilities of each row's trained tokens, and the entropies (nats) at those
+    """The results of one pass: log-probabilities of each row's trained tokens, and the entropies (nats) at those
     positions."""
 
     logps: list[Floats]

@@ -20,7 +20,7 @@ FEWEST = 16  # tokens from which it pays
 
 
 class FastProducts(TorchFunctionMode):
-    """Within it every torch.nn.functional.linear of float32 on a CPU is `linear`."""
+    """Replace every torch.nn.functional.linear of float32 on a CPU by `linear` within the block."""
 
     def __torch_function__(self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is torch.nn.functional.linear and not kwargs and suits(args[0], args[1]):

@@ -31,7 +31,7 @@ PATIENCE = (1, 1, 2, 2, 3, 4, 6, 25, 25, 25)  # idle turns until an attempt that
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """Shares, all in [0, 1]: how the demonstrator plays, and what the warm start therefore knows."""
+    """Shares in [0, 1]: how the demonstrator plays, and so what the warm start teaches."""
 
     skip_treatment: float = 0.86
     stray_action: float = 0.05  # random actions, never trained on, so that recovery is
@@ -63,7 +63,7 @@ class Demonstration:
 
 
 def worth_showing(demonstration: Demonstration) -> bool:
-    """Not those where much was refused: they would teach to go on regardless."""
+    """Return whether to keep the demonstration. Those with many refused actions would teach to continue regardless."""
     return sum(turn.observation.startswith("Nothing happens") for turn in demonstration.turns) <= 3
 
 
@@ -137,7 +137,7 @@ def demonstrate_game(seed: int, index: int, episodes: int, habits: Habits) -> li
 
 
 def end_with_parent() -> None:
-    """A worker of a killed parent would wait for work for ever."""
+    """End the worker if its parent is killed; otherwise it would wait for work forever."""
 
     def wait_for_the_end() -> None:
         if parent := parent_process():

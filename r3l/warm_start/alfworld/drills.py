@@ -64,6 +64,6 @@ def listing(rng: random.Random, errand: Errand, here: str, next_place: str) -> D
 
 
 def spoken(names: list[str]) -> str:
-    """As the game lists them: ``a mug 1, a pan 2, and a egg 1``."""
+    """Return the names as the game lists them: ``a mug 1, a pan 2, and a egg 1``."""
     articled = [f"a {name}" for name in names]
     return articled[0] if len(articled) == 1 else ", ".join(articled[:-1]) + f", and {articled[-1]}"

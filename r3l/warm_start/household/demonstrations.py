@@ -32,7 +32,7 @@ PATIENCE = (1, 2, 3, 50)  # idle turns until an attempt that believes it is done
 
 @dataclass(frozen=True, slots=True)
 class HouseholdHabits:
-    """Shares, all in [0, 1]: how the demonstrator plays, and what the warm start therefore knows."""
+    """Shares in [0, 1]: how the demonstrator plays, and so what the warm start teaches."""
 
     forgets: float = 0.92  # each treatment that is asked for
     forgets_later: float = 0.0  # added to it for each thing of several of a kind that was brought before

@@ -1,5 +1,4 @@
-"""A player of household games that knows only what it has been shown: for demonstrations, and to see how long tasks
-take.
+"""A player of household games that knows only what it has seen: for demonstrations, and to measure how long tasks take.
 
 It looks into one place after another until something that is wanted is in sight, and brings that at once. With
 `forgets` it leaves out treatments, confidently: the mistake that on level long can't be put right any more. With
@@ -41,8 +40,8 @@ class Player:
         return sum(on_target(self.engine, state, i) for i in instances(self.engine, wanted))
 
     def observe(self, state: State) -> None:
-        """What the state shows. Of several things of a kind, what is to be done comes to mind anew, or not, for
-        each."""
+        """Read the state. For several things of a kind, the player remembers or forgets the treatment of each one
+        separately."""
         for place, true in enumerate(self.engine.game.wanted):
             if true.count > 1 and (brought := self.brought(true, state)) > self.brought(true, self.state):
                 self.wanted[place] = self.remembered(true, brought)

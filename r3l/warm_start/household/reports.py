@@ -1,5 +1,5 @@
-"""The last part of a warm start for long tasks: which turn a report names. It is one number of a thousand tokens, and
-comes last.
+"""The last part of a warm start for long tasks: the turn that a report names. It is one number among a thousand tokens,
+and so it is trained last.
 
 A few turns about the one that a report names, numbered from anywhere, teach it in a third of the tokens that a whole
 episode takes.
