@@ -31,8 +31,8 @@ PATIENCE_S = 120.0  # of the slowest machine; nothing is measured by it
 HOW = Sampling(1.0, 20, 3, (STOP,))
 
 
-def until(true: Callable[[], Any], what: str) -> None:
-    end = time.monotonic() + PATIENCE_S
+def until(true: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> None:
+    end = time.monotonic() + patience_s
     while not true():
         assert time.monotonic() < end, what
         time.sleep(0.05)

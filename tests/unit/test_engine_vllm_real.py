@@ -23,11 +23,13 @@ from r3l.config.engines import VllmServerSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.base import PolicySnapshot, Sampling
 from r3l.engines.canary import check_canary, compare
+from r3l.engines.vllm.own_servers import OwnServers
 from r3l.engines.vllm.server import VllmServer
 from r3l.errors import EngineError
 from tests.unit.chat_tokenizers import family_tokenizer
 from tests.unit.engine_canaries import caught, updated_adapter, updated_weights
 from tests.unit.engine_policies import plain_logprobs, plain_model, tiny_policy
+from tests.unit.test_engine_own_servers import group_of, kill_vllm, leaders, until
 from tests.unit.test_engine_reuse import adapted, adapter_on
 
 ROOT = Path(__file__).parent.parent.parent
@@ -103,7 +105,7 @@ def engine(policies: dict[str, PolicySnapshot]) -> Iterator[VllmServer]:
 
 def check(engine: VllmServer, trainer: torch.nn.Module) -> None:
     assert compare(engine, PROMPT, plain_logprobs(trainer, PROMPT).tolist(), 5e-3) < 5e-3
-    reply = engine.complete("iteration=0/task=0", PROMPT, Sampling(0.0, 12, 0, (2,))).result(timeout=60)
+    reply = engine.complete("iteration=0/task=0", PROMPT, Sampling(0.0, 12, 0, (2,))).result(timeout=1500)
     scored = plain_logprobs(trainer, PROMPT + reply.token_ids)[len(PROMPT) - 1 :]
     torch.testing.assert_close(torch.tensor(reply.logprobs, dtype=torch.float64), scored, atol=5e-3, rtol=0)
 
@@ -178,3 +180,26 @@ def test_every_route_of_the_real_server_asks_for_the_key(engine: VllmServer, rou
         assert httpx.request(method, url, json={}).status_code == 401
         assert httpx.request(method, url, json={}, headers={"Authorization": "Bearer another"}).status_code == 401
     assert httpx.get(url, headers={"Authorization": f"Bearer {KEY}"}).status_code in (200, 405)
+
+
+def test_a_run_starts_it_itself_and_starts_it_again(
+    policies: dict[str, PolicySnapshot], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a child: from the first policy on, with the next one's weights, after a SIGKILL of the server, to its end."""
+    monkeypatch.setenv("R3L_VLLM_PYTHON", str(ENVIRONMENT.absolute() / "bin/python"))
+    monkeypatch.setenv("R3L_VLLM_OPTIONS", "--enforce-eager")
+    settings = VllmServerSettings(gpus="0", memory_share=0.2, start_s=1500, timeout_s=1500)
+    own = OwnServers(settings, PolicySettings(context_tokens=256))
+    own.attach(tmp_path, lambda *_: None)
+    try:
+        own.load_policy(policies["start"])
+        check(own, plain_model(policies["start"]))
+        own.load_policy(policies["later"])
+        [first] = leaders(own)
+        kill_vllm(own)
+        until(lambda: leaders(own) != [first], "it was not started again", 1500)
+        check(own, plain_model(policies["later"]))
+        [second] = leaders(own)
+    finally:
+        own.close()
+    until(lambda: not group_of(first) and not group_of(second), "processes are left")
