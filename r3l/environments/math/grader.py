@@ -97,8 +97,10 @@ class Grader:
     def stop(self) -> None:
         """End its processes. The next use starts new ones."""
         with self.lock:
-            for process in (*self.free, *self.marking):
+            for process in self.free:
                 process.stop()
+            for process in self.marking:  # the thread that reads from it sees its end, and closes its pipes
+                process.process.kill()
             self.free.clear()
             self.marking.clear()
 
