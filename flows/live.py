@@ -10,7 +10,7 @@ import httpx
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.exceptions import PrefectHTTPStatusError
 
-from r3l.exploration.progress import Progress
+from r3l.exploration.progress import Progress, mean_reward
 from r3l.pipeline.logs import log
 from r3l.stages import STAGES
 
@@ -61,8 +61,7 @@ def how_far(counts: dict[str, dict[str, float]]) -> tuple[float, str]:
 
 
 def worded(name: str, done: float, parts: float, counts: dict[str, float]) -> str:
-    """E.g. ``base 3 of 4 shards, mean reward 0.31``."""
+    """E.g. ``base 3 of 4 shards, mean reward 0.31–0.44``."""
     said = f"{name} {done:.0f} of {parts:.0f} shards" if parts > 1 else name
-    if counts.get("whole"):
-        said += f", mean reward {counts['whole_reward'] / counts['whole']:.2f}"
-    return said
+    reward = mean_reward(counts)
+    return f"{said}, mean reward {reward}" if reward else said

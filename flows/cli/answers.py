@@ -14,7 +14,7 @@ CELL = 60
 RECORD_CELL = 400  # a record has a line, or more, for each column
 STYLES = {  # of the lines of `r3l why`
     r"^\S+ ": "bold",
-    r"^  [a-z]+ ": "bold cyan",
+    r"^  [a-z]+( to)? ": "bold cyan",
     r"^    turn +\d+": "cyan",
     r"^      token +\d+": "cyan",
     r"(?<![\w.=/-])\+\d[\w.+-]*": "green",

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.cli.eta import seconds_left, tokens_per_second
-from r3l.exploration.progress import Progress
+from r3l.exploration.progress import Progress, mean_reward
 from r3l.stages import STAGES, Stage
 
 FRAMES = 4  # per second
@@ -109,22 +109,7 @@ def row(stage: str, counts: dict[str, float], shards: float) -> list[Any]:
     if planned and (its.samples or its.trains):  # of an update: micro-batches
         attempts = f"{done:.0f}/{planned:.0f}"
     turns, tokens = (f"{counts[name]:,.0f}" if counts.get(name) else "" for name in ("turns", "tokens"))
-    return [stage, bar, attempts, turns, tokens, reward(counts)]
-
-
-def reward(counts: dict[str, float]) -> str:
-    """Return the mean reward, as far as it can be told while attempts go on.
-
-    Attempts that win end early, so the mean over those that have ended is too high at first. The mean over whole shards
-    has no such bias within a shard. Before the first shard is whole there are bounds: attempts under way may come to
-    anything from 0 to 1.
-    """
-    planned, done, whole = (counts.get(name, 0.0) for name in ("planned", "done", "whole"))
-    if whole:
-        return f"{counts['whole_reward'] / whole:.2f}" + (f" of {whole:.0f}" if whole < planned else "")
-    if not done or "reward" not in counts:
-        return ""
-    return f"{counts['reward'] / planned:.2f}–{(counts['reward'] + planned - done) / planned:.2f}"
+    return [stage, bar, attempts, turns, tokens, mean_reward(counts)]
 
 
 @contextmanager

@@ -10,8 +10,7 @@ from collections.abc import Callable
 
 class Progress:
     """Counts per stage: `planned` and `done` attempts (of an update: micro-batches), `turns`, `tokens`, those of done
-    attempts, `reward` (a sum), finished `shards`, their attempts and reward (`whole`, `whole_reward`), and when it began.
-    """
+    attempts, `reward` (a sum), finished `shards`, and when it began."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -60,3 +59,18 @@ class Progress:
         """Return a copy: stage -> name -> count."""
         with self._lock:
             return {stage: dict(counts) for stage, counts in self._counts.items()}
+
+
+def mean_reward(counts: dict[str, float]) -> str:
+    """Return the mean reward of a stage in words, with bounds while attempts go on; empty where there is none.
+
+    Attempts that win end early, and shards whose attempts win end before others. So a mean over what has ended starts
+    too high, also one over whole shards. The attempts under way may come to anything from 0 to 1, which bounds the mean
+    over all.
+    """
+    planned, done = counts.get("planned", 0.0), counts.get("done", 0.0)
+    if not done or "reward" not in counts:
+        return ""
+    if done >= planned:
+        return f"{counts['reward'] / done:.2f}"
+    return f"{counts['reward'] / planned:.2f}–{(counts['reward'] + planned - done) / planned:.2f}"

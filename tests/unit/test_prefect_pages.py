@@ -85,12 +85,12 @@ def test_how_far_an_iteration_is_by_its_finished_shards():
     counts = {
         "shards": {"planned": 4.0},
         "tasks": {"shards": 1.0},
-        "base": {"shards": 3.0, "whole": 12.0, "whole_reward": 3.0},
+        "base": {"shards": 3.0, "planned": 16.0, "done": 12.0, "reward": 3.0},
         "reflections": {"shards": 1.0},
     }
     share, words = how_far(counts)
     assert share == 5 / (1 + 6 * 4 + 1)  # tasks and update once, six stages of four shards
-    assert words == "base 3 of 4 shards, mean reward 0.25 · reflections 1 of 4 shards"
+    assert words == "base 3 of 4 shards, mean reward 0.19–0.44 · reflections 1 of 4 shards"
 
 
 def test_progress_is_told_seldom_and_a_silent_server_stops_nothing(monkeypatch):

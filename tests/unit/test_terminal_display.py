@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import io
 import logging
-from types import SimpleNamespace
 
 import pytest
 
 from flows.cli.console import CleanConsole
-from flows.cli.display import FRAMES, Display, clock, print_changes, reward, row
+from flows.cli.display import FRAMES, Display, clock, print_changes, row
 from flows.cli.figures import result, trend
-from r3l.exploration.progress import Progress
+from r3l.exploration.progress import Progress, mean_reward
 from r3l.pipeline.headline import change, headline, in_short, sparkline, trends
-from r3l.pipeline.stages.run_stage import count_whole
 from r3l.pipeline.summary import HEADLINE, history, summarise
 from r3l.pipeline.update.local import counted
 from r3l.store.metrics import METRICS
@@ -29,23 +27,12 @@ def said(screen) -> str:
     return screen.file.getvalue()
 
 
-def test_a_mean_is_shown_of_whole_shards_alone():
+def test_a_mean_over_attempts_that_go_on_has_bounds():
     # 4 of 16 attempts have ended, all of them won: the others may come to anything
-    assert reward({"planned": 16, "done": 4, "reward": 4.0}) == "0.25–1.00"
-    # a shard of 8 is whole with a mean of 0.5; of the other one, three quick wins don't count
-    counts = {"planned": 16, "done": 11, "reward": 7.0, "whole": 8, "whole_reward": 4.0}
-    assert reward(counts) == "0.50 of 8"
-    assert reward(counts | {"done": 16, "whole": 16, "whole_reward": 6.0}) == "0.38"
-    assert reward({"planned": 16}) == reward({}) == ""
-
-
-def test_a_finished_shard_is_counted_once_whole():
-    bench = SimpleNamespace(progress=Progress())
-    attempts = [SimpleNamespace(reward=1.0), SimpleNamespace(reward=0.0)]
-    count_whole(bench, "base", {"trajectories": attempts, "turns": []})
-    count_whole(bench, "credit", {"credit": []})
-    counts = bench.progress.snapshot()
-    assert (counts["base"]["whole"], counts["base"]["whole_reward"], list(counts)) == (2, 1.0, ["base"])
+    assert mean_reward({"planned": 16, "done": 4, "reward": 4.0}) == "0.25–1.00"
+    assert mean_reward({"planned": 16, "done": 12, "reward": 6.0}) == "0.38–0.62"
+    assert mean_reward({"planned": 16, "done": 16, "reward": 6.0}) == "0.38"
+    assert mean_reward({"planned": 16}) == mean_reward({"done": 2, "tokens": 9}) == mean_reward({}) == ""
 
 
 def test_the_update_tells_its_micro_batches(caplog):

@@ -70,20 +70,12 @@ def run_stage(
     return ref
 
 
-def count_whole(bench: Workbench, stage: str, tables: stage_io.Tables) -> None:
-    """Count the rewards of a finished shard. Of attempts that have ended while others go on, a mean would be of the fast
-    ones, and a solved task ends early: only whole shards count in the mean that a display shows."""
-    if STAGES[stage].plays and (attempts := tables.get("trajectories", ())):
-        bench.progress.add(stage, whole=len(attempts), whole_reward=sum(one.reward for one in attempts))
-
-
 def computed(bench: Workbench, key: StageKey, compute: Compute) -> tuple[stage_io.Tables, dict[str, float]]:
     """Return (tables, metrics of the manifest). Raises what `run_stage` says."""
     began = time.monotonic()
     with bench.runner.holding(key.stage, bench.going_on):
         tables = compute()
     bench.going_on()
-    count_whole(bench, key.stage, tables)
     if STAGES[key.stage].samples or STAGES[key.stage].plays:
         tables = tables | {"events": [*tables.get("events", ()), *bench.incidents.taken(bench.iteration, key.stage)]}
     return tables, {"seconds": round(time.monotonic() - began, 3)} | tolerable(bench, key, tables)
