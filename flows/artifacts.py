@@ -29,11 +29,10 @@ def publish(bench: Workbench, refs: Sequence[StageRef], live: Live) -> dict[str,
     config = bench.config
     summary = summarise(bench.store, config.run, config.branch, bench.iteration)
     summary |= {"store": bench.store.root, "stages_committed": len(refs)}
-    key, title = artifact_key(config.run, config.branch), title_of(config, bench.iteration)
-    short = summary["no_step"] or in_short(summary)
+    key, short = artifact_key(config.run, config.branch), summary["no_step"] or in_short(summary)
     figures = [{"figure": name, "value": value} for name, value in shown(summary)]
     live.end(short)
-    create_table_artifact(table=figures, key=f"{key}-figures", description=f"Figures of {title}: {short}")
+    create_table_artifact(table=figures, key=f"{key}-figures", description=f"{short} · iteration {bench.iteration}")
     show_page(bench.store, config, summary)
     return summary
 
@@ -45,17 +44,8 @@ def show_page(store: Store, config: Config, summary: dict[str, Any], score: dict
     create_markdown_artifact(
         markdown=page(store, Line(config.run, config.branch), summary, score),
         key=f"{artifact_key(config.run, config.branch)}-iteration",
-        description=f"{title_of(config, summary['iteration'])}: {summary['no_step'] or in_short(summary)}",
+        description=f"{summary['no_step'] or in_short(summary)} · iteration {summary['iteration']}",
     )
-
-
-def title_of(config: Config, iteration: int) -> str:
-    return f"{Line(config.run, config.branch)}, iteration {iteration}"
-
-
-def progress_key(config: Config, iteration: int) -> tuple[str, str]:
-    """Key and title of the artifact that shows how far an iteration is."""
-    return f"{artifact_key(config.run, config.branch)}-progress", title_of(config, iteration)
 
 
 def closing_line(summary: dict[str, Any]) -> str:

@@ -115,7 +115,7 @@ def scored(config: Config, ref: StageRef, store: Store) -> dict[str, Any]:
     create_table_artifact(
         table=table,
         key=f"{artifact_key(config.run, config.branch)}-evaluation",
-        description=f"{config.run}, policy of iteration {ref.iteration}: {whole.rate:.0%} of {posed}; {sample}",
+        description=f"{whole.rate:.0%} of {posed}, policy of iteration {ref.iteration}; {sample}",
     )
     broken = [row["trajectory_id"] for row in rows if row["status"] in {"environment_error", "engine_error"}]
     return {

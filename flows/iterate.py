@@ -82,7 +82,7 @@ def iteration_of(
     with open_iteration(
         config, store, iteration, progress=progress, runner=stages, placement=place, tools=tools
     ) as bench:
-        live = Live(*artifacts.progress_key(config, iteration), bench.progress)
+        live = Live(f"{artifacts.artifact_key(config.run, config.branch)}-progress", iteration, bench.progress)
         if isinstance(stages, PrefectRunner):
             stages.tell = live.tell
         refs = run_stages(bench)

@@ -20,9 +20,11 @@ EVERY_S = 3.0  # an update is a request to the server: most finished shards of a
 class Live:
     """Tell the server how far an iteration is, whenever a shard of a stage is finished."""
 
-    def __init__(self, key: str, title: str, progress: Progress) -> None:
-        self.title, self.progress = title, progress
-        self._artifact: UUID = create_progress_artifact(progress=0.0, key=key, description=f"{title}: begins")  # type: ignore[assignment]
+    def __init__(self, key: str, iteration: int, progress: Progress) -> None:
+        self.iteration, self.progress = iteration, progress
+        self._artifact: UUID = create_progress_artifact(
+            progress=0.0, key=key, description=f"iteration {iteration} begins"
+        )  # type: ignore[assignment]
         self._lock, self._told = threading.Lock(), time.monotonic()
 
     def tell(self) -> None:
@@ -44,7 +46,7 @@ class Live:
 
     def _put(self, percent: float, words: str) -> None:
         try:
-            update_progress_artifact(self._artifact, percent, description=f"{self.title}: {words}")
+            update_progress_artifact(self._artifact, percent, description=f"{words} · iteration {self.iteration}")
         except (httpx.HTTPError, PrefectHTTPStatusError) as error:
             log().info("Prefect's server took no sign of progress (%s)", error)
         self._told = time.monotonic()

@@ -38,6 +38,7 @@ class Tabs:
 
     def __get_pydantic_json_schema__(self, _: CoreSchema, handler: GetJsonSchemaHandler) -> Settings:
         found = handler(TypeAdapter(self.of).core_schema)
+        found.pop("description", None)  # of the class, for who reads the code
         tabs = found.get("anyOf") or found.get("oneOf") or [found | {"title": "Set here"}]
         if self.presets:
             tabs = [{"title": "Preset", "type": "string", "enum": preset_names(self.presets)}, *tabs]

@@ -34,12 +34,11 @@ def change(now: object, before: object, pattern: str) -> str:
 
 
 def in_short(summary: dict[str, Any]) -> str:
-    """E.g. ``base 54 % · held-out 31 % · loss 0.0310``."""
+    """E.g. ``base 54 % · held-out 31 % · loss 0.031``: a card of Prefect's UI has room for 35 characters or so."""
     parts = (
         ("base", "base_success", "{:.0%}"),
         ("held-out", "evaluation_success", "{:.0%}"),
-        ("retries improved", "retry_improvement", "{:.0%}"),
-        ("loss", "loss", "{:.4f}"),
+        ("loss", "loss", "{:.3f}"),
     )
     known = [(name, figure(summary.get(column), pattern)) for name, column, pattern in parts]
     return " · ".join(f"{name} {said.replace('%', ' %')}" for name, said in known if said != "–")

@@ -103,4 +103,5 @@ def test_the_form_of_an_evaluation_is_short():
     assert list(fields)[:3] == ["run", "iteration", "evaluation"]
     assert not {"method", "rollout", "training", "placement"} & set(fields)
     (posing,) = fields["evaluation"]["anyOf"]
+    assert "description" not in posing
     assert {OWN, "gsm8k"} < set(posing["properties"]["benchmark"]["enum"])

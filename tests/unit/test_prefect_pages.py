@@ -105,14 +105,14 @@ def test_progress_is_told_seldom_and_a_silent_server_stops_nothing(monkeypatch):
     monkeypatch.setattr(live, "update_progress_artifact", update)
     now = iter([0.0, 1.0, 10.0, 10.0, 20.0, 20.0, 30.0])
     monkeypatch.setattr(live.time, "monotonic", lambda: next(now))
-    shown = live.Live("key", "demo, iteration 0", Progress())
+    shown = live.Live("key", 0, Progress())
     shown.tell()  # a second after it was made
     assert told == []
     shown.tell()
     shown.tell()
     shown.end("base 54 %")
     assert [percent for _, percent, _ in told] == [0.0, 0.0, 100.0]
-    assert told[-1] == ("key", 100.0, "demo, iteration 0: base 54 %")
+    assert told[-1] == ("key", 100.0, "base 54 % · iteration 0")
 
 
 def test_the_page_has_the_headline_its_change_and_the_evaluation(tmp_path):

@@ -87,7 +87,7 @@ def test_a_change_has_its_sign_and_unit():
 
 def test_the_headline_in_one_line():
     summary = {"base_success": 0.54, "evaluation_success": 0.31, "loss": 0.031, "retry_improvement": None}
-    assert in_short(summary) == "base 54 % · held-out 31 % · loss 0.0310"
+    assert in_short(summary) == "base 54 % · held-out 31 % · loss 0.031"
     assert in_short({}) == ""
 
 
