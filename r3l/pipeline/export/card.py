@@ -4,7 +4,6 @@ and no address of the machine is in it."""
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from importlib.resources import files as package_files
 from string import Template
@@ -18,7 +17,9 @@ from r3l.environments.base import Sourced
 from r3l.errors import R3LError
 from r3l.evaluation.score import score
 from r3l.home import located
+from r3l.pipeline.summary import figure
 from r3l.store.catalog import connect
+from r3l.store.metrics import METRICS
 from r3l.store.query import query
 from r3l.store.stage import Store
 from r3l.visible import visible
@@ -33,15 +34,7 @@ SECTIONS = (
     "training",
     "evaluation",
 )  # the others are the machine's
-CURVE = {
-    "iteration": ("iteration", "{:d}"),
-    "base_success": ("base success", "{:.1%}"),
-    "base_reward": ("base reward", "{:.3f}"),
-    "retry_improvement": ("retries that improve", "{:.1%}"),
-    "loss": ("loss", "{:.4f}"),
-    "entropy": ("entropy", "{:.3f}"),
-    "kl_start": ("KL to the start", "{:.2e}"),
-}
+CURVE = {"base_success", "base_reward", "retry_improvement", "loss", "entropy", "kl_start"}
 EVALUATED = """
 SELECT iteration, benchmark, split, evaluation, temperature, tasks, of_tasks, list(success) AS success, list(reward) AS reward,
        list(task_id) AS ids
@@ -118,15 +111,11 @@ def _curve(rows: Sequence[dict[str, Any]]) -> str:
     """At most `ROWS` iterations, spread evenly, the last one among them."""
     step = max(1, -(-len(rows) // ROWS))
     kept = [row for place, row in enumerate(rows) if place % step == 0 or place == len(rows) - 1]
+    metrics = [metric for metric in METRICS if metric.column in CURVE]
     return table(
-        [name for name, _ in CURVE.values()],
-        [[_figure(row.get(column), form) for column, (_, form) in CURVE.items()] for row in kept],
+        ["iteration", *(metric.name for metric in metrics)],
+        [[row["iteration"], *(figure(row[one.column], one.format) for one in metrics)] for row in kept],
     )
-
-
-def _figure(value: Any, form: str) -> str:
-    missing = value is None or (isinstance(value, float) and math.isnan(value))
-    return "–" if missing else form.format(value)
 
 
 def _data(config: Config) -> str:
