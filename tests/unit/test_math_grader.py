@@ -8,8 +8,8 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
+import psutil
 import pytest
 import reasoning_gym
 
@@ -87,8 +87,8 @@ def test_hostile_answers_cost_at_most_the_limit_and_get_a_wrong_mark_with_a_reas
 
 def processor_seconds(process) -> float:
     """What a process has used, by the kernel's account."""
-    fields = Path(f"/proc/{process.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    times = psutil.Process(process.process.pid).cpu_times()
+    return times.user + times.system
 
 
 def test_an_answer_of_ten_thousand_characters_is_not_even_looked_at(grader):

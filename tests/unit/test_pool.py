@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
 from r3l.config.environments import AlfworldSettings, HouseholdSettings
@@ -169,10 +170,9 @@ def test_workers_end_with_a_parent_that_was_killed(settings: AlfworldSettings) -
 
 def alive(pid: int) -> bool:
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
         return False
-    return state != "Z"
 
 
 def test_an_answer_that_can_not_be_read_fails_its_call_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import duckdb
+import psutil
 
 from r3l.audit.pages import CELL, cell
 from r3l.audit.reader import Reader
@@ -65,12 +65,10 @@ def writing_nothing() -> Iterator[None]:
 
 
 def limit_memory(extra: int) -> None:
-    """Cap the address space at what is in use and `extra` bytes. A system without /proc, or without such a limit, is
-    left alone."""
+    """Cap the address space at what is in use and `extra` bytes. A system without such a limit is left alone."""
     with suppress(OSError, ValueError):
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + extra, hard))
+        resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + extra, hard))
 
 
 def main() -> None:

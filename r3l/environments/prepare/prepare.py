@@ -154,20 +154,3 @@ def write_split(
 def listed(task: Task) -> dict[str, Any]:
     """Return a task without its place in a batch, which it has none yet."""
     return {name: value for name, value in asdict(task).items() if name not in ("iteration", "task")}
-
-
-def read_tasks(manifest: Path, split: str) -> list[Task]:
-    """Return the tasks of a split as they were prepared, verified against their hash.
-
-    Raises:
-        WorldError: there is no such manifest or split, or the file is not what was written.
-    """
-    if not manifest.is_file():
-        raise WorldError(f"no {manifest}: run `r3l prepare {manifest.parent.parent.name}`")
-    entries: dict[str, Any] = json.loads(manifest.read_text())["splits"]
-    if split not in entries:
-        raise WorldError(f"{manifest} has no split {split!r}: expected one of {', '.join(entries)}")
-    path = manifest.parent / f"{split}.jsonl"
-    if fingerprint(path, manifest.parent.parent.parent, silent).sha256 != entries[split]["sha256"]:
-        raise WorldError(f"{path} is not what was prepared: run `r3l prepare` again")
-    return [Task(iteration=0, task=0, **json.loads(line)) for line in path.read_text().splitlines()]
