@@ -110,7 +110,8 @@ def saved_policy(reader: Reader, line: Line, iteration: int | None = None) -> Ro
     for name in numbers:
         place = f"{line_folder(line.run, line.branch)}/{name}/{SAVED}"
         if name.startswith("iteration=") and (content := files.read(place)) is not None:
-            return unsealed(content, place).get("policy", {})
+            policy: Row = unsealed(content, place).get("policy", {})
+            return policy
     return {}
 
 

@@ -88,9 +88,11 @@ def assignment(text: str) -> dict[str, Any]:
         parsed = json.loads(value)
     except json.JSONDecodeError:
         parsed = value
-    for part in reversed(key.strip().split(".")):
-        parsed = {part: parsed}
-    return parsed
+    *sections, name = key.strip().split(".")
+    nested: dict[str, Any] = {name: parsed}
+    for section in reversed(sections):
+        nested = {section: nested}
+    return nested
 
 
 def assigned(settings: dict[str, Any], assignments: Iterable[str]) -> dict[str, Any]:

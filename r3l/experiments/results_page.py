@@ -11,11 +11,12 @@ from typing import Any
 
 from r3l.experiments.compare import Summary, best_rates
 from r3l.experiments.experiment import Experiment
+from r3l.experiments.kept import Rows
 from r3l.experiments.lines import pictures_of, plotted_rate
 from r3l.experiments.map_picture import draw_map
 from r3l.experiments.phase_map import map_section, places
 from r3l.experiments.pictures import can_draw, draw
-from r3l.experiments.results import Results, Rows
+from r3l.experiments.results import Results
 from r3l.store.files.local import replace_text
 
 BAND = (
@@ -252,7 +253,7 @@ def main_arms(folder: Path) -> list[str]:
 
 def figures(results: Results) -> dict[str, Any]:
     """Return all that the page and the pictures are made from; what is not a number is null."""
-    return finite(
+    made: dict[str, Any] = finite(
         {
             "experiment": results.experiment.model_dump(mode="json"),
             "size": results.size,
@@ -272,6 +273,7 @@ def figures(results: Results) -> dict[str, Any]:
             "answers": [one._asdict() for one in results.answers],
         }
     )
+    return made
 
 
 def finite(value: Any) -> Any:

@@ -105,7 +105,8 @@ def diff(store: Store, run: str, iteration: int, branch_a: str, branch_b: str) -
 
 
 def rows(connection: duckdb.DuckDBPyConnection, sql: str, iteration: int, **parameters: str) -> list[Row]:
-    return query(connection, sql, {"iteration": iteration, **parameters}).to_pylist()
+    answer: list[Row] = query(connection, sql, {"iteration": iteration, **parameters}).to_pylist()
+    return answer
 
 
 def counted(pairs: list[Row]) -> Row:

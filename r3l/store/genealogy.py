@@ -59,7 +59,7 @@ def why(store: Store, run: str, trajectory_id: str, branch: str = "", turn: int 
 
 def one(connection: duckdb.DuckDBPyConnection, run: str, branch: str, trajectory_id: str) -> Row:
     place = {"branch": branch, "id": trajectory_id}
-    rows = query(
+    rows: list[Row] = query(
         connection, "SELECT * FROM lines.genealogy WHERE branch = $branch AND trajectory_id = $id", place
     ).to_pylist()
     if rows:
@@ -75,7 +75,9 @@ def played(connection: duckdb.DuckDBPyConnection, line: Row) -> list[Row]:
     """Return the turns with their weights, as the training row has them; all weights 0 where there is no row."""
     place = {"branch": line["branch"], "id": line["trajectory_id"]}
     kept = line["pivot_turn"] if line["kind"] == "retry" else 0
-    turns = query(connection, TURNS, place | {"parent": line["parent_id"] or "", "kept": kept or 0}).to_pylist()
+    turns: list[Row] = query(
+        connection, TURNS, place | {"parent": line["parent_id"] or "", "kept": kept or 0}
+    ).to_pylist()
     row = query(
         connection, "SELECT weights FROM lines.training_rows WHERE branch = $branch AND source_id = $id", place
     ).to_pylist()

@@ -55,7 +55,9 @@ def hidden_states(model: Any, shared_P: torch.Tensor, ids_BT: torch.Tensor) -> t
 
     B, T = ids_BT.shape
     cache = DynamicCache(config=model.config)
-    first = model.model(input_ids=shared_P[None], past_key_values=cache, use_cache=True).last_hidden_state[:, -1:]
+    first: torch.Tensor = model.model(
+        input_ids=shared_P[None], past_key_values=cache, use_cache=True
+    ).last_hidden_state[:, -1:]
     if T == 1:
         return first.expand(B, 1, -1)
     cache.batch_repeat_interleave(B)

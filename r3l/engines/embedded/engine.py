@@ -63,7 +63,9 @@ class TransformersLocal:
         self._put(Command(lambda: self._load(snapshot), Future())).result()
 
     def complete(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> Future[Completion]:
-        return self._put(Request(request_id, list(prompt_ids), sampling, Future())).future
+        future: Future[Completion] = Future()
+        self._put(Request(request_id, list(prompt_ids), sampling, future))
+        return future
 
     def score(self, token_ids: Sequence[int]) -> list[float]:
         scored: list[float] = self._put(Request("score", list(token_ids), None, Future())).future.result()

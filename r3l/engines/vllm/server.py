@@ -78,7 +78,8 @@ class VllmServer:
 
     def score_each(self, token_ids: Sequence[int]) -> dict[str, list[float]]:
         """Return `score` by every server that runs the policy, by address."""
-        return self._submit(self._score(list(token_ids))).result()
+        scores: dict[str, list[float]] = self._submit(self._score(list(token_ids))).result()
+        return scores
 
     @property
     def context_limit(self) -> int:

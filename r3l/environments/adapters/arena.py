@@ -127,7 +127,7 @@ def offered(observation: str) -> str:
         WorldError: no move is offered.
     """
     offers = OFFERED.findall(observation)
-    moves = MOVE.findall(offers[-1]) if offers else []
+    moves: list[str] = MOVE.findall(offers[-1]) if offers else []
     if not moves:
         raise WorldError(
             f"the opponent finds no moves in brackets in {observation[-200:]!r}: write it as a function and set "

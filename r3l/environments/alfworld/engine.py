@@ -8,6 +8,7 @@ import io
 import sys
 import weakref
 from collections import defaultdict
+from collections.abc import Mapping, Set
 from ctypes import c_int
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,7 +127,7 @@ def innermost(env: Any) -> Any:
     return env
 
 
-def frozen_sets(sets: dict[Any, set[Any]], before: dict[Any, frozenset[Any]]) -> dict[Any, frozenset[Any]]:
+def frozen_sets(sets: Mapping[Any, Set[Any]], before: dict[Any, frozenset[Any]]) -> dict[Any, frozenset[Any]]:
     """Return the new values, with the old object in place of each equal one; the old collection if nothing changed."""
     frozen = {key: kept if (kept := before.get(key)) == values else frozenset(values) for key, values in sets.items()}
     return shared(frozen, before)

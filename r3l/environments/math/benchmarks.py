@@ -118,7 +118,8 @@ def hub_rows(name: str, benchmark: Benchmark, hub_split: str, folder: Path) -> I
             f"{name} is loaded by `datasets`, which is not installed: `pip install 'r3l[math]'`, {way_out}"
         ) from error
     try:
-        return load_dataset(benchmark.hub, benchmark.config, split=hub_split)
+        rows: Iterable[Row] = load_dataset(benchmark.hub, benchmark.config, split=hub_split)
+        return rows
     except (OSError, ValueError, RuntimeError) as error:  # offline, unknown on the hub, or a broken download
         raise WorldError(
             f"{name} ({benchmark.hub}) could not be loaded: {type(error).__name__}: {error}. "

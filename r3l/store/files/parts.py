@@ -62,7 +62,8 @@ def encode(table: pa.Table) -> bytes:
     next to nothing."""
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, row_group_size=ROW_GROUP, **write_settings(table.schema))
-    return sink.getvalue().to_pybytes()
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
 
 
 def write_settings(schema: pa.Schema) -> dict[str, Any]:

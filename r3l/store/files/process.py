@@ -62,9 +62,8 @@ def started(pid: int) -> float | None:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:
             return None
-        return round(
-            process.create_time() - psutil.boot_time(), 2
-        )  # unlike the time of day, not moved when the clock is set
+        since_boot: float = process.create_time() - psutil.boot_time()  # not moved when the clock is set
+        return round(since_boot, 2)
     except (psutil.Error, ValueError, OverflowError):
         return None
 

@@ -23,7 +23,7 @@ class SegmentLayer(CacheLayerMixin):
     """A cache layer that reads the keys and values of a path and keeps a segment's own ones apart."""
 
     def __init__(self, path: Sequence[tuple[Tensor, Tensor]], is_sliding: bool) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call, unused-ignore]
         self.path = path
         self.is_sliding = is_sliding
         self.past = sum(keys.shape[-2] for keys, _ in path)

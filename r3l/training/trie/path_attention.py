@@ -43,7 +43,7 @@ def attend(
     past_key = torch.cat([k for k, _ in path], 2) if path else key[:, :, :0]
     past_value = torch.cat([v for _, v in path], 2) if path else value[:, :, :0]
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else query.dtype
-    out: Tensor = _PathAttention.apply(
+    out: Tensor = _PathAttention.apply(  # type: ignore[no-untyped-call, unused-ignore]
         *(tensor.to(dtype) for tensor in (query, key, value, past_key, past_value)), scaling
     )
     return out.transpose(1, 2), None
@@ -55,6 +55,7 @@ class _PathAttention(torch.autograd.Function):
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, past_key: Tensor, past_value: Tensor, scale: float
     ) -> Tensor:
         repeats = query.shape[1] // key.shape[1]
+        out: Tensor
         out, lse = _forward(query, _repeat(key, repeats), _repeat(value, repeats), 0.0, True, scale=scale)
         if past_key.shape[2]:
             past_out, past_lse = _forward(_fold(query, repeats), past_key, past_value, 0.0, False, scale=scale)

@@ -40,7 +40,7 @@ def suits(x: Tensor, weight: Tensor) -> bool:
 
 def linear(x: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
     """x (..., I) -> (..., O), differentiable once."""
-    y: Tensor = _Linear.apply(x.reshape(-1, x.shape[-1]), weight_OI, bias_O)
+    y: Tensor = _Linear.apply(x.reshape(-1, x.shape[-1]), weight_OI, bias_O)  # type: ignore[no-untyped-call, unused-ignore]
     return y.view(*x.shape[:-1], -1)
 
 

@@ -24,7 +24,8 @@ from r3l.environments.household.world import HouseholdWorld
 from r3l.errors import TrainingError
 from r3l.exploration.prompting import prompt
 from r3l.seeds import derive
-from r3l.warm_start.household.demonstrations import Demonstration, HouseholdHabits, demonstrations
+from r3l.warm_start.alfworld.demonstrations import Demonstration
+from r3l.warm_start.household.demonstrations import HouseholdHabits, demonstrations
 from r3l.warm_start.household.reflections import reflect as oracle
 from r3l.warm_start.household.reports import report_rows
 from r3l.warm_start.measure import Figures, attempts_of, figures
