@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -132,11 +131,9 @@ def halting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, Callable
 
 
 def ended(config: Config, caplog: pytest.LogCaptureFixture) -> State[Any]:
-    """The state of an iteration, which has to end in time and quietly."""
-    began = time.monotonic()
+    """The state of an iteration, which has to end, though a stage of it never would, and quietly."""
     with caplog.at_level(logging.INFO):
         state: State[Any] = iterate(config, return_state=True)  # type: ignore[call-overload]
-    assert time.monotonic() - began < 60  # 10 s and a start, on a machine that does five things at once
     assert not [record for record in caplog.records if "Crash detected" in record.getMessage()]
     return state
 

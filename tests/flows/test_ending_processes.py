@@ -29,7 +29,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 REGISTER = [[PREFECT, "work-pool", "create", "r3l", "--type", "process"], [PREFECT, "--no-prompt", "deploy", "--all"]]
 STAGES = ("base", "reflections", "retries", "updates")
 ORDER = ["tasks", "base", "oracle_pivots", "reflections", "retries", "distilled", "credit", "training_rows", "updates"]
-SOON_S = 10.0
 START_S = 300.0  # of a run on a busy machine, until it has reached a stage
 
 
@@ -140,7 +139,6 @@ def test_a_run_in_a_terminal(server: Served, player: Halting, tmp_path: Path, st
         command(config), env=server.environment, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as run:
         in_the_middle(player, stage, lambda: psutil.Process(run.pid))
-        began = time.monotonic()
         if way == "Ctrl-C":
             os.killpg(run.pid, signal.SIGINT)  # as a terminal does it: the whole group
         elif way == "SIGTERM":
@@ -149,12 +147,10 @@ def test_a_run_in_a_terminal(server: Served, player: Halting, tmp_path: Path, st
             asked = {"state": {"type": "CANCELLING", "name": "Cancelling"}}
             httpx.post(f"{server.api}/flow_runs/{newest(server, known)['id']}/set_state", json=asked, timeout=30)
         said = run.communicate(timeout=60)[1]
-        took = time.monotonic() - began
     assert run.returncode == 130, said
     state = final(server, known)
     assert state is not None
     assert state["type"] == "CANCELLED", state
-    assert took < SOON_S + 3, f"{took:.1f} s, the end of the process included"
     assert "Traceback" not in said
     assert "Crash detected" not in said
     assert said.count("ended:") == 1, said
@@ -193,12 +189,9 @@ def test_a_deployed_run_that_is_cancelled_in_the_ui(
     server.prefect("deployment", "run", "r3l/iterate", "--params", parameters)
     in_the_middle(player, stage, lambda: worker_of(server))
     asked = {"state": {"type": "CANCELLING", "name": "Cancelling"}}
-    began = time.monotonic()
     httpx.post(f"{server.api}/flow_runs/{newest(server, known)['id']}/set_state", json=asked, timeout=30)
     state = wait("the end", 60, lambda: final(server, known))
-    took = time.monotonic() - began
     assert state["type"] == "CANCELLED", state
-    assert took < SOON_S + 5, f"{took:.1f} s, with the worker's own polling"
     lines = [
         one["message"] for one in server.asked("logs", logs={"flow_run_id": {"any_": [newest(server, known)["id"]]}})
     ]

@@ -47,13 +47,11 @@ pathlib.Path({str(tmp_path)!r}, "update.json").write_text(json.dumps(dict(os.env
 def test_a_job_that_nobody_waits_for_is_stopped(monkeypatch, tmp_path):
     stopped = threading.Event()
     threading.Timer(1.0, stopped.set).start()
-    began = time.monotonic()
     monkeypatch.setattr(
         process, "_command", lambda spec, processes: [sys.executable, "-c", "import time; time.sleep(600)"]
     )
     with pytest.raises(Interrupted, match="nobody waits"):
         process.launch({"out": str(tmp_path)}, tmp_path, 1, 600, lambda line: None, stopped)
-    assert time.monotonic() - began < 10
 
 
 def test_a_failed_job_says_its_last_words(monkeypatch, tmp_path):
@@ -70,10 +68,8 @@ def test_the_cause_that_the_job_names_itself_comes_first(monkeypatch, tmp_path):
 
 
 def test_a_hung_job_is_stopped(monkeypatch, tmp_path):
-    began = time.monotonic()
     with pytest.raises(TrainingError, match=r"silent for 1 s and was stopped"):
         launch(monkeypatch, tmp_path, "import time; time.sleep(600)", timeout_s=1)
-    assert time.monotonic() - began < 30
 
 
 def test_a_job_deaf_to_sigterm_is_killed(monkeypatch, tmp_path):

@@ -209,7 +209,7 @@ def test_a_closing_engine_fails_its_open_calls_as_interrupted(servers: list[Scri
     time.sleep(0.1)
     engine.close()
     with pytest.raises(Interrupted, match="closed before"):
-        call.result(timeout=5)
+        call.result(timeout=60)
 
 
 def test_refusals_say_what_to_do(servers: list[ScriptedVllm], monkeypatch: pytest.MonkeyPatch) -> None:

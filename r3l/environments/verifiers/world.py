@@ -176,7 +176,7 @@ class VerifiersEnvironment(CopiedEnvironment):
 def nobody(client: Any) -> Any:
     """Return a model client that answers nothing: the policy's replies come from outside."""
 
-    class Nobody(client):
+    class Nobody(client):  # type: ignore[misc, unused-ignore]
         async def get_response(self, *arguments: Any, **named: Any) -> Any:
             raise WorldError("the environment asks a model of its own, and there is none")
 
