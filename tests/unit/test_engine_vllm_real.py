@@ -198,6 +198,7 @@ def test_a_run_starts_it_itself_and_starts_it_again(
         [first] = leaders(own)
         kill_vllm(own)
         until(lambda: leaders(own) != [first], "it was not started again", 1500)
+        own.complete("waits for it", PROMPT, Sampling(0.0, 4, 0, (2,))).result(timeout=1500)
         check(own, plain_model(policies["later"]))
         [second] = leaders(own)
     finally:
