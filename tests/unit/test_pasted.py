@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from flows.cli.console import CleanConsole
-from flows.cli.display import result
+from flows.cli.figures import result
 from r3l import pasted
 from r3l.pipeline.summary import QUESTIONS
 
