@@ -34,7 +34,7 @@ SECTIONS = (
     "training",
     "evaluation",
 )  # the others are the machine's
-CURVE = {"base_success", "base_reward", "retry_improvement", "loss", "entropy", "kl_start"}
+CURVE = ("base_success", "base_reward", "retry_improvement", "loss", "entropy", "kl_start")
 EVALUATED = """
 SELECT iteration, benchmark, split, evaluation, temperature, tasks, of_tasks, list(success) AS success, list(reward) AS reward,
        list(task_id) AS ids
@@ -111,7 +111,8 @@ def _curve(rows: Sequence[dict[str, Any]]) -> str:
     """At most `ROWS` iterations, spread evenly, the last one among them."""
     step = max(1, -(-len(rows) // ROWS))
     kept = [row for place, row in enumerate(rows) if place % step == 0 or place == len(rows) - 1]
-    metrics = [metric for metric in METRICS if metric.column in CURVE]
+    known = {metric.column: metric for metric in METRICS}
+    metrics = [known[column] for column in CURVE]
     return table(
         ["iteration", *(metric.name for metric in metrics)],
         [[row["iteration"], *(figure(row[one.column], one.format) for one in metrics)] for row in kept],
