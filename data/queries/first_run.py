@@ -72,10 +72,10 @@ def _(run):
 
 @app.cell
 def _(plt, progress):
-    picture, axes = plt.subplots(figsize=(6, 3))
+    picture, axes = plt.subplots(figsize=(6, 3), layout="constrained")
     axes.plot(progress["iteration"], progress["base_success"], marker="o", label="unguided attempts")
     axes.plot(progress["iteration"], progress["retry_success"], marker="s", label="guided retries")
-    axes.set(xlabel="iteration", ylabel="success rate", ylim=(0, 1), xticks=progress["iteration"])
+    axes.set(xlabel="iteration", ylabel="success rate", ylim=(0, 1.05), xticks=progress["iteration"])
     axes.legend()
     picture
     return (picture,)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Field, GetJsonSchemaHandler, TypeAdapter, ValidationError, model_validator
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, core_schema
 
 from r3l.config.complaints import complaints
 from r3l.config.compose import load_preset, merge, preset_names, resolve_conditions
@@ -37,7 +37,10 @@ class Tabs:
     empty: str = ""
 
     def __get_pydantic_json_schema__(self, _: CoreSchema, handler: GetJsonSchemaHandler) -> Settings:
-        found = handler(TypeAdapter(self.of).core_schema)
+        schema = TypeAdapter(self.of).core_schema
+        if schema["type"] == "function-wrap":  # several kinds: the handler asks only inner schemas for plug-ins' tabs
+            schema = core_schema.with_default_schema(schema)
+        found = handler(schema)
         found.pop("description", None)  # of the class, for who reads the code
         tabs = found.get("anyOf") or found.get("oneOf") or [found | {"title": "Set here"}]
         if self.presets:

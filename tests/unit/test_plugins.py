@@ -14,6 +14,7 @@ import pytest
 
 from r3l import plugins
 from r3l.config import Config, compose
+from r3l.config.form import Form
 from r3l.engines import maker
 from r3l.environments import make_world, world_class
 from r3l.environments.oracles import has_oracle, verdict_of
@@ -299,3 +300,25 @@ def test_the_version_of_a_method_from_outside_is_in_the_identity_of_its_stages(i
     config = compose(method="mine:Mine")
     assert stage_settings(config, "credit")["method_version"] == 3
     assert not {"method_version"} & {*stage_settings(config, "base"), *stage_settings(compose(), "credit")}
+
+
+def test_prefects_form_shows_installed_kinds_and_a_page_can_name_no_file_and_no_code(install, tmp_path):
+    guess(install)
+    folder = install("", "r3l-other", mine="raise AssertionError('imported')")
+    preset = tmp_path / "theirs.toml"
+    preset.write_text('[environment]\nkind = "household"\n')
+    assert "The biggest number" in json.dumps(Form.model_json_schema())
+    assert Form(environment="guess").resolved().environment.kind == "guess"
+    assert Form(environment={"kind": "guess", "biggest": 3}).resolved().environment.biggest == 3
+    for sent in ({"environment": str(preset)}, {"method": str(preset)}, {"machine": str(preset)}):
+        with pytest.raises(ConfigError, match="unknown preset"):
+            Form(**sent).resolved()
+    for sent in (
+        {"environment": "mine:World"},
+        {"environment": {"kind": "mine:World"}},
+        {"engine": {"kind": "mine:E"}},
+    ):
+        with pytest.raises(ConfigError, match="names code that nobody allowed"):
+            Form(**sent).resolved()
+    assert (folder / "mine.py").is_file()
+    assert "mine" not in sys.modules
