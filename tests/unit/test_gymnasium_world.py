@@ -119,7 +119,8 @@ def test_numbers_are_actions_of_a_discrete_space() -> None:
         ("NoSuch-v0", "gymnasium has no environment NoSuch-v0"),
     ],
 )
-def test_what_is_no_text_environment_says_so(env: str, reason: str) -> None:
+def test_what_is_no_text_environment_says_so(env: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(plugins.NAMED, env)
     world = make_world(SETTINGS.model_copy(update={"env": env}))
     with pytest.raises(WorldError, match=reason):
         world.make().reset(world.tasks("train")[0])

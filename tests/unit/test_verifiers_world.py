@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from importlib.util import find_spec
 
@@ -62,6 +63,8 @@ def test_tasks_are_the_rows_parted_where_there_is_no_evaluation_set() -> None:
     assert len({task.payload for task in (*train, *heldout)}) == 9
     assert world.system_prompt() == "Guess well."
     assert tools_of(world) == ()
+    assert re.fullmatch(r"tests\.support\.verifiers_games-0, 6 rows, [0-9a-f]{16}", world.data("train"))
+    assert world.data("train")[-16:] != world.data("heldout")[-16:]
     with pytest.raises(WorldError, match="expected one of train, heldout"):
         world.tasks("test")
 

@@ -29,7 +29,7 @@ from r3l.environments.verifiers.conversation import new_messages, opening_text, 
 from r3l.environments.verifiers.described import described
 from r3l.environments.verifiers.loaded import load, tools_in
 from r3l.errors import ConfigError, WorldError
-from r3l.records import Task
+from r3l.records import Task, observation_hash
 from r3l.seeds import derive
 
 SHARED = ("client", "usage", "usage_tracker")  # of the state: what belongs to model clients, which nobody asks here
@@ -89,7 +89,8 @@ class VerifiersWorld:
 
     def data(self, split: str) -> str:
         rows = self.said["rows"].get(split, [])
-        return f"{self.settings.env}-{self.settings.tasks_seed}, {len(rows)} rows"
+        digest = observation_hash(json.dumps(rows))
+        return f"{self.settings.env}-{self.settings.tasks_seed}, {len(rows)} rows, {digest}"
 
     def make(self) -> Environment:
         return VerifiersEnvironment(self.settings, self.copies)
