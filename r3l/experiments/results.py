@@ -133,7 +133,10 @@ def joined(results: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
     gone = {cell.rate for cell in together if cell.config.run in old}
     rates = results.experiment.sizes[results.size].learning_rates()
     answers = sorted(
-        [*(one for one in results.answers if one.rate not in gone), *(one for one in kept.answers if one.rate in gone)],
+        [
+            *(one for one in results.answers if one.rate not in gone),
+            *(grown(one, results.answers) for one in kept.answers if one.rate in gone),
+        ],
         key=lambda one: rates.index(one.rate),
     )
     return replace(
@@ -148,6 +151,17 @@ def joined(results: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
         kept=old,
         policies=results.policies | {run: kept.policies[run] for run in old if run in kept.policies},
     )
+
+
+def grown(kept: Answer, asked_now: Sequence[Answer]) -> Answer:
+    """Return a kept answer with the rows of seeds and arms that it has not: a table by seed grows with the runs, any
+    other stays as it was when its runs were there."""
+    now = next((one.rows for one in asked_now if (one.title, one.rate) == (kept.title, kept.rate)), [])
+    if not all("seed" in row for row in [*kept.rows, *now]):
+        return kept
+    known = {(row["seed"], row.get("arm")) for row in kept.rows}
+    new = [row for row in now if (row["seed"], row.get("arm")) not in known]
+    return kept._replace(rows=sorted([*kept.rows, *new], key=lambda row: (row["seed"], str(row.get("arm")))))
 
 
 def last_evaluated(experiment: Experiment, size: str) -> int:
