@@ -154,14 +154,14 @@ def joined(results: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
 
 
 def grown(kept: Answer, asked_now: Sequence[Answer]) -> Answer:
-    """Return a kept answer with the rows of seeds and arms that it has not: a table by seed grows with the runs, any
-    other stays as it was when its runs were there."""
+    """Return a kept answer with the rows of the runs that are stored now: a table by seed grows with the runs, any other
+    stays as it was when its runs were there. A seed of both is asked now: its policy may have been made anew."""
     now = next((one.rows for one in asked_now if (one.title, one.rate) == (kept.title, kept.rate)), [])
     if not all("seed" in row for row in [*kept.rows, *now]):
         return kept
-    known = {(row["seed"], row.get("arm")) for row in kept.rows}
-    new = [row for row in now if (row["seed"], row.get("arm")) not in known]
-    return kept._replace(rows=sorted([*kept.rows, *new], key=lambda row: (row["seed"], str(row.get("arm")))))
+    known = {(row["seed"], row.get("arm")) for row in now}
+    old = [row for row in kept.rows if (row["seed"], row.get("arm")) not in known]
+    return kept._replace(rows=sorted([*old, *now], key=lambda row: (row["seed"], str(row.get("arm")))))
 
 
 def last_evaluated(experiment: Experiment, size: str) -> int:

@@ -110,7 +110,7 @@ def test_its_evidence_is_that_of_the_kept_results():
         curves[f"phase.{one}"] for one in ("r3l.lr0.001.s0", "grpo.lr0.001.s0", "r3l.lr0.001.s4", "grpo.lr0.001.s4")
     )
     assert f"GRPO stays at {max(grpo.values()):.3f}; R3L reaches {lost['5']:.3f} after 6 steps" in README
-    assert f"falls back to {lost['11']:.3f} after 12" in README
+    assert f"and has {lost['11']:.3f} after 12" in README
     assert won["11"] == level["11"]
     assert f"both arms have {won['11']:.3f} after 12 steps" in README
     controls = json.loads((ROOT / "data/results/controls-laptop.json").read_text())["answers"][0]["rows"]

@@ -11,10 +11,10 @@ import pytest
 from r3l.errors import ConfigError
 from r3l.experiments import results
 from r3l.experiments.experiment import Cell, Experiment, Question, load_experiment
-from r3l.experiments.kept import kept_results
+from r3l.experiments.kept import Answer, kept_results
 from r3l.experiments.lines import Line, Picture, lines, pictures_of, shown
 from r3l.experiments.pictures import OURS, draw, heights
-from r3l.experiments.results import Spent, read_results, spent
+from r3l.experiments.results import Spent, grown, read_results, spent
 from r3l.experiments.results_page import page, write_results
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration, commit_stage
@@ -194,6 +194,15 @@ def test_runs_that_left_the_store_stay_on_the_page_and_are_not_run_again(store, 
     assert not set(found.unfinished) & set(found.curves)
     assert "2 of the 3 runs are taken from kept results" in page(found)
     assert "\n## Pictures, at learning rate 0.0003\n" in page(found)
+
+
+def test_a_kept_table_by_seed_has_the_stored_runs_rows_and_a_pooled_one_stays():
+    kept = Answer("by seed", 1e-3, [{"seed": 0, "p": 0.1}, {"seed": 2, "p": 0.3}])
+    now = Answer("by seed", 1e-3, [{"seed": 0, "p": 0.2}, {"seed": 1, "p": 0.4}])
+    assert grown(kept, [now]).rows == [{"seed": 0, "p": 0.2}, {"seed": 1, "p": 0.4}, {"seed": 2, "p": 0.3}]
+    assert grown(kept, [now._replace(rate=3e-4)]) == kept
+    pooled = Answer("pooled", 1e-3, [{"retries": 7}])
+    assert grown(pooled, [Answer("pooled", 1e-3, [{"retries": 2}])]) == pooled
 
 
 def kept_with(experiment, store, folder, cells):
