@@ -109,17 +109,21 @@ def test_its_evidence_is_that_of_the_kept_results():
     lost, grpo, won, level = (
         curves[f"phase.{one}"] for one in ("r3l.lr0.001.s0", "grpo.lr0.001.s0", "r3l.lr0.001.s4", "grpo.lr0.001.s4")
     )
-    assert f"GRPO stays at {max(grpo.values()):.3f}; R3L reaches {lost['5']:.3f} after 6 steps" in README
+    assert f"GRPO stays at {max(grpo.values()):.3f} (success on 60 held-out tasks)" in README
+    assert f"R3L reaches {lost['5']:.3f} after 6 optimiser steps" in README
     assert f"and has {lost['11']:.3f} after 12" in README
     assert won["11"] == level["11"]
-    assert f"both arms have {won['11']:.3f} after 12 steps" in README
+    assert f"at F = 0.8 both have {won['11']:.3f}" in README
+    gaps = {s: curves[f"phase.r3l.lr0.001.s{s}"]["11"] - curves[f"phase.grpo.lr0.001.s{s}"]["11"] for s in (1, 2, 3)}
+    assert f"GRPO leads by {-gaps[1]:.3f}" in README
+    assert f"R3L leads by {gaps[2]:.3f} and {gaps[3]:.3f}" in README
     controls = json.loads((ROOT / "data/results/controls-laptop.json").read_text())["answers"][0]["rows"]
     share = {row["retries"]: row for row in controls}
     assert {row["n"] for row in controls} == {189}
     for arm, words in (
         ("own pivot, own guidance", "guided retries win {}"),
         ("own pivot no guidance", "the same pivots without guidance {}"),
-        ("random pivot own guidance", "random pivots {}"),
+        ("random pivot own guidance", "guided retries from random pivots {}"),
     ):
         assert words.format(f"{share[arm]['won']:.3f}") in README.replace("\n   ", " ")
 
