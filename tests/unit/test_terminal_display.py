@@ -35,13 +35,16 @@ def test_a_mean_over_attempts_that_go_on_has_bounds():
     assert mean_reward({"planned": 16}) == mean_reward({"done": 2, "tokens": 9}) == mean_reward({}) == ""
 
 
-def test_the_update_tells_its_micro_batches(caplog):
+def test_the_update_tells_its_micro_batches(caplog, monkeypatch):
+    logger = logging.getLogger("r3l.pipeline")  # as Prefect leaves it, where a flow ran before in this process
+    monkeypatch.setattr(logger, "propagate", True)
+    monkeypatch.setattr(logger, "disabled", False)
     progress = Progress()
     display = Display(console(), "title", progress)
     display.phase = "running"
     hear = counted(progress)
     assert display.now() == "running"
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, logger="r3l.pipeline"):
         hear({"event": "part", "part": "load"})
         assert display.now() == "the update loads the policy"
         hear({"event": "start", "rows": 12, "groups": 2, "trie_tokens": 900})
