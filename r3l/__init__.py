@@ -14,6 +14,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from r3l.version import __version__
+
 if TYPE_CHECKING:
     from r3l.interface import (
         Answer,
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
         train,
     )
 
-__version__ = "0.1.0"
 __all__ = [
     "Answer",
     "Config",
@@ -51,6 +52,7 @@ __all__ = [
     "Run",
     "Tables",
     "World",
+    "__version__",
     "compose",
     "evaluate",
     "iterate",
@@ -67,4 +69,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return list(__all__)

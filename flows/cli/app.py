@@ -32,10 +32,10 @@ from flows.cli.options import (
     settings,
     the_run,
 )
-from r3l import __version__
 from r3l.errors import Interrupted, R3LError
 from r3l.home import home
 from r3l.pasted import runnable
+from r3l.version import __version__
 
 app = typer.Typer(
     no_args_is_help=True,

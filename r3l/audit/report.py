@@ -10,7 +10,6 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-import r3l
 from r3l.audit import findings
 from r3l.audit.attempts import Attempt, Group, Panes, group, panes
 from r3l.audit.charts.iterations import iteration_charts
@@ -19,6 +18,7 @@ from r3l.audit.pages import environment
 from r3l.audit.reader import Reader, Row
 from r3l.audit.standing import standings
 from r3l.store.stage import Store
+from r3l.version import __version__
 
 # Why an attempt is told, how many of that kind, and which. Each has its retry, so that there are four panes to look at.
 TELLING = (
@@ -83,7 +83,7 @@ def render(reader: Reader, line: Line) -> str:
             charts=iteration_charts(past, standing.curves),
             standing=standing,
             style=Markup(style),
-            version=r3l.__version__,
+            version=__version__,
             made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             settings=line_settings(reader, line),
             confusion=findings.confusion(reader, line),

@@ -16,7 +16,6 @@ from typing import Any
 
 import pyarrow as pa
 
-import r3l
 from r3l.errors import StoreError
 from r3l.home import home
 from r3l.stages import STAGES
@@ -31,6 +30,7 @@ from r3l.store.space.bundles import drop_bundle
 from r3l.store.tables.schemas import VERSIONS, arrow_schema
 from r3l.store.tables.unstorable import storable
 from r3l.store.tables.versions import upgraded
+from r3l.version import __version__
 
 __all__ = ["StageKey", "StageRef", "Store", "fingerprint"]
 log = logging.getLogger("r3l.store")
@@ -94,7 +94,7 @@ class Store:
             "fingerprint": fingerprint,
             "digest": sha256(canonical(digests)).hexdigest(),
             "schema_version": VERSIONS[key.stage],
-            "code_version": r3l.__version__,
+            "code_version": __version__,
             "seed": seed,
             "policy": policy,
             "settings": dict(settings or {}),

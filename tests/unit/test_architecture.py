@@ -19,6 +19,7 @@ FLOORS = [
         "r3l.home",
         "r3l.pasted",
         "r3l.plugins",
+        "r3l.version",
         "r3l.visible",
         "r3l",
     ],

@@ -9,7 +9,6 @@ from importlib.resources import files as package_files
 from string import Template
 from typing import Any
 
-import r3l
 from r3l.config import Config
 from r3l.engines.made_policies import HUB, hub_name
 from r3l.environments import make_world
@@ -22,6 +21,7 @@ from r3l.store.catalog import connect
 from r3l.store.metrics import METRICS
 from r3l.store.query import query
 from r3l.store.stage import Store
+from r3l.version import __version__
 from r3l.visible import visible
 
 ROWS = 24  # of the curve
@@ -65,7 +65,7 @@ def model_card(store: Store, config: Config, iteration: int, digest: str, title:
         curve=_curve(rows),
         data=_data(config),
         settings=json.dumps(shown_settings(config), indent=1, ensure_ascii=False),
-        version=r3l.__version__,
+        version=__version__,
     )
 
 
