@@ -12,7 +12,6 @@ from rich.text import Text
 from typer.models import CommandInfo
 
 from flows import prefect_settings
-from flows.cli.console import say, screen
 from flows.cli.options import (
     AsJson,
     Branch,
@@ -32,6 +31,7 @@ from flows.cli.options import (
     settings,
     the_run,
 )
+from flows.cli.screen.console import say, screen
 from r3l.errors import Interrupted, R3LError
 from r3l.home import home
 from r3l.pasted import runnable

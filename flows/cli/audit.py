@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.console import say, screen
 from flows.cli.options import Branch, Root, Run, RunWord, the_run
+from flows.cli.screen.console import say, screen
 from r3l.store.stage import Store
 
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.console import say, screen
 from flows.cli.options import Root
+from flows.cli.screen.console import say, screen
 from r3l.home import located
 
 

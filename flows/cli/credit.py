@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from flows.cli.console import say, screen
+from flows.cli.screen.console import say, screen
 from r3l.pipeline.counterfactual import Counterfactual, counterfactuals
 from r3l.store.figures import known
 from r3l.store.stage import Store

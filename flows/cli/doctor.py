@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.cli.console import say, screen
 from flows.cli.options import AsJson, Engine, EnvironmentName, Machine, Policy, Set, settings
+from flows.cli.screen.console import say, screen
 from r3l.config.machines import load_machine
 from r3l.pipeline.doctor.examine import examine
 from r3l.pipeline.doctor.findings import Finding, Verdict

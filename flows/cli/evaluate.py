@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.cli.console import say
 from flows.cli.options import AsJson, Quiet, Root, Run, at, settings, the_run
+from flows.cli.screen.console import say
 from r3l.config import Config, compose
 from r3l.config.compose import assigned, validated
 from r3l.evaluation.benchmarks import with_environment

@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from flows.cli.console import say, screen
 from flows.cli.options import Root
+from flows.cli.screen.console import say, screen
 from r3l.config import Config, compose
 from r3l.config.machines import Machine, load_machine
 from r3l.engines.policy_names import model_of

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from flows.cli.console import say, screen
 from flows.cli.options import Branch, Root
+from flows.cli.screen.console import say, screen
 from r3l import plugins
 from r3l.config.compose import assigned
 from r3l.environments.prepare.prepare import prepare as make_ready

@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from flows.cli.console import say, screen
 from flows.cli.options import Root, Run, RunWord, allow_named_by, the_run
+from flows.cli.screen.console import say, screen
 from r3l.pipeline.replay import replay_config
 from r3l.pipeline.workbench import Replay
 from r3l.store.difference import diff, difference_lines

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from flows import prefect_settings
-from flows.cli.console import say, screen
+from flows.cli.screen.console import say, screen
 from flows.serving import background
 from flows.serving.own import KEY, Own, forget, key_of, own_server, remember
 from r3l import pasted

@@ -12,9 +12,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from flows.cli.answers import cell, rows_view, story
-from flows.cli.console import say, screen
 from flows.cli.options import Branch, Root, Run, RunOf, RunWord, only_run, the_run
+from flows.cli.screen.answers import cell, rows_view, story
+from flows.cli.screen.console import say, screen
 from r3l import plugins
 from r3l.config import preset_names
 from r3l.config.preset_diff import diff_presets

@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from flows.cli.console import screen
-from flows.cli.display import Display, watching
-from flows.cli.eta import expected
-from flows.cli.figures import evaluated, result, trend
+from flows.cli.screen.console import screen
+from flows.cli.screen.display import Display, watching
+from flows.cli.screen.eta import expected
+from flows.cli.screen.figures import evaluated, result, trend
 from r3l.config import Config
 from r3l.errors import Interrupted
 from r3l.evaluation.benchmarks import pose

@@ -1,8 +1,8 @@
 """What `import r3l` gives, one name a line: it is imported when the first of them is used."""
 
 from r3l.config.engines import EngineSettings
-from r3l.config.environment_settings import EnvironmentSettings
-from r3l.config.method_settings import MethodSettings
+from r3l.config.environments.shared import EnvironmentSettings
+from r3l.config.methods.shared import MethodSettings
 from r3l.config.model import Config
 from r3l.engines.base import Engine
 from r3l.environments.base import Environment, World

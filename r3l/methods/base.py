@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from r3l.config.method_settings import ClippedSettings, MethodSettings
+from r3l.config.methods.shared import ClippedSettings, MethodSettings
 from r3l.credit.advantages import Floats, group_statistics, scaled_advantages
 from r3l.credit.amplification import amplified, signs
 from r3l.credit.pivot_mask import PivotMask, base_mask_turn, distilled_mask_turn

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from r3l.config.rivals import CritiqueGRPOSettings
+from r3l.config.methods.rivals import CritiqueGRPOSettings
 from r3l.methods.base import LeftOut, Objective, RatioMethod
 from r3l.records import Kind, SamplingPlan, Trajectory
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from r3l.config.rivals import DAPOSettings
+from r3l.config.methods.rivals import DAPOSettings
 from r3l.credit.advantages import Floats, degenerate, overlong_penalty
 from r3l.methods.base import RatioMethod
 from r3l.records import Credit, Trajectory

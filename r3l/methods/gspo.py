@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from r3l.config.rivals import GSPOSettings
+from r3l.config.methods.rivals import GSPOSettings
 from r3l.methods.base import RatioMethod
 
 

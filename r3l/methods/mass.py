@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from r3l.config.method_settings import MethodSettings
+from r3l.config.methods.shared import MethodSettings
 from r3l.methods import counted_groups, credit_stage, training_rows_stage
 from r3l.records import Episode, Kind, Reflection, TrainingRow, Turn
 

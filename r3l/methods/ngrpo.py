@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from r3l.config.rivals import NGRPOSettings
+from r3l.config.methods.rivals import NGRPOSettings
 from r3l.credit.advantages import Floats, scaled_advantages
 from r3l.methods.base import RatioMethod
 

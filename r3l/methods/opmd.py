@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from r3l.config.rivals import OPMDSettings
+from r3l.config.methods.rivals import OPMDSettings
 from r3l.methods.base import Method, Objective
 from r3l.records import Trajectory
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from r3l.config.rivals import RAFTSettings
+from r3l.config.methods.rivals import RAFTSettings
 from r3l.credit.advantages import Floats
 from r3l.methods.base import Method, Objective
 from r3l.records import Trajectory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from r3l.config.rivals import ReflectGRPOSettings
+from r3l.config.methods.rivals import ReflectGRPOSettings
 from r3l.config.section import taken
 from r3l.methods.base import RatioMethod
 from r3l.records import SamplingPlan

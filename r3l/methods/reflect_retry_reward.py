@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from r3l.config.rivals import ReflectRetryRewardSettings
+from r3l.config.methods.rivals import ReflectRetryRewardSettings
 from r3l.config.section import taken
 from r3l.credit.advantages import Floats, scaled_advantages
 from r3l.methods.base import LeftOut, Lesson, Objective, RatioMethod

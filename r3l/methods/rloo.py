@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from r3l.config.rivals import RLOOSettings
+from r3l.config.methods.rivals import RLOOSettings
 from r3l.credit.advantages import Floats
 from r3l.methods.base import Method
 

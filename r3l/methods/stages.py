@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from r3l.config.method_settings import MethodSettings
+from r3l.config.methods.shared import MethodSettings
 from r3l.methods.base import ROWLESS, LeftOut, Lesson, Method
 from r3l.methods.rows import explore_row, reflect_row, retry_row
 from r3l.records import Credit, Episode, Event, Kind, Reflection, Status, TrainingRow, Trajectory

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from r3l.config.compose import compose, preset_names
-from r3l.config.method_settings import MethodSettings
+from r3l.config.methods.shared import MethodSettings
 from r3l.errors import ConfigError, StoreError
 from r3l.methods import plan
 from r3l.methods.mass import Mass, mass_of

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from fastapi.testclient import TestClient
 
-from flows.cli.console import CleanConsole
+from flows.cli.screen.console import CleanConsole
 from r3l.audit.lines import Line
 from r3l.audit.terminal import show, status
 from r3l.audit.web.app import make_app

@@ -25,9 +25,9 @@ from urllib.parse import quote
 
 from playwright.sync_api import Page
 
-from flows.cli.console import CleanConsole
-from flows.cli.display import Display
-from flows.cli.eta import expected
+from flows.cli.screen.console import CleanConsole
+from flows.cli.screen.display import Display
+from flows.cli.screen.eta import expected
 from flows.cli.terminal import title
 from r3l.audit.report import write_report
 from r3l.config import compose

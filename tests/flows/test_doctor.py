@@ -14,9 +14,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from flows.cli.console import CleanConsole
 from flows.cli.doctor import register, show
 from flows.cli.options import settings
+from flows.cli.screen.console import CleanConsole
 from r3l.config import Config
 from r3l.config.machines import load_machine
 from r3l.engines.chat_format import ChatFormat

@@ -14,7 +14,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId
 from rich.console import Console
 
-from flows.cli.figures import result
+from flows.cli.screen.figures import result
 from flows.iterate import iterate
 from r3l.audit.lines import Line, iterations
 from r3l.audit.reader import Reader

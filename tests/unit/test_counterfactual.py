@@ -5,7 +5,7 @@ from rich.console import Console
 
 from flows.cli.credit import table
 from r3l.config.compose import compose
-from r3l.config.rivals import GRPOSettings
+from r3l.config.methods.rivals import GRPOSettings
 from r3l.errors import ConfigError, StoreError
 from r3l.methods.mass import mass_of
 from r3l.pipeline.counterfactual import counterfactuals

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flows.cli.eta import expected, seconds_left, tokens_per_second
+from flows.cli.screen.eta import expected, seconds_left, tokens_per_second
 from r3l.config import compose
 
 # 2 shards of 8 bases each; half of the bases are done after 10 s, at 100 tokens each.

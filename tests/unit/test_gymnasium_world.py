@@ -8,8 +8,8 @@ from importlib.util import find_spec
 import pytest
 
 from r3l import plugins
-from r3l.config.adapters import GymnasiumSettings
 from r3l.config.compose import compose
+from r3l.config.environments.adapters import GymnasiumSettings
 from r3l.environments import make_world, tasks_of
 from r3l.environments.adapters.named import object_named
 from r3l.environments.workers.pool import WorldPool

@@ -7,7 +7,7 @@ import pytest
 
 from r3l.config.compose import compose
 from r3l.config.methods import R3LSettings
-from r3l.config.rivals import (
+from r3l.config.methods.rivals import (
     CritiqueGRPOSettings,
     DAPOSettings,
     GSPOSettings,

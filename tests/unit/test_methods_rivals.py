@@ -5,7 +5,7 @@ import math
 import pytest
 
 from r3l.config.compose import compose
-from r3l.config.rivals import GRPOSettings, NGRPOSettings, ReflectRetryRewardSettings
+from r3l.config.methods.rivals import GRPOSettings, NGRPOSettings, ReflectRetryRewardSettings
 from r3l.methods import plan
 from tests.support.exploration_group import base, distilled, played, reflection, retry
 from tests.unit.test_methods import rows_of, sampled

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from r3l.config.methods import R3LSettings
-from r3l.config.rivals import GRPOSettings
+from r3l.config.methods.rivals import GRPOSettings
 from r3l.methods import credit_stage, training_rows_stage
 from tests.support.exploration_group import base, distilled, played, reflection, retry
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from r3l.config.adapters import OpenEnvSettings
+from r3l.config.environments.adapters import OpenEnvSettings
 from r3l.environments import make_world, tasks_of
 from r3l.environments.adapters.openenv import OpenEnvWorld
 from r3l.environments.workers.pool import WorldPool

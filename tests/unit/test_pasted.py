@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from flows.cli.console import CleanConsole
-from flows.cli.figures import result
+from flows.cli.screen.console import CleanConsole
+from flows.cli.screen.figures import result
 from r3l import pasted
 from r3l.pipeline.summary import QUESTIONS
 

@@ -205,7 +205,7 @@ def test_a_method_and_an_engine_from_outside(install):
         "[r3l.methods]\nhalf = mine:Half\n[r3l.engines]\nquiet = mine:Quiet\n",
         mine="""
 from r3l.config.engines import EngineSettings
-from r3l.config.method_settings import MethodSettings
+from r3l.config.methods.shared import MethodSettings
 from r3l.methods.base import Method
 class HalfSettings(MethodSettings):
     share: float = 0.5

@@ -16,9 +16,9 @@ from r3l.config import compose, load_preset, preset_names
 from r3l.config.compose import merge, resolve_conditions, validated
 from r3l.config.kinds import Kinds
 from r3l.config.methods import R3LSettings
+from r3l.config.methods.rivals import DAPOSettings
 from r3l.config.model import Config
 from r3l.config.preset_diff import diff_presets
-from r3l.config.rivals import DAPOSettings
 from r3l.errors import ConfigError
 from r3l.methods import METHODS, plan
 

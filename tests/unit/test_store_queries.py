@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from r3l.config.methods import R3LSettings
-from r3l.config.rivals import GRPOSettings
+from r3l.config.methods.rivals import GRPOSettings
 from r3l.methods import credit_stage
 from r3l.records import Trajectory
 from r3l.store.catalog import connect

@@ -11,10 +11,10 @@ from rich.text import Text
 from typer.testing import CliRunner
 
 from flows.cli import audit, replay, tables
-from flows.cli.answers import rows_view, story
 from flows.cli.app import app as whole
-from flows.cli.console import CleanConsole
 from flows.cli.options import the_run
+from flows.cli.screen.answers import rows_view, story
+from flows.cli.screen.console import CleanConsole
 from r3l import __version__
 from r3l.errors import ConfigError
 from r3l.store.stage import Store

@@ -7,9 +7,9 @@ import logging
 
 import pytest
 
-from flows.cli.console import CleanConsole
-from flows.cli.display import FRAMES, Display, clock, print_changes, row
-from flows.cli.figures import result, trend
+from flows.cli.screen.console import CleanConsole
+from flows.cli.screen.display import FRAMES, Display, clock, print_changes, row
+from flows.cli.screen.figures import result, trend
 from r3l.exploration.progress import Progress, mean_reward
 from r3l.pipeline.headline import change, headline, in_short, sparkline, trends
 from r3l.pipeline.summary import HEADLINE, history, summarise

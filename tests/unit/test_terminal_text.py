@@ -17,9 +17,9 @@ from rich.text import Text
 from typer.testing import CliRunner
 
 from flows.cli import tables
-from flows.cli.console import CleanConsole
-from flows.cli.display import Display, row
-from flows.cli.figures import result
+from flows.cli.screen.console import CleanConsole
+from flows.cli.screen.display import Display, row
+from flows.cli.screen.figures import result
 from r3l.errors import StoreError
 from r3l.exploration.progress import Progress
 from r3l.pipeline.logs import log_line
@@ -137,7 +137,7 @@ def test_a_message_of_an_error_is_shown_as_it_is(store):
 
 def test_every_command_prints_by_the_console_of_ours():
     root = Path(__file__).parents[2]
-    allowed = {root / "flows/cli/console.py", root / "r3l/training/__main__.py", root / "r3l/store/tables/cookbook.py",
+    allowed = {root / "flows/cli/screen/console.py", root / "r3l/training/__main__.py", root / "r3l/store/tables/cookbook.py",
                root / "r3l/store/tables/dictionary.py", root / "r3l/config/settings_page.py",
                root / "r3l/engines/vllm/launch/serve.py"}  # the last one runs in vLLM's environment  # fmt: skip
     for path in {*root.glob("flows/**/*.py"), *root.glob("r3l/**/*.py")} - allowed:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import pytest
 
 from r3l import plugins
-from r3l.config.adapters import TextArenaSettings
+from r3l.config.environments.adapters import TextArenaSettings
 from r3l.environments import make_world, tasks_of
 from r3l.environments.adapters.arena import offered
 from r3l.environments.workers.pool import WorldPool

@@ -9,8 +9,8 @@ import json
 import pytest
 
 from r3l import plugins
-from r3l.config.adapters import ToolsSettings
 from r3l.config.compose import compose
+from r3l.config.environments.adapters import ToolsSettings
 from r3l.engines.base import Completion
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments import make_world, tasks_of

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from r3l.config.adapters import VerifiersSettings
+from r3l.config.environments.adapters import VerifiersSettings
 from r3l.environments import make_world, tasks_of
 from r3l.environments.base import tools_of
 from r3l.environments.verifiers.conversation import new_messages, opening_text

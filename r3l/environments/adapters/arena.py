@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from r3l.config.adapters import TextArenaSettings
+from r3l.config.environments.adapters import TextArenaSettings
 from r3l.environments.adapters.episodes import CopiedEnvironment, Copies
 from r3l.environments.adapters.named import object_named
 from r3l.environments.adapters.texts import (

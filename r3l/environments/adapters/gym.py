@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from r3l.config.adapters import GymnasiumSettings
+from r3l.config.environments.adapters import GymnasiumSettings
 from r3l.environments.adapters.episodes import CopiedEnvironment, Copies
 from r3l.environments.adapters.named import refuse_unnamed
 from r3l.environments.adapters.texts import (

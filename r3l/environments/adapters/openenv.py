@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from r3l.config.adapters import OpenEnvSettings
+from r3l.config.environments.adapters import OpenEnvSettings
 from r3l.environments.adapters.texts import (
     cleaned,
     game_prompt,

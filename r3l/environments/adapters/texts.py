@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
-from r3l.config.adapters import AdaptedSettings, GameSettings
+from r3l.config.environments.adapters import AdaptedSettings, GameSettings
 from r3l.environments.base import Reply
 from r3l.environments.replies import parse_tagged_reply
 from r3l.errors import WorldError

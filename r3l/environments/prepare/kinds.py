@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
-from r3l.config.adapters import AdaptedSettings
 from r3l.config.environments import (
     AlfworldSettings,
     HouseholdSettings,
@@ -17,6 +16,7 @@ from r3l.config.environments import (
     ScienceWorldSettings,
     WebShopSettings,
 )
+from r3l.config.environments.adapters import AdaptedSettings
 from r3l.environments import data_of
 from r3l.environments.prepare.files import OnProgress, fetch, unpack
 from r3l.errors import WorldError

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from r3l.config.adapters import ToolsSettings
+from r3l.config.environments.adapters import ToolsSettings
 from r3l.environments.adapters.episodes import CopiedEnvironment, Copies
 from r3l.environments.adapters.named import object_named
 from r3l.environments.adapters.texts import cleaned

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.child_environment import child_environment
-from r3l.config.adapters import VerifiersSettings
+from r3l.config.environments.adapters import VerifiersSettings
 from r3l.environments.verifiers.loaded import load, tools_in
 from r3l.errors import R3LError, WorldError
 from r3l.seeds import derive

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import Any
 
-from r3l.config.adapters import VerifiersSettings
+from r3l.config.environments.adapters import VerifiersSettings
 from r3l.environments.adapters.texts import imported
 from r3l.errors import WorldError
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from r3l.config.adapters import VerifiersSettings
+from r3l.config.environments.adapters import VerifiersSettings
 from r3l.environments.adapters.episodes import CopiedEnvironment, Copies
 from r3l.environments.adapters.texts import cleaned, imported, parse_action, share
 from r3l.environments.base import Environment, Observation, Reply, Step

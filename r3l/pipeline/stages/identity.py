@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from r3l.config import Config
-from r3l.config.method_settings import MethodSettings
+from r3l.config.methods.shared import MethodSettings
 from r3l.config.section import settings_of
 from r3l.environments import data_of, make_world
 from r3l.environments.base import Versioned, shown_by

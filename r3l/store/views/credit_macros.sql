@@ -1,4 +1,4 @@
--- Counterfactual credit: what other settings would have given the stored rollouts (settings as in r3l/config/methods.py).
+-- Counterfactual credit: what other settings would have given the stored rollouts (settings as in r3l/config/methods/__init__.py).
 CREATE MACRO credit_as(scale := 'std', amplify := true, top_rule := 'group_max', alpha := 3.0, top_value := NULL, success_threshold := 1.0)
 AS TABLE
 WITH member AS (

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from r3l.config.method_settings import (
+from r3l.config.methods.shared import (
     CLIP_HIGH,
     CLIP_LOW,
     INVALID,

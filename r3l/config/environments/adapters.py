@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from r3l.config.environment_settings import EnvironmentSettings
+from r3l.config.environments.shared import EnvironmentSettings
 
 
 class AdaptedSettings(EnvironmentSettings):

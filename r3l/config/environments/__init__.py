@@ -7,8 +7,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from r3l.config.adapters import GymnasiumSettings, OpenEnvSettings, TextArenaSettings, ToolsSettings, VerifiersSettings
-from r3l.config.environment_settings import EnvironmentSettings as EnvironmentSettings
+from r3l.config.environments.adapters import (
+    GymnasiumSettings,
+    OpenEnvSettings,
+    TextArenaSettings,
+    ToolsSettings,
+    VerifiersSettings,
+)
+from r3l.config.environments.shared import EnvironmentSettings as EnvironmentSettings
 from r3l.config.kinds import Kinds
 from r3l.config.section import identity_of
 

@@ -16,7 +16,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from flows.cli.eta import seconds_left, tokens_per_second
+from flows.cli.screen.eta import seconds_left, tokens_per_second
 from r3l.exploration.progress import Progress, mean_reward
 from r3l.stages import STAGES, Stage
 

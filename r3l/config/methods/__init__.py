@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from r3l.config.kinds import Kinds
-from r3l.config.method_settings import AMPLIFY, INVALID, TOP_RULE, MethodSettings
-from r3l.config.rivals import (
+from r3l.config.methods.rivals import (
     CritiqueGRPOSettings,
     DAPOSettings,
     GRPOSettings,
@@ -20,6 +19,7 @@ from r3l.config.rivals import (
     ReflectRetryRewardSettings,
     RLOOSettings,
 )
+from r3l.config.methods.shared import AMPLIFY, INVALID, TOP_RULE, MethodSettings
 from r3l.records.plan import (
     Diverged,
     GroupFill,
