@@ -54,20 +54,18 @@ def test_beyond_s_1_the_ratio_leaves_1_and_groups_are_learned_again(corridor, tm
     assert check_run(store, "demo") == []
 
 
+def two_tasks(store, tmp_path, *assignments):
+    """A run of two tasks, N = 4, from a policy made at random."""
+    start = tiny_policy(tmp_path / "start", 0)
+    common = ["rollout.tasks=2", "rollout.group_size=4", f"store.root={store.root}", f"policy.path={start}"]
+    return compose(run="demo", assignments=[*common, *assignments])
+
+
 def test_a_branch_goes_on_as_a_line_of_its_own(corridor, tmp_path):
     """Forked from credit with another alpha, it trains a policy of its own and samples with it; the run stays as it
     was."""
     store = Store.open(str(tmp_path / "store"))
-    config = compose(
-        run="demo",
-        assignments=[
-            "rollout.tasks=2",
-            "rollout.group_size=4",
-            "training.learning_rate=0.01",
-            f"store.root={store.root}",
-            f"policy.path={tiny_policy(tmp_path / 'start', 0)}",
-        ],
-    )
+    config = two_tasks(store, tmp_path, "training.learning_rate=0.01")
     iteration(config, store, 0)
     before = ask(store, "SELECT stage, shard, digest, committed_at FROM stages ORDER BY ALL")
     replay.fn("demo", 0, from_stage="credit", assignments=["method.alpha=5"], branch="alpha5", store=store.root)
@@ -87,15 +85,7 @@ def test_a_branch_goes_on_as_a_line_of_its_own(corridor, tmp_path):
 
 def test_a_policy_that_was_lost_or_changed_stops_the_next_iteration_and_is_trained_again(corridor, tmp_path):
     store = Store.open(str(tmp_path / "store"))
-    config = compose(
-        run="demo",
-        assignments=[
-            "rollout.tasks=2",
-            "rollout.group_size=4",
-            f"store.root={store.root}",
-            f"policy.path={tiny_policy(tmp_path / 'start', 0)}",
-        ],
-    )
+    config = two_tasks(store, tmp_path)
     iteration(config, store, 0)
     place = "demo/policies/iteration=00000/policy"
     weights = Path(store.root, place, "model.safetensors")
@@ -124,15 +114,7 @@ def test_an_optimiser_state_that_was_lost_or_changed_stops_the_next_iteration_an
     spoil, corridor, tmp_path
 ):
     store = Store.open(str(tmp_path / "store"))
-    config = compose(
-        run="demo",
-        assignments=[
-            "rollout.tasks=2",
-            "rollout.group_size=4",
-            f"store.root={store.root}",
-            f"policy.path={tiny_policy(tmp_path / 'start', 0)}",
-        ],
-    )
+    config = two_tasks(store, tmp_path)
     iteration(config, store, 0)
     place = "demo/policies/iteration=00000/optimizer"
     folder = Path(store.root, place)

@@ -33,9 +33,10 @@ def base(attempt, **more):
     return trajectory(f"base={attempt}", "base", attempt, **more)
 
 
-def retry(attempt, pivot=0, base_attempt=None, **more):
+def lineage(attempt, pivot, base_attempt):
+    """The base that was retried, the turn from which, and the reflection that it was told."""
     root = attempt if base_attempt is None else base_attempt
-    lineage = {
+    return {
         "base_id": f"{GROUP}/base={root}",
         "parent_id": f"{GROUP}/base={root}",
         "pivot_asked": pivot,
@@ -43,21 +44,15 @@ def retry(attempt, pivot=0, base_attempt=None, **more):
         "shared_turns": pivot,
         "reflection_id": f"{GROUP}/reflection={attempt}",
     }
-    return trajectory(f"retry={attempt}", "retry", attempt, **(lineage | more))
+
+
+def retry(attempt, pivot=0, base_attempt=None, **more):
+    return trajectory(f"retry={attempt}", "retry", attempt, **(lineage(attempt, pivot, base_attempt) | more))
 
 
 def distilled(attempt, pivot=0, base_attempt=None, **more):
-    root = attempt if base_attempt is None else base_attempt
-    lineage = {
-        "base_id": f"{GROUP}/base={root}",
-        "parent_id": f"{GROUP}/base={root}",
-        "pivot_asked": pivot,
-        "pivot_turn": pivot,
-        "shared_turns": pivot,
-        "reflection_id": f"{GROUP}/reflection={attempt}",
-        "retry_id": f"{GROUP}/retry={attempt}",
-    }
-    return trajectory(f"distilled={attempt}", "distilled", attempt, **(lineage | more))
+    made_of = lineage(attempt, pivot, base_attempt) | {"retry_id": f"{GROUP}/retry={attempt}"}
+    return trajectory(f"distilled={attempt}", "distilled", attempt, **(made_of | more))
 
 
 def reflection(attempt, pivot=0, outcome="failure", target=None, **more):

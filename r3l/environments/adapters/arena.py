@@ -15,16 +15,15 @@ from r3l.config.environments.adapters import TextArenaSettings
 from r3l.environments.adapters.episodes import CopiedEnvironment, Copies
 from r3l.environments.adapters.named import object_named
 from r3l.environments.adapters.texts import (
+    GameWorld,
     cleaned,
-    game_prompt,
     imported,
     installed,
-    parse_action,
     seed_of,
     seeded_tasks,
     share,
 )
-from r3l.environments.base import Environment, Observation, Reply, Step
+from r3l.environments.base import Environment, Observation, Step
 from r3l.errors import WorldError
 from r3l.records import Task
 
@@ -33,17 +32,12 @@ OFFERED = re.compile(r"(?:Available|Valid|Legal|Possible)[^\n]*:\s*(?P<moves>[^\
 MOVE = re.compile(r"\[[^\[\]]+\]")
 
 
-class TextArenaWorld:
+class TextArenaWorld(GameWorld[TextArenaSettings]):
     name = "textarena"
 
     def __init__(self, settings: TextArenaSettings) -> None:
-        self.settings, self.copies = settings, Copies()
-
-    def system_prompt(self) -> str:
-        return game_prompt(self.settings)
-
-    def parse_reply(self, text: str) -> Reply:
-        return parse_action(text, self.settings.reply_format)
+        super().__init__(settings)
+        self.copies = Copies()
 
     def tasks(self, split: str) -> list[Task]:
         """Tasks are seeds of the game."""

@@ -12,31 +12,25 @@ from r3l.config.environments.adapters import GymnasiumSettings
 from r3l.environments.adapters.episodes import CopiedEnvironment, Copies
 from r3l.environments.adapters.named import refuse_unnamed
 from r3l.environments.adapters.texts import (
+    GameWorld,
     cleaned,
-    game_prompt,
     imported,
     installed,
-    parse_action,
     seed_of,
     seeded_tasks,
     share,
 )
-from r3l.environments.base import Environment, Observation, Reply, Step
+from r3l.environments.base import Environment, Observation, Step
 from r3l.errors import ConfigError, WorldError
 from r3l.records import Task
 
 
-class GymnasiumWorld:
+class GymnasiumWorld(GameWorld[GymnasiumSettings]):
     name = "gymnasium"
 
     def __init__(self, settings: GymnasiumSettings) -> None:
-        self.settings, self.copies = settings, Copies()
-
-    def system_prompt(self) -> str:
-        return game_prompt(self.settings)
-
-    def parse_reply(self, text: str) -> Reply:
-        return parse_action(text, self.settings.reply_format)
+        super().__init__(settings)
+        self.copies = Copies()
 
     def tasks(self, split: str) -> list[Task]:
         """Tasks are seeds of `reset`. Raise `ConfigError` where no environment is named."""

@@ -12,11 +12,10 @@ from typing import Any, TypeVar
 
 from r3l.config.environments.adapters import OpenEnvSettings
 from r3l.environments.adapters.texts import (
+    GameWorld,
     cleaned,
-    game_prompt,
     imported,
     installed,
-    parse_action,
     seed_of,
     seeded_tasks,
     share,
@@ -32,19 +31,13 @@ PATIENCE = 0.8  # of the time that a worker has for a call: a slow server costs 
 Value = TypeVar("Value")
 
 
-class OpenEnvWorld:
+class OpenEnvWorld(GameWorld[OpenEnvSettings]):
     name = "openenv"
     tasks_at_once = 16  # a step waits for the server
 
-    def __init__(self, settings: OpenEnvSettings) -> None:
-        self.settings = settings
-
-    def system_prompt(self) -> str:
-        return game_prompt(self.settings)
-
     def parse_reply(self, text: str) -> Reply:
         """An action is a text for the server's field, or a JSON object where the settings name no field."""
-        reply = parse_action(text, self.settings.reply_format)
+        reply = super().parse_reply(text)
         if not reply.valid or self.settings.action_field:
             return reply
         try:

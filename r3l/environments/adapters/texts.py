@@ -8,6 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Generic, TypeVar
 
 from r3l.config.environments.adapters import AdaptedSettings, GameSettings
 from r3l.environments.base import Reply
@@ -19,6 +20,7 @@ from r3l.visible import visible
 
 PROMPTS = Path(__file__).parents[1] / "prompts"
 SEEDS = 2**31  # what every package takes
+Settings = TypeVar("Settings", bound=GameSettings)
 EMPTY = "Invalid reply: it is empty. Expected an action."
 
 
@@ -44,6 +46,19 @@ def parse_action(text: str, form: str) -> Reply:
         return parse_tagged_reply(text)
     action = text.strip()
     return Reply(True, action) if action else Reply(False, "", EMPTY)
+
+
+class GameWorld(Generic[Settings]):
+    """What worlds of games share: the prompt and the form of replies that their settings give."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def system_prompt(self) -> str:
+        return game_prompt(self.settings)
+
+    def parse_reply(self, text: str) -> Reply:
+        return parse_action(text, self.settings.reply_format)
 
 
 def seeded_tasks(settings: AdaptedSettings, name: str, variant: str, split: str) -> list[Task]:
