@@ -11,15 +11,18 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
 
+from r3l.config import compose
 from r3l.config.environments import AlfworldSettings, HouseholdSettings
 from r3l.environments import make_world
 from r3l.environments.workers.pool import WorldPool
 from r3l.errors import Interrupted, WorldError
+from r3l.pipeline.workbench import Tools
 from r3l.records import Task
 
 ROOT = Path(__file__).parents[2]
@@ -136,6 +139,23 @@ def test_a_killed_worker_fails_its_sessions_and_is_replaced(pool: WorldPool, tas
     assert worker == "worker=0"
     assert "exit status -9" in reason
     assert "step of dies" in reason
+
+
+def test_a_run_stores_the_worker_that_a_fresh_one_replaced() -> None:
+    config = compose(assignments=["environment.workers=1"], environment="household")
+    with closing(Tools()) as tools:
+        pool = tools.pool(config)
+        task = make_world(config.environment).tasks("train")[0]
+        pool.start("dies", task).result(60)
+        os.kill(pool.workers[0].process.pid, signal.SIGSTOP)
+        step = pool.step("dies", "look")
+        os.kill(pool.workers[0].process.pid, signal.SIGKILL)
+        with pytest.raises(WorldError):
+            step.result(30)
+        pool.start("again", task).result(60)
+        [event] = tools.incidents.taken(3, "base")
+    assert (event.iteration, event.stage, event.event, event.subject_id) == (3, "base", "worker_restarted", "worker=0")
+    assert "exit status -9" in event.reason
 
 
 def test_errors_of_an_environment_are_messages(pool: WorldPool, tasks: list[Task]) -> None:
