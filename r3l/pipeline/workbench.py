@@ -25,6 +25,7 @@ from r3l.exploration.incidents import Incidents
 from r3l.exploration.progress import Progress
 from r3l.pipeline.policies import Policies, pullable
 from r3l.pipeline.runner import Runner
+from r3l.pipeline.update.waiting import WaitingProcess
 from r3l.stages import STAGES
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
@@ -56,12 +57,13 @@ class Placement(Protocol):
 
 
 class Tools:
-    """An engine, which loads one policy after another, and worker processes of each world. They start when first
-    needed."""
+    """An engine, which loads one policy after another, worker processes of each world, and the update's process. They
+    start when first needed."""
 
     def __init__(self) -> None:
         self.closed = False
         self.incidents = Incidents()
+        self.trainer = WaitingProcess()
         self._pools: dict[str, WorldPool] = {}
         self._engine: Engine | None = None
         self._lock = threading.Lock()
@@ -102,6 +104,7 @@ class Tools:
             pool.close()
         if self._engine is not None:
             self._engine.close()
+        self.trainer.close()
 
 
 class Workbench:
@@ -168,6 +171,8 @@ class Workbench:
         engine = self._load_policy()
         self.progress.add("engine", done=1)
         self.progress.finish("engine")
+        if self.wants("updates") and config.training.processes == 1 and not config.placement.update_deployment:
+            self.tools.trainer.start()  # its imports are done by the time that the rows are there
         chat = ChatFormat.load(self.policies.start.path, config.policy.thinking, tools_of(world))
         return Explorer(
             world, pool, engine, chat, self.policies.behaviour.digest, limits(config), self.progress, self.incidents

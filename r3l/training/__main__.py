@@ -1,15 +1,20 @@
 """The update job: `python -m r3l.training --job job.json`, or the same under torchrun.
 
-One JSON object a line on stdout: part, start, scored, micro_batch, out_of_memory, finish, failed. Exit status 0, or 1 with
-the cause.
+Without `--job` the process imports what a job needs, and waits: each line on stdin is the path of a job file. It ends
+with stdin, after a job that failed, and after a job on a GPU, which it would keep from others.
+
+One JSON object a line on stdout: part, start, scored, micro_batch, out_of_memory, finish, failed, idle. Exit status 0, or
+1 with the cause.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
+from pathlib import Path
 
 from r3l.errors import R3LError
 from r3l.training.job import read_job
@@ -20,12 +25,40 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m r3l.training", description="take one optimiser step over training rows"
     )
-    parser.add_argument("--job", required=True, help="JSON file of the job (r3l.training.job.Job)")
+    parser.add_argument("--job", help="JSON file of the job (r3l.training.job.Job); empty: files are named on stdin")
     arguments = parser.parse_args()
-    started = time.perf_counter()
     end_with_launcher()
+    return done(arguments.job) if arguments.job else wait_for_jobs()
+
+
+def wait_for_jobs() -> int:
+    """Do the jobs that stdin names, one after another; returns the exit status."""
+    import torch
+
+    import r3l.training.update  # noqa: F401 (the imports of a job, before there is one)
+
+    for line in sys.stdin:
+        path = Path(line.strip())
+        log_beside(path)
+        if status := done(path):
+            return status
+        if torch.cuda.is_initialized():
+            return 0
+        emit("idle")
+    return 0
+
+
+def log_beside(job: Path) -> None:
+    """Write what this process says on stderr to a file beside the job."""
+    with (job.parent / "stderr.log").open("w") as log:
+        os.dup2(log.fileno(), sys.stderr.fileno())
+
+
+def done(path: str | Path) -> int:
+    """Do one job; returns the exit status."""
+    started = time.perf_counter()
     try:
-        job = read_job(arguments.job)
+        job = read_job(path)
         from r3l.training.parallel.ranks import join, leave
         from r3l.training.update import run_update
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import resource
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -66,8 +68,18 @@ def mean(total: float, count: float, empty: float = 0.0) -> float:
     return total / count if count else empty
 
 
+def forget_peak() -> None:
+    """Begin to measure the peak of the resident memory anew: the process may have done other jobs. Only Linux can."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
 def peak_memory_mb(device: torch.device) -> float:
     """Return the peak resident memory of this process; on a GPU the peak of what was allocated there."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -31,7 +31,7 @@ from r3l.training.optimiser import make_optimiser
 from r3l.training.parallel.fsdp import whole
 from r3l.training.parallel.ranks import Ranks
 from r3l.training.policy import Policy, find_base, load_config, load_policy
-from r3l.training.report import peak_memory_mb, report
+from r3l.training.report import forget_peak, peak_memory_mb, report
 from r3l.training.rows import UpdateRow
 from r3l.training.scoring import OtherScores, score_others
 from r3l.training.shards import Group, micro_batches, read_groups, survey
@@ -237,6 +237,7 @@ class Update:
 def run_update(job: Job, ranks: Ranks, emit: Emit, import_seconds: float = 0.0) -> dict[str, Any]:
     """Run a job and write its `update.json`, last of all. Raise `TrainingError`."""
     started = time.perf_counter()
+    forget_peak()
     Path(job.out).mkdir(parents=True, exist_ok=True)
     update = Update(job, ranks, emit, seconds={"import": import_seconds})
     result = update.run()

@@ -91,7 +91,7 @@ class World:
             monkeypatch.setattr(process, "_command", lambda spec, processes: [sys.executable, "-c", SLEEPY_JOB])
             monkeypatch.setattr(
                 "r3l.pipeline.update.local.launch",
-                lambda job, folder, processes, timeout_s, on_line, stopped: process.launch(
+                lambda job, folder, processes, timeout_s, on_line, stopped, waiting: process.launch(
                     job, folder, processes, timeout_s, lambda line: self.reached(), stopped
                 ),
             )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from r3l.errors import Interrupted, TrainingError
-from r3l.pipeline.update import process
+from r3l.pipeline.update import output, process
 from r3l.store.files.process import started
 
 
@@ -73,7 +73,7 @@ def test_a_hung_job_is_stopped(monkeypatch, tmp_path):
 
 
 def test_a_job_deaf_to_sigterm_is_killed(monkeypatch, tmp_path):
-    monkeypatch.setattr(process, "STOP_GRACE_S", 0.5)
+    monkeypatch.setattr(output, "STOP_GRACE_S", 0.5)
     with pytest.raises(TrainingError, match="was stopped"):
         launch(
             monkeypatch,

@@ -10,6 +10,7 @@ from typing import Any
 from r3l.exploration.progress import Progress
 from r3l.pipeline.logs import log
 from r3l.pipeline.update.process import launch, settle
+from r3l.pipeline.update.waiting import WaitingProcess
 from r3l.pipeline.workbench import CANARY
 from r3l.store.files.staging import staged_update
 from r3l.store.layout import STAGING
@@ -31,6 +32,7 @@ def take_step(
     settling: Callable[[], None] = lambda: None,
     staged: str = STAGING,
     stopped: threading.Event | None = None,
+    waiting: WaitingProcess | None = None,
 ) -> dict[str, Any]:
     """Run the job and give back its update.json, with the digests of the policy and the optimiser's state it wrote.
 
@@ -38,6 +40,7 @@ def take_step(
         job: the job's spec, but for the folder that it writes to.
         settling: called when all is written and before it is put in its place; what it raises stops that.
         stopped: set where nobody waits for the step any more.
+        waiting: does the job where it has a process.
 
     Raises:
         TrainingError: the job failed or hung.
@@ -47,7 +50,7 @@ def take_step(
     place = policy_place(line, iteration)
     training = job["training"]
     result = launch(
-        job | {"out": str(staging)}, staging, training["processes"], training["timeout_s"], on_line, stopped
+        job | {"out": str(staging)}, staging, training["processes"], training["timeout_s"], on_line, stopped, waiting
     )
     result["policy"] = snapshot_digest(staging / "policy")
     result["optimiser"] = optimiser_digest(staging / "optimizer")

@@ -4,25 +4,24 @@ whole."""
 from __future__ import annotations
 
 import json
-import queue
 import shutil
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from r3l.child_environment import child_environment
-from r3l.errors import Interrupted, TrainingError
+from r3l.errors import TrainingError
+from r3l.pipeline.update.output import Output, stop
+from r3l.pipeline.update.waiting import WaitingProcess
 from r3l.store.files.process import mark
 from r3l.store.files.staging import staged_update
 from r3l.training.parallel.launcher import LAUNCHER
 from r3l.training.parallel.nodes import announce
 from r3l.training.parallel.nodes import command as _command
 
-STOP_GRACE_S = 4.0  # an ended run ends within 10 s
-LOOK_S = 0.5
+LOG = "stderr.log"
 
 
 def launch(
@@ -32,6 +31,7 @@ def launch(
     timeout_s: float,
     on_line: Callable[[dict[str, Any]], None],
     stopped: threading.Event | None = None,
+    waiting: WaitingProcess | None = None,
 ) -> dict[str, Any]:
     """Run the job in `folder` and give back its update.json.
 
@@ -40,6 +40,7 @@ def launch(
         on_line: called with each JSON line that the job prints.
         timeout_s: seconds without a line before the job counts as hung and is stopped.
         stopped: set where nobody waits for the job any more: it is stopped.
+        waiting: does the job where it has a process, and one process is asked for.
 
     Raises:
         TrainingError: it failed or hung; the message ends with what it said last.
@@ -51,30 +52,33 @@ def launch(
     spec = folder / "job.json"
     spec.write_text(json.dumps(job, indent=1))
     announce(spec)
-    with (
-        (folder / "stderr.log").open("w") as stderr,
-        subprocess.Popen(
+    process, output = (waiting.take(spec) if waiting and processes == 1 else None) or started(spec, processes)
+    causes: list[str] = []
+    try:
+        for said in output.of_a_job(timeout_s, stopped or threading.Event()):
+            causes += [str(said.get("cause"))] if said.get("event") == "failed" else []
+            on_line(said)
+    except BaseException:
+        stop(process)
+        raise
+    if output.ended and process.wait():
+        cause = causes[-1] if causes else _last_words(folder / LOG)
+        raise TrainingError(f"the update job ended with exit code {process.returncode}: {cause}; job: {spec}")
+    return dict(json.loads((Path(job["out"]) / "update.json").read_text()))
+
+
+def started(spec: Path, processes: int) -> tuple[subprocess.Popen[str], Output]:
+    """Start the job in a process that does nothing else; its log is a file beside the job."""
+    with (spec.parent / LOG).open("w") as log:
+        process = subprocess.Popen(
             _command(spec, processes),
             stdout=subprocess.PIPE,
-            stderr=stderr,
+            stderr=log,
             text=True,
             start_new_session=True,
             env=child_environment({"PYTHONUNBUFFERED": "1", LAUNCHER: mark()}),
-        ) as process,
-    ):
-        causes: list[str] = []
-        try:
-            for line in _lines(process, timeout_s, stopped or threading.Event()):
-                said = _parsed(line)
-                causes += [str(said.get("cause"))] if said.get("event") == "failed" else []
-                on_line(said)
-        except BaseException:
-            _stop(process)
-            raise
-    if process.returncode != 0:
-        cause = causes[-1] if causes else _last_words(folder / "stderr.log")
-        raise TrainingError(f"the update job ended with exit code {process.returncode}: {cause}; job: {spec}")
-    return dict(json.loads((Path(job["out"]) / "update.json").read_text()))
+        )
+    return process, Output(process)
 
 
 def run_here(job: dict[str, Any], on_line: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
@@ -87,55 +91,8 @@ def run_here(job: dict[str, Any], on_line: Callable[[dict[str, Any]], None]) -> 
     return dict(json.loads((Path(job["out"]) / "update.json").read_text()))
 
 
-def _lines(process: subprocess.Popen[str], timeout_s: float, stopped: threading.Event) -> Iterator[str]:
-    """Yield lines of the job's output; a job that is silent for too long is stopped. The reader is a thread, since a
-    blocked read can't be interrupted."""
-    lines: queue.Queue[str | None] = queue.Queue()
-
-    def read() -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            lines.put(line)
-        lines.put(None)
-
-    threading.Thread(target=read, daemon=True).start()
-    silent_since = time.monotonic()
-    while True:
-        if stopped.is_set():
-            raise Interrupted("the update job was stopped, since nobody waits for it any more")
-        try:
-            line = lines.get(timeout=min(timeout_s, LOOK_S))
-        except queue.Empty:
-            if time.monotonic() - silent_since < timeout_s:
-                continue
-            raise TrainingError(
-                f"the update job was silent for {timeout_s:g} s and was stopped "
-                "(training.timeout_s sets how long is allowed)"
-            ) from None
-        if line is None:
-            return
-        silent_since = time.monotonic()
-        yield line
-
-
-def _parsed(line: str) -> dict[str, Any]:
-    try:
-        parsed = json.loads(line)
-    except json.JSONDecodeError:
-        return {"event": "text", "text": line.rstrip()}
-    return parsed if isinstance(parsed, dict) else {"event": "text", "text": line.rstrip()}
-
-
-def _stop(process: subprocess.Popen[str]) -> None:
-    process.terminate()
-    try:
-        process.wait(STOP_GRACE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-
-
 def _last_words(log: Path) -> str:
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
     return lines[-1][:500] if lines else "it said nothing"
 
 

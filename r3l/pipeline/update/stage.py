@@ -47,6 +47,7 @@ def update_tables(bench: Workbench, rows: Sequence[StageRef], groups: int, older
             counted(bench.progress),
             bench.going_on,
             stopped=bench.stopped,
+            waiting=bench.tools.trainer,
         )
     bench.progress.finish("updates")
     return {

@@ -1,0 +1,83 @@
+"""The lines that a process of the update prints, under a watch."""
+
+from __future__ import annotations
+
+import json
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from r3l.errors import Interrupted, TrainingError
+
+STOP_GRACE_S = 4.0  # an ended run ends within 10 s
+LOOK_S = 0.5
+IDLE = "idle"  # the event by which a process says that it waits for another job
+
+
+class Output:
+    """Reads the lines in a thread of its own, since a blocked read can't be interrupted."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.ended = False  # nothing more comes
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._read, args=[process], daemon=True).start()
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        with process.stdout:
+            for line in process.stdout:
+                self._lines.put(line)
+        self._lines.put(None)
+
+    def of_a_job(self, timeout_s: float, stopped: threading.Event) -> Iterator[dict[str, Any]]:
+        """Yield what is printed until the job's process ends or waits for another job.
+
+        Raises:
+            TrainingError: it was silent for `timeout_s` seconds.
+            Interrupted: `stopped` was set.
+        """
+        silent_since = time.monotonic()
+        while True:
+            if stopped.is_set():
+                raise Interrupted("the update job was stopped, since nobody waits for it any more")
+            try:
+                line = self._lines.get(timeout=min(timeout_s, LOOK_S))
+            except queue.Empty:
+                if time.monotonic() - silent_since < timeout_s:
+                    continue
+                raise TrainingError(
+                    f"the update job was silent for {timeout_s:g} s and was stopped "
+                    "(training.timeout_s sets how long is allowed)"
+                ) from None
+            if line is None:
+                self.ended = True
+                return
+            said = parsed(line)
+            if said.get("event") == IDLE:
+                return
+            silent_since = time.monotonic()
+            yield said
+
+
+def parsed(line: str) -> dict[str, Any]:
+    """Return a line as the event that it is; any other line is an event of the kind text."""
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError:
+        return {"event": "text", "text": line.rstrip()}
+    return found if isinstance(found, dict) else {"event": "text", "text": line.rstrip()}
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    """End a process; one that does not end when it is asked to is killed after `STOP_GRACE_S`."""
+    if process.stdin is not None:
+        process.stdin.close()
+    process.terminate()
+    try:
+        process.wait(STOP_GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

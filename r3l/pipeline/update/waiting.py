@@ -1,0 +1,62 @@
+"""A process of the update that starts before there is a job, so that its imports are done by then, and that does one job
+after another."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from r3l.child_environment import child_environment
+from r3l.pipeline.update.output import Output, stop
+from r3l.store.files.process import mark
+from r3l.training.parallel.launcher import LAUNCHER
+from r3l.training.parallel.nodes import several
+
+COMMAND = [sys.executable, "-m", "r3l.training"]
+
+
+class WaitingProcess:
+    """None runs until `start` is called. Safe for use by several threads."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._output: Output | None = None
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Start a process where none waits. It ends with this one, however this one ends."""
+        with self._lock:
+            if several() or (self._process and self._process.poll() is None):
+                return
+            self._process = subprocess.Popen(
+                COMMAND,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,  # until it has a job, and with that a file for it
+                text=True,
+                start_new_session=True,
+                env=child_environment({"PYTHONUNBUFFERED": "1", LAUNCHER: mark()}),
+            )
+            self._output = Output(self._process)
+
+    def take(self, spec: Path) -> tuple[subprocess.Popen[str], Output] | None:
+        """Hand the job over. Return the process that does it with what it prints, or None where no process waits."""
+        with self._lock:
+            process, output = self._process, self._output
+            if process is None or output is None or process.stdin is None or process.poll() is not None:
+                return None
+            try:
+                process.stdin.write(f"{spec.absolute()}\n")
+                process.stdin.flush()
+            except BrokenPipeError:  # it ended just now
+                return None
+            return process, output
+
+    def close(self) -> None:
+        """End the process; a job that it is doing ends too."""
+        with self._lock:
+            if self._process is not None:
+                stop(self._process)
+                self._process = None

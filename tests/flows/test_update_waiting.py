@@ -1,0 +1,102 @@
+"""The update's process that starts before its first job and does one job after another."""
+
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from r3l.errors import TrainingError
+from r3l.pipeline.update import process, waiting
+from r3l.pipeline.update.waiting import WaitingProcess
+from tests.support.update_world import group, write_policy, write_rows
+
+SAYS_WHO_IT_IS = """
+import json, os, pathlib, sys
+for line in sys.stdin:
+    job = json.loads(pathlib.Path(line.strip()).read_text())
+    if job.get("fails"):
+        print(json.dumps({"event": "failed", "cause": "no rows"}))
+        sys.exit(1)
+    pathlib.Path(job["out"], "update.json").write_text(json.dumps({"pid": os.getpid(), "said": dict(os.environ)}))
+    print(json.dumps({"event": "idle"}), flush=True)
+"""
+
+
+def launch(folder: Path, ready: WaitingProcess, timeout_s: float = 60, **job):
+    return process.launch({"out": str(folder), **job}, folder, 1, timeout_s, lambda line: None, None, ready)
+
+
+@pytest.fixture
+def cold(monkeypatch):
+    """What is started where no process waits says that it was."""
+    script = "import pathlib, sys; pathlib.Path(sys.argv[1], 'update.json').write_text('{\"pid\": 0}')"
+    monkeypatch.setattr(process, "_command", lambda spec, processes: [sys.executable, "-c", script, str(spec.parent)])
+
+
+def waits(monkeypatch, script: str) -> WaitingProcess:
+    monkeypatch.setattr(waiting, "COMMAND", [sys.executable, "-c", script])
+    ready = WaitingProcess()
+    ready.start()
+    return ready
+
+
+def test_one_process_does_one_job_after_another(monkeypatch, tmp_path, cold):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted")
+    with closing(waits(monkeypatch, SAYS_WHO_IT_IS)) as ready:
+        first = launch(tmp_path / "first", ready)
+        ready.start()  # one waits: no further one is started
+        second = launch(tmp_path / "second", ready)
+    assert first["pid"] == second["pid"] != 0
+    assert "AWS_SECRET_ACCESS_KEY" not in first["said"]
+    assert launch(tmp_path / "third", ready)["pid"] == 0, "it was closed"
+
+
+def test_a_failed_job_says_why_and_the_next_has_another_process(monkeypatch, tmp_path, cold):
+    with closing(waits(monkeypatch, SAYS_WHO_IT_IS)) as ready:
+        with pytest.raises(TrainingError, match="exit code 1: no rows;"):
+            launch(tmp_path / "first", ready, fails=True)
+        assert launch(tmp_path / "second", ready)["pid"] == 0
+        ready.start()
+        assert launch(tmp_path / "third", ready)["pid"] != 0
+
+
+def test_a_hung_job_is_stopped_with_its_process(monkeypatch, tmp_path, cold):
+    with closing(waits(monkeypatch, "import time; time.sleep(600)")) as ready:
+        with pytest.raises(TrainingError, match="silent for 1 s and was stopped"):
+            launch(tmp_path / "first", ready, timeout_s=1)
+        assert launch(tmp_path / "second", ready)["pid"] == 0
+
+
+def test_several_nodes_start_their_own(monkeypatch):
+    monkeypatch.setenv("PET_NNODES", "2")
+    ready = waits(monkeypatch, SAYS_WHO_IT_IS)
+    assert ready.take(Path("job.json")) is None
+
+
+@pytest.mark.slow
+def test_the_second_job_of_a_process_is_the_one_that_a_process_of_its_own_would_do(monkeypatch, tmp_path):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    write_policy(tmp_path / "policy")
+
+    def job(name: str, number: int) -> dict:
+        return {
+            "rows": [write_rows(tmp_path / f"{number}.parquet", [*group(number, f"g{number}")])],
+            "groups": 1,
+            "policy": {"path": str(tmp_path / "policy"), "digest": "start"},
+            "training": {"learning_rate": 1e-3, "device": "cpu"},
+            "seed": number,
+        }
+
+    with closing(WaitingProcess()) as ready:
+        ready.start()
+        launch(tmp_path / "before", ready, **job("before", 0))
+        kept = launch(tmp_path / "kept", ready, **job("kept", 1))
+        log = (tmp_path / "kept" / process.LOG).read_text()
+    alone = launch(tmp_path / "alone", ready, **job("alone", 1))
+    timed = {"seconds", "seconds_by_part", "peak_memory_mb"}
+    assert {name: kept[name] for name in kept.keys() - timed} == {name: alone[name] for name in alone.keys() - timed}
+    assert kept["seconds_by_part"]["import"] < alone["seconds_by_part"]["import"]
+    for part in ("policy/model.safetensors", "optimizer/optimizer.safetensors"):
+        assert (tmp_path / "kept" / part).read_bytes() == (tmp_path / "alone" / part).read_bytes()
+    assert "Traceback" not in log
