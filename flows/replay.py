@@ -3,28 +3,31 @@ touched."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from flows import prefect_settings
 
 prefect_settings.apply()
 
 from prefect import flow  # noqa: E402
+from pydantic import WithJsonSchema  # noqa: E402
 
 from flows.ending import attended  # noqa: E402
 from flows.placement.placed import PrefectPlacement  # noqa: E402
 from flows.tasks import RUNNER, runner  # noqa: E402
-from r3l.pipeline.replay import check_stages, recompute  # noqa: E402
+from r3l.pipeline.replay import ORDER, check_stages, recompute  # noqa: E402
 from r3l.pipeline.workbench import Replay  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
+
+StageName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(ORDER)})]
 
 
 @flow(name="r3l-replay", flow_run_name="{run} iteration={iteration} from {from_stage}", task_runner=RUNNER)
 def replay(
     run: str,
     iteration: int,
-    from_stage: str = "credit",
-    to_stage: str = "updates",
+    from_stage: StageName = "credit",
+    to_stage: StageName = "updates",
     assignments: list[str] | None = None,
     branch: str = "",
     source_branch: str = "",
@@ -35,8 +38,7 @@ def replay(
     Args:
         run: name of the run.
         iteration: which iteration of it.
-        from_stage: first stage that is computed again: tasks, base, oracle_pivots, reflections, retries, distilled,
-            credit, training_rows, updates.
+        from_stage: first stage that is computed again.
         to_stage: last stage that is computed.
         assignments: settings to change, each as key=value, for example method.alpha=5; empty proves that nothing
             changes.

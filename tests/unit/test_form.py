@@ -7,11 +7,13 @@ import pytest
 
 from flows.evaluate import asked_of
 from flows.iterate import iterate
+from flows.replay import replay
 from r3l.config import Config, compose
 from r3l.config.compose import preset_names
 from r3l.config.form import Form
 from r3l.errors import ConfigError
 from r3l.evaluation.form import OWN, EvaluationForm
+from r3l.pipeline.replay import ORDER
 from r3l.pipeline.saved_config import save_config
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration
@@ -105,3 +107,12 @@ def test_the_form_of_an_evaluation_is_short():
     (posing,) = fields["evaluation"]["anyOf"]
     assert "description" not in posing
     assert {OWN, "gsm8k"} < set(posing["properties"]["benchmark"]["enum"])
+
+
+def test_the_stages_of_a_replay_are_a_choice():
+    schema = replay.parameters.model_dump()
+    for name, default in (("from_stage", "credit"), ("to_stage", "updates")):
+        assert schema["properties"][name]["enum"] == list(ORDER)
+        assert schema["properties"][name]["default"] == default
+    with pytest.raises(jsonschema.ValidationError, match="'credits' is not one of"):
+        jsonschema.validate({"run": "demo", "iteration": 0, "from_stage": "credits"}, schema)
