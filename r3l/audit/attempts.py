@@ -13,7 +13,7 @@ from r3l.errors import StoreError
 
 MEMBERS = """
 SELECT t.* EXCLUDE (run, branch, shard), c.rule, c.scaled, c.advantage, c.group_mean, c.group_std, c.group_size,
-       c.mask_turn, c.penalty::DOUBLE AS penalty
+       c.turn_advantages IS NOT NULL AS by_turn, c.mask_turn, c.penalty::DOUBLE AS penalty
 FROM lines.trajectories t
 LEFT JOIN (FROM lines.credit WHERE run = $run AND branch = $branch AND iteration = $iteration) c USING (trajectory_id)
 WHERE t.run = $run AND t.branch = $branch AND t.iteration = $iteration AND t.group_id = $group
@@ -32,7 +32,9 @@ SELECT * EXCLUDE (run, branch, shard, logprobs) FROM lines.training_rows
 WHERE run = $run AND branch = $branch AND iteration = $iteration AND list_contains($ids, source_id) AND role <> 'replay'
 """
 LARGEST = """
-SELECT term, max(abs(advantage) * list_max(weights)) AS largest FROM lines.training_rows
+SELECT term, max(CASE WHEN advantages IS NULL THEN abs(advantage) * list_max(weights)
+                      ELSE list_max(list_transform(list_zip(weights, advantages), lambda z: abs(z[1] * z[2]))) END) AS largest
+FROM lines.training_rows
 WHERE run = ? AND branch = ? AND iteration = ? AND role <> 'replay' GROUP BY term ORDER BY term
 """
 NEIGHBOURS = """

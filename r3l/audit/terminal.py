@@ -98,6 +98,7 @@ def heading(line: Line, row: Row, attempt: Attempt, trained: Trained | None) -> 
     if row["rule"] is not None:
         text.append(f"\nadvantage {signed(row['advantage'])} ({row['rule']}; ")
         text.append(f"group mean {number(row['group_mean'])}, std {number(row['group_std'])})")
+        text.append("; each turn has its own" if row["by_turn"] else "")
     text.append(
         f"\ntrained: {trained.row['role']}, {number(trained.row['trained_tokens'])} tokens"
         if trained

@@ -23,7 +23,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """The training row of a source: its columns, and per turn the weights of the reply's tokens.
+    """The training row of a source: its columns, and per turn the weights of the reply's tokens and their advantage.
 
     `aligned` is False where the row's tokens are not those of the pieces, or were pruned, so that no weight can be
     shown in its place.
@@ -32,18 +32,20 @@ class Trained:
     row: Row
     aligned: bool
     weights: dict[int, list[float]] = field(default_factory=dict)
+    advantages: dict[int, list[float]] = field(default_factory=dict)  # empty: the row has one for all turns
 
     @property
     def pruned(self) -> bool:
         return not self.row["token_ids"]
 
-    @property
-    def advantage(self) -> float:
-        return float(self.row["advantage"])
+    def advantage(self, turn: int) -> float:
+        """Return that of a turn: its own, or else the row's."""
+        own = self.advantages.get(turn)
+        return own[0] if own else float(self.row["advantage"])
 
     def effect(self, turn: int) -> float:
         """weight x advantage of the turn's most heavily weighted token; 0 where nothing of it is trained."""
-        return max(self.weights.get(turn, [0.0]), default=0.0) * self.advantage
+        return max(self.weights.get(turn, [0.0]), default=0.0) * self.advantage(turn)
 
 
 def place_weights(row: Row, *readings: Sequence[Piece]) -> Trained:
@@ -52,16 +54,16 @@ def place_weights(row: Row, *readings: Sequence[Piece]) -> Trained:
     for pieces in readings if row["token_ids"] else ():
         ids = [token for piece in pieces for token in (*piece.context_ids, *piece.response_ids)]
         if ids == row["token_ids"]:
-            return Trained(row, True, cut(row["weights"], pieces))
+            return Trained(row, True, cut(row["weights"], pieces), cut(row["advantages"] or [], pieces))
     return Trained(row, False)
 
 
-def cut(weights: Sequence[float], pieces: Sequence[Piece]) -> dict[int, list[float]]:
-    """Return the replies' shares of a row's weights, by turn."""
+def cut(values: Sequence[float], pieces: Sequence[Piece]) -> dict[int, list[float]]:
+    """Return the replies' shares of what a row says of each token, by turn."""
     slices, place = {}, 0
     for piece in pieces:
         place += len(piece.context_ids)
-        slices[piece.turn] = list(weights[place : place + len(piece.response_ids)])
+        slices[piece.turn] = list(values[place : place + len(piece.response_ids)])
         place += len(piece.response_ids)
     return slices
 

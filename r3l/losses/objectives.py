@@ -5,6 +5,7 @@ Shapes: T = trained tokens of one row. All tensors are float64 or float32 on one
     logp_T       log pi(token | everything before it) of the policy that is trained
     old_T        the same of the behaviour policy, as recomputed by the trainer
     weights_T    normaliser x mask, >= 0
+    advantage    A-hat of the row, or of each of its tokens [T] where turns have their own
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class RowLoss:
 
 
 Loss = Callable[..., RowLoss]
+Advantage = float | Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +48,18 @@ class Objective:
     uses_advantage: bool = True
 
 
-def policy_gradient(logp_T: Tensor, old_T: Tensor, advantage: float, weights_T: Tensor) -> RowLoss:
+def policy_gradient(logp_T: Tensor, old_T: Tensor, advantage: Advantage, weights_T: Tensor) -> RowLoss:
     """REINFORCE on the trained tokens: l_t = -A log pi_t (R3L; RAFT with A = 1; OPMD with 1 / (1 + tau) in the coefficient)."""
     return RowLoss(-(weights_T * advantage * logp_T).sum())
 
 
-def cross_entropy(logp_T: Tensor, old_T: Tensor, advantage: float, weights_T: Tensor) -> RowLoss:
+def cross_entropy(logp_T: Tensor, old_T: Tensor, advantage: Advantage, weights_T: Tensor) -> RowLoss:
     """Supervised rows: l_t = -log pi_t, whatever the advantage (the meta-task term, and RAFT)."""
     return RowLoss(-(weights_T * logp_T).sum())
 
 
 def clipped_ratio(
-    logp_T: Tensor, old_T: Tensor, advantage: float, weights_T: Tensor, *, clip_low: float, clip_high: float
+    logp_T: Tensor, old_T: Tensor, advantage: Advantage, weights_T: Tensor, *, clip_low: float, clip_high: float
 ) -> RowLoss:
     """PPO's clipped surrogate: l_t = -min(r_t A, clip(r_t, 1 - low, 1 + high) A) with r_t = pi_t / pi_old,t (GRPO, DAPO)."""
     ratio_T = (logp_T - old_T).exp()
@@ -73,11 +75,12 @@ def clipped_ratio(
 
 
 def sequence_ratio(
-    logp_T: Tensor, old_T: Tensor, advantage: float, weights_T: Tensor, *, clip_low: float, clip_high: float
+    logp_T: Tensor, old_T: Tensor, advantage: Advantage, weights_T: Tensor, *, clip_low: float, clip_high: float
 ) -> RowLoss:
     """GSPO: one ratio per sequence, s = exp(mean over trained tokens of (log pi_t - log pi_old,t)), clipped as a whole.
 
-    The token form of the GSPO paper: s_t = sg[s] pi_t / sg[pi_t], so its value is s and every token's gradient is s A.
+    The token form of the GSPO paper (its Eq. 13 and 14): s_t = sg[s] pi_t / sg[pi_t], so its value is s and the gradient of
+    token t is s A_t.
     """
     trained_T = weights_T != 0
     if not bool(trained_T.any()):
@@ -86,16 +89,15 @@ def sequence_ratio(
     ratio_T = sequence * (logp_T - logp_T.detach()).exp()
     plain_T = ratio_T * advantage
     bounded_T = ratio_T.clamp(1 - clip_low, 1 + clip_high) * advantage
-    clipped = float(sequence.clamp(1 - clip_low, 1 + clip_high)) * advantage < float(sequence) * advantage
     return RowLoss(
         value=-(weights_T * torch.minimum(plain_T, bounded_T)).sum(),
         ratios=1,
-        clipped=int(clipped),
+        clipped=int(bool(((bounded_T < plain_T) & trained_T).any())),
         ratio_sum=float(sequence),
     )
 
 
-def shaped_ratio(logp_T: Tensor, old_T: Tensor, advantage: float, weights_T: Tensor, *, gamma: float) -> RowLoss:
+def shaped_ratio(logp_T: Tensor, old_T: Tensor, advantage: Advantage, weights_T: Tensor, *, gamma: float) -> RowLoss:
     """Critique-GRPO's shaping of refinements: l_t = -A f(pi_t), f(p) = p / (p + gamma): unlikely tokens gain the most."""
     p_T = logp_T.exp()
     return RowLoss(-(weights_T * advantage * p_T / (p_T + gamma)).sum())

@@ -12,6 +12,7 @@ from r3l.errors import ConfigError
 from r3l.methods.base import UNCOUNTED, Method
 from r3l.methods.critique_grpo import CritiqueGRPO
 from r3l.methods.dapo import DAPO
+from r3l.methods.gigpo import GiGPO
 from r3l.methods.grpo import GRPO
 from r3l.methods.gspo import GSPO
 from r3l.methods.ngrpo import NGRPO
@@ -22,7 +23,7 @@ from r3l.methods.reflect_grpo import ReflectGRPO
 from r3l.methods.reflect_retry_reward import ReflectRetryReward
 from r3l.methods.rloo import RLOO
 from r3l.methods.stages import credit_groups, training_rows
-from r3l.records import Credit, Episode, Event, Reflection, SamplingPlan, TrainingRow, Trajectory
+from r3l.records import Credit, Episode, Event, Reflection, SamplingPlan, TrainingRow, Trajectory, Turn
 
 METHODS: dict[str, Method[Any]] = {
     "r3l": R3L(),
@@ -36,6 +37,7 @@ METHODS: dict[str, Method[Any]] = {
     "ngrpo": NGRPO(),
     "reflect_retry_reward": ReflectRetryReward(),
     "rloo": RLOO(),
+    "gigpo": GiGPO(),
 }
 
 
@@ -63,13 +65,20 @@ def plan(settings: AnyMethod, group_size: int) -> SamplingPlan:
     return method_of(settings).plan(settings, group_size)
 
 
-def credit_stage(settings: AnyMethod, trajectories: Sequence[Trajectory]) -> tuple[list[Credit], list[Event]]:
+def credits_turns(settings: AnyMethod) -> bool:
+    """Return whether the method gives each turn an advantage of its own."""
+    return method_of(settings).credits_turns
+
+
+def credit_stage(
+    settings: AnyMethod, trajectories: Sequence[Trajectory], turns: Sequence[Turn] = ()
+) -> tuple[list[Credit], list[Event]]:
     """Return the credit of every member of every group. `trajectories`: base and distilled ones, groups whole (retries
-    are passed over).
+    are passed over); `turns`: theirs, in order, for methods that credit turns.
 
     Each of them gives one `Credit` or one `dropped` event with its reason.
     """
-    return credit_groups(method_of(settings), settings, trajectories)
+    return credit_groups(method_of(settings), settings, trajectories, turns)
 
 
 def training_rows_stage(

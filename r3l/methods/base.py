@@ -16,7 +16,7 @@ from r3l.config.methods.shared import ClippedSettings, MethodSettings
 from r3l.credit.advantages import Floats, group_statistics, scaled_advantages
 from r3l.credit.amplification import amplified, signs
 from r3l.credit.pivot_mask import PivotMask, base_mask_turn, distilled_mask_turn
-from r3l.records import Credit, Kind, Reflection, SamplingPlan, Trajectory
+from r3l.records import Credit, Kind, Reflection, SamplingPlan, Trajectory, Turn
 
 S = TypeVar("S", bound=MethodSettings)
 C = TypeVar("C", bound=ClippedSettings)
@@ -45,6 +45,15 @@ class Lesson(NamedTuple):
     advantage: float = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class PlayedGroup:
+    """A group for a method that credits turns: G members, of member g the K_g turns that it played, in order."""
+
+    members: Sequence[Trajectory]
+    credit: Sequence[Credit]
+    turns: Sequence[Sequence[Turn]]
+
+
 class LeftOut(NamedTuple):
     """What is not trained on, and why."""
 
@@ -61,6 +70,7 @@ class Method(Generic[S]):
     """
 
     version = 1
+    credits_turns = False  # whether `turn_advantages` is asked: then the stage `credit` reads the turns
 
     def plan(self, settings: S, group_size: int) -> SamplingPlan:
         """Return what exploration samples for one task, within the budget of `group_size` = N trajectories."""
@@ -97,6 +107,11 @@ class Method(Generic[S]):
             )
             for index, member in enumerate(members)
         ]
+
+    def turn_advantages(self, settings: S, group: PlayedGroup) -> list[Floats]:
+        """Return A-hat of each turn in place of its member's, of shape [K_g] for member g. `group.credit` has the
+        members' own."""
+        return [np.full(len(turns), one.advantage) for one, turns in zip(group.credit, group.turns, strict=True)]
 
     def penalties(self, settings: S, members: Sequence[Trajectory]) -> Floats:
         """Return what is taken off each reward before the group's statistics, shape [G]."""

@@ -54,7 +54,10 @@ def mass_of(
 ) -> Mass:
     """Return what `settings` would make of these rollouts. `episodes`: base and distilled ones, and the retries as they
     ran; `fault_turns`: trajectory id to the turn where the oracle says that a failed base went wrong."""
-    credit, _ = credit_stage(settings, [one.trajectory for one in episodes if one.trajectory.kind != Kind.RETRY])
+    members = [one for one in episodes if one.trajectory.kind != Kind.RETRY]
+    credit, _ = credit_stage(
+        settings, [one.trajectory for one in members], [turn for one in members for turn in one.turns]
+    )
     rows, _ = training_rows_stage(settings, episodes, reflections, credit)
     turns_of = {one.trajectory.trajectory_id: one.turns for one in episodes}
     mass = Mass(rows=len(rows))
@@ -75,14 +78,15 @@ def mass_of(
 
 def turn_masses(row: TrainingRow, turns_of: Mapping[str, Sequence[Turn]], divided_by: int) -> list[TurnMass]:
     """Return a row's mass by turn: a trajectory's row is its contexts and replies, one after the other."""
-    factor = row.coefficient * row.advantage / divided_by
+    factor = row.coefficient / divided_by
     if row.role in {"reflect", "retry"}:
-        return [TurnMass(row.source_id, row.role, 0, factor * sum(row.weights))]
+        return [TurnMass(row.source_id, row.role, 0, factor * row.advantage * sum(row.weights))]
     found: list[TurnMass] = []
     place = 0
     for turn in turns_of[row.source_id]:
         place += len(turn.context_ids)
-        reply = row.weights[place : place + len(turn.response_ids)]
+        reply = slice(place, place + len(turn.response_ids))
         place += len(turn.response_ids)
-        found.append(TurnMass(row.source_id, row.role, turn.turn, factor * sum(reply)))
+        advantage = row.advantage if row.advantages is None else (row.advantages[reply] or [0.0])[0]
+        found.append(TurnMass(row.source_id, row.role, turn.turn, factor * advantage * sum(row.weights[reply])))
     return [one for one in found if one.mass]

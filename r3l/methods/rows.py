@@ -2,6 +2,7 @@
 
 token_ids = C0 + A0 + C1 + A1 + ...       (C = context, A = sampled reply)
 weights   =  0 + w0 +  0 + w1 + ...       w_k = normaliser x mask_k, the same for all tokens of a reply
+advantages=  0 + a0 +  0 + a1 + ...       a_k = A-hat of turn k, where turns have their own
 logprobs  =  0 + l0 +  0 + l1 + ...       as the behaviour policy sampled them; NaN for a distilled trajectory's replies
                                           that were sampled behind the guidance, which its contexts no longer hold
 """
@@ -48,9 +49,21 @@ class Segments:
 def explore_row(settings: MethodSettings, objective: Objective, member: Episode, credit: Credit) -> TrainingRow:
     """Return the row of a group's member: all its turns, with weight from `credit.mask_turn` on."""
     segments = Segments.of_turns(without_guided_logprobs(member), credit.mask_turn)
-    return row(
+    made = row(
         settings, objective, member.trajectory, credit.trajectory_id, segments, credit.advantage, credit.group_size
     )
+    if credit.turn_advantages is None:
+        return made
+    return replace(made, advantages=over_replies(credit.turn_advantages, segments))
+
+
+def over_replies(values_K: Sequence[float], segments: Segments) -> list[float]:
+    """Return each turn's value on every token of its reply, 0 on those of the contexts."""
+    return [
+        value
+        for context, reply, own in zip(segments.contexts_K, segments.replies_K, values_K, strict=True)
+        for value in [*[0.0] * len(context), *[own] * len(reply)]
+    ]
 
 
 def without_guided_logprobs(member: Episode) -> list[Turn]:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from r3l.config.methods.shared import MethodSettings
-from r3l.methods.base import ROWLESS, LeftOut, Lesson, Method
+from r3l.methods.base import ROWLESS, LeftOut, Lesson, Method, PlayedGroup
 from r3l.methods.rows import explore_row, reflect_row, retry_row
-from r3l.records import Credit, Episode, Event, Kind, Reflection, Status, TrainingRow, Trajectory
+from r3l.records import Credit, Episode, Event, Kind, Reflection, Status, TrainingRow, Trajectory, Turn
 
 
 def credit_groups(
-    method: Method[Any], settings: MethodSettings, trajectories: Sequence[Trajectory]
+    method: Method[Any], settings: MethodSettings, trajectories: Sequence[Trajectory], turns: Sequence[Turn]
 ) -> tuple[list[Credit], list[Event]]:
     """Return credit for whole groups. Each base and distilled trajectory gives a credit or an event; retries are no
     members."""
     credits: list[Credit] = []
     events: list[Event] = []
+    turns_of: dict[str, list[Turn]] = defaultdict(list)
+    for turn in turns:
+        turns_of[turn.trajectory_id].append(turn)
     for group in grouped(one for one in trajectories if one.kind in {Kind.BASE, Kind.DISTILLED}).values():
         usable = [member for member in group if Status(member.status).trainable]
         left_out = [
@@ -29,8 +33,31 @@ def credit_groups(
         members, unselected = method.select(settings, usable)
         events += [event(group[0].iteration, "credit", "dropped", item) for item in [*left_out, *unselected]]
         if members:
-            credits += method.credit(settings, members)
+            credited = method.credit(settings, members)
+            if method.credits_turns:
+                played = [turns_of[member.trajectory_id] for member in members]
+                credited = by_turn(method, settings, PlayedGroup(members, credited, played))
+            credits += credited
     return credits, events
+
+
+def by_turn(method: Method[Any], settings: MethodSettings, group: PlayedGroup) -> list[Credit]:
+    """Return the members' credit with an advantage for each turn.
+
+    Raises:
+        ValueError: the method gave a member more or fewer advantages than it has turns.
+    """
+    found = method.turn_advantages(settings, group)
+    for member, turns, advantages in zip(group.members, group.turns, found, strict=True):
+        if len(advantages) != len(turns):
+            raise ValueError(
+                f"{type(method).__name__}.turn_advantages: {len(advantages)} advantages for the {len(turns)} turns of "
+                f"{member.trajectory_id}; return one per turn"
+            )
+    return [
+        replace(one, turn_advantages=[float(value) for value in advantages])
+        for one, advantages in zip(group.credit, found, strict=True)
+    ]
 
 
 def training_rows(
@@ -105,7 +132,8 @@ def no_gradient(row: TrainingRow, credit: Credit) -> str:
         return "no turn of it is stored"
     if row.trained_tokens == 0:
         return f"fully masked: no sampled token from turn {credit.mask_turn} on"
-    needless = row.advantage == 0 and row.kl_coefficient == 0 and row.reduction != "tokens"
+    zero = row.advantage == 0 if row.advantages is None else not any(row.advantages)
+    needless = zero and row.kl_coefficient == 0 and row.reduction != "tokens"
     return f"advantage {row.advantage:g} ({credit.rule})" if needless or credit.rule in ROWLESS else ""
 
 

@@ -39,11 +39,15 @@ class Credit:
             before=0.0,
         ),
     ] = 0.0
+    turn_advantages: Annotated[
+        list[float] | None,
+        Column("A-hat of each turn, of methods that credit turns; null: every turn has `advantage`", since=3),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingRow:
-    """One sequence for the update job. Loss of a row = sum_t weights[t] * l(logp[t], advantage, ...)."""
+    """One sequence for the update job. Loss of a row = sum_t weights[t] * l(logp[t], advantages[t] or advantage, ...)."""
 
     row_id: Annotated[str, Column("e.g. iteration=3/task=17/distilled=2/row")]
     group_id: Annotated[str, Column("the group, whose rows form one token trie")]
@@ -77,6 +81,15 @@ class TrainingRow:
         ),
     ]
     trained_tokens: Annotated[int, Column("tokens with weight")]
+    advantages: Annotated[
+        list[float] | None,
+        Column(
+            "A-hat of the turn that each token is of, aligned with token_ids, 0 off the replies; null: every token has "
+            "`advantage`",
+            since=2,
+            dropped_with="tokens",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

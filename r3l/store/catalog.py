@@ -34,6 +34,7 @@ VIEWS = (
     "pivots",
     "groups",
     "account",
+    "turn_credit",
     "dominance",
     "confusion",
     "diagnoses",

@@ -25,13 +25,15 @@ SELECT stage, shard, digest, fingerprint, settings, rows FROM stages
 WHERE iteration = $iteration AND branch = $branch ORDER BY stage, shard
 """
 ADVANTAGES = f"""
-SELECT count(*) FILTER (b.advantage <> a.advantage) AS changed, count(*) AS members, max(abs(b.advantage - a.advantage)) AS largest,
+SELECT count(*) FILTER ((b.advantage, b.turn_advantages) IS DISTINCT FROM (a.advantage, a.turn_advantages)) AS changed,
+       count(*) AS members, max(abs(b.advantage - a.advantage)) AS largest,
        avg(abs(b.advantage - a.advantage)) AS mean, count(*) FILTER (sign(b.advantage) <> sign(a.advantage)) AS turned
 FROM {SIDES.format(table="credit", side="a")} JOIN {SIDES.format(table="credit", side="b")} USING (trajectory_id)
 """
 ROWS = f"""
 SELECT row_id, a.row_id IS NOT NULL AND b.row_id IS NOT NULL AS in_both, a.row_id IS NOT NULL AS in_a,
-       a.token_ids <> b.token_ids AS other_tokens, a.weights <> b.weights AS other_weights, a.advantage <> b.advantage AS other_advantage,
+       a.token_ids <> b.token_ids AS other_tokens, a.weights <> b.weights AS other_weights,
+       (a.advantage, a.advantages) IS DISTINCT FROM (b.advantage, b.advantages) AS other_advantage,
        list_sum(a.weights) AS mass_a, list_sum(b.weights) AS mass_b, a.trained_tokens AS trained_a, b.trained_tokens AS trained_b
 FROM {SIDES.format(table="training_rows", side="a")} FULL JOIN {SIDES.format(table="training_rows", side="b")} USING (row_id)
 ORDER BY row_id

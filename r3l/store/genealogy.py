@@ -33,7 +33,7 @@ class Story:
     line: Row
     turns: list[
         Row
-    ]  # turn, action, tokens, weight (of each of its tokens; 0: masked or not trained), loss_weight = weight x advantage
+    ]  # turn, action, tokens, weight (of each of its tokens; 0: masked or not trained), advantage, loss_weight = weight x advantage
     offspring: list[Row]  # reflections on it, and the retries they led to
     tokens: list[Row]  # of the turn that was asked for: token, id, logprob, weight
 
@@ -79,20 +79,25 @@ def played(connection: duckdb.DuckDBPyConnection, line: Row) -> list[Row]:
         connection, TURNS, place | {"parent": line["parent_id"] or "", "kept": kept or 0}
     ).to_pylist()
     row = query(
-        connection, "SELECT weights FROM lines.training_rows WHERE branch = $branch AND source_id = $id", place
+        connection,
+        "SELECT weights, advantages FROM lines.training_rows WHERE branch = $branch AND source_id = $id",
+        place,
     ).to_pylist()
     weights = row[0]["weights"] if row else []
+    advantages = (row[0]["advantages"] if row else None) or [line["row_advantage"] or 0.0] * len(weights)
     if len(weights) < sum(turn["context_tokens"] + len(turn["response_ids"]) for turn in turns):
         turns = [turn for turn in turns if turn["turn"] >= (kept or 0)]
     position = 0
     for turn in turns:
         position += turn["context_tokens"]
         own = weights[position : position + len(turn["response_ids"])] or [0.0] * len(turn["response_ids"])
+        advantage = advantages[position] if position < len(advantages) else 0.0
         position += len(own)
         turn |= {
             "weights": own,
             "weight": max(own, default=0.0),
-            "loss_weight": max(own, default=0.0) * (line["row_advantage"] or 0.0),
+            "advantage": advantage,
+            "loss_weight": max(own, default=0.0) * advantage,
         }
     return turns
 
@@ -129,7 +134,8 @@ def story_lines(story: Story) -> Iterator[str]:
 def credit_lines(line: Row) -> Iterator[str]:
     if line["rule"]:
         group = f"group of {line['group_size']}, mean {line['group_mean']:.4g}, deviation {line['group_std']:.4g}"
-        yield f"  credit       {line['rule']}: advantage {line['advantage']:+.4g} (scaled {line['scaled']:+.4g}; {group})"
+        own = "; its turns have their own" if line["turn_advantages"] is not None else ""
+        yield f"  credit       {line['rule']}: advantage {line['advantage']:+.4g} (scaled {line['scaled']:+.4g}; {group}){own}"
     if line["row_id"]:
         term = f"{line['term']} term, coefficient {line['coefficient']:g}, by {line['reduction']}"
         yield f"  row          {line['row_id']}: {line['objective']} as {line['role']}, {term}; {line['trained_tokens']} tokens with weight"

@@ -121,7 +121,8 @@ def _losses(
     weights = torch.from_numpy(row.weights)
     old = logp.detach() if scores.old is None else torch.from_numpy(scores.old)
     try:
-        loss = row.loss.loss(logp, old, row.advantage, weights, **row.settings)
+        advantage = row.advantage if row.advantages is None else torch.from_numpy(row.advantages)
+        loss = row.loss.loss(logp, old, advantage, weights, **row.settings)
     except TypeError as error:
         raise TrainingError(
             f"training row {row.row_id}: objective_settings {dict(row.settings)} do not fit {row.objective}: {error}"

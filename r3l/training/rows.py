@@ -34,6 +34,7 @@ class UpdateRow:
     kl_coefficient: float
     kl_estimator: str
     advantage: float
+    advantages: NDArray[np.float64] | None  # [T], where turns have their own
     behaviour_policy: str
     token_ids: NDArray[np.int32]  # up to the last trained token
     positions: NDArray[np.int64]  # [T]
@@ -56,6 +57,12 @@ class UpdateRow:
             raise TrainingError(
                 f"{name}: {len(token_ids)} token ids, {len(weights)} weights, {len(logprobs)} logprobs; "
                 "expected equal lengths"
+            )
+        said = record.get("advantages")  # rows of earlier versions have none
+        advantages = None if said is None else np.asarray(said, np.float64)
+        if advantages is not None and len(advantages) != len(token_ids):
+            raise TrainingError(
+                f"{name}: {len(token_ids)} token ids, {len(advantages)} advantages; expected equal lengths"
             )
         positions = np.flatnonzero(weights)
         if len(positions) and positions[0] == 0:
@@ -86,6 +93,7 @@ class UpdateRow:
         return cls(
             **{key: record[key] for key in copied},
             settings=json.loads(record["objective_settings"] or "{}"),
+            advantages=None if advantages is None else advantages[positions],
             token_ids=token_ids[: positions[-1] + 1] if len(positions) else token_ids[:0],
             positions=positions,
             weights=weights[positions],
@@ -100,7 +108,8 @@ class UpdateRow:
     @property
     def has_gradient(self) -> bool:
         """Whether the row can change the policy; other rows are not run."""
-        from_loss = self.coefficient != 0 and (self.advantage != 0 or not self.loss.uses_advantage)
+        credited = self.advantage != 0 if self.advantages is None else bool(self.advantages.any())
+        from_loss = self.coefficient != 0 and (credited or not self.loss.uses_advantage)
         return len(self.positions) > 0 and (from_loss or self.kl_coefficient > 0)
 
     @cached_property

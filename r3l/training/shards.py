@@ -70,7 +70,8 @@ def read_rows(files: Iterable[str], group_ids: Sequence[str] | None = None) -> I
     """Yield the rows of some files in their order, or only those of some groups."""
     for file in files:
         try:
-            if missing := set(arrow_schema("training_rows").names) - set(pq.read_schema(file).names):
+            needed = {field.name for field in arrow_schema("training_rows") if not field.nullable}
+            if missing := needed - set(pq.read_schema(file).names):
                 raise TrainingError(f"{file}: no column {', '.join(sorted(missing))}; expected a part of training_rows")
             keep = None if group_ids is None else ds.field("group_id").isin(list(group_ids))
             for batch in ds.dataset(file).to_batches(filter=keep, batch_size=64):

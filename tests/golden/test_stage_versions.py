@@ -46,9 +46,9 @@ PINNED = {
     ("reflections", 1, 1): "3799126cef749fb4",
     ("retries", 3, 1): "6b1dc00e1b02d5a8",
     ("distilled", 3, 1): "aaacff6192fded08",
-    ("credit", 2, 1): "b1dccf62ed8a05b9",
-    ("training_rows", 1, 2): "f0c20110dc9aba2e",
-    ("replay", 1, 1): "5b97aee9eb2f0570",
+    ("credit", 3, 1): "04792250521e046e",
+    ("training_rows", 2, 2): "57d0bd7bc981d81f",
+    ("replay", 2, 1): "26d2b9490b1a54e8",
     ("evaluations", 4, 1): "c5ac612225e7a8c7",
 }
 

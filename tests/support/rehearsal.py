@@ -64,7 +64,9 @@ def rehearse(settings: AnyMethod, group_size: int = 4) -> tuple[Tables, int]:
             distilled + stitched,
             diverged + events,
         )
-    credit, dropped = credit_stage(settings, [one.trajectory for one in (*bases, *retries, *distilled)])
+    members = [*bases, *retries, *distilled]
+    turns = [turn for one in members for turn in one.turns]
+    credit, dropped = credit_stage(settings, [one.trajectory for one in members], turns)
     rows, events = training_rows_stage(settings, [*bases, *retries, *distilled], reflections, credit)
 
     def episodes(found: list[Any]) -> dict[str, list[Any]]:

@@ -30,9 +30,9 @@ PINNED = {
     ("reflections", 1): "b831c62d20aaf6bb",
     ("retries", 3): "15a33e46d08e5502",
     ("distilled", 3): "15a33e46d08e5502",
-    ("credit", 2): "d1ee4590fb958c9d",
-    ("training_rows", 1): "4203a56ec417e13a",
-    ("replay", 1): "49cadf086466c983",
+    ("credit", 3): "cd209e1f8c2960aa",
+    ("training_rows", 2): "19f5aec602904e5d",
+    ("replay", 2): "1cfe65f85161a080",
     ("updates", 3): "1d3184e952699fb1",
     ("evaluations", 4): "ebcdae0f831f6cc7",
 }

@@ -10,6 +10,7 @@ from r3l.config.kinds import Kinds
 from r3l.config.methods.rivals import (
     CritiqueGRPOSettings,
     DAPOSettings,
+    GiGPOSettings,
     GRPOSettings,
     GSPOSettings,
     NGRPOSettings,
@@ -142,6 +143,7 @@ METHOD_KINDS = Kinds(
         NGRPOSettings,
         ReflectRetryRewardSettings,
         RLOOSettings,
+        GiGPOSettings,
     ),
 )
 AnyMethod = Annotated[MethodSettings, METHOD_KINDS]

@@ -116,6 +116,19 @@ class ReflectRetryRewardSettings(ClippedSettings):
     guidance_position: GuidancePosition = Field("mid_system", description=POSITION)
 
 
+class GiGPOSettings(ClippedSettings):
+    kind: Literal["gigpo"] = "gigpo"
+    step_weight: float = Field(
+        1.0, ge=0, description="Weight of a turn's own advantage beside that of its trajectory, 0 or more. 0: GRPO."
+    )
+    discount: float = Field(
+        0.95,
+        gt=0,
+        le=1,
+        description="Factor per turn by which a turn's return counts what comes later, above 0, up to 1.",
+    )
+
+
 class RLOOSettings(MethodSettings):
     kind: Literal["rloo"] = "rloo"
     scale: Literal["std", "none"] = Field("none", description=SCALE)

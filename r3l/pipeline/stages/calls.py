@@ -11,7 +11,7 @@ from typing import Any
 
 from r3l.exploration import stages as exploration
 from r3l.exploration.oracle import oracle_stage
-from r3l.methods import counted_groups, credit_stage, plan, training_rows_stage
+from r3l.methods import counted_groups, credit_stage, credits_turns, plan, training_rows_stage
 from r3l.pipeline import replay_buffer
 from r3l.pipeline.runner import Coming
 from r3l.pipeline.stages import stage_io
@@ -20,7 +20,7 @@ from r3l.pipeline.stages.run_stage import run_stage
 from r3l.pipeline.stages.task_batch import draw
 from r3l.pipeline.update.stage import policy_is_there, update_tables
 from r3l.pipeline.workbench import Workbench
-from r3l.records import Credit, Episode, Kind, Reflection, SamplingPlan, Task, Trajectory
+from r3l.records import Credit, Episode, Kind, Reflection, SamplingPlan, Task, Trajectory, Turn
 from r3l.store.layout import StageRef
 
 
@@ -150,11 +150,16 @@ def assign_credit(
     """Advantages, amplification and pivot masks of a shard's groups."""
 
     def compute() -> stage_io.Tables:
-        members = _members(bench, base, retries, distilled)
-        credit, events = credit_stage(bench.config.method, members)
+        refs = [base, *retries, *distilled]
+        turns = _turns(bench, refs) if credits_turns(bench.config.method) else []
+        credit, events = credit_stage(bench.config.method, _members(bench, base, retries, distilled), turns)
         return {"credit": credit, "events": events}
 
     return run_stage(bench, "credit", shard, [base, *retries, *distilled], compute)
+
+
+def _turns(bench: Workbench, refs: Sequence[StageRef]) -> list[Turn]:
+    return [turn for ref in refs for turn in stage_io.records(bench.store, ref, "turns", Turn)]
 
 
 def _members(

@@ -1,5 +1,5 @@
--- 8. Credit is of the whole group: its size and mean are those of its members, each reward is its trajectory's, and the pivot mask is
---    the one that the settings of the stage ask for.
+-- 8. Credit is of the whole group: its size and mean are those of its members, each reward is its trajectory's, the pivot mask is
+--    the one that the settings of the stage ask for, and where turns have advantages, each turn has one.
 WITH members AS (
     SELECT c.*, json_extract_string(s.settings, '$.method.pivot_mask') AS pivot_mask, count(*) OVER g AS size, avg(c.reward - c.penalty) OVER g AS mean
     FROM lines.credit c
@@ -27,4 +27,8 @@ SELECT run, branch, iteration, trajectory_id, 'in a group of ' || size || ' memb
 FROM members WHERE size <> group_size OR abs(mean - group_mean) > 1e-6
 UNION ALL
 SELECT c.run, c.branch, c.iteration, c.trajectory_id, 'reward ' || c.reward || ', its trajectory has ' || coalesce(t.reward::VARCHAR, 'no row')
-FROM lines.credit c LEFT JOIN lines.trajectories t USING (run, branch, iteration, trajectory_id) WHERE c.reward IS DISTINCT FROM t.reward;
+FROM lines.credit c LEFT JOIN lines.trajectories t USING (run, branch, iteration, trajectory_id) WHERE c.reward IS DISTINCT FROM t.reward
+UNION ALL
+SELECT c.run, c.branch, c.iteration, c.trajectory_id, len(c.turn_advantages) || ' advantages of turns, its trajectory has ' || t.turns || ' turns'
+FROM lines.credit c JOIN lines.trajectories t USING (run, branch, iteration, trajectory_id)
+WHERE len(c.turn_advantages) <> t.turns OR list_bool_or(list_transform(c.turn_advantages, lambda a: NOT isfinite(a)));

@@ -1,6 +1,6 @@
 -- 9. A training row says what its credit and the settings of its stage say: the advantage of its credit (for a lesson 1, or what its retry's
---    reward is worth where reflections have a ratio), on every sampled token from its mask on the weight of the normaliser; a replayed row
---    says what it said before.
+--    reward is worth where reflections have a ratio), on the tokens of each reply that of its turn where turns have their own, on every
+--    sampled token from its mask on the weight of the normaliser; a replayed row says what it said before.
 WITH sampled AS ( -- sampled tokens of a source, and those of them that are trained
     SELECT t.run, t.branch, t.trajectory_id AS source_id, 'explore' AS as_role, sum(len(t.response_ids)) AS tokens,
            sum(len(t.response_ids)) FILTER (t.turn >= coalesce(c.mask_turn, 0)) AS trained
@@ -37,9 +37,19 @@ normalised AS (
                    WHEN method ->> '$.loss_normalisation' = 'constant' THEN 1 / ((method ->> '$.loss_tokens')::DOUBLE * size)
                    ELSE 1 / (greatest(tokens, 1) * size) END::DOUBLE AS weight
     FROM made WHERE method ->> '$.loss_normalisation' IS NOT NULL
+),
+spread AS ( -- the advantages of a member's turns on the tokens of their replies
+    SELECT t.run, t.branch, t.trajectory_id AS source_id,
+           flatten(list(list_transform(t.context_ids, lambda i: 0::FLOAT)
+                        || list_transform(t.response_ids, lambda i: c.turn_advantages[t.turn + 1]) ORDER BY t.turn)) AS advantages
+    FROM lines.turns t JOIN lines.credit c USING (run, branch, trajectory_id) WHERE c.turn_advantages IS NOT NULL GROUP BY ALL
 )
 SELECT run, branch, iteration, row_id AS id, 'advantage ' || advantage || ', its credit says ' || coalesce(credited::FLOAT::VARCHAR, 'nothing') AS what
 FROM made WHERE coalesce(abs(advantage - credited), 'inf') > 1e-5 * greatest(abs(advantage), 1)
+UNION ALL
+SELECT w.run, w.branch, w.iteration, w.row_id, 'the advantages of its tokens are not those of its turns'
+FROM lines.training_rows w LEFT JOIN spread s USING (run, branch, source_id)
+WHERE w.role IN ('explore', 'refinement') AND w.advantages IS DISTINCT FROM s.advantages
 UNION ALL
 SELECT run, branch, iteration, row_id, 'weight ' || list_max(weights) || ' a token, its normaliser is ' || weight::FLOAT
 FROM normalised WHERE len(list_filter(weights, lambda w: w <> 0 AND abs(w / weight - 1) > 1e-5)) > 0
@@ -52,4 +62,4 @@ FROM lines.training_rows w
 JOIN lines.training_rows o ON (o.run, o.row_id) = (w.run, regexp_replace(w.row_id, '^iteration=\d+/replay/', '')) AND o.branch IN (w.branch, '')
 WHERE w.role = 'replay'
 GROUP BY w.run, w.branch, w.iteration, w.row_id
-HAVING NOT bool_or((o.token_ids, o.weights, o.advantage) = (w.token_ids, w.weights, w.advantage));
+HAVING NOT bool_or((o.token_ids, o.weights, o.advantage, o.advantages) IS NOT DISTINCT FROM (w.token_ids, w.weights, w.advantage, w.advantages));

@@ -11,7 +11,7 @@ SELECT t.run, t.branch, t.iteration, t.shard, t.trajectory_id, t.kind, t.status,
        CASE t.kind WHEN 'retry' THEN d.distilled_id WHEN 'distilled' THEN t.trajectory_id END AS distilled_id,
        b.reward AS base_reward, f.status AS reflection_status, f.outcome, TRY(f.report ->> '$.root_cause_analysis') AS root_cause,
        TRY(f.report ->> '$.improvement_suggestion') AS suggestion, t.pivot_asked, t.pivot_turn, t.shared_turns,
-       c.group_size, c.group_mean, c.group_std, c.penalty, c.scaled, c.rule, c.advantage, c.mask_turn,
+       c.group_size, c.group_mean, c.group_std, c.penalty, c.scaled, c.rule, c.advantage, c.turn_advantages, c.mask_turn,
        w.row_id, w.role, w.term, w.objective, w.reduction, w.coefficient, w.advantage AS row_advantage, w.trained_tokens,
        list_max(w.weights) AS weight, e.events, t.policy AS sampled_by, u.step, u.parent_policy, u.policy AS written_policy, u.path AS written_path
 FROM lines.trajectories t

@@ -1,0 +1,49 @@
+"""Advantages of single turns. Shapes: G members of one group, K turns of one member."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from r3l.credit.advantages import Floats, scaled_advantages
+
+
+def at_the_end(turns: int, reward: float) -> Floats:
+    """Return a reward per turn, shape [K]: all of it on the last one."""
+    rewards = np.zeros(turns)
+    rewards[-1:] = reward
+    return rewards
+
+
+def discounted_returns(rewards_K: ArrayLike, discount: float) -> Floats:
+    """Return the sum over j >= k of discount^(j - k) r_j for each turn k, shape [K]."""
+    returns = np.array(rewards_K, dtype=np.float64)
+    for k in range(len(returns) - 2, -1, -1):
+        returns[k] += discount * returns[k + 1]
+    return returns
+
+
+def anchored_advantages(
+    returns_G: Sequence[Floats], anchors_G: Sequence[Sequence[Hashable]], scale: Literal["std", "none"]
+) -> list[Floats]:
+    """Return each turn's return against those of all turns of the group with an equal anchor (GiGPO, Eq. 6 and 7).
+
+    A turn whose anchor no other turn has gets 0, as it is compared with itself alone.
+    """
+    places: dict[Hashable, list[int]] = defaultdict(list)
+    for place, anchor in enumerate(anchor for anchors in anchors_G for anchor in anchors):
+        places[anchor].append(place)
+    returns = np.concatenate([*returns_G, np.zeros(0)])
+    advantages = np.zeros(len(returns))
+    for together in places.values():
+        advantages[together] = scaled_advantages(returns[together], scale)
+    return parted(advantages, [len(one) for one in returns_G])
+
+
+def parted(values: Floats, lengths_G: Sequence[int]) -> list[Floats]:
+    """Return the values of all turns of a group, one array per member."""
+    return np.split(values, np.cumsum(lengths_G)[:-1]) if lengths_G else []
