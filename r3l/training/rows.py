@@ -18,6 +18,21 @@ from numpy.typing import NDArray
 from r3l.errors import TrainingError
 from r3l.losses import ESTIMATORS, LOSSES, Objective
 
+# Columns that a row has as they are.
+COPIED = (
+    "row_id",
+    "group_id",
+    "source_id",
+    "term",
+    "objective",
+    "reduction",
+    "coefficient",
+    "kl_coefficient",
+    "kl_estimator",
+    "advantage",
+    "behaviour_policy",
+)
+
 
 @dataclass(frozen=True)
 class UpdateRow:
@@ -77,21 +92,8 @@ class UpdateRow:
             raise TrainingError(
                 f"{name}: KL estimator {record['kl_estimator']!r} is unknown; expected one of {', '.join(ESTIMATORS)}"
             )
-        copied = (
-            "row_id",
-            "group_id",
-            "source_id",
-            "term",
-            "objective",
-            "reduction",
-            "coefficient",
-            "kl_coefficient",
-            "kl_estimator",
-            "advantage",
-            "behaviour_policy",
-        )
         return cls(
-            **{key: record[key] for key in copied},
+            **{key: record[key] for key in COPIED},
             settings=json.loads(record["objective_settings"] or "{}"),
             advantages=None if advantages is None else advantages[positions],
             token_ids=token_ids[: positions[-1] + 1] if len(positions) else token_ids[:0],
