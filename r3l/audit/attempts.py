@@ -149,14 +149,27 @@ def find(reader: Reader, line: Line, id_: str) -> Hit | None:
     return Hit(**rows[0]) if rows else None
 
 
-def group(reader: Reader, line: Line, iteration: int, group_id: str) -> Group:
-    """Return a group with all its attempts. Raise StoreError where the line has no such group."""
+def group(reader: Reader, line: Line, iteration: int, group_id: str, attempt: str = "") -> Group:
+    """Return a group with all its attempts. Evaluations number their tasks as a batch does, so their attempts share its
+    ids: they are left out, unless `attempt` is one of them, which leaves those at its task.
+
+    Raises:
+        StoreError: the line has no such group.
+    """
     place = {"run": line.run, "branch": line.branch, "iteration": iteration, "group": group_id}
     members = reader.rows(MEMBERS, place)
     if not members:
         raise StoreError(f"group {group_id!r}: not in {line}; `r3l audit` lists the groups there are")
+    chosen = next((row for row in members if row["trajectory_id"] == attempt), None)
+    chosen = chosen or next((row for row in members if row["kind"] != "evaluation"), members[0])
+    members = [row for row in members if held_out_task(row) == held_out_task(chosen)]
     shown = Group(line, iteration, group_id, members, reader.rows(REFLECTIONS, place))
     return replace(shown, attempts=attempts_of(shown))
+
+
+def held_out_task(row: Row) -> str | None:
+    """Return the task of an attempt of an evaluation; None for the attempts of a batch."""
+    return str(row["task_id"]) if row["kind"] == "evaluation" else None
 
 
 def neighbours(reader: Reader, viewed: Group) -> Row:

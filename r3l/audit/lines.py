@@ -97,19 +97,18 @@ def line_settings(reader: Reader, line: Line) -> dict[str, Any]:
         for row in its.remembered(SETTINGS, place.place)
     }
     found = flat({stage: json.loads(settings) for stage, settings in stages.items()})
-    policy = saved_policy(reader, line)
+    policy = saved_policy(reader.store, line)
     return found | {f"policy.{name}": policy[name] for name in ("name", "path") if name in policy}
 
 
-def saved_policy(reader: Reader, line: Line, iteration: int | None = None) -> Row:
+def saved_policy(store: Store, line: Line, iteration: int | None = None) -> Row:
     """Return the policy's settings as saved with an iteration, the newest one unless it is named; empty where none are
     saved. A stage's own settings name the policy by its digest alone."""
-    files = reader.store.files
-    folders = files.folders(line_folder(line.run, line.branch)) if iteration is None else []
+    folders = store.files.folders(line_folder(line.run, line.branch)) if iteration is None else []
     numbers = (f"iteration={iteration:05d}",) if iteration is not None else sorted(folders, reverse=True)
     for name in numbers:
         place = f"{line_folder(line.run, line.branch)}/{name}/{SAVED}"
-        if name.startswith("iteration=") and (content := files.read(place)) is not None:
+        if name.startswith("iteration=") and (content := store.files.read(place)) is not None:
             policy: Row = unsealed(content, place).get("policy", {})
             return policy
     return {}

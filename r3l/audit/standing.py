@@ -9,6 +9,7 @@ from r3l.audit import figures
 from r3l.audit.held_out import COUNTS, Curve, held_out
 from r3l.audit.lines import Line, saved_policy
 from r3l.audit.reader import Reader, Row
+from r3l.store.stage import Store
 
 ABOUT = """
 SELECT run, branch, arg_max(settings ->> '$.method.kind', iteration) FILTER (stage = 'credit') AS method,
@@ -108,16 +109,15 @@ def change_of(now: float, before: float | None, since: str = "") -> str:
 
 def standings(reader: Reader) -> dict[Line, Standing]:
     """Return where every line that the reader reads stands."""
-    about = [
-        row | {"policy": row["policy"] or policy_of(reader, Line(row["run"], row["branch"]), row["iteration"])}
-        for row in reader.remembered(ABOUT)
-    ]
+    about = [row | {"policy": policy_of(reader.store, row)} for row in reader.remembered(ABOUT)]
     return standings_of(about, reader.remembered(COUNTS))
 
 
-def policy_of(reader: Reader, line: Line, iteration: int) -> str:
-    """Return the policy's name as saved with an iteration; earlier versions have it in the update's settings."""
-    return str(saved_policy(reader, line, iteration).get("name", ""))
+def policy_of(store: Store, row: Row) -> str:
+    """Return the policy's name for a row of ABOUT: as saved with its iteration; earlier versions have it in the update's
+    settings."""
+    line = Line(row["run"], row["branch"])
+    return row["policy"] or str(saved_policy(store, line, row["iteration"]).get("name", ""))
 
 
 def standings_of(about: Sequence[Row], counts: Sequence[Row]) -> dict[Line, Standing]:

@@ -40,7 +40,7 @@ def show(store: Store, trajectory_id: str, line: Line | None = None) -> Renderab
         hit = find(reader, known_line(reader, where), trajectory_id)
         if hit is None:
             raise StoreError(f"{trajectory_id}: no trajectory or reflection of {where} has this id")
-        whole = group(reader, where, hit.iteration, hit.group_id)
+        whole = group(reader, where, hit.iteration, hit.group_id, hit.trajectory_id)
         attempt = whole.attempt(trajectory_id)
         row = next(member for member in whole.members if member["trajectory_id"] == hit.trajectory_id)
         return conversation(where, row, attempt, panes(reader, whole, attempt))

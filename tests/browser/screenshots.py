@@ -42,8 +42,9 @@ WIDTHS, SCHEMES = (1440, 420), ("light", "dark")
 BEST = "SELECT retry_id, task_id FROM pivots WHERE branch = '' ORDER BY gain DESC, pivot_turn DESC LIMIT 1"
 
 
-def addresses(run: str, retry: str, task: str) -> dict[str, str]:
+def addresses(run: str, branches: list[str], retry: str, task: str) -> dict[str, str]:
     """Pages by name."""
+    lines = [run, *(f"{run}/{branch}" for branch in branches)]
     at = f"/run/{quote(run, safe='')}"
     return {
         "runs": "/",
@@ -57,7 +58,7 @@ def addresses(run: str, retry: str, task: str) -> dict[str, str]:
         "account": f"{at}/account",
         "sql": "/sql",
         "answer": "/sql?q=" + quote("SELECT iteration, base_reward, retry_reward FROM iterations WHERE branch = ''"),
-        "compare": f"/compare?line={quote(run, safe='')}",
+        "compare": "/compare?" + "&".join(f"line={quote(line, safe='')}" for line in lines[:6]),
     }
 
 
@@ -118,7 +119,10 @@ def main() -> None:
     run = given.run or store.runs()[0]
     with served(store) as (address, reader):
         best = reader.of(run).rows(BEST)[0]
-        pages = {name: address + path for name, path in addresses(run, best["retry_id"], best["task_id"]).items()}
+        pages = {
+            name: address + path
+            for name, path in addresses(run, store.branches(run), best["retry_id"], best["task_id"]).items()
+        }
         pages["report"] = write_report(store, run, given.out / "report.html").absolute().as_uri()
         for path in every(given.out, store, pages, given.only):
             print(path)

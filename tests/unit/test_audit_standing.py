@@ -2,11 +2,13 @@ from pathlib import Path
 
 import pytest
 
+from r3l.audit.attempts import group
 from r3l.audit.held_out import COUNTS, Curve, Score, curves, held_out
 from r3l.audit.lines import Line
 from r3l.audit.reader import Reader
 from r3l.audit.standing import Standing, change_of, standings
 from r3l.audit.text.vocabulary import decoder
+from r3l.audit.web.overview import Overview
 from r3l.intervals import wilson
 from r3l.store.stage import Store
 from tests.support.audit_world import World, commit
@@ -136,3 +138,18 @@ def test_the_policy_is_named_though_no_stage_stores_its_name():
     assert standing[Line("sample")].about() == "r3l · embedded · alfworld"
     assert standing[Line("sample", "alpha-5")].policy == "embedded"
     assert decoder(reader, Line("sample"))(4)
+    front, _ = Overview(reader.store).rows()
+    assert [row["standing"].about() for row in front] == ["r3l · embedded · alfworld"] * 2
+
+
+def test_a_group_has_no_attempts_of_an_evaluation_that_numbers_its_tasks_alike():
+    reader = Reader(Store.open("data/sample_run"))
+    batch = group(reader, Line("sample"), 1, "iteration=1/task=3")
+    assert {row["kind"] for row in batch.members} == {"base", "retry", "distilled"}
+    [held_out] = reader.rows(
+        "SELECT trajectory_id AS id FROM trajectories WHERE kind = 'evaluation' AND group_id = 'iteration=1/task=3'"
+    )
+    shown = group(reader, Line("sample"), 1, "iteration=1/task=3", held_out["id"])
+    assert [(row["kind"], row["task_id"].split("/")[1]) for row in shown.members] == [("evaluation", "heldout")]
+    assert shown.attempt(held_out["id"]).base["trajectory_id"] == held_out["id"]
+    reader.close()

@@ -85,7 +85,7 @@ def groups(
 @router.get("/group")
 def viewer(app_state: CurrentState, line: OfLine, id: Short, iteration: int, attempt: Short = "") -> HTMLResponse:
     """Return the four panes."""
-    viewed = group(app_state.of(line), line, iteration, id)
+    viewed = group(app_state.of(line), line, iteration, id, attempt)
     chosen = viewed.attempt(attempt)
     seen = {"panes": panes(app_state.of(line), viewed, chosen), "beside": neighbours(app_state.of(line), viewed)}
     return app_state.line_page("group.html", line, "groups", group=viewed, attempt=chosen, **seen)

@@ -7,7 +7,7 @@ from typing import Any
 
 from r3l.audit.held_out import COUNTS
 from r3l.audit.lines import Line
-from r3l.audit.standing import ABOUT, standings_of
+from r3l.audit.standing import ABOUT, policy_of, standings_of
 from r3l.store.figures import LINES, remembered
 from r3l.store.stage import Store
 
@@ -25,6 +25,7 @@ class Overview:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self._policies: dict[tuple[str, str, int], str] = {}  # by run, branch and newest iteration
         self._guard = threading.Lock()
 
     def rows(self) -> tuple[list[Row], dict[str, str]]:
@@ -32,9 +33,17 @@ class Overview:
         iteration, and its `standing`; and the damaged runs, which are left out, with the reason."""
         with self._guard:  # the first to ask does the work, the others have it then
             figures = remembered(self.store, "overview", QUESTIONS)
-        runs = [rows_of(answers) for answers in figures.runs.values() if answers["lines"]]
+            answered = [answers for answers in figures.runs.values() if answers["lines"]]
+            runs = [rows_of(answers | {"about": [self.named(row) for row in answers["about"]]}) for answers in answered]
         runs.sort(key=lambda rows: max(row["last_commit"] for row in rows), reverse=True)
         return [row for rows in runs for row in rows], figures.left_out
+
+    def named(self, row: Row) -> Row:
+        """Return a row of ABOUT with the name of the policy, whose file is read once per iteration."""
+        key = (row["run"], row["branch"], row["iteration"])
+        if key not in self._policies:
+            self._policies[key] = policy_of(self.store, row)
+        return row | {"policy": self._policies[key]}
 
 
 def rows_of(answers: dict[str, list[Row]]) -> list[Row]:
