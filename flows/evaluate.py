@@ -24,7 +24,7 @@ from r3l.pipeline import evaluation, preflight, tracking  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
 from r3l.pipeline.saved_config import newest_settings  # noqa: E402
 from r3l.pipeline.summary import summarise  # noqa: E402
-from r3l.pipeline.workbench import Tools  # noqa: E402
+from r3l.pipeline.tools import Tools  # noqa: E402
 from r3l.store.layout import StageRef  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
 

@@ -25,7 +25,7 @@ from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline import preflight, tracking  # noqa: E402
 from r3l.pipeline.iteration import open_iteration, run_stages, the_iteration  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
-from r3l.pipeline.workbench import Tools  # noqa: E402
+from r3l.pipeline.tools import Tools  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
 
 

@@ -79,7 +79,7 @@ def reach(own: Own | None) -> None:
 
     The key of the project's own server goes to no other address.
     """
-    if URL in os.environ or names_a_server():
+    if server_is_named():
         if own and os.environ.get(URL) == own.api:
             os.environ.setdefault(CLIENT_KEY, own.key)
     elif own:
@@ -88,6 +88,11 @@ def reach(own: Own | None) -> None:
     else:
         key = os.environ.setdefault(SERVER_KEY, os.environ.get(CLIENT_KEY) or f"r3l:{secrets.token_hex(24)}")
         os.environ.setdefault(CLIENT_KEY, key)
+
+
+def server_is_named() -> bool:
+    """Return whether the environment or the user's profile of Prefect has the address of a server."""
+    return URL in os.environ or names_a_server()
 
 
 def names_a_server() -> bool:

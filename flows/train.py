@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import Any, Protocol
 
 from flows import prefect_settings
@@ -18,7 +18,7 @@ from r3l.config import Config  # noqa: E402
 from r3l.config.form import Form  # noqa: E402
 from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
-from r3l.pipeline.workbench import Tools  # noqa: E402
+from r3l.pipeline.tools import Tools  # noqa: E402
 
 
 class Watcher(Protocol):
@@ -45,17 +45,19 @@ def train(config: Form = Form(), iterations: int = 10) -> list[dict[str, Any]]: 
     return attended(iterations_of, config.resolved(), iterations)
 
 
-def watched(watcher: Watcher) -> Flow[..., list[dict[str, Any]]]:
-    """Return the flow for a caller that watches it."""
+def watched(watcher: Watcher, tools: Tools | None = None) -> Flow[..., list[dict[str, Any]]]:
+    """Return the flow for a caller that watches it, or that has an engine and workers which outlive it."""
     return watched_flow(
-        train, lambda config, iterations: attended(iterations_of, config.resolved(), iterations, watcher)
+        train, lambda config, iterations: attended(iterations_of, config.resolved(), iterations, watcher, tools)
     )
 
 
-def iterations_of(config: Config, iterations: int, watcher: Watcher | None = None) -> list[dict[str, Any]]:
+def iterations_of(
+    config: Config, iterations: int, watcher: Watcher | None = None, tools: Tools | None = None
+) -> list[dict[str, Any]]:
     """Do what the flow does. One engine serves all iterations, because servers that the run starts take minutes."""
     done: list[dict[str, Any]] = []
-    with closing(Tools()) as tools:
+    with nullcontext(tools) if tools else closing(Tools()) as tools:
         for number in range(iterations):
             progress, checked = watcher.begins() if watcher else None, watcher is not None
             log().info("iteration %d of %d", number + 1, iterations)

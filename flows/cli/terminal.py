@@ -5,17 +5,21 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
+from flows import prefect_settings
 from flows.cli.screen.console import screen
 from flows.cli.screen.display import Display, watching
 from flows.cli.screen.eta import expected
 from flows.cli.screen.figures import evaluated, result, trend
+from flows.serving import tied
 from r3l.config import Config
 from r3l.errors import Interrupted
 from r3l.evaluation.benchmarks import pose
 from r3l.exploration.progress import Progress
 from r3l.pipeline.summary import history
+from r3l.pipeline.tools import Tools
 from r3l.store.stage import Store
 
 
@@ -25,10 +29,11 @@ def run_iteration(config: Config, *, quiet: bool = False, verbose: bool = False)
     Raises:
         R3LError: whatever is wrong, before work starts where it can be known.
     """
-    with displayed(config, quiet) as display:
+    with displayed(config, quiet) as display, closing(Tools()) as tools:
         from flows import iterate
 
-        summary: dict[str, Any] = iterate.watched(next_iteration(display, config))(config)
+        begin(tools, config)
+        summary: dict[str, Any] = iterate.watched(next_iteration(display, config), tools=tools)(config)
     if not quiet:
         result(display.console, summary, verbose=verbose)
     return summary
@@ -39,10 +44,12 @@ def run_training(
 ) -> list[dict[str, Any]]:
     """Run further iterations of a run, one after another; each one's figures are printed above the display, and in the end
     how they went over the run."""
-    with displayed(config, quiet) as display:
+    with displayed(config, quiet) as display, closing(Tools()) as tools:
         from flows import train
 
-        done = list(train.watched(OnTerminal(display, config, iterations, quiet, verbose))(config, iterations))
+        begin(tools, config)
+        watcher = OnTerminal(display, config, iterations, quiet, verbose)
+        done = list(train.watched(watcher, tools)(config, iterations))
     if not quiet and done:
         trend(display.console, config.run, history(Store.open(config.store.root), config.run, config.branch))
     return done
@@ -50,16 +57,24 @@ def run_training(
 
 def run_evaluation(config: Config, *, quiet: bool = False) -> dict[str, Any]:
     """Test episodes with a policy of the run."""
-    with displayed(pose(config).config, quiet, training=False) as display:
+    with displayed(pose(config).config, quiet, training=False) as display, closing(Tools()) as tools:
         from flows import evaluate
 
+        tools.begin(pose(config).config)
         display.phase = "evaluating"
         if config.evaluation.tasks:  # else the whole split: the flow counts it
             display.planned = {"evaluations": config.evaluation.tasks * config.evaluation.repeats}
-        figures: dict[str, Any] = evaluate.watched(display.progress)(config)
+        figures: dict[str, Any] = evaluate.watched(display.progress, tools=tools)(config)
     if not quiet:
         evaluated(display.console, figures)
     return figures
+
+
+def begin(tools: Tools, config: Config) -> None:
+    """Start the engine and the environment workers while Prefect's server starts, unless the iteration is finished."""
+    store = Store.open(config.store.root)
+    if config.iteration is None or config.iteration >= store.next_iteration(config.run, config.branch):
+        tools.begin(config)
 
 
 class OnTerminal:
@@ -108,6 +123,8 @@ def displayed(config: Config, quiet: bool, training: bool = True) -> Iterator[Di
     """
     from r3l.pipeline import preflight
 
+    if not prefect_settings.server_is_named():
+        tied.begin()
     display = Display(screen(stderr=True), title(config), Progress())
     with contextlib.nullcontext() if quiet else watching(display, plain=not display.console.is_terminal):
         display.phase = "checking the settings, the policy and the tasks"
@@ -132,9 +149,7 @@ def on_prefect() -> Iterator[None]:
     from prefect.settings import PREFECT_API_URL
 
     if not PREFECT_API_URL.value():
-        from flows.serving.tied import tie
-
-        tie()
+        tied.tie()
     try:
         yield
     except CancelledRun as ended:

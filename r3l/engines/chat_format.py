@@ -55,16 +55,24 @@ class ChatFormat:
         self.check()
 
     @classmethod
-    def load(cls, path: str | Path, thinking: bool | None = None, tools: Sequence[Tool] = ()) -> ChatFormat:
-        """Load the chat format from a policy folder (or a name on the hub). Raise `ChatFormatError` if it has no
-        tokenizer."""
+    def load(
+        cls, path: str | Path, thinking: bool | None = None, tools: Sequence[Tool] = (), light: bool = False
+    ) -> ChatFormat:
+        """Load the chat format from a policy folder (or a name on the hub).
+
+        Args:
+            light: without transformers, whose import takes seconds, where the folder has a tokenizer.json.
+
+        Raises:
+            ChatFormatError: it has no tokenizer.
+        """
         names = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
         if Path(path).is_dir() and not any((Path(path) / name).is_file() for name in names):
             raise ChatFormatError(
                 f"policy folder {path}: no tokenizer found (tokenizer.json); save one there with save_pretrained"
             )
         try:
-            tokenizer = _tokenizer(path)
+            tokenizer = _tokenizer(path, light and (Path(path) / "tokenizer.json").is_file())
         except (OSError, ValueError) as error:
             raise ChatFormatError(f"no tokenizer can be loaded from {path}: {error}") from error
         return cls(tokenizer, thinking, tools)
@@ -206,12 +214,15 @@ class ChatFormat:
         return list(self.tokenizer.encode(text, add_special_tokens=False))
 
 
-def _tokenizer(path: str | Path) -> Any:
-    """Load the tokenizer with transformers if it is installed, otherwise with the tokenizers library: the ids are the
-    same."""
-    try:
-        from transformers import AutoTokenizer
-    except ImportError:
+def _tokenizer(path: str | Path, light: bool) -> Any:
+    """Load the tokenizer with transformers if it is installed and not avoided, otherwise with the tokenizers library: the
+    ids are the same."""
+    if not light:
+        try:
+            from transformers import AutoTokenizer
+        except ImportError:
+            light = True
+    if light:
         from r3l.engines.light_tokenizer import LightTokenizer
 
         return LightTokenizer(Path(path))

@@ -17,7 +17,8 @@ from r3l.experiments.experiment import Fork
 from r3l.pipeline import preflight
 from r3l.pipeline.evaluation import evaluate
 from r3l.pipeline.iteration import open_iteration, run_stages
-from r3l.pipeline.workbench import Replay, Tools
+from r3l.pipeline.tools import Tools
+from r3l.pipeline.workbench import Replay
 from r3l.store.stage import Store
 
 OnIteration = Callable[[int], None]

@@ -19,7 +19,7 @@ from r3l.pipeline import evaluation, preflight, tracking
 from r3l.pipeline.iteration import open_iteration, run_stages, the_iteration
 from r3l.pipeline.runner import Threads
 from r3l.pipeline.summary import summarise
-from r3l.pipeline.workbench import Tools
+from r3l.pipeline.tools import Tools
 from r3l.store.stage import Store
 
 Figures = dict[str, Any]

@@ -17,7 +17,8 @@ from r3l.pipeline.runner import Runner
 from r3l.pipeline.stages import stage_io
 from r3l.pipeline.stages.identity import stage_settings
 from r3l.pipeline.stages.run_stage import run_stage
-from r3l.pipeline.workbench import Tools, Workbench
+from r3l.pipeline.tools import Tools
+from r3l.pipeline.workbench import Workbench
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
 

@@ -13,8 +13,9 @@ from r3l.pipeline.logs import log
 from r3l.pipeline.runner import Runner
 from r3l.pipeline.saved_config import save_config
 from r3l.pipeline.stages import calls
+from r3l.pipeline.tools import Tools
 from r3l.pipeline.update.stage import sweep_staging
-from r3l.pipeline.workbench import Placement, Replay, Tools, Workbench
+from r3l.pipeline.workbench import Placement, Replay, Workbench
 from r3l.store.files.sweep import withdraw
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store

@@ -37,7 +37,8 @@ def check(config: Config, training: bool = True) -> Store:
     store = Store.open(config.store.root)
     iteration = the_iteration(config, store) if training else evaluated_iteration(config, store) + 1
     snapshots = policies.find(config, store, iteration)
-    ChatFormat.load(snapshots.start.path, config.policy.thinking, tools_of(make_world(config.environment)))
+    tools = tools_of(make_world(config.environment))
+    ChatFormat.load(snapshots.start.path, config.policy.thinking, tools, light=True)
     check_servers(config, Path(snapshots.start.path))
     if config.environment.reply_tokens >= config.policy.context_tokens:
         raise ConfigError(

@@ -1,31 +1,27 @@
-"""What the tasks of one flow run share: the store, the engine and the environment workers, which start when first
-needed."""
+"""What the tasks of one flow run share: its settings, the store, its policies, and the tools that sample."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from r3l.config import Config
 from r3l.config.section import taken
-from r3l.engines import make_engine
-from r3l.engines.base import Engine, Hosting, Sleeping
+from r3l.engines.base import Engine, Hosting
 from r3l.engines.canary import check_canary
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments import make_world
 from r3l.environments.base import tools_of
 from r3l.environments.oracles import has_oracle
-from r3l.environments.workers.pool import WorldPool
 from r3l.errors import Interrupted
 from r3l.exploration.explorer import Explorer, Limits
 from r3l.exploration.incidents import Incidents
 from r3l.exploration.progress import Progress
 from r3l.pipeline.policies import Policies, pullable
 from r3l.pipeline.runner import Runner
-from r3l.pipeline.update.waiting import WaitingProcess
+from r3l.pipeline.tools import Tools
 from r3l.stages import STAGES
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
@@ -33,7 +29,6 @@ from r3l.store.stage import Store
 ORDER = list(STAGES)
 CANARY = "canary.json"
 LOGS = "logs"  # of the engine's servers, in the run's folder
-Tool = TypeVar("Tool", WorldPool, Engine)
 
 
 @dataclass(frozen=True)
@@ -54,57 +49,6 @@ class Placement(Protocol):
     def update(self, bench: Workbench, job: dict[str, Any], rows: list[str], /) -> dict[str, Any] | None:
         """Return what `take_step` returns, for a job with this host's paths of policies and these files of training
         rows, relative to the store's root."""
-
-
-class Tools:
-    """An engine, which loads one policy after another, worker processes of each world, and the update's process. They
-    start when first needed."""
-
-    def __init__(self) -> None:
-        self.closed = False
-        self.incidents = Incidents()
-        self.trainer = WaitingProcess()
-        self._pools: dict[str, WorldPool] = {}
-        self._engine: Engine | None = None
-        self._lock = threading.Lock()
-
-    def pool(self, config: Config) -> WorldPool:
-        """Return the workers of the configured environment. Raise `Interrupted` after `close`."""
-        name = config.environment.model_dump_json()
-        with self._lock:
-            if name not in self._pools:
-                self._pools[name] = self._kept(
-                    WorldPool(config.environment, on_restart=partial(self.incidents.note, "worker_restarted"))
-                )
-            return self._pools[name]
-
-    def engine(self, config: Config) -> Engine:
-        """Return the configured engine. Raise `Interrupted` after `close`."""
-        with self._lock:
-            if self._engine is None:
-                self._engine = self._kept(make_engine(config.engine, config.policy))
-            return self._engine
-
-    def make_room(self) -> None:
-        """Have the engine leave its GPU to an update on this host. Raises `EngineError` where it can't."""
-        if isinstance(self._engine, Sleeping):
-            self._engine.sleep()
-
-    def _kept(self, tool: Tool) -> Tool:
-        """Raise `Interrupted` where the tools were closed while this one started; it is closed at once."""
-        if self.closed:
-            tool.close()
-            raise Interrupted("the engine and the environment workers were closed")
-        return tool
-
-    def close(self) -> None:
-        """Close what has started; a call that waits for it fails with `Interrupted`."""
-        self.closed = True
-        for pool in self._pools.values():
-            pool.close()
-        if self._engine is not None:
-            self._engine.close()
-        self.trainer.close()
 
 
 class Workbench:

@@ -102,3 +102,16 @@ def test_an_iteration_and_its_questions_without_torch(tmp_path: Path) -> None:
     result = json.loads((tmp_path / "small/policies/iteration=00000/result.json").read_text())
     [row] = store.read(store.stages("small")[-1], "updates", ["policy", "loss"]).to_pylist()
     assert row == {"policy": result["result"]["policy"], "loss": pytest.approx(result["result"]["loss"])}
+
+
+def test_the_preflight_waits_for_neither_torch_nor_transformers(tmp_path):
+    """Settings, policy, tokenizer and tasks are looked over within a second; torch alone takes longer."""
+    looked = f"""
+import sys
+from r3l.config import compose
+from r3l.pipeline import preflight
+preflight.check(compose(assignments=["store.root={tmp_path}"], environment="household"))
+print(*sorted({{"torch", "transformers", "prefect"}} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", looked], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr

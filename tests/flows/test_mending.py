@@ -93,6 +93,36 @@ def test_the_ephemeral_server_is_started_in_a_session_of_its_own_under_a_watch(m
     assert how["env"]["R3L_LAUNCHER"] == mark()
 
 
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_server_that_was_started_before_prefect_was_imported_is_taken_while_it_lives(
+    monkeypatch: pytest.MonkeyPatch, lives: bool
+) -> None:
+    from prefect.server.api.server import SubprocessASGIServer
+
+    from flows.serving import tied
+
+    asked: list[SimpleNamespace] = []
+
+    def started_process(command: list[str], **how: Any) -> SimpleNamespace:
+        asked.append(SimpleNamespace(port=int(command[-1]), poll=lambda: None if lives else 1, terminate=lambda: None))
+        return asked[-1]
+
+    monkeypatch.setattr(SubprocessASGIServer, "_run_uvicorn_command", SubprocessASGIServer._run_uvicorn_command)
+    monkeypatch.setattr(tied, "_ahead", None)
+    monkeypatch.setattr(tied.subprocess, "Popen", started_process)
+    tied.begin()
+    tied.begin()  # one is enough
+    tied.tie()
+    servers: list[Any] = [SimpleNamespace(port=4711), SimpleNamespace(port=4712)]
+    taken = [SubprocessASGIServer._run_uvicorn_command(server) for server in servers]
+    ahead, *later = asked
+    if lives:
+        assert (taken[0], servers[0].port) == (ahead, ahead.port)
+        assert [one.port for one in later] == [4712]
+    else:
+        assert [one.port for one in later] == [4711, 4712]
+
+
 def test_a_tied_server_whose_launcher_is_gone_before_it_began_does_not_begin(tmp_path: Path) -> None:
     (tmp_path / "uvicorn.py").write_text("print('served')")
     environment = os.environ | {

@@ -43,6 +43,7 @@ class ScriptedVllm:
         self.adapters: dict[str, str] = {}
         self.bodies: list[tuple[str, dict[str, Any]]] = []
         self.dying = 0
+        self.stopped = False
         self.instead = ""
         self.finish: str | None = None
         self.http = ThreadingHTTPServer((host, port), handler_of(self))
@@ -51,6 +52,8 @@ class ScriptedVllm:
         threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     def stop(self) -> None:
+        """Answer nothing more: not on the connections that are still open either."""
+        self.stopped = True
         self.http.shutdown()
         self.http.server_close()
 
@@ -134,6 +137,9 @@ def handler_of(server: ScriptedVllm) -> type[BaseHTTPRequestHandler]:
                 self.connection.close()
                 return
             status, answer = server.answer(self.path, body)
+            if server.stopped:
+                self.connection.close()
+                return
             if server.key and self.headers.get("Authorization") != f"Bearer {server.key}" and self.path != "/health":
                 status, answer = 401, {"error": "Unauthorized"}
             content = json.dumps(answer).encode() if answer is not None else b""

@@ -22,7 +22,7 @@ from r3l.config.environments import AlfworldSettings, HouseholdSettings
 from r3l.environments import make_world
 from r3l.environments.workers.pool import WorldPool
 from r3l.errors import Interrupted, WorldError
-from r3l.pipeline.workbench import Tools
+from r3l.pipeline.tools import Tools
 from r3l.records import Task
 
 ROOT = Path(__file__).parents[2]
@@ -139,6 +139,25 @@ def test_a_killed_worker_fails_its_sessions_and_is_replaced(pool: WorldPool, tas
     assert worker == "worker=0"
     assert "exit status -9" in reason
     assert "step of dies" in reason
+
+
+def test_what_starts_early_is_what_a_stage_finds_later() -> None:
+    config = compose(assignments=["environment.workers=1"], environment="household")
+    with closing(Tools()) as tools:
+        tools.begin(config)
+        while not tools._pools:
+            time.sleep(0.05)
+        begun = next(iter(tools._pools.values()))
+        assert tools.pool(config) is begun
+        assert tools.engine(config) is tools.engine(config)
+
+
+def test_an_engine_that_takes_a_gpu_does_not_start_early() -> None:
+    config = compose(assignments=["engine.kind=vllm_server"], environment="household")
+    with closing(Tools()) as tools:
+        tools.begin(config)
+        assert not [thread for thread in threading.enumerate() if thread.name == "r3l-early"]
+        assert not tools._pools
 
 
 def test_a_run_stores_the_worker_that_a_fresh_one_replaced() -> None:

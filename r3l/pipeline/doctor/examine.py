@@ -18,7 +18,7 @@ from r3l.pipeline.doctor import folder as of
 from r3l.pipeline.doctor.findings import Finding, fails, guarded, unasked, works
 from r3l.pipeline.doctor.sampled import attempt, canary, loaded
 from r3l.pipeline.policies import starting_policy
-from r3l.pipeline.workbench import Tools
+from r3l.pipeline.tools import Tools
 
 
 def examine(config: Config, machine: Machine | None = None, sampling: bool = True) -> Iterator[Finding]:

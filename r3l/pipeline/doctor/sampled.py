@@ -15,7 +15,8 @@ from r3l.exploration.explorer import Explorer
 from r3l.exploration.stages import base_stage, reflections_stage
 from r3l.methods import plan
 from r3l.pipeline.doctor.findings import Finding, note, unasked, works
-from r3l.pipeline.workbench import Tools, limits
+from r3l.pipeline.tools import Tools
+from r3l.pipeline.workbench import limits
 from r3l.records import Status
 
 TURNS = 2
