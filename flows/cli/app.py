@@ -1,57 +1,45 @@
-"""The `r3l` command. Settings come from presets and ``--set``; errors are one clear message, exit code 2."""
+"""The `r3l` command: it loads the module of the command that is asked for, and no other. Errors are one clear message,
+exit code 2."""
 
 from __future__ import annotations
 
-import json
+import ast
 import sys
+from collections.abc import Callable, Iterable
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
-from typer.models import CommandInfo
 
-from flows import prefect_settings
-from flows.cli.options import (
-    AsJson,
-    Branch,
-    Engine,
-    EnvironmentName,
-    Machine,
-    Method,
-    Policy,
-    Preset,
-    Quiet,
-    Root,
-    Run,
-    RunWord,
-    Set,
-    Verbose,
-    at,
-    settings,
-    the_run,
-)
 from flows.cli.screen.console import say, screen
 from r3l.errors import Interrupted, R3LError
-from r3l.home import home
 from r3l.pasted import runnable
 from r3l.version import __version__
 
-app = typer.Typer(
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-    epilog="--debug, with any command: the traceback of what goes wrong.",
-)
-
 ENDED = 130  # exit code where Ctrl-C, a cancel or SIGTERM ended the work: as shells have it
+PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
-HELP = {
-    "Run": "iterate train evaluate compare replay",
-    "Serve": "up down server register prefect",
-    "Look": "audit report show status runs why credit track results presets",
-    "Ask and keep": "sql check export compact prune",
-    "Prepare": "doctor plan new prepare warm-start export-policy",
+# Box of `--help` -> module of this folder -> its commands. A command is the function of its name, with _ for -.
+COMMANDS = {
+    "Run": {"learning": "iterate train", "evaluate": "evaluate", "compare": "compare", "replay": "replay"},
+    "Serve": {"server": "up down server register prefect"},
+    "Look": {
+        "audit": "audit report show status track",
+        "tables": "runs why",
+        "credit": "credit",
+        "compare": "results",
+        "plan": "presets",
+    },
+    "Ask and keep": {"tables": "sql check export compact prune"},
+    "Prepare": {"doctor": "doctor", "plan": "plan", "prepare": "new prepare warm-start export-policy"},
+}
+PLACES = {
+    command: (module, box)
+    for box, modules in COMMANDS.items()
+    for module, names in modules.items()
+    for command in names.split()
 }
 
 
@@ -61,7 +49,6 @@ def tell_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def options(
     version: Annotated[
         bool, typer.Option("--version", callback=tell_version, is_eager=True, help="print the version and exit")
@@ -70,132 +57,43 @@ def options(
     """R3L post-training of language-model agents, where every stage of every iteration is a table."""
 
 
-@app.command()
-def iterate(
-    word: RunWord = "",
-    run: Run = "",
-    preset: Preset = "paper",
-    method: Method = "r3l",
-    policy: Policy = "embedded",
-    environment: EnvironmentName = "alfworld",
-    engine: Engine = "",
-    machine: Machine = "",
-    iteration: Annotated[int | None, typer.Option(help="number of the iteration; empty: the run's next one")] = None,
-    branch: Branch = "",
-    set_: Set = None,
-    store: Root = "",
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    as_json: AsJson = False,
-) -> None:
-    """Run one training iteration (the flow `r3l`)."""
-    config = settings(
-        the_run(word, run, "demo"),
-        preset,
-        method,
-        policy,
-        environment,
-        engine,
-        at(store, set_),
-        iteration=iteration,
-        branch=branch or None,
-        machine=machine,
+def app_of(commands: Iterable[str], find: Callable[[str], Callable[..., None]] | None = None) -> typer.Typer:
+    """Return the command line with these commands. `find` gives a command's function: by default the real one, for
+    which its module is imported."""
+    app = typer.Typer(
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        epilog="--debug, with any command: the traceback of what goes wrong.",
     )
-    from flows.cli.terminal import run_iteration
-
-    summary = run_iteration(config, quiet=quiet or as_json, verbose=verbose)
-    if as_json:
-        say(json.dumps(summary, default=str))
-
-
-@app.command()
-def train(
-    word: RunWord = "",
-    run: Run = "",
-    preset: Preset = "paper",
-    method: Method = "r3l",
-    policy: Policy = "embedded",
-    environment: EnvironmentName = "alfworld",
-    engine: Engine = "",
-    machine: Machine = "",
-    iterations: Annotated[int, typer.Option(min=1, help="number of further iterations")] = 10,
-    evaluate_every: Annotated[
-        int, typer.Option(min=0, help="number of iterations between two evaluations; 0: no evaluation")
-    ] = 0,
-    set_: Set = None,
-    store: Root = "",
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    as_json: AsJson = False,
-) -> None:
-    """Run further iterations of a run, one after another (the flow `r3l-train`)."""
-    given = [f"evaluation.every={evaluate_every}", *at(store, set_)]
-    config = settings(the_run(word, run, "demo"), preset, method, policy, environment, engine, given, machine=machine)
-    from flows.cli.terminal import run_training
-
-    done = run_training(config, iterations, quiet=quiet or as_json, verbose=verbose)
-    if as_json:
-        say(json.dumps(done, default=str))
+    app.callback()(options)
+    for name in commands:
+        settings: dict[str, Any] = {"context_settings": PASSED_ON} if name == "prefect" else {}
+        app.command(name, rich_help_panel=PLACES[name][1], **settings)((find or function)(name))
+    return app
 
 
-@app.command("warm-start")
-def warm_start(
-    out: Annotated[
-        Path | None,
-        typer.Option(help="folder of the policy; empty: data/policies/embedded, or household-RECIPE-SEED there"),
-    ] = None,
-    environment: Annotated[str, typer.Option(help="alfworld or household")] = "alfworld",
-    recipe: Annotated[
-        str, typer.Option(help="recipe of the household: easy, in_hand, thought, standard, long or latent")
-    ] = "easy",
-    forgets: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="share of treatments that the demonstrations of recipe latent leave out"),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    minutes: Annotated[
-        float | None, typer.Option(min=0.5, help="minutes in all (household: of training); empty: 20, long 50")
-    ] = None,
-    init: Annotated[Path | None, typer.Option(help="folder of an earlier policy to continue from")] = None,
-) -> None:
-    """Make a small starting policy: tokenizer, demonstrations in the world itself, supervised training, held-out
-    figures."""
-
-    def log_line(line: str) -> None:
-        screen(stderr=True).print(line)
-
-    if environment == "household":
-        from r3l.warm_start.household.start import household_start
-
-        named = "-".join(["household", recipe, *([] if forgets is None else [f"{forgets:g}"]), str(seed)])
-        figures = household_start(
-            out or home() / "data/policies" / named,
-            recipe,
-            seed,
-            minutes,
-            progress=log_line,
-            init=init,
-            forgets=forgets,
-        )
-    else:
-        from r3l.warm_start.start import warm_start as make
-
-        figures = make(
-            out or home() / "data/policies/embedded", seed=seed, minutes=minutes or 20.0, init=init, progress=log_line
-        )
-    say(json.dumps(figures, indent=1))
+def function(command: str) -> Callable[..., None]:
+    """Return the function of a command, of the module that it is in."""
+    found: Callable[..., None] = getattr(import_module(f"flows.cli.{PLACES[command][0]}"), command.replace("-", "_"))
+    return found
 
 
-def group(of: typer.Typer) -> None:
-    """Sort the commands of `--help` into boxes; a command without a box goes into the first one."""
-    boxes = {name: box for box, names in HELP.items() for name in names.split()}
-    for command in of.registered_commands:
-        command.rich_help_panel = boxes.get(named(command), "Commands")
+def listed(command: str) -> Callable[..., None]:
+    """Return a function with a command's description, for `--help`: taken from the source, because importing every
+    module takes seconds."""
 
+    def described() -> None:
+        raise AssertionError(f"{command} is only listed here")
 
-def named(command: CommandInfo) -> str:
-    """Return the name of a command on the command line."""
-    return command.name or (command.callback.__name__.replace("_", "-") if command.callback else "")
+    source = Path(__file__).with_name(f"{PLACES[command][0]}.py").read_text(encoding="utf-8")
+    name = command.replace("-", "_")
+    described.__doc__ = next(
+        ast.get_docstring(node)
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef) and node.name == name
+    )
+    return described
 
 
 def main() -> None:
@@ -219,19 +117,15 @@ def main() -> None:
 
 
 def command() -> None:
-    """Find the command's module and run it. Commands that only read tables load no other module, so that they start
-    faster."""
-    prefect_settings.apply(quiet=True)
-    from flows.cli import tables
+    """Run the command that the first word names; without one, list them all."""
+    asked = sys.argv[1:2]
+    if PLACES.keys() & set(asked):
+        from flows import prefect_settings
 
-    tables.register(app)
-    if not set(sys.argv[1:2]) & {named(one) for one in app.registered_commands}:
-        from flows.cli import audit, compare, credit, doctor, evaluate, plan, prepare, replay, server
-
-        for module in (audit, compare, credit, doctor, evaluate, plan, prepare, replay, server):
-            module.register(app)
-    group(app)
-    app(standalone_mode=True)
+        prefect_settings.apply(quiet=True)
+        app_of(asked)()
+    else:
+        app_of(PLACES, listed)()
 
 
 if __name__ == "__main__":

@@ -88,8 +88,3 @@ def track(
     run = the_run(word, run)
     written = write(Store.open(store, reading=True), run, to, where, branch)
     say(f"{run}: {written} iterations written to {to}")
-
-
-def register(app: typer.Typer) -> None:
-    for command in (audit, report, show, status, track):
-        app.command()(command)

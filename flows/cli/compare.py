@@ -74,8 +74,3 @@ def results(
     replace_text(page, results_page(load_claims(located(claims)), experiments))
     replace_text(experiments / "README.md", index(experiments))
     say(page)
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(compare)
-    app.command()(results)

@@ -62,7 +62,3 @@ def table(made: list[Counterfactual], title: str) -> Table:
         cells = ["–" if share is None else f"{share:.0%}" for share in shares]
         shown.add_row(one.preset, str(mass.rows), *cells, style="bold" if one.own else None)
     return shown
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(credit)

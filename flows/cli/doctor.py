@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.cli.options import AsJson, Engine, EnvironmentName, Machine, Policy, Set, settings
+from flows.cli.options import AsJson, Engine, EnvironmentName, Machine, Policy, Set
 from flows.cli.screen.console import say, screen
+from flows.cli.settings import settings
 from r3l.config.machines import load_machine
 from r3l.pipeline.doctor.examine import examine
 from r3l.pipeline.doctor.findings import Finding, Verdict
@@ -63,7 +64,3 @@ def show(console: Console, title: str, found: Iterable[Finding]) -> None:
             seen.append(f"\n→ {one.advice}", style="italic")
         table.add_row(Text(one.verdict, style=STYLES[one.verdict]), one.check, seen)
     console.print(table)
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(doctor)

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.cli.options import AsJson, Quiet, Root, Run, at, settings, the_run
+from flows.cli.options import AsJson, Quiet, Root, Run, at, the_run
 from flows.cli.screen.console import say
+from flows.cli.settings import settings
 from r3l.config import Config, compose
 from r3l.config.compose import assigned, validated
 from r3l.evaluation.benchmarks import with_environment
@@ -100,7 +101,3 @@ def saved_settings(run: str, given: list[str]) -> dict[str, Any] | None:
     return newest_settings(
         Store.open(compose(assignments=[text for text in given if text.startswith("store.")]).store.root), run
     )
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(evaluate)

@@ -1,19 +1,13 @@
-"""Options that several commands share, and the settings made from them."""
+"""Options that several commands share. Loaded by every command, so it loads no settings and no store."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from r3l import plugins
-from r3l.config import Config, compose
-from r3l.config.compose import allow_named, assigned
-from r3l.engines.policy_names import model_of
 from r3l.errors import ConfigError
-from r3l.store.stage import Store
 
 # One rule for all verbs: `--run NAME` names the run, and where a run is all that a verb works on, its first word may.
 # A question or a trajectory comes first in `sql`, `why` and `show`: these know `--run` alone.
@@ -58,58 +52,6 @@ def the_run(word: str, named: str, default: str = "") -> str:
     return found
 
 
-def only_run(store: Store, named: str) -> str:
-    """Return the run that is named, else the store's only one.
-
-    Raises:
-        ConfigError: none is named, and the store has none or several.
-    """
-    runs = [named] if named else store.runs()
-    if len(runs) != 1:
-        raise ConfigError(f"--run: which one? {store.root} has {', '.join(runs) or 'none'}")
-    return runs[0]
-
-
 def at(store: str, assignments: list[str] | None) -> list[str]:
     """Return the assignments with the store that `--store` names before them."""
     return [*([f"store.root={json.dumps(store)}"] if store else []), *(assignments or [])]
-
-
-def settings(
-    run: str,
-    preset: str,
-    method: str,
-    policy: str,
-    environment: str,
-    engine: str,
-    assignments: list[str] | None,
-    **top: Any,
-) -> Config:
-    """Return a `Config` from the options that all running commands share.
-
-    Raises:
-        ConfigError: an unknown preset or setting, a value out of bounds, or a folder that is not there.
-    """
-    chosen = preset if method == "r3l" or preset != "paper" else method
-    model, given = model_of(policy, top.get("machine") or "")
-    if any(map(plugins.dotted, [preset, method, environment, engine])):
-        plugins.look_in(Path.cwd())
-    allow_named_by(assignments or [])
-    if engine:
-        given.append(f"engine.kind={engine}")
-    return compose(
-        policy=model,
-        environment=environment,
-        method=chosen,
-        assignments=[*given, *(assignments or [])],
-        run=run,
-        **top,
-    )
-
-
-def allow_named_by(assignments: list[str]) -> None:
-    """Let the plug-ins be imported that ``--set`` names as ``module:Class``, from the working folder too."""
-    given = assigned({}, [one for one in assignments if ".kind=" in one])
-    if any(plugins.dotted(str(part.get("kind"))) for part in given.values() if isinstance(part, dict)):
-        plugins.look_in(Path.cwd())
-        allow_named(given)

@@ -15,7 +15,7 @@ from r3l import plugins
 from r3l.config.compose import assigned
 from r3l.environments.prepare.prepare import prepare as make_ready
 from r3l.errors import ConfigError
-from r3l.home import located
+from r3l.home import home, located
 from r3l.pasted import program
 from r3l.scaffold.package import write_package
 from r3l.store.stage import Store
@@ -104,7 +104,48 @@ def new(
     say(f"  {program()} iterate --run try --{what} {name}")
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(new)
-    app.command()(prepare)
-    app.command("export-policy")(export_policy)
+def warm_start(
+    out: Annotated[
+        Path | None,
+        typer.Option(help="folder of the policy; empty: data/policies/embedded, or household-RECIPE-SEED there"),
+    ] = None,
+    environment: Annotated[str, typer.Option(help="alfworld or household")] = "alfworld",
+    recipe: Annotated[
+        str, typer.Option(help="recipe of the household: easy, in_hand, thought, standard, long or latent")
+    ] = "easy",
+    forgets: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="share of treatments that the demonstrations of recipe latent leave out"),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.5, help="minutes in all (household: of training); empty: 20, long 50")
+    ] = None,
+    init: Annotated[Path | None, typer.Option(help="folder of an earlier policy to continue from")] = None,
+) -> None:
+    """Make a small starting policy: tokenizer, demonstrations in the world itself, supervised training, held-out
+    figures."""
+
+    def log_line(line: str) -> None:
+        screen(stderr=True).print(line)
+
+    if environment == "household":
+        from r3l.warm_start.household.start import household_start
+
+        named = "-".join(["household", recipe, *([] if forgets is None else [f"{forgets:g}"]), str(seed)])
+        figures = household_start(
+            out or home() / "data/policies" / named,
+            recipe,
+            seed,
+            minutes,
+            progress=log_line,
+            init=init,
+            forgets=forgets,
+        )
+    else:
+        from r3l.warm_start.start import warm_start as make
+
+        figures = make(
+            out or home() / "data/policies/embedded", seed=seed, minutes=minutes or 20.0, init=init, progress=log_line
+        )
+    say(json.dumps(figures, indent=1))

@@ -10,8 +10,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from flows.cli.options import Root, Run, RunWord, allow_named_by, the_run
+from flows.cli.options import Root, Run, RunWord, the_run
 from flows.cli.screen.console import say, screen
+from flows.cli.settings import allow_named_by
 from r3l.pipeline.replay import replay_config
 from r3l.pipeline.workbench import Replay
 from r3l.store.difference import diff, difference_lines
@@ -59,7 +60,3 @@ def show(console: Console, result: dict[str, Any]) -> None:
     )
     for line in difference_lines(difference):
         console.print(line, soft_wrap=True)
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(replay)

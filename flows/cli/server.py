@@ -19,7 +19,6 @@ from r3l.errors import ConfigError
 from r3l.store.files.process import mark
 
 Port = Annotated[int, typer.Option(min=1, max=65535, help="port on this machine")]
-PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
 def up(port: Port = 4200) -> None:
@@ -80,7 +79,7 @@ def server(
         forget(folder)
 
 
-def register_flows() -> None:
+def register() -> None:
     """Give the server the work pool, deployments, limits and automations. Running it again changes nothing."""
     background.register()
 
@@ -92,10 +91,3 @@ def prefect(context: typer.Context) -> None:
             [str(Path(sys.executable).with_name("prefect")), *context.args], env=prefect_settings.loud(), check=False
         ).returncode
     )
-
-
-def register(app: typer.Typer) -> None:
-    for one in (up, down, server):
-        app.command()(one)
-    app.command("register")(register_flows)
-    app.command(context_settings=PASSED_ON)(prefect)

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
-import duckdb
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from flows.cli.options import Branch, Root, Run, RunOf, RunWord, only_run, the_run
+from flows.cli.options import Branch, Root, Run, RunOf, RunWord, the_run
 from flows.cli.screen.answers import cell, rows_view, story
 from flows.cli.screen.console import say, screen
-from r3l import plugins
-from r3l.config import preset_names
-from r3l.config.preset_diff import diff_presets
-from r3l.errors import StoreError
+from r3l.errors import ConfigError, StoreError
 from r3l.store.check import check_run
 from r3l.store.exports.run_file import export_run
 from r3l.store.figures import LINES, known, remembered
@@ -52,10 +48,10 @@ def sql(
     opened = Store.open(store, reading=True)
     known(opened, run or ())
     with connect_for_users(opened, run, branch=branch, verify=verify, question=question) as connection:
-        name_left_out(dict(connection.execute("FROM left_out").fetchall()))
+        left_out = dict(connection.execute("FROM left_out").fetchall())
+        name_left_out(left_out)
         if branch:
-            refuse_unknown_branch(connection, branch)
-        pooled = [name for (name,) in connection.execute("SELECT DISTINCT run FROM stages ORDER BY run").fetchall()]
+            refuse_unknown_branch(opened, run or opened.runs(), branch)
         answer = ask(connection, question, seconds=QUERY_SECONDS)
     if as_json:
         for row in answer.to_pylist():
@@ -63,11 +59,8 @@ def sql(
         return
     console = screen()
     console.print(rows_view(answer, console.width))
-    over = (
-        f" of {len(pooled)} runs together; --run names one"
-        if len(pooled) > 1 and "run" not in answer.column_names
-        else ""
-    )
+    pooled = [] if "run" in answer.column_names else {*(run or opened.runs())} - left_out.keys()
+    over = f" of {len(pooled)} runs together; --run names one" if len(pooled) > 1 else ""
     screen(stderr=True).print(f"{answer.num_rows} rows{over}", style="dim")
 
 
@@ -78,14 +71,9 @@ def name_left_out(left_out: Mapping[str, str]) -> None:
         screen(stderr=True).print(Text(said, style="yellow"), soft_wrap=True)
 
 
-def refuse_unknown_branch(connection: duckdb.DuckDBPyConnection, branch: str) -> None:
+def refuse_unknown_branch(store: Store, runs: Iterable[str], branch: str) -> None:
     """Raise StoreError where none of the runs has the branch."""
-    there = [
-        name
-        for (name,) in connection.execute(
-            "SELECT DISTINCT branch FROM stages WHERE branch <> '' ORDER BY ALL"
-        ).fetchall()
-    ]
+    there = sorted({name for run in runs for name in store.branches(run)})
     if branch not in there:
         raise StoreError(f"branch {branch!r}: no run has it; there are {', '.join(there) or 'no branches'}")
 
@@ -133,6 +121,18 @@ def why(
     screen().print(story(str(genealogy(opened, only_run(opened, run), trajectory, branch, turn))), soft_wrap=True)
 
 
+def only_run(store: Store, named: str) -> str:
+    """Return the run that is named, else the store's only one.
+
+    Raises:
+        ConfigError: none is named, and the store has none or several.
+    """
+    runs = [named] if named else store.runs()
+    if len(runs) != 1:
+        raise ConfigError(f"--run: which one? {store.root} has {', '.join(runs) or 'none'}")
+    return runs[0]
+
+
 def export(
     word: RunWord = "",
     run: Run = "",
@@ -172,29 +172,3 @@ def compact(
     run = the_run(word, run)
     made = compact_run(Store.open(store), run, iterations)
     say("\n".join(made) or f"{run}: no {iterations} finished iterations that are not bundled yet")
-
-
-def presets(
-    diff: Annotated[tuple[str, str] | None, typer.Option(help="two method presets to compare")] = None,
-) -> None:
-    """List the presets of policies, environments, methods and machines, and installed plug-ins; or compare two methods."""
-    if diff:
-        _show_differences(*diff)
-        return
-    for folder in ("policies", "environments", "methods", "machines"):
-        say(f"{folder}: {', '.join(preset_names(folder))}")
-    for section in plugins.GROUPS:
-        for kind, claims in plugins.installed(section).items():
-            say(f"{section} from outside: {kind} ({', '.join(map(plugins.package, claims))})")
-
-
-def _show_differences(a: str, b: str) -> None:
-    table = Table("setting", a, b, header_style="bold")
-    for name, left, right in diff_presets(a, b):
-        table.add_row(name, *("—" if value is None else str(value) for value in (left, right)))
-    screen().print(table)
-
-
-def register(app: typer.Typer) -> None:
-    for command in (sql, check, runs, why, export, prune, compact, presets):
-        app.command()(command)

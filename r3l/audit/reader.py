@@ -36,10 +36,16 @@ class Reader:
     """Questions to the store's views. Safe to use from several threads; sees new stages within a few seconds."""
 
     def __init__(
-        self, store: Store, runs: Sequence[str] | None = None, look_again: float = LOOK_AGAIN_SECONDS, branch: str = ""
+        self,
+        store: Store,
+        runs: Sequence[str] | None = None,
+        look_again: float = LOOK_AGAIN_SECONDS,
+        branch: str = "",
+        newest: int | None = None,
     ) -> None:
         self.store = store
         self.runs = runs
+        self.newest = newest  # how many iterations of each line are read, the newest ones; None: all
         self.branch = branch  # the line of each run that the views of schema main show
         self.look_again = look_again
         self._guard = threading.Lock()
@@ -67,7 +73,9 @@ class Reader:
             if self._snapshot is None or time.monotonic() - self._looked > self.look_again:
                 state = state_of(self.store, self.runs)
                 if self._snapshot is None or self._snapshot.state != state:
-                    self._snapshot = Snapshot(state, connect_for_users(self.store, self.runs, branch=self.branch))
+                    self._snapshot = Snapshot(
+                        state, connect_for_users(self.store, self.runs, branch=self.branch, newest=self.newest)
+                    )
                 whole = not self._snapshot.connection.execute("FROM left_out").fetchall()
                 self._looked = time.monotonic() if whole else 0.0  # a run that is mended is seen at once
             return self._snapshot

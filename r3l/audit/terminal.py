@@ -26,6 +26,7 @@ from r3l.store.stage import Store
 # Background of a reply: raised and lowered, from a little to the most.
 UP = ("", "#1c2a44", "#20355e", "#254278", "#2a4f92", "#305fb4")
 DOWN = ("", "#3d2a1a", "#54361c", "#6c431f", "#855022", "#a26026")
+SHOWN = 2  # iterations whose figures stand side by side in `r3l status`
 
 
 def show(store: Store, trajectory_id: str, line: Line | None = None) -> RenderableType:
@@ -151,7 +152,7 @@ def reflection_panel(reflection: Row) -> RenderableType:
 def status(store: Store, run: str, branch: str = "") -> RenderableType:
     """Return where a run stands: the stages of its newest iteration, its figures beside those before, its account.
     Raises StoreError."""
-    reader = Reader(store, [run])
+    reader = Reader(store, [run], newest=SHOWN)
     try:
         line = known_line(reader, Line(run, branch))
         past = iterations(reader, line)
@@ -168,7 +169,7 @@ def status(store: Store, run: str, branch: str = "") -> RenderableType:
             *([Text(past[-1]["no_step"], style="yellow")] if past and past[-1]["no_step"] else []),
             *failures(reader, line, newest),
             Columns(
-                [stage_table(done), figure_table(past[-2:]), account_table(account(reader, line, newest))],
+                [stage_table(done), figure_table(past[-SHOWN:]), account_table(account(reader, line, newest))],
                 padding=(0, 3),
             ),
         )

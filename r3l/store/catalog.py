@@ -52,12 +52,17 @@ TRAJECTORIES_OF = {
     "retry_trajectories": ("retries",),
     "distilled_trajectories": ("distilled",),
 }
-ALL = frozenset({*VIEWS, *TRAJECTORIES_OF, *TABLES})
-BARE = frozenset({"stages", "left_out"})  # tables of the connection itself, that no file is opened for
+ALL = frozenset({"stages", *VIEWS, *TRAJECTORIES_OF, *TABLES})
+LEFT_OUT = "left_out"  # a table of every connection
 
 
 def connect(
-    store: Store, runs: Sequence[str] | None = None, branch: str = "", verify: bool = False, question: str = ""
+    store: Store,
+    runs: Sequence[str] | None = None,
+    branch: str = "",
+    verify: bool = False,
+    question: str = "",
+    newest: int | None = None,
 ) -> duckdb.DuckDBPyConnection:
     """Return an in-memory connection with every view over these runs (None: all), after verifying their files.
 
@@ -67,6 +72,7 @@ def connect(
         branch: the line of each run that the views show; schema `lines` has all of them.
         verify: look at the bytes of every file, though they were seen on this machine before.
         question: make the views that this SQL needs and no others, where it names any; empty: all of them.
+        newest: show this many newest iterations of each run and branch (None: all); the files of others aren't opened.
 
     Raises:
         StoreError: the only run that was asked for is damaged.
@@ -74,7 +80,8 @@ def connect(
     everything, left_out = Contents(), {}
     for run in named_runs(store) if runs is None else runs:
         try:
-            everything.add(indexed(store, run, verify).contents)
+            contents = indexed(store, run, verify).contents
+            everything.add(contents if newest is None else contents.newest(newest))
         except DAMAGE as error:
             left_out[run] = reason(error)
     if runs is not None and len(runs) == len(left_out) == 1:
@@ -114,13 +121,13 @@ def opened(
 def needed(question: str) -> frozenset[str]:
     """Return the names that a question needs; all where it names a table that is none of them, or asks what there is."""
     words = frozenset(re.findall(r"\w+", question.lower()))
-    known = words & (ALL | BARE) or (words and not words & READS)
+    known = words & {*ALL, LEFT_OUT} or (words and not words & READS)
     if not known or words & LOOKS_AROUND or any(word.startswith(("credit_", "mask_")) for word in words):
         return ALL
     views = set(words & ALL)
     for view in reversed(VIEWS):
         if view in views:
-            views |= set(re.findall(r"lines\.(\w+)", view_sql(view)))
+            views |= ALL.intersection(re.findall(r"(?:FROM (?!lines\b)|lines\.)(\w+)", view_sql(view)))
     return frozenset(views)
 
 
@@ -138,9 +145,11 @@ def build(
 ) -> None:
     """Create the views that the dictionary names, in a fresh connection: tables and views over all lines, then those of
     one."""
-    fill(connection, "main.stages", contents.stages)
-    connection.execute("CREATE SCHEMA stored; CREATE SCHEMA lines; CREATE TABLE lines.stages AS FROM main.stages")
-    fill(connection, "lines.stages", contents.seen)
+    connection.execute("CREATE SCHEMA stored; CREATE SCHEMA lines")
+    if "stages" in only:
+        fill(connection, "main.stages", contents.stages)
+        connection.execute("CREATE TABLE lines.stages AS FROM main.stages")
+        fill(connection, "lines.stages", contents.seen)
     for statement in (*table_views(contents, root, only), *(view_sql(view) for view in VIEWS if view in only)):
         connection.execute(statement)
     for name in (*TABLES, *VIEWS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -40,6 +41,9 @@ STAGES_SCHEMA = pa.schema(
 )
 
 
+LAST_ITERATION = re.compile(r"/(?:iteration=|\.bundles/-?[0-9]+-)(-?[0-9]+)/")  # of a file: its own, or its bundle's
+
+
 class Part(NamedTuple):
     """One file of one table. `seen_by`: the branch that took it over; None: the line that it lies in. `shard` says
     where a row's shard stands: in the file's `path`, in its `column`, or nowhere (`none`)."""
@@ -50,6 +54,19 @@ class Part(NamedTuple):
     stage: str
     table: str
     path: str
+
+    @property
+    def line(self) -> tuple[str, str]:
+        """The run, and the branch that sees the file."""
+        run, below = self.path.split("/", 2)[:2]
+        own = below.removeprefix("branch=") if below.startswith("branch=") else ""
+        return run, own if self.seen_by is None else self.seen_by
+
+    @property
+    def last_iteration(self) -> int:
+        found = LAST_ITERATION.search(self.path)
+        assert found, f"{self.path} lies in no iteration and no bundle"
+        return int(found[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +86,20 @@ class Contents:
         self.own.extend(other.own)
         self.taken_over.extend(other.taken_over)
 
+    def newest(self, count: int) -> Contents:
+        """Return the contents of the newest iterations alone, `count` of each run and branch. A bundle stays whole where
+        it has one of them."""
+        first: dict[tuple[str, str], int] = {}
+        for rows in (self.stages, self.seen):
+            for run, branch, iteration in zip(rows["run"], rows["branch"], rows["iteration"], strict=True):
+                first[run, branch] = max(first.get((run, branch), iteration - count + 1), iteration - count + 1)
+        return Contents(
+            newest_rows(self.stages, first),
+            newest_rows(self.seen, first),
+            [part for part in self.own if part.last_iteration >= first[part.line]],
+            [part for part in self.taken_over if part.last_iteration >= first[part.line]],
+        )
+
 
 def contents_of(stages: Sequence[Manifest], bundles: Sequence[Bundle] = ()) -> Contents:
     """Of these manifests, and of these bundles, which stand for the stages that they copy."""
@@ -79,6 +110,13 @@ def contents_of(stages: Sequence[Manifest], bundles: Sequence[Bundle] = ()) -> C
     taken_over = [part for branch, manifest in seen for part in parts_of(manifest, branch)]
     others = [stage_row(manifest) | {"branch": branch} for branch, manifest in seen]
     return Contents(columns([stage_row(manifest) for manifest in everything]), columns(others), own, taken_over)
+
+
+def newest_rows(rows: dict[str, list[Any]], first: dict[tuple[str, str], int]) -> dict[str, list[Any]]:
+    """Return the rows of each line from its first iteration of these on."""
+    places = zip(rows["run"], rows["branch"], rows["iteration"], strict=True)
+    kept = [number for number, (run, branch, iteration) in enumerate(places) if iteration >= first[run, branch]]
+    return {name: [column[number] for number in kept] for name, column in rows.items()}
 
 
 def columns(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from r3l.errors import StoreError
-from r3l.store.catalog import DAMAGE, named_runs, opened, reason
+from r3l.store.catalog import DAMAGE, named_runs, needed, opened, reason
 from r3l.store.contents import Contents
 from r3l.store.digests import fingerprint_of
 from r3l.store.index import Indexed, index_path, indexed, recall, remember
@@ -71,7 +71,7 @@ def asked(
     for index in some:
         together.add(index.contents)
     try:
-        with opened(store, together) as connection:
+        with opened(store, together, only=needed("; ".join(questions.values()))) as connection:
             answers = {name: connection.sql(sql).to_arrow_table().to_pylist() for name, sql in questions.items()}
     except duckdb.Error as error:
         if len(some) == 1:
@@ -86,7 +86,7 @@ def asked(
 
 def known(store: Store, runs: Sequence[str]) -> None:
     """Raise StoreError for the first of these runs that the store does not have."""
-    there = store.runs()
+    there = store.runs() if runs else []
     for run in runs:
         if run not in there:
             raise StoreError(f"run {run!r}: not in {store.root}; it has {', '.join(there) or 'no runs'}")

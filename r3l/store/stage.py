@@ -239,9 +239,9 @@ class Store:
         return [name for name in self.files.folders("") if NAME.fullmatch(name) and self._committed_any(name)]
 
     def _committed_any(self, run: str) -> bool:
-        return any(
-            key_of(path) for name in self.files.folders(run) for path in self.files.paths(f"{run}/{name}")
-        )  # mostly the first
+        folders = (f"{run}/{name}" for name in self.files.folders(run))
+        inner = (f"{folder}/{name}" for folder in folders for name in self.files.folders(folder))
+        return any(key_of(path) for folder in inner for path in self.files.paths(folder))  # mostly of the first
 
     @contextmanager
     def writer_lock(self, run: str, branch: str = "", iteration: int = 0) -> Iterator[None]:

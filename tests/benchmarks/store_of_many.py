@@ -8,18 +8,16 @@ that `r3l check` finds nothing.
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from r3l.stages import STAGES
 from r3l.store.catalog import committed
-from r3l.store.files.parts import to_table
 from r3l.store.layout import StageKey, StageRef
 from r3l.store.manifest import reference
 from r3l.store.stage import Store
-from tests.support.planted import SHIPPED, record_rollbacks
+from tests.support.planted import SHIPPED
 
 
 def renumbered(table: pa.Table, old: int, new: int) -> pa.Table:
@@ -34,17 +32,6 @@ def renumbered(table: pa.Table, old: int, new: int) -> pa.Table:
     return table
 
 
-def record(iteration: int, stages: list[tuple[dict[str, Any], dict[str, pa.Table]]]) -> None:
-    """What honest rollbacks returned, where the run was stored before that was recorded."""
-    mine = [(one["stage"], tables) for one, tables in stages if one["iteration"] == iteration]
-    turns = [turn for stage, tables in mine if stage == "base" for turn in tables["turns"].to_pylist()]
-    for stage, tables in mine:
-        if stage == "retries":
-            rows = tables["trajectories"].to_pylist()
-            record_rollbacks({"base": {"turns": turns}, "retries": {"trajectories": rows}})
-            tables["trajectories"] = to_table("trajectories", rows)
-
-
 def main(root: str, runs: int = 1, iterations: int = 2) -> None:
     shipped, store = Store.open(str(SHIPPED), reading=True), Store.open(root)
     manifests = [one for one in committed(shipped, ["sample"]) if one["branch"] == "" and one["stage"] != "evaluations"]
@@ -52,8 +39,6 @@ def main(root: str, runs: int = 1, iterations: int = 2) -> None:
         (one, {table: shipped.read(reference(one), table) for table in (*STAGES[one["stage"]].tables, "events")})
         for one in manifests
     ]
-    for iteration in (0, 1):
-        record(iteration, stages)
     for run in range(runs):
         refs: dict[StageKey, StageRef] = {}
         for number in range(iterations):

@@ -15,8 +15,8 @@ import typer
 from typer.testing import CliRunner
 
 from flows.cli.doctor import register, show
-from flows.cli.options import settings
 from flows.cli.screen.console import CleanConsole
+from flows.cli.settings import settings
 from r3l.config import Config
 from r3l.config.machines import load_machine
 from r3l.engines.chat_format import ChatFormat

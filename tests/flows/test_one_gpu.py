@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from flows.cli.options import settings
+from flows.cli.settings import settings
 from r3l.engines.vllm.own_servers import OwnServers
 from r3l.evaluation.benchmarks import pose
 from r3l.pipeline import evaluation, preflight

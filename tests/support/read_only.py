@@ -32,13 +32,12 @@ with TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
         status = client.get(page).status_code
         print(f"audit {page} = {'ok' if status == 200 else status}", flush=True)
 app.state.audit.close()
-from flows.cli import app as commands, audit, tables
-for module in (audit, tables):
-    module.register(commands.app)
+from flows.cli.app import app_of
+commands = app_of(["sql", "runs", "check", "status", "show", "why"])
 of = ["iteration=0/task=0/base=0", "--run", run]
 for words in (["sql", "SELECT count(*) FROM turns"], ["runs"], ["check", run], ["status", run], ["show", *of], ["why", *of]):
     try:
-        code = commands.app([*words, "--store", root], standalone_mode=False)
+        code = commands([*words, "--store", root], standalone_mode=False)
     except SystemExit as ended:
         code = ended.code
     except Exception as error:

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from flows.cli import audit
+from flows.cli.app import app_of
 from r3l.audit.lines import Line
 from r3l.audit.terminal import UP, show, status
 from r3l.errors import StoreError
@@ -87,10 +87,7 @@ def test_status_says_who_is_writing(store):
 
 
 def test_the_commands(store, tmp_path):
-    import typer
-
-    app = typer.Typer()
-    audit.register(app)
+    app = app_of(["report", "status", "show", "track"])
     run = CliRunner()
     out = tmp_path / "report.html"
     assert run.invoke(app, ["report", "demo", "--out", str(out), "--store", store.root]).exit_code == 0

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flows.cli.options import settings
+from flows.cli.settings import settings
 from r3l.config import Config
 from r3l.config.engines import VllmServerSettings
 from r3l.engines import made_policies

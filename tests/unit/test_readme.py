@@ -13,7 +13,6 @@ import typer
 from typer.testing import CliRunner
 
 from flows.cli import app as cli
-from flows.cli import audit, compare, credit, doctor, evaluate, plan, prepare, replay, server, tables
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -28,11 +27,7 @@ QUICK = {"sql", "why", "check", "plan"}
 
 @pytest.fixture(scope="module")
 def r3l() -> typer.Typer:
-    app = typer.Typer()
-    app.registered_commands = list(cli.app.registered_commands)
-    for module in (audit, compare, credit, doctor, evaluate, plan, prepare, replay, server, tables):
-        module.register(app)
-    return app
+    return cli.app_of(cli.PLACES)
 
 
 def commands(page: str = README) -> list[str]:
@@ -128,9 +123,9 @@ def test_its_evidence_is_that_of_the_kept_results():
         assert words.format(f"{share[arm]['won']:.3f}") in README.replace("\n   ", " ")
 
 
-def test_every_command_is_in_a_guide(r3l):
+def test_every_command_is_in_a_guide():
     pages = "\n".join(path.read_text(encoding="utf-8") for path in GUIDES)
-    names = [cli.named(one) for one in r3l.registered_commands]
+    names = list(cli.PLACES)
     assert len(names) > 20
     missing = [name for name in names if not re.search(rf"r3l {re.escape(name)}\b(?!-)", pages)]
     assert missing == []

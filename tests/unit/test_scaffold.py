@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli.app import app
-from flows.cli.prepare import register
+from flows.cli.app import app_of
 from r3l.errors import ConfigError
 from r3l.scaffold.package import write_package
 
@@ -62,7 +61,7 @@ def test_names_that_can_not_be_are_refused(tmp_path):
 
 
 def test_the_command_says_what_to_do_next(tmp_path):
-    register(app)
+    app = app_of(["new", "prepare"])
     done = CliRunner().invoke(app, ["new", "environment", "mine", "--into", str(tmp_path)])
     assert done.exit_code == 0, done.output
     said = done.output.replace("\n", "")

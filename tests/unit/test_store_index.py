@@ -192,14 +192,13 @@ def test_a_fault_is_one_line_and_its_traceback_is_for_those_who_ask(monkeypatch,
 # As root once, for what is imported late: the interpreter may lie where another user can't read it.
 AS_ANOTHER = """
 import json, os, sys
-from flows.cli import app, audit, tables
-for module in (audit, tables):
-    module.register(app.app)
+from flows.cli.app import PLACES, app_of
+app = app_of(PLACES)
 for user in (0, 65534):
     os.setuid(user)
     for words in json.loads(sys.argv[1]):
         try:
-            code = app.app(words, standalone_mode=False)
+            code = app(words, standalone_mode=False)
         except SystemExit as ended:
             code = ended.code
         assert not code, (user, words, code)

@@ -6,12 +6,10 @@ import io
 
 import pyarrow as pa
 import pytest
-import typer
 from rich.text import Text
 from typer.testing import CliRunner
 
-from flows.cli import audit, replay, tables
-from flows.cli.app import app as whole
+from flows.cli.app import app_of
 from flows.cli.options import the_run
 from flows.cli.screen.answers import rows_view, story
 from flows.cli.screen.console import CleanConsole
@@ -66,10 +64,7 @@ def root(tmp_path_factory) -> str:
 
 
 def invoked(*words: str) -> str:
-    app = typer.Typer()
-    for module in (tables, audit, replay):
-        module.register(app)
-    done = CliRunner().invoke(app, words)
+    done = CliRunner().invoke(app_of(words[:1]), words)
     return str(done.exception) if isinstance(done.exception, ConfigError) else done.output
 
 
@@ -94,4 +89,4 @@ def test_both_ways_find_the_same(root):
 
 
 def test_the_version():
-    assert CliRunner().invoke(whole, ["--version"]).output.split() == ["r3l", __version__]
+    assert CliRunner().invoke(app_of(["runs"]), ["--version"]).output.split() == ["r3l", __version__]

@@ -9,14 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 from rich.panel import Panel
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 from typer.testing import CliRunner
 
-from flows.cli import tables
+from flows.cli.app import app_of
 from flows.cli.screen.console import CleanConsole
 from flows.cli.screen.display import Display, row
 from flows.cli.screen.figures import result
@@ -118,8 +117,7 @@ def store(tmp_path_factory):
 
 def test_a_cell_of_sql_is_shown_as_it_is(store):
     query = "SELECT '[/x]' AS a, '[red]b' AS \"[/y]\", chr(27) || '[2J' AS c"
-    app = typer.Typer()
-    tables.register(app)
+    app = app_of(["sql", "runs"])
     run = CliRunner()
     done = run.invoke(app, ["sql", query, "--store", store.root])
     assert done.exit_code == 0, done.output

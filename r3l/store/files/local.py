@@ -95,9 +95,9 @@ class LocalFiles:
         for folder, folders, names in os.walk(self.folder / prefix, onerror=refuse_closed):
             folders[:] = [name for name in folders if name != "policies" and not name.startswith(".")]
             for name in names:
-                path = Path(folder, name)
+                path = f"{folder}/{name}"
                 with suppress(FileNotFoundError):  # deleted since it was listed
-                    size_of[path.relative_to(self.folder).as_posix()] = path.stat().st_size
+                    size_of[path[len(self.root) :].lstrip("/")] = os.stat(path).st_size
         return size_of
 
     def folders(self, prefix: str) -> list[str]:

@@ -1,0 +1,51 @@
+"""The settings of a run, from the options of its command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from r3l import plugins
+from r3l.config import Config, compose
+from r3l.config.compose import allow_named, assigned
+from r3l.engines.policy_names import model_of
+
+
+def settings(
+    run: str,
+    preset: str,
+    method: str,
+    policy: str,
+    environment: str,
+    engine: str,
+    assignments: list[str] | None,
+    **top: Any,
+) -> Config:
+    """Return a `Config` from the options that all running commands share.
+
+    Raises:
+        ConfigError: an unknown preset or setting, a value out of bounds, or a folder that is not there.
+    """
+    chosen = preset if method == "r3l" or preset != "paper" else method
+    model, given = model_of(policy, top.get("machine") or "")
+    if any(map(plugins.dotted, [preset, method, environment, engine])):
+        plugins.look_in(Path.cwd())
+    allow_named_by(assignments or [])
+    if engine:
+        given.append(f"engine.kind={engine}")
+    return compose(
+        policy=model,
+        environment=environment,
+        method=chosen,
+        assignments=[*given, *(assignments or [])],
+        run=run,
+        **top,
+    )
+
+
+def allow_named_by(assignments: list[str]) -> None:
+    """Let the plug-ins be imported that ``--set`` names as ``module:Class``, from the working folder too."""
+    given = assigned({}, [one for one in assignments if ".kind=" in one])
+    if any(plugins.dotted(str(part.get("kind"))) for part in given.values() if isinstance(part, dict)):
+        plugins.look_in(Path.cwd())
+        allow_named(given)

@@ -1,0 +1,126 @@
+"""What a command loads and opens: `r3l --help` lists the commands without loading one, and a question costs its own files."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from flows.cli import app
+from r3l.audit import terminal
+from r3l.audit.reader import Reader
+from r3l.store.catalog import ALL, connect, needed
+from r3l.store.space.compaction import compact
+from r3l.store.stage import Store
+from tests.support.store_iteration import commit_iteration
+
+ROOT = Path(__file__).parents[2]
+LOADED = """
+import sys
+from flows.cli.app import main
+try:
+    main()
+except SystemExit as ended:
+    assert not ended.code, ended.code
+print()
+print(*sorted({module for name in sys.modules for module in (name, name.partition(".")[0])}))
+"""
+NEVER = {"prefect", "torch", "transformers", "pandas"}
+
+
+def loaded(*words: str) -> set[str]:
+    """The modules that a command has loaded when it is done."""
+    done = subprocess.run([sys.executable, "-c", LOADED, *words], capture_output=True, text=True, cwd=ROOT, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> str:
+    store = Store.open(str(tmp_path_factory.mktemp("store")))
+    for iteration in range(4):
+        commit_iteration(store, "demo", iteration=iteration)
+    return store.root
+
+
+def test_the_list_of_commands_loads_none_of_them():
+    heavy = {*NEVER, "duckdb", "pyarrow", "numpy", "pydantic", "r3l.store", "r3l.config"}
+    assert not loaded("--help") & heavy
+
+
+@pytest.mark.parametrize("words", [("sql", "SELECT count(*) FROM base"), ("runs",), ("status", "demo")], ids=str)
+def test_a_reading_command_loads_no_settings(words, root):
+    assert not loaded(*words, "--store", root) & {*NEVER, "r3l.config", "r3l.environments", "r3l.engines"}
+
+
+def test_every_command_is_described_as_it_is_written():
+    for name in app.PLACES:
+        assert inspect.getdoc(app.listed(name)) == inspect.getdoc(app.function(name)), name
+
+
+def printed(root: str) -> str:
+    out = io.StringIO()
+    Console(file=out, width=160).print(terminal.status(Store.open(root, reading=True), "demo"))
+    return out.getvalue()
+
+
+def opened(root: str, newest: int | None) -> set[str]:
+    """The iterations, or bundles, that a reader may open files of."""
+    reader = Reader(Store.open(root, reading=True), ["demo"], newest=newest)
+    try:
+        return {Path(row["path"]).relative_to(root).parts[1] for row in reader.rows("FROM files")}
+    finally:
+        reader.close()
+
+
+def test_status_opens_two_iterations_however_long_the_run_is_and_says_the_same(root, monkeypatch):
+    assert len(opened(root, None)) == 4
+    assert opened(root, terminal.SHOWN) == {"iteration=00002", "iteration=00003"}
+    said = printed(root)
+    assert "iteration 3, done" in said
+    monkeypatch.setattr(terminal, "Reader", lambda store, runs, newest: Reader(store, runs))
+    assert printed(root) == said
+
+
+def test_a_bundle_is_read_where_it_has_one_of_the_newest_iterations(tmp_path):
+    store = Store.open(str(tmp_path))
+    for iteration in range(5):
+        commit_iteration(store, "demo", iteration=iteration)
+    compact(store, "demo", iterations=2)  # 0 and 1, 2 and 3
+    with connect(store, newest=2) as connection:
+        assert connection.execute("SELECT DISTINCT iteration FROM stages ORDER BY ALL").fetchall() == [(3,), (4,)]
+        files = connection.execute("SELECT path FROM files").fetchall()
+        rows = connection.execute("SELECT DISTINCT iteration FROM base ORDER BY ALL").fetchall()
+    places = {path.removeprefix(f"{store.root}/demo/").split("/part-")[0] for (path,) in files}
+    assert {place for place in places if ".bundles" in place} == {
+        place for place in places if place.startswith(".bundles/00002-00003/")
+    }
+    assert rows == [(2,), (3,), (4,)]
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ("SELECT 1", set()),
+        ("FROM left_out", set()),
+        ("SELECT count(*) FROM stages", {"stages"}),
+        ("SELECT count(*) FROM base", {"base", "base_trajectories"}),
+    ],
+)
+def test_a_question_makes_what_it_names(question, names):
+    assert needed(question) == names
+
+
+def test_what_a_view_is_made_of_is_made_too(root):
+    """The figures of iterations rest on nearly every table and on the stages; a view alone answers as it does beside all
+    others."""
+    store = Store.open(root, reading=True)
+    assert {"stages", "base", "updates"} <= needed("FROM iterations")
+    for name in sorted(ALL):
+        question = f"SELECT count(*) FROM lines.{name}"
+        with connect(store, question=question) as alone, connect(store) as everything:
+            assert alone.execute(question).fetchall() == everything.execute(question).fetchall(), name
