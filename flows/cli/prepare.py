@@ -119,7 +119,11 @@ def warm_start(
     ] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     minutes: Annotated[
-        float | None, typer.Option(min=0.5, help="minutes in all (household: of training); empty: 20, long 50")
+        float | None,
+        typer.Option(
+            min=0.5,
+            help="minutes in all (empty: 20); household: bounds the training, and the weights then depend on the time",
+        ),
     ] = None,
     init: Annotated[Path | None, typer.Option(help="folder of an earlier policy to continue from")] = None,
 ) -> None:

@@ -49,13 +49,14 @@ def warm_start(
     """Make a policy in `out` within about `minutes` of wall time; returns what was done and the held-out figures.
 
     With `init`, the folder of an earlier warm start, training goes on from its weights and tokenizer at half the rates.
-    The result depends on `seed`, and on the machine only where time runs out before the planned steps.
+    The result depends on `seed` and on the machine's speed: the learning rates come down with the time.
 
     Raises:
         TrainingError: `out` holds files already, or the time is too short for a single demonstration.
     """
     import torch
 
+    from r3l.store.policies.snapshots import snapshot_digest
     from r3l.warm_start.measure import measure
     from r3l.warm_start.rows import RowEncoder
     from r3l.warm_start.train import Schedule, load_model, new_model, train
@@ -81,6 +82,7 @@ def warm_start(
         "seed": seed,
         "demonstrations": len(shown),
         "parameters": sum(part.numel() for part in model.parameters()),
+        "digest": snapshot_digest(out),
         "training": done,
         "seconds": round(time.monotonic() - began, 1),
         "heldout": figures,

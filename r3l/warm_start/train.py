@@ -11,6 +11,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,11 @@ REPORT_EVERY = 50
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """`steps` of `batch_tokens`; `minutes` of wall time end it sooner, with the learning rate brought down in time."""
+    """`steps` of `batch_tokens`. With `minutes`, wall time may end them sooner, with the learning rate brought down in
+    time: the weights then depend on how fast the machine was. Without, they depend on the steps alone."""
 
     steps: int = 10_000
-    minutes: float = 15.0
+    minutes: float | None = None
     batch_tokens: int = 2600
     learning_rate: float = 3e-3  # AdamW: embeddings and norms
     matrix_rate: float = 0.02  # Muon: all other matrices
@@ -41,6 +43,11 @@ class Schedule:
     def slower(self, factor: float) -> Schedule:
         """With `factor` times the learning rates: half of them from the weights of an earlier warm start."""
         return replace(self, learning_rate=self.learning_rate * factor, matrix_rate=self.matrix_rate * factor)
+
+    def share(self, step: int, seconds: float) -> float:
+        """Return how much of the training is over after so many steps and seconds; 1 and above: all of it."""
+        timed = 0.0 if self.minutes is None else seconds / (60 * self.minutes)
+        return max(step / self.steps, timed)
 
     def factor(self, step: int, share: float) -> float:
         """Return what the learning rates are multiplied by; `share` in [0, 1]: how much of the training is over."""
@@ -78,12 +85,35 @@ def load_model(folder: Path) -> Any:
 
 
 def train(model: Any, rows: Sequence[DemoRow], schedule: Schedule, seed: int, progress: OnProgress) -> dict[str, float]:
-    """Return steps, tokens, seconds and the mean loss of replies over the last `REPORT_EVERY` steps."""
+    """Return steps, tokens, seconds and the mean loss of replies over the last `REPORT_EVERY` steps.
+
+    Without `minutes` in the schedule, rows, weights and seed settle the result bit by bit, on one kind of processor and
+    one version of torch: sums are added up by one thread, whatever the process may use.
+    """
+    with one_thread() if schedule.minutes is None else nullcontext():
+        return steps_of(model, rows, schedule, seed, progress)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread within the block: the order of a sum depends on how many threads share it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def steps_of(
+    model: Any, rows: Sequence[DemoRow], schedule: Schedule, seed: int, progress: OnProgress
+) -> dict[str, float]:
+    """Take the steps of `train` with the threads as they are."""
     optimizers = new_optimizers(model, schedule)
     began, step, tokens, recent = time.monotonic(), 0, 0, [0.0]
     model.train()
     for batch in batches(rows, schedule.batch_tokens, random.Random(seed)):
-        share = max(step / schedule.steps, (time.monotonic() - began) / (60 * schedule.minutes))
+        share = schedule.share(step, time.monotonic() - began)
         if share >= 1:
             break
         for group in (group for optimizer in optimizers for group in optimizer.param_groups):

@@ -24,6 +24,7 @@ from r3l.environments.household.world import HouseholdWorld
 from r3l.errors import TrainingError
 from r3l.exploration.prompting import prompt
 from r3l.seeds import derive
+from r3l.store.policies.snapshots import snapshot_digest
 from r3l.warm_start.alfworld.demonstrations import Demonstration
 from r3l.warm_start.household.demonstrations import HouseholdHabits, demonstrations
 from r3l.warm_start.household.reflections import reflect as oracle
@@ -44,8 +45,7 @@ NAMED, READ_REPORTED = 12.0, 0.03  # weights in the part on reports: of the turn
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a policy for a level is made. `steps` are of `batch_tokens` tokens; `minutes` of training, at most, where
-    none are asked for."""
+    """How a policy for a level is made. `steps` are of `batch_tokens` tokens."""
 
     level: Level
     habits: HouseholdHabits
@@ -53,7 +53,6 @@ class Recipe:
     demonstrations: int
     steps: int
     batch_tokens: int
-    minutes: float = 20.0
     hidden: int = 96
     layers: int = 3
     task_types: tuple[str, ...] = ()  # none: all that the level has
@@ -75,7 +74,6 @@ RECIPES: dict[str, Recipe] = {
         5000,
         10_000,
         2500,
-        minutes=50.0,
         task_types=("pack_four",),
         primer=HouseholdHabits(forgets=0.5, short_search=0.85, max_turns=40, wrong_reflection=0.05),
     ),
@@ -94,7 +92,8 @@ RECIPES: dict[str, Recipe] = {
 
 
 class Part(NamedTuple):
-    """A part of the training: `share` of its steps and minutes, on its rows, at `rate` times the learning rates."""
+    """A part of the training: `share` of its steps and of its minutes, if bounded, on its rows, at `rate` times the
+    learning rates."""
 
     name: str
     share: float
@@ -114,9 +113,11 @@ def household_start(
 ) -> dict[str, Any]:
     """Make a policy in `out` by the recipe `name`; return what was done and the held-out figures.
 
-    `minutes` bound the training alone. With `init`, an earlier warm start, its last part goes on at half the rates; a
-    recipe that goes on from another one makes that policy beside `out` where it is missing. `forgets` in [0, 1] is the
-    dial of the recipe `latent`: the share of treatments that its demonstrations leave out.
+    Recipe, seed and `forgets` settle the weights bit by bit, on one kind of processor and one version of torch. With
+    `minutes`, which bound the training alone, they depend on the machine's speed, too. With `init`, an earlier warm
+    start, its last part goes on at half the rates; a recipe that goes on from another one makes that policy beside
+    `out` where it is missing. `forgets` in [0, 1] is the dial of the recipe `latent`: the share of treatments that its
+    demonstrations leave out.
 
     Raises:
         TrainingError: there is no such recipe; `out` holds files already; `forgets` for another recipe.
@@ -136,7 +137,7 @@ def household_start(
     for part in [taught[-1]._replace(share=1.0, rate=0.5)] if init else taught:
         rows = part.rows(chat, system)
         progress(f"{part.name}: {len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
-        schedule = schedule_of(recipe, part, minutes or recipe.minutes)
+        schedule = schedule_of(recipe, part, minutes)
         done[part.name] = train(model, rows, schedule, derive(seed, f"household {part.name} batches"), progress)
     save(model, chat.tokenizer, out)
     made = {
@@ -146,6 +147,7 @@ def household_start(
         "demonstrations": len(shown),
         "habits": asdict(recipe.habits),
         "parameters": sum(part.numel() for part in model.parameters()),
+        "digest": snapshot_digest(out),
         "training": done,
         "heldout": asdict(measure_household(out, recipe, measured_tasks)) if measured_tasks else {},
         "seconds": round(time.monotonic() - began, 1),
@@ -179,10 +181,12 @@ def recipe_of(name: str, forgets: float | None) -> Recipe:
     return replace(recipe, habits=replace(recipe.habits, forgets=forgets))
 
 
-def schedule_of(recipe: Recipe, part: Part, minutes: float) -> Schedule:
-    """Return a part's share of the recipe's steps and minutes."""
+def schedule_of(recipe: Recipe, part: Part, minutes: float | None) -> Schedule:
+    """Return a part's share of the recipe's steps, and of the minutes where they are bounded."""
     whole = Schedule(
-        minutes=part.share * minutes, steps=int(part.share * recipe.steps), batch_tokens=recipe.batch_tokens
+        minutes=None if minutes is None else part.share * minutes,
+        steps=int(part.share * recipe.steps),
+        batch_tokens=recipe.batch_tokens,
     )
     return whole.slower(part.rate)
 
