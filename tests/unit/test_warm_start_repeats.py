@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -56,10 +57,18 @@ def test_the_same_weights_in_another_process_under_load_and_with_other_threads(
     )
     monkeypatch.setattr(start, "RECIPES", dict(start.RECIPES))
     monkeypatch.setattr(train, "time", Clock())
+    step, threads = train.one_step, set[int]()
+
+    def one_step(*args: Any) -> float:
+        threads.add(torch.get_num_threads())
+        return step(*args)
+
+    monkeypatch.setattr(train, "one_step", one_step)
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
         assert latent_digest(tmp_path / "here") == other.stdout.splitlines()[-1]
+        assert threads == {1}  # sums on several part from these after some more steps
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)

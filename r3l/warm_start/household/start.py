@@ -56,9 +56,7 @@ class Recipe:
     hidden: int = 96
     layers: int = 3
     task_types: tuple[str, ...] = ()  # none: all that the level has
-    primer: HouseholdHabits | None = (
-        None  # the long way, see `parts`: how one or two of the things are brought in its first part
-    )
+    primer: HouseholdHabits | None = None  # the long way, see `parts`: how one or two of the things are brought first
     after: str = ""  # the recipe whose policy of the same seed it goes on from
 
 
@@ -113,11 +111,10 @@ def household_start(
 ) -> dict[str, Any]:
     """Make a policy in `out` by the recipe `name`; return what was done and the held-out figures.
 
-    Recipe, seed and `forgets` settle the weights bit by bit, on one kind of processor and one version of torch. With
-    `minutes`, which bound the training alone, they depend on the machine's speed, too. With `init`, an earlier warm
-    start, its last part goes on at half the rates; a recipe that goes on from another one makes that policy beside
-    `out` where it is missing. `forgets` in [0, 1] is the dial of the recipe `latent`: the share of treatments that its
-    demonstrations leave out.
+    The arguments settle the weights (`train`) but for `minutes`, which bound the training alone. With `init`, an
+    earlier warm start, its last part goes on at half the rates; a recipe that goes on from another one makes that
+    policy beside `out` where it is missing. `forgets` in [0, 1] is the dial of the recipe `latent`: the share of
+    treatments that its demonstrations leave out.
 
     Raises:
         TrainingError: there is no such recipe; `out` holds files already; `forgets` for another recipe.
@@ -132,8 +129,7 @@ def household_start(
     shown = list(demonstrations(recipe.level, seed, recipe.demonstrations, recipe.habits, recipe.task_types))
     chat = ChatFormat.load(init) if init else new_chat(shown, system)
     model = load_model(init) if init else new_model(chat.tokenizer, hidden=recipe.hidden, layers=recipe.layers)
-    taught = parts(recipe, seed, shown)
-    done = {}
+    taught, done = parts(recipe, seed, shown), {}
     for part in [taught[-1]._replace(share=1.0, rate=0.5)] if init else taught:
         rows = part.rows(chat, system)
         progress(f"{part.name}: {len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
@@ -183,11 +179,8 @@ def recipe_of(name: str, forgets: float | None) -> Recipe:
 
 def schedule_of(recipe: Recipe, part: Part, minutes: float | None) -> Schedule:
     """Return a part's share of the recipe's steps, and of the minutes where they are bounded."""
-    whole = Schedule(
-        minutes=None if minutes is None else part.share * minutes,
-        steps=int(part.share * recipe.steps),
-        batch_tokens=recipe.batch_tokens,
-    )
+    most = None if minutes is None else part.share * minutes
+    whole = Schedule(int(part.share * recipe.steps), most, recipe.batch_tokens)
     return whole.slower(part.rate)
 
 
