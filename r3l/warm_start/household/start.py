@@ -111,10 +111,9 @@ def household_start(
 ) -> dict[str, Any]:
     """Make a policy in `out` by the recipe `name`; return what was done and the held-out figures.
 
-    The arguments settle the weights (`train`) but for `minutes`, which bound the training alone. With `init`, an
-    earlier warm start, its last part goes on at half the rates; a recipe that goes on from another one makes that
-    policy beside `out` where it is missing. `forgets` in [0, 1] is the dial of the recipe `latent`: the share of
-    treatments that its demonstrations leave out.
+    `minutes` bound the training; without them the weights are repeatable (`train`). With `init`, an earlier warm start,
+    the last part goes on at half the rates; a recipe that goes on from another one makes that policy beside `out` where
+    it is missing. `forgets` in [0, 1]: the share of treatments that demonstrations of the recipe `latent` leave out.
 
     Raises:
         TrainingError: there is no such recipe; `out` holds files already; `forgets` for another recipe.
@@ -129,8 +128,8 @@ def household_start(
     shown = list(demonstrations(recipe.level, seed, recipe.demonstrations, recipe.habits, recipe.task_types))
     chat = ChatFormat.load(init) if init else new_chat(shown, system)
     model = load_model(init) if init else new_model(chat.tokenizer, hidden=recipe.hidden, layers=recipe.layers)
-    taught, done = parts(recipe, seed, shown), {}
-    for part in [taught[-1]._replace(share=1.0, rate=0.5)] if init else taught:
+    done = {}
+    for part in parts(recipe, seed, shown, last=bool(init)):
         rows = part.rows(chat, system)
         progress(f"{part.name}: {len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
         schedule = schedule_of(recipe, part, minutes)
@@ -184,9 +183,9 @@ def schedule_of(recipe: Recipe, part: Part, minutes: float | None) -> Schedule:
     return whole.slower(part.rate)
 
 
-def parts(recipe: Recipe, seed: int, shown: Sequence[Demonstration]) -> list[Part]:
+def parts(recipe: Recipe, seed: int, shown: Sequence[Demonstration], last: bool = False) -> list[Part]:
     """Whole tasks, all the time; or, the long way: shorter tasks, on which copying is learned sooner, then whole ones,
-    then reports."""
+    then reports. `last`: the last of them alone, at half the rates, to go on from an earlier warm start."""
 
     def primed(chat: ChatFormat, system: str) -> list[DemoRow]:
         shorter = demonstrations(
@@ -213,9 +212,11 @@ def parts(recipe: Recipe, seed: int, shown: Sequence[Demonstration]) -> list[Par
         mixer = random.Random(derive(seed, "household rows"))
         return [row for one in some for row in encoder.rows_once(one, mixer)]
 
-    if recipe.primer is None:
-        return [Part("warm-start", 1.0, 1.0, whole)]
-    return [Part("primer", 0.2, 1.0, primed), Part("warm-start", 0.2, 1.0, whole), Part("reports", 0.6, 0.5, reported)]
+    all_parts = [Part("warm-start", 1.0, 1.0, whole)]
+    if recipe.primer is not None:
+        first = Part("primer", 0.2, 1.0, primed)
+        all_parts = [first, Part("warm-start", 0.2, 1.0, whole), Part("reports", 0.6, 0.5, reported)]
+    return [all_parts[-1]._replace(share=1.0, rate=0.5)] if last else all_parts
 
 
 def measure_household(policy: Path, recipe: Recipe, tasks: int) -> Figures:
