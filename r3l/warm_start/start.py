@@ -64,9 +64,8 @@ def warm_start(
     empty_folder(out)
     torch.manual_seed(derive(seed, "warm-start model") % 2**32)
     began = time.monotonic()
-    shown = collect(seed, workers, 60 * minutes * DEMONSTRATION_SHARE, progress, habits or Habits())
-    mixer = random.Random(derive(seed, "renaming"))
-    shown = some_renamed(shown, mixer)
+    mixer, seconds = random.Random(derive(seed, "renaming")), 60 * minutes * DEMONSTRATION_SHARE
+    shown = some_renamed(collect(seed, workers, seconds, progress, habits or Habits()), mixer)
     chat = ChatFormat.load(init) if init else ChatFormat(make_tokenizer(shown, seed))
     encoder = RowEncoder(chat, alfworld_prompt())
     rows = [row for episode in shown for row in encoder.rows(episode)]
@@ -74,7 +73,7 @@ def warm_start(
     progress(f"{len(shown)} demonstrations, {len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
     left = minutes * (1 - MEASURING_SHARE) - (time.monotonic() - began) / 60
     model = load_model(init) if init else new_model(chat.tokenizer)
-    schedule = Schedule(minutes=left).slower(0.5) if init else Schedule(minutes=left)
+    schedule = Schedule(minutes=left).slower(0.5 if init else 1.0)
     done = train(model, rows + drills, schedule, derive(seed, "warm-start batches"), progress)
     save(model, chat.tokenizer, out)
     figures = asdict(measure(out, measured_tasks, progress=progress)) if measured_tasks else {}
