@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -30,7 +30,7 @@ class Objective:
     """Which loss reads a row, and how its rows are summed up: the columns of `TrainingRow` of the same names."""
 
     name: str
-    settings: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     coefficient: float = 1.0
     role: str = "explore"
     term: str = "rl"

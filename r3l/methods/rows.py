@@ -49,6 +49,7 @@ class Segments:
 def explore_row(settings: MethodSettings, objective: Objective, member: Episode, credit: Credit) -> TrainingRow:
     """Return the row of a group's member: all its turns, with weight from `credit.mask_turn` on."""
     segments = Segments.of_turns(without_guided_logprobs(member), credit.mask_turn)
+    objective = with_off_policy_mask(settings, objective, member, credit)
     made = row(
         settings, objective, member.trajectory, credit.trajectory_id, segments, credit.advantage, credit.group_size
     )
@@ -64,6 +65,17 @@ def over_replies(values_K: Sequence[float], segments: Segments) -> list[float]:
         for context, reply, own in zip(segments.contexts_K, segments.replies_K, values_K, strict=True)
         for value in [*[0.0] * len(context), *[own] * len(reply)]
     ]
+
+
+def with_off_policy_mask(settings: MethodSettings, objective: Objective, member: Episode, credit: Credit) -> Objective:
+    """Return the objective with what the off-policy mask needs, where it may mask the row: the threshold, and the mean
+    log-probability with which the trained tokens were sampled. Those of a retry were sampled behind the guidance."""
+    sampled = [logprob for turn in member.turns if turn.turn >= credit.mask_turn for logprob in turn.response_logprobs]
+    mean = math.fsum(sampled) / len(sampled) if sampled else math.nan
+    if settings.off_policy_delta == 0 or credit.advantage >= 0 or not math.isfinite(mean):
+        return objective
+    mask = {"delta": settings.off_policy_delta, "sampled_logprob": mean}
+    return replace(objective, settings={**objective.settings, "off_policy": mask})
 
 
 def without_guided_logprobs(member: Episode) -> list[Turn]:

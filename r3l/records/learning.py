@@ -184,3 +184,11 @@ class OptimiserStep:
             since=3,
         ),
     ]
+    masked_rows: Annotated[
+        int, Column("rows of negative advantage that the off-policy mask left out", since=4, before=0)
+    ] = 0
+    clip_low: Annotated[
+        float | None,
+        Column("lower clip range that was chosen for the batch; null: each row has its own", bits=64, since=4),
+    ] = None
+    clip_high: Annotated[float | None, Column("upper clip range, likewise", bits=64, since=4)] = None

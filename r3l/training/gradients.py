@@ -6,14 +6,14 @@ L = sum over rows of (coefficient x loss + kl_coefficient x KL) / D,   D = group
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from r3l.errors import TrainingError
-from r3l.losses import kl_penalty
+from r3l.losses import RowLoss, kl_penalty, off_policy
 from r3l.training.rows import UpdateRow
 
 Floats = NDArray[np.float64]
@@ -56,6 +56,7 @@ class Measures:
     scoring_tokens: float = 0.0  # in extra passes of the trained policy itself
     reference_tokens: float = 0.0
     kl_start_tokens: float = 0.0  # through the starting policy for the metric alone
+    masked_rows: float = 0.0  # rows that the off-policy mask left out
 
     def add(self, **values: float) -> None:
         for name, value in values.items():
@@ -79,8 +80,8 @@ class RowScores:
 def row_gradient(row: UpdateRow, scores: RowScores, denominator: float) -> Floats:
     """Return dL/dlogp [T] of one row, by autograd on its log-probabilities."""
     logp = torch.from_numpy(scores.logp).clone().requires_grad_()
-    value, kl, _ = _losses(row, logp, scores)
-    total = (row.coefficient * value + row.kl_coefficient * kl) / denominator
+    loss, kl = _losses(row, logp, scores)
+    total = (row.coefficient * loss.value + row.kl_coefficient * kl) / denominator
     return torch.autograd.grad(total, logp)[0].numpy()
 
 
@@ -90,17 +91,18 @@ def measure(row: UpdateRow, scores: RowScores, entropies: Floats, denominator: f
     them."""
     with torch.no_grad():
         logp = torch.from_numpy(scores.logp)
-        value, kl, counts = _losses(row, logp, scores)
-    part, kl_part = float(value) / denominator, float(kl) / denominator
+        loss, kl = _losses(row, logp, scores)
+    part, kl_part = float(loss.value) / denominator, float(kl) / denominator
+    measures.add(masked_rows=masked(row, logp))
     measures.add(loss=row.coefficient * part + row.kl_coefficient * kl_part, loss_kl=kl_part)
     measures.add(**({"loss_sft": part} if row.term == "sft" else {"loss_rl": row.coefficient * part}))
     if not row.of_a_base:
         return
     known = np.isfinite(row.behaviour_logprobs)
     measures.add(
-        ratios=counts[0],
-        clipped=counts[1],
-        ratio_sum=counts[2],
+        ratios=loss.ratios,
+        clipped=loss.clipped,
+        ratio_sum=loss.ratio_sum,
         entropy_sum=entropies.sum(),
         base_tokens=len(entropies),
         kl_behaviour_sum=k3_sum((row.behaviour_logprobs - scores.logp)[known]),
@@ -115,9 +117,12 @@ def k3_sum(drift: Floats) -> float:
     return float((np.exp(np.clip(drift, -30, 30)) - drift - 1).sum())
 
 
-def _losses(
-    row: UpdateRow, logp: torch.Tensor, scores: RowScores
-) -> tuple[torch.Tensor, torch.Tensor, tuple[int, int, float]]:
+def masked(row: UpdateRow, logp: torch.Tensor) -> bool:
+    """Return whether the off-policy mask leaves the row out; its KL term stays."""
+    return bool(row.off_policy) and off_policy(logp, torch.from_numpy(row.weights), row.advantage, **row.off_policy)
+
+
+def _losses(row: UpdateRow, logp: torch.Tensor, scores: RowScores) -> tuple[RowLoss, torch.Tensor]:
     weights = torch.from_numpy(row.weights)
     old = logp.detach() if scores.old is None else torch.from_numpy(scores.old)
     try:
@@ -127,6 +132,8 @@ def _losses(
         raise TrainingError(
             f"training row {row.row_id}: objective_settings {dict(row.settings)} do not fit {row.objective}: {error}"
         ) from error
+    if masked(row, logp.detach()):
+        loss = replace(loss, value=loss.value * 0)
     kl = logp.new_zeros(())
     if row.kl_coefficient > 0:
         if scores.reference is None:
@@ -134,4 +141,4 @@ def _losses(
                 f"training row {row.row_id}: it has a KL coefficient, but the job names no reference policy"
             )
         kl = kl_penalty(logp, torch.from_numpy(scores.reference), weights, row.kl_estimator)
-    return loss.value, kl, (loss.ratios, loss.clipped, loss.ratio_sum)
+    return loss, kl

@@ -36,6 +36,7 @@ def report(
     """Return what the job knows of its row in `updates`; digest and path of the new snapshot are the caller's. Where no
     step was taken, what only a step measures is NaN, not 0."""
     unmeasured = {} if stepped else dict.fromkeys(OF_A_STEP, math.nan)
+    bounds = next((others.bounds[search] for search in sorted(others.bounds)), None)
     return {
         "iteration": job.iteration,
         "step": job.step if stepped else job.step - 1,
@@ -61,6 +62,9 @@ def report(
         "scoring_passes": others.passes + (sums.scoring_tokens > 0),
         "reference_tokens": int(sums.reference_tokens),
         "kl_start_tokens": int(sums.kl_start_tokens),
+        "masked_rows": int(sums.masked_rows),
+        "clip_low": bounds.clip_low if bounds else None,
+        "clip_high": bounds.clip_high if bounds else None,
     } | unmeasured
 
 

@@ -32,6 +32,7 @@ COPIED = (
     "advantage",
     "behaviour_policy",
 )
+Search = tuple[tuple[str, Any], ...]  # settings of an objective whose clip bounds are chosen for the whole batch
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class UpdateRow:
     weights: NDArray[np.float64]  # [T]
     behaviour_logprobs: NDArray[np.float64]  # [T]
     length: int  # of the whole sequence
+    off_policy: Mapping[str, float]  # arguments of the off-policy mask; empty: the row is never masked
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> UpdateRow:
@@ -92,9 +94,11 @@ class UpdateRow:
             raise TrainingError(
                 f"{name}: KL estimator {record['kl_estimator']!r} is unknown; expected one of {', '.join(ESTIMATORS)}"
             )
+        settings = json.loads(record["objective_settings"] or "{}")
         return cls(
             **{key: record[key] for key in COPIED},
-            settings=json.loads(record["objective_settings"] or "{}"),
+            off_policy=settings.pop("off_policy", {}),
+            settings=settings,
             advantages=None if advantages is None else advantages[positions],
             token_ids=token_ids[: positions[-1] + 1] if len(positions) else token_ids[:0],
             positions=positions,
@@ -106,6 +110,11 @@ class UpdateRow:
     @cached_property
     def loss(self) -> Objective:
         return LOSSES[self.objective]
+
+    @property
+    def search(self) -> Search:
+        """The objective's settings as a key: the rows with the same ones share their clip bounds."""
+        return tuple(sorted(self.settings.items()))
 
     @property
     def has_gradient(self) -> bool:
@@ -127,4 +136,4 @@ class UpdateRow:
     def needs_scoring(self, policy: str) -> bool:
         """Return whether dL/dlogp depends on logp. A ratio to the trained policy itself is exactly 1, so it does not."""
         on_policy_ratio = self.loss.uses_ratio and self.behaviour_policy == policy
-        return self.kl_coefficient > 0 or not (self.loss.straight or on_policy_ratio)
+        return self.kl_coefficient > 0 or bool(self.off_policy) or not (self.loss.straight or on_policy_ratio)

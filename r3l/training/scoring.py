@@ -4,7 +4,7 @@ the starting policy's on a few rows, for the metric `kl_start`."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 
@@ -13,10 +13,11 @@ import torch
 from numpy.typing import NDArray
 
 from r3l.errors import TrainingError
+from r3l.losses import Bounds
 from r3l.training.gradients import RowScores
 from r3l.training.job import Job
 from r3l.training.policy import load_policy
-from r3l.training.rows import UpdateRow
+from r3l.training.rows import Search, UpdateRow
 from r3l.training.shards import Group, Survey, micro_batches, read_groups
 from r3l.training.trie.layouts import Layout, Limits
 
@@ -31,9 +32,17 @@ class OtherScores:
     old: dict[str, Floats] = field(default_factory=dict)
     reference: dict[str, Floats] = field(default_factory=dict)
     start: dict[str, Floats] = field(default_factory=dict)
+    current: dict[str, Floats] = field(default_factory=dict)  # by the trained policy itself, before the first gradient
+    bounds: dict[Search, Bounds] = field(default_factory=dict)  # clip bounds that were chosen for the whole batch
     passes: int = 0
     reference_tokens: int = 0
     start_tokens: int = 0
+    scoring_tokens: int = 0  # through the trained policy, to choose clip bounds
+
+    def bounded(self, row: UpdateRow) -> UpdateRow:
+        """Return the row with the clip bounds that were chosen for it, where there are any."""
+        found = self.bounds.get(row.search) if row.loss.balances else None
+        return row if found is None else replace(row, settings=found._asdict())
 
     def of(self, row: UpdateRow, logp: Floats | None) -> RowScores:
         """Return a row's scores beside `logp`, those of the trained policy (None: its gradient does not depend on

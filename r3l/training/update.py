@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from torch import nn
 
 from r3l.errors import TrainingError
 from r3l.store.files.local import replace_text
+from r3l.training.balance import balance
 from r3l.training.canary import Canary
 from r3l.training.checkpoint import (
     copy_policy,
@@ -25,7 +26,7 @@ from r3l.training.checkpoint import (
     save_optimiser,
     save_policy,
 )
-from r3l.training.gradients import Denominators, Measures, measure, row_gradient
+from r3l.training.gradients import Denominators, Floats, Measures, measure, row_gradient
 from r3l.training.job import Job
 from r3l.training.optimiser import make_optimiser
 from r3l.training.parallel.fsdp import whole
@@ -34,7 +35,7 @@ from r3l.training.policy import Policy, find_base, load_config, load_policy
 from r3l.training.report import forget_peak, peak_memory_mb, report
 from r3l.training.rows import UpdateRow
 from r3l.training.scoring import OtherScores, score_others
-from r3l.training.shards import Group, micro_batches, read_groups, survey
+from r3l.training.shards import Group, Survey, micro_batches, read_groups, survey
 from r3l.training.trie.dense_layouts import choose_layout
 from r3l.training.trie.layouts import Layout, Limits, TrieLayout
 
@@ -98,8 +99,9 @@ class Update:
         canary = Canary(policy, seen.groups, job.policy_settings, job.canary_ids)
         measures, grad_norm = Measures(), 0.0
         if seen.groups:
-            measures, grad_norm = self._step(policy, groups, others, Denominators(job.groups, seen.tokens), canary)
+            measures, grad_norm = self._step(policy, groups, seen, others, canary)
             measures.add(reference_tokens=others.reference_tokens, kl_start_tokens=others.start_tokens)
+            measures.add(scoring_tokens=others.scoring_tokens)
         else:
             self._copy()
         result = report(
@@ -124,13 +126,17 @@ class Update:
             )
 
     def _step(
-        self, policy: Policy, groups: list[Group], others: OtherScores, denominators: Denominators, canary: Canary
+        self, policy: Policy, groups: list[Group], seen: Survey, others: OtherScores, canary: Canary
     ) -> tuple[Measures, float]:
         job, named = self.job, dict(policy.trainable())
+        denominators = Denominators(job.groups, seen.tokens)
         optimiser = make_optimiser(named, job.training, job.step)
         if job.optimiser:
             load_optimiser(optimiser, named, Path(job.optimiser))
-        canary.look()
+        canary.look()  # every rank has the weights from here on
+        if seen.searches:
+            with self._timed("scoring"):
+                self._balance(policy, groups, seen, others, denominators)
         with self._timed("passes"):
             measures = self.gradients(policy, groups, others, denominators)
             self.ranks.sum_gradients(named.values())
@@ -144,6 +150,18 @@ class Update:
         with self._timed("save"):
             self._save(policy, optimiser, named)
         return measures, norm
+
+    def _balance(
+        self, policy: Policy, groups: list[Group], seen: Survey, others: OtherScores, denominators: Denominators
+    ) -> None:
+        """Choose the clip bounds that belong to the whole batch."""
+
+        def score(rows: Sequence[UpdateRow]) -> tuple[list[Floats], int]:
+            done = self.layout.score(policy.decoder, rows, self.limits)
+            return done.logps, done.tokens_computed
+
+        tokens = self.limits.micro_batch_tokens
+        others.scoring_tokens += balance(groups, seen.searches, others, denominators, self.ranks, score, tokens)
 
     def _save(self, policy: Policy, optimiser: torch.optim.Optimizer, named: dict[str, nn.Parameter]) -> None:
         dtype, out = self.job.policy_settings.dtype, Path(self.job.out)
@@ -191,7 +209,7 @@ class Update:
         batches = micro_batches(groups, self.limits.micro_batch_tokens)
         for index, batch in enumerate(batches):
             started, before = time.perf_counter(), measures.loss
-            rows = read_groups(batch)
+            rows = [others.bounded(row) for row in read_groups(batch)]
             tokens = self._micro_batch(policy, rows, others, denominators, measures)
             self.emit(
                 "micro_batch",
@@ -206,11 +224,11 @@ class Update:
     def _micro_batch(
         self, policy: Policy, rows: list[UpdateRow], others: OtherScores, denominators: Denominators, measures: Measures
     ) -> int:
-        scored = [row for row in rows if row.needs_scoring(self.job.policy.digest)]
-        current = {}
+        current = {row.row_id: others.current[row.row_id] for row in rows if row.row_id in others.current}
+        scored = [row for row in rows if row.needs_scoring(self.job.policy.digest) and row.row_id not in current]
         if scored:
             done = self.layout.score(policy.decoder, scored, self.limits)
-            current = {row.row_id: logp for row, logp in zip(scored, done.logps, strict=True)}
+            current |= {row.row_id: logp for row, logp in zip(scored, done.logps, strict=True)}
             measures.add(scoring_tokens=done.tokens_computed)
         gradients = [row_gradient(row, others.of(row, current.get(row.row_id)), denominators.of(row)) for row in rows]
         done = self.layout.backward(policy.decoder, rows, gradients, self.limits)

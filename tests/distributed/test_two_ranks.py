@@ -87,6 +87,8 @@ def same_step(one: Path, two: Path) -> None:
         "kl_behaviour",
         "kl_start",
         "kl_start_tokens",
+        "clip_low",
+        "clip_high",
         "tokens_rl",
         "reference_tokens",
         "tokens_sequences",

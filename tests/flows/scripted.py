@@ -74,6 +74,7 @@ FIGURES = dict.fromkeys(
         "scoring_passes",
         "reference_tokens",
         "kl_start_tokens",
+        "masked_rows",
     ),
     1,
 )

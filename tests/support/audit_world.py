@@ -321,6 +321,9 @@ class World:
             "seconds": 3.0,
             "peak_memory_mb": 300.0,
             "optimiser": None,
+            "masked_rows": 0,
+            "clip_low": None,
+            "clip_high": None,
         }
 
     def tables(self) -> dict[str, Tables]:

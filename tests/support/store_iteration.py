@@ -229,6 +229,9 @@ def iteration_tables(i: int) -> dict[str, Tables]:
         "seconds": 3.0,
         "peak_memory_mb": 300.0,
         "optimiser": None,
+        "masked_rows": 0,
+        "clip_low": None,
+        "clip_high": None,
     }
     return {
         "tasks": {"tasks": [Task(i, t, f"t{t}", "household", "train", "look", "{}", 5) for t in (0, 1)]},

@@ -33,7 +33,7 @@ PINNED = {
     ("credit", 3): "cd209e1f8c2960aa",
     ("training_rows", 2): "19f5aec602904e5d",
     ("replay", 2): "1cfe65f85161a080",
-    ("updates", 3): "1d3184e952699fb1",
+    ("updates", 4): "2b7966608895fff9",
     ("evaluations", 4): "ebcdae0f831f6cc7",
 }
 

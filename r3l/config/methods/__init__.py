@@ -8,6 +8,7 @@ from pydantic import Field
 
 from r3l.config.kinds import Kinds
 from r3l.config.methods.rivals import (
+    BAPOSettings,
     CritiqueGRPOSettings,
     DAPOSettings,
     GiGPOSettings,
@@ -138,6 +139,7 @@ METHOD_KINDS = Kinds(
         OPMDSettings,
         GSPOSettings,
         DAPOSettings,
+        BAPOSettings,
         ReflectGRPOSettings,
         CritiqueGRPOSettings,
         NGRPOSettings,

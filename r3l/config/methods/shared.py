@@ -63,6 +63,15 @@ class MethodSettings(Member):
     )
     amplify: bool = Field(False, description=AMPLIFY)
     success_threshold: float = Field(1.0, description="Smallest reward with which a trajectory counts as solved.")
+    off_policy_delta: float = Field(
+        0.0,
+        ge=0,
+        description=(
+            "Rows of negative advantage are masked where the mean log-probability of their trained tokens has fallen "
+            "by more than this since they were sampled, guidance in the context or not, in nats, 0 or more "
+            "(DeepSeek-V3.2). 0: no mask."
+        ),
+    )
 
     @model_validator(mode="after")
     def refuse_diluted_top(self) -> MethodSettings:

@@ -71,6 +71,14 @@ class Ranks:
         dist.all_reduce(sums)
         return Measures(*sums.tolist())
 
+    def sum(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the sum of a tensor over all ranks, on the CPU."""
+        if self.size == 1:
+            return values
+        total = values.to(_device())
+        dist.all_reduce(total)
+        return total.cpu()
+
     def any(self, flag: bool) -> bool:
         """Return whether the flag is up on any rank."""
         if self.size == 1:

@@ -1,0 +1,61 @@
+"""Clip bounds that are chosen for a whole batch (BAPO), before its first gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from r3l.losses import Bounds, candidates, chosen, masses
+from r3l.training.gradients import Denominators
+from r3l.training.parallel.ranks import Ranks
+from r3l.training.rows import Search, UpdateRow
+from r3l.training.scoring import OtherScores
+from r3l.training.shards import Group, micro_batches, read_groups
+
+Score = Callable[
+    [Sequence[UpdateRow]], tuple[list[NDArray[np.float64]], int]
+]  # log-probabilities [T] of each row; tokens
+
+
+def balance(
+    groups: Sequence[Group],
+    searches: Collection[Search],
+    others: OtherScores,
+    denominators: Denominators,
+    ranks: Ranks,
+    score: Score,
+    micro_batch_tokens: int,
+) -> int:
+    """Choose the bounds of each search over the rows of all ranks, and put them into `others`, with what was scored on
+    the way. A row that the trained policy itself sampled has ratio 1 and is not scored.
+
+    Returns:
+        Tokens that went through the model.
+    """
+    tried = {search: candidates(**dict(search)) for search in sorted(searches)}
+    sums = {search: torch.zeros(len(bounds), 2, dtype=torch.float64) for search, bounds in tried.items()}
+    tokens = 0
+    for batch in micro_batches(groups, micro_batch_tokens):
+        rows = [row for row in read_groups(batch) if row.loss.balances]
+        scored = [row for row in rows if row.row_id in others.old]
+        if scored:
+            found, computed = score(scored)
+            others.current |= {row.row_id: logp for row, logp in zip(scored, found, strict=True)}
+            tokens += computed
+        for row in rows:
+            sums[row.search] += row_masses(row, others, tried[row.search]) / denominators.of(row)
+    for search, bounds in tried.items():
+        others.bounds[search] = chosen(bounds, ranks.sum(sums[search]), dict(search)["positive_share"])
+    return tokens
+
+
+def row_masses(row: UpdateRow, others: OtherScores, tried: Sequence[Bounds]) -> torch.Tensor:
+    """Return the row's positive and negative mass under each candidate, shape [C, 2]."""
+    weights = torch.from_numpy(row.coefficient * row.weights)
+    old = others.old.get(row.row_id)
+    ratio = torch.ones_like(weights) if old is None else torch.from_numpy(np.exp(others.current[row.row_id] - old))
+    advantage = row.advantage if row.advantages is None else torch.from_numpy(row.advantages)
+    return masses(ratio, advantage, weights, tried)
