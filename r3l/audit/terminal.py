@@ -146,7 +146,8 @@ def reflection_panel(reflection: Row) -> RenderableType:
     text.append(f"{shortened(reflection['decision'], 200)}\n", style="bold")
     for name, value in report_fields(reflection["report"]) or [("reply", reflection["text"])]:
         text.append(f"\n{shortened(name, 80)}\n", style="magenta").append(f"{clipped(value)}\n")
-    return Panel(text, title="reflection", border_style="magenta")
+    title = "reflection" if reflection["source"] == "policy" else f"reflection by the {reflection['source']}"
+    return Panel(text, title=title, border_style="magenta")
 
 
 def status(store: Store, run: str, branch: str = "") -> RenderableType:

@@ -29,6 +29,7 @@ SECTIONS = {
     "Math": "Math",
     "ReflectGRPO": "Reflect-GRPO",
     "CritiqueGRPO": "Critique-GRPO",
+    "AgentRLVR": "Agent-RLVR",
     "TransformersLocal": "Embedded (transformers)",
     "VllmServer": "vLLM servers",
     "VllmLocal": "vLLM in this process",

@@ -49,10 +49,12 @@ class Reply:
 class Verdict:
     """An oracle's judgement of an episode. `pivot`: the turn to retry from, i.e. the number of leading turns to keep;
     None where nothing is to be done better, or where the oracle does not know the task. `why` is in the environment's
-    own words."""
+    own words; `cause` and `advice` are sentences that a policy can be told, empty where the oracle has none."""
 
     pivot: int | None
     why: str
+    cause: str = ""
+    advice: str = ""
 
 
 class Environment(Protocol):
@@ -150,6 +152,15 @@ class Judging(Protocol):
     def oracle_pivot(self, task: Task, actions: Sequence[str], observations: Sequence[str]) -> Verdict:
         """Return the verdict. ``actions[k]`` is turn k's, "" where it had no valid one; ``observations[k]`` came before
         it, the last one after the last action. Called in the worker process."""
+        ...
+
+
+@runtime_checkable
+class Hinting(Protocol):
+    """A world that has hints for its tasks."""
+
+    def hints(self, task: Task) -> Sequence[str]:
+        """Return what a policy may be told of a task, from a vague hint to a precise one; empty where there is none."""
         ...
 
 

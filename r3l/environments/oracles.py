@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from r3l.config.environments import AlfworldSettings, EnvironmentSettings, HouseholdSettings, ScienceWorldSettings
 from r3l.environments import make_world
 from r3l.environments.alfworld import oracle as alfworld_oracle
 from r3l.environments.alfworld.game_files import games_root, read_trajectory
-from r3l.environments.alfworld.searcher import TREATMENT, Errand
+from r3l.environments.alfworld.searcher import KNOWN, Errand
 from r3l.environments.base import Judging, Verdict
 from r3l.environments.household import oracle as household_oracle
+from r3l.environments.household import reports as household_reports
 from r3l.environments.scienceworld import oracle as scienceworld_oracle
 from r3l.errors import WorldError
 from r3l.records import Task
@@ -19,7 +21,6 @@ from r3l.records import Task
 # actions[k] is turn k's, "" where it had no valid one; observations[k] came before it, the last one after the last
 # action.
 Oracle = Callable[[Any, Task, Sequence[str], Sequence[str]], Verdict]
-KNOWN = {"pick_and_place_simple", *TREATMENT}  # the kinds of ALFWorld errands that its oracle reads
 
 
 def by_alfworld(settings: AlfworldSettings, task: Task, actions: Sequence[str], observations: Sequence[str]) -> Verdict:
@@ -30,13 +31,18 @@ def by_alfworld(settings: AlfworldSettings, task: Task, actions: Sequence[str], 
     report = alfworld_oracle.reflect(
         alfworld_oracle.Record(Errand.of(task.task_type, about), list(observations), list(actions), won=False)
     )
-    return Verdict(int(report["retry_from_step"]), str(report["root_cause_analysis"]))
+    cause = str(report["root_cause_analysis"])
+    return Verdict(int(report["retry_from_step"]), cause, cause, str(report["improvement_suggestion"]))
 
 
 def by_household(
     settings: HouseholdSettings, task: Task, actions: Sequence[str], observations: Sequence[str]
 ) -> Verdict:
-    return household_oracle.oracle_pivot(task, actions)
+    verdict = household_oracle.oracle_pivot(task, actions)
+    if verdict.pivot is None:
+        return verdict
+    report = household_reports.reflect(task, actions, verdict)
+    return replace(verdict, cause=report["root_cause_analysis"], advice=report["improvement_suggestion"])
 
 
 def by_scienceworld(

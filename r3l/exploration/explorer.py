@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from r3l.engines.base import Completion, Engine, Sampling
 from r3l.engines.chat_format import ChatFormat
+from r3l.engines.teacher import Teacher
 from r3l.environments.base import World, tools_of
 from r3l.exploration.incidents import Incidents
 from r3l.exploration.progress import Progress
@@ -41,6 +42,7 @@ class Explorer:
     limits: Limits
     progress: Progress = field(default_factory=Progress)
     incidents: Incidents = field(default_factory=Incidents)
+    teacher: Teacher | None = None  # writes the reflections, where the plan's guidance is a teacher's
 
     def opening(self, observation: str, guidance: str = "") -> list[int]:
         """Return ids of an episode's start: system prompt, guidance where there is any, tools, the first observation."""

@@ -5,20 +5,14 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from r3l.engines.base import Completion
 from r3l.environments.base import Secretive
-from r3l.errors import EngineError, ReflectionError
+from r3l.errors import EngineError, ReflectionError, WorldError
 from r3l.exploration.explorer import Explorer
-from r3l.exploration.prompting import Message, reflection_messages
-from r3l.exploration.report import OUTCOMES, fields, find_object, integer, parse_report, report_schema
+from r3l.exploration.guides import WRITERS, About, NoRoom, NothingToSay, Written
+from r3l.exploration.report import OUTCOMES, fields, find_object, integer, parse_report
 from r3l.records import Episode, Reflection, SamplingPlan, Status, Task
-from r3l.seeds import derive
-
-
-class NoRoom(ReflectionError):
-    """The attempt is too long: the context has no room for a reflection on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,25 +28,40 @@ class Reading:
 
 
 async def reflect(
-    explorer: Explorer, task: Task, plan: SamplingPlan, base: Episode, about: Episode, attempt: int
+    explorer: Explorer,
+    task: Task,
+    plan: SamplingPlan,
+    base: Episode,
+    about: Episode,
+    attempt: int,
+    group_failed: bool = True,
 ) -> Reflection:
-    """Reflect on `about` (the base itself, or an earlier distilled trajectory of it). Always a row, valid or not."""
+    """Reflect on `about` (the base itself, or an earlier distilled trajectory of it). Always a row, valid or not.
+
+    Args:
+        group_failed: whether no base of the group solved the task.
+    """
     began = time.monotonic()
     reflection_id = f"{base.trajectory.trajectory_id}/reflection={attempt}"
-    context, completion = [], Completion([], [], "stop")
+    written = Written(policy=explorer.policy if plan.source == "policy" else "")
     reading = Reading(Status.SKIPPED, f"the attempt ended in {about.trajectory.status}")
     if plan.retried_bases is not None and base.trajectory.attempt >= plan.retried_bases:
         reading = Reading(Status.SKIPPED, f"the budget has retries for the first {plan.retried_bases} bases")
     elif Status(about.trajectory.status).trainable and about.turns:
-        context = explorer.chat.opening(_messages(plan, about))
+        asked = About(explorer, task, plan, about, attempt, reflection_id)
+        written = asked.begun
         try:
-            completion = await _complete(explorer, task, plan, about, reflection_id, context)
-            reading = _read(explorer, plan, about, completion)
+            written = await WRITERS[plan.source](asked, written)
+            reading = _read(plan, about, written.text)
         except EngineError as error:
             reading = Reading(Status.ENGINE_ERROR, str(error))
+        except WorldError as error:
+            reading = Reading(Status.ENVIRONMENT_ERROR, str(error))
         except NoRoom as error:
             reading = Reading(Status.CONTEXT_LIMIT, str(error))
-    tokens = len(completion.token_ids)
+        except NothingToSay as error:
+            reading = Reading(Status.SKIPPED, str(error))
+    tokens = len(written.token_ids)
     explorer.progress.add(
         "reflections", done=1, tokens=tokens, done_tokens=tokens, parsed=reading.status == Status.PARSED
     )
@@ -66,57 +75,36 @@ async def reflect(
         attempt=attempt,
         status=reading.status,
         reason=reading.reason,
-        text=explorer.chat.text(completion.token_ids),
+        text=written.text,
         report=reading.report,
         outcome=reading.outcome,
         pivot_asked=reading.pivot_asked,
         pivot_turn=reading.pivot_turn,
-        decision=_decided(explorer, task, plan, about, reading),
-        context_ids=context,
-        response_ids=completion.token_ids,
-        response_logprobs=completion.logprobs,
-        finish_reason=completion.finish_reason,
-        policy=explorer.policy,
+        decision=_decided(explorer, task, plan, about, reading, group_failed),
+        context_ids=written.context_ids,
+        response_ids=written.token_ids,
+        response_logprobs=written.logprobs,
+        finish_reason=written.finish_reason,
+        policy=written.policy,
         seed=task.seed,
         seconds=time.monotonic() - began,
+        source=plan.source,
+        level=written.level,
     )
 
 
-def _decided(explorer: Explorer, task: Task, plan: SamplingPlan, about: Episode, reading: Reading) -> str:
+def _decided(
+    explorer: Explorer, task: Task, plan: SamplingPlan, about: Episode, reading: Reading, group_failed: bool
+) -> str:
     """Decide like `decide`, but run no retry if the report tells the answer of the task."""
-    decision, world = decide(plan, about, reading), explorer.world
+    decision, world = decide(plan, about, reading, group_failed), explorer.world
     if decision != "retry" or not isinstance(world, Secretive):
         return decision
     leak = world.reveals(task, reading.report, [turn.response for turn in about.turns])
     return "no retry: the report tells the answer" if leak else decision
 
 
-def _messages(plan: SamplingPlan, about: Episode) -> list[Message]:
-    turns = [(turn.observation, turn.response) for turn in about.turns]
-    kind: Literal["report", "critique"] = "critique" if plan.reflection == "critique" else "report"
-    return reflection_messages(turns, about.trajectory.final_observation, about.trajectory.reward, kind=kind)
-
-
-async def _complete(
-    explorer: Explorer, task: Task, plan: SamplingPlan, about: Episode, name: str, context: list[int]
-) -> Completion:
-    structured = explorer.limits.structured_reflections and plan.reflection == "report"
-    completion = await explorer.complete(
-        name,
-        context,
-        seed=derive(task.seed, name),
-        temperature=explorer.limits.reflection_temperature,
-        max_tokens=explorer.limits.reflection_tokens,
-        json_schema=report_schema(len(about.turns), explorer.limits.reflection_tokens) if structured else None,
-    )
-    if completion.finish_reason == "context":
-        limit = explorer.engine.context_limit
-        raise NoRoom(f"{len(context)} prompt tokens leave no room for a reflection within {limit} tokens")
-    return completion
-
-
-def _read(explorer: Explorer, plan: SamplingPlan, about: Episode, completion: Completion) -> Reading:
-    text = explorer.chat.text(completion.token_ids)
+def _read(plan: SamplingPlan, about: Episode, text: str) -> Reading:
     if plan.reflection == "critique":
         return (
             Reading(Status.PARSED, report=text, pivot_turn=0)
@@ -159,7 +147,7 @@ def _repaired(plan: SamplingPlan, text: str, turns: int, reason: str) -> Reading
     )
 
 
-def decide(plan: SamplingPlan, about: Episode, reading: Reading) -> str:
+def decide(plan: SamplingPlan, about: Episode, reading: Reading, group_failed: bool = True) -> str:
     """Return `retry`, or why no retry is run (paper, algorithm)."""
     if reading.pivot_turn is None:
         return f"no retry: reflection {reading.status}"
@@ -167,6 +155,8 @@ def decide(plan: SamplingPlan, about: Episode, reading: Reading) -> str:
         return "no retry: retries are off"
     if plan.retry_when == "reward_below" and about.trajectory.reward >= plan.retry_reward_below:
         return f"no retry: reward {about.trajectory.reward:g} is not below {plan.retry_reward_below:g}"
+    if plan.retry_when == "group_failed" and not group_failed:
+        return "no retry: an attempt of the group solved the task"
     if plan.retry_when == "not_success" and reading.outcome == "success":
         return "no retry: outcome success"
     return "retry"

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import TypeVar
 
+from r3l.errors import ConfigError
 from r3l.exploration.controls import controlled
 from r3l.exploration.explorer import Explorer
 from r3l.exploration.reflect import reflect
@@ -39,11 +40,20 @@ def reflections_stage(
 ) -> list[Reflection]:
     """Return the reflection number `attempt` on every base; abouts[i] is the latest attempt that grew from bases[i]."""
     by_slot = {task.task: task for task in tasks}
+    solved = {base.trajectory.task for base in bases if base.trajectory.reward >= plan.retry_reward_below}
     explorer.progress.add("reflections", planned=len(bases))
     return asyncio.run(
         _all(
             [
-                reflect(explorer, by_slot[base.trajectory.task], plan, base, about, attempt)
+                reflect(
+                    explorer,
+                    by_slot[base.trajectory.task],
+                    plan,
+                    base,
+                    about,
+                    attempt,
+                    group_failed=base.trajectory.task not in solved,
+                )
                 for base, about in zip(bases, abouts, strict=True)
             ]
         )
@@ -70,6 +80,7 @@ def retries_stage(
         if base.trajectory.trajectory_id in reflection_of
     ]
     wanted = [(base, about, one) for base, about, one in reflected if one.decision == "retry"]
+    refuse_other_sources(plan, reflections)
     if (plan.pivot, plan.guidance) != ("reflection", "own"):
         wanted = asyncio.run(controlled(explorer, plan, by_slot, wanted))
     attempts: list[Awaitable[Episode]] = [
@@ -83,6 +94,15 @@ def retries_stage(
         ]
     explorer.progress.add("retries", planned=len(wanted))
     return asyncio.run(_all(attempts))
+
+
+def refuse_other_sources(plan: SamplingPlan, reflections: Sequence[Reflection]) -> None:
+    """Raise `ConfigError` where the reflections at hand are not of the plan's source."""
+    if others := sorted({one.source for one in reflections} - {plan.source}):
+        raise ConfigError(
+            f"method.guidance={plan.guidance}: the stored reflections were written by {', '.join(others)}, expected "
+            f"{plan.source}. Replay from reflections, which writes them anew"
+        )
 
 
 def distilled_stage(abouts: Sequence[Episode], retries: Sequence[Episode]) -> tuple[list[Episode], list[Event]]:

@@ -9,6 +9,7 @@ from typing import Any
 from r3l import plugins
 from r3l.config.methods import AnyMethod
 from r3l.errors import ConfigError
+from r3l.methods.agent_rlvr import AgentRLVR
 from r3l.methods.bapo import BAPO
 from r3l.methods.base import UNCOUNTED, Method
 from r3l.methods.critique_grpo import CritiqueGRPO
@@ -16,6 +17,7 @@ from r3l.methods.dapo import DAPO
 from r3l.methods.gigpo import GiGPO
 from r3l.methods.grpo import GRPO
 from r3l.methods.gspo import GSPO
+from r3l.methods.hint import HINT
 from r3l.methods.ngrpo import NGRPO
 from r3l.methods.opmd import OPMD
 from r3l.methods.r3l import R3L
@@ -40,6 +42,8 @@ METHODS: dict[str, Method[Any]] = {
     "reflect_retry_reward": ReflectRetryReward(),
     "rloo": RLOO(),
     "gigpo": GiGPO(),
+    "hint": HINT(),
+    "agent_rlvr": AgentRLVR(),
 }
 
 

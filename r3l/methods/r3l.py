@@ -14,6 +14,9 @@ from r3l.records import Kind, Reflection, SamplingPlan, Status, Trajectory
 class R3L(Method[R3LSettings]):
     """N/2 bases, a reflection on each, retries from the pivot. Amplified advantages, suffixes only, plus the SFT of
     the reflections and retries that worked. No ratio, no reference. Each ablation is a setting.
+
+    The meta-task terms are expectations over what the policy itself reflects and retries under: guidance of another source
+    gives none, unless `sft_guidance` says so.
     """
 
     def plan(self, settings: R3LSettings, group_size: int) -> SamplingPlan:
@@ -47,6 +50,8 @@ class R3L(Method[R3LSettings]):
             retry = retry_of.get(reflection.reflection_id)
             reason = why_not(settings, reflection, retry, seen)
             malformed = "" if reflection.status == Status.PARSED else f"{reflection.status}: {reflection.reason}"
+            if not reflection.response_ids and reflection.source != "policy":
+                malformed = f"written by the {reflection.source}: no tokens of the policy"
             if reason or malformed:
                 left_out.append(LeftOut(reflection.reflection_id, reason or malformed))
             else:
@@ -69,6 +74,8 @@ def why_not(
     """Return why a reflection and its retry are no lesson; empty where they are one (rules of `sft_rule`)."""
     if settings.sft_rule == "none" or settings.sft_weight == 0:
         return "meta-tasks are off" if retry else not_retried(reflection)
+    if reflection.source != "policy" and settings.sft_guidance == "own":
+        return f"written by the {reflection.source}: not the policy's own guidance"
     target, base = seen.get(reflection.trajectory_id), seen.get(reflection.base_id)
     if target is None or base is None:
         return "what it reflects on is not stored"

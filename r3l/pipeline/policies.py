@@ -7,8 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from r3l.config import Config
+from r3l.config.methods.shared import GuidedSettings
+from r3l.config.sections import PolicySettings
 from r3l.engines.base import PolicySnapshot
 from r3l.engines.made_policies import make_here
+from r3l.engines.teacher import served
 from r3l.errors import ConfigError
 from r3l.home import located
 from r3l.store.policies.places import fetch_optimiser, fetch_policy, place_in_store
@@ -71,6 +74,25 @@ def pullable(store: Store, snapshot: PolicySnapshot) -> PolicySnapshot:
     return (
         snapshot if snapshot.place else replace(snapshot, place=place_in_store(store, snapshot.path, snapshot.digest))
     )
+
+
+def teacher_of(config: Config) -> str:
+    """Return the digest of the policy that writes the reflections; empty where it is the behaviour policy itself, or
+    where no policy does. A model of a server is known by its name."""
+    method = config.method
+    if not isinstance(method, GuidedSettings) or method.guidance != "teacher":
+        return ""
+    return served(method.teacher_model) if on_a_server(method) else snapshot_digest(teacher_folder(config))
+
+
+def on_a_server(method: GuidedSettings) -> bool:
+    return method.teacher.startswith(("http://", "https://"))
+
+
+def teacher_folder(config: Config) -> Path:
+    """Return the folder of the teacher's policy. Raise `ConfigError` where it is missing or its weights are cut."""
+    assert isinstance(config.method, GuidedSettings)
+    return Path(starting_policy(config.model_copy(update={"policy": PolicySettings(path=config.method.teacher)})).path)
 
 
 def starting_policy(config: Config) -> PolicySnapshot:

@@ -19,6 +19,7 @@ from r3l.pipeline import policies
 from r3l.pipeline.evaluation import evaluated_iteration
 from r3l.pipeline.iteration import the_iteration
 from r3l.pipeline.stages.task_batch import enough
+from r3l.pipeline.teaching import check_guidance
 from r3l.store.stage import Store
 
 
@@ -46,6 +47,7 @@ def check(config: Config, training: bool = True) -> Store:
             f"policy.context_tokens={config.policy.context_tokens}; make the reply shorter or the context longer"
         )
     if training:
+        check_guidance(config)
         policies.check_optimiser(store, snapshots)
         enough(config, len(tasks_of(config.environment, config.environment.split)))
     else:

@@ -11,12 +11,15 @@ from typing import TypeVar
 from r3l.config import Config
 from r3l.engines import make_engine
 from r3l.engines.base import Engine, Sleeping
+from r3l.engines.teacher import Teacher
 from r3l.environments.workers.pool import WorldPool
 from r3l.errors import Interrupted, R3LError
 from r3l.exploration.incidents import Incidents
+from r3l.pipeline.policies import teacher_of
+from r3l.pipeline.teaching import make_teacher
 from r3l.pipeline.update.waiting import WaitingProcess
 
-Tool = TypeVar("Tool", WorldPool, Engine)
+Tool = TypeVar("Tool", WorldPool, Engine, Teacher)
 
 
 class Tools:
@@ -29,6 +32,7 @@ class Tools:
         self.trainer = WaitingProcess()
         self._pools: dict[str, WorldPool] = {}
         self._engine: Engine | None = None
+        self._teachers: dict[str, Teacher] = {}
         self._lock = threading.Lock()
 
     def pool(self, config: Config) -> WorldPool:
@@ -47,6 +51,14 @@ class Tools:
             if self._engine is None:
                 self._engine = self._kept(make_engine(config.engine, config.policy))
             return self._engine
+
+    def teacher(self, config: Config) -> Teacher:
+        """Return the model that writes the reflections. Raise `Interrupted` after `close`."""
+        name = teacher_of(config)
+        with self._lock:
+            if name not in self._teachers:
+                self._teachers[name] = self._kept(make_teacher(config))
+            return self._teachers[name]
 
     def begin(self, config: Config) -> None:
         """Start what the configuration asks for before a stage does: beside it, the caller goes on. Only an engine in this
@@ -72,8 +84,9 @@ class Tools:
         self.closed = True
         for pool in self._pools.values():
             pool.close()
-        if self._engine is not None:
-            self._engine.close()
+        for tool in (self._engine, *self._teachers.values()):
+            if tool is not None:
+                tool.close()
         self.trainer.close()
 
 

@@ -19,7 +19,7 @@ from r3l.errors import Interrupted
 from r3l.exploration.explorer import Explorer, Limits
 from r3l.exploration.incidents import Incidents
 from r3l.exploration.progress import Progress
-from r3l.pipeline.policies import Policies, pullable
+from r3l.pipeline.policies import Policies, pullable, teacher_of
 from r3l.pipeline.runner import Runner
 from r3l.pipeline.tools import Tools
 from r3l.stages import STAGES
@@ -118,9 +118,9 @@ class Workbench:
         if self.wants("updates") and config.training.processes == 1 and not config.placement.update_deployment:
             self.tools.trainer.start()  # its imports are done by the time that the rows are there
         chat = ChatFormat.load(self.policies.start.path, config.policy.thinking, tools_of(world))
-        return Explorer(
-            world, pool, engine, chat, self.policies.behaviour.digest, limits(config), self.progress, self.incidents
-        )
+        teacher = self.tools.teacher(config) if teacher_of(config) else None
+        behaviour = self.policies.behaviour.digest
+        return Explorer(world, pool, engine, chat, behaviour, limits(config), self.progress, self.incidents, teacher)
 
     def equip(self) -> None:
         """Give the sampling servers the policy, once, for hosts that take them as they are. Other engines are each

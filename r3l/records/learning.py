@@ -26,7 +26,8 @@ class Credit:
     rule: Annotated[
         str,
         Column(
-            "which case applied: top, positive, negative, zero, degenerate, alone; RAFT: kept, rejected; DAPO: filtered"
+            "which case applied: top, positive, negative, zero, degenerate, alone; RAFT: kept, rejected; DAPO: filtered; "
+            "Agent-RLVR: chosen, refused, untrained"
         ),
     ]
     mask_turn: Annotated[int, Column("turns before it carry no weight (paper, Eq. 7)")]

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 RetryFrom = Literal["pivot", "start"]
-RetryWhen = Literal["not_success", "reward_below", "always", "never"]
+RetryWhen = Literal["not_success", "reward_below", "group_failed", "always", "never"]
 InvalidReflection = Literal["skip", "clamp", "zero"]
 GuidancePosition = Literal["system", "mid_system", "user"]
 Diverged = Literal["drop", "restart"]
 GroupFill = Literal["none", "extra_base"]
 PivotRule = Literal["reflection", "turn_before", "random", "oracle"]
-GuidanceRule = Literal["own", "shuffled", "none"]
+GuidanceRule = Literal["own", "shuffled", "none", "oracle", "hint", "teacher"]
+Source = Literal["policy", "oracle", "hint", "teacher"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,5 +35,11 @@ class SamplingPlan:
     guidance_position: GuidancePosition = "mid_system"
     diverged: Diverged = "drop"
     group_fill: GroupFill = "none"
-    pivot: PivotRule = "reflection"  # controls: where retries begin ...
+    pivot: PivotRule = "reflection"  # where retries begin ...
     guidance: GuidanceRule = "own"  # ... and what they are told
+    hint_level: int = 0  # of the first hint
+
+    @property
+    def source(self) -> Source:
+        """Who writes what retries are told. For the controls shuffled and none the policy does, too."""
+        return self.guidance if self.guidance in ("oracle", "hint", "teacher") else "policy"

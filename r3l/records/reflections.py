@@ -21,7 +21,7 @@ class Reflection:
     task: Annotated[int, Column("slot in the batch")]
     group_id: Annotated[str, Column("exploration group")]
     attempt: Annotated[int, Column("0-based among the reflections on this base")]
-    status: Annotated[str, Column("parsed, invalid, context_limit, engine_error or skipped")]
+    status: Annotated[str, Column("parsed, invalid, context_limit, engine_error, environment_error or skipped")]
     reason: Annotated[str, Column("what is wrong with it, where it is not parsed")]
     text: Annotated[str, Column("the reply, whole", dropped_with="all")]
     report: Annotated[
@@ -34,15 +34,33 @@ class Reflection:
     ]
     pivot_turn: Annotated[int | None, Column("the pivot after the rule for invalid reflections")]
     decision: Annotated[str, Column("retry, or why no retry was run")]
-    context_ids: Annotated[list[int], Column("the reflector's prompt", dropped_with="tokens")]
-    response_ids: Annotated[list[int], Column("sampled token ids", dropped_with="tokens")]
+    context_ids: Annotated[
+        list[int], Column("the reflector's prompt; empty where no policy wrote it", dropped_with="tokens")
+    ]
+    response_ids: Annotated[
+        list[int],
+        Column(
+            "sampled token ids; empty where no policy wrote it, or one with another tokenizer", dropped_with="tokens"
+        ),
+    ]
     response_logprobs: Annotated[
         list[float], Column("their log-probabilities at temperature 1", dropped_with="logprobs")
     ]
     finish_reason: Annotated[str, Column("stop, length or context")]
-    policy: Annotated[str, Column("digest of the policy snapshot")]
+    policy: Annotated[
+        str, Column("digest of the policy that wrote it, served:NAME of a teacher on a server; empty: no policy did")
+    ]
     seed: Annotated[int, Column("seed of its sampling", bits=64)]
     seconds: Annotated[float, Column("wall time", volatile=True)]
+    source: Annotated[
+        str,
+        Column(
+            "who wrote it: policy, the one that samples; oracle, the environment's; hint, of the task; teacher",
+            since=2,
+            before="policy",
+        ),
+    ] = "policy"
+    level: Annotated[int | None, Column("of a hint: 0 the vaguest, and each one more precise", since=2)] = None
 
 
 @dataclass(frozen=True, slots=True)

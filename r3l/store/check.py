@@ -35,6 +35,7 @@ INVARIANTS = (
     "7_conservation",
     "8_credit",
     "9_row_weights",
+    "10_guidance_source",
 )
 
 

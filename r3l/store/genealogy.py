@@ -121,6 +121,7 @@ def story_lines(story: Story) -> Iterator[str]:
     if line["base_id"] != line["trajectory_id"]:
         yield f"  base         {line['base_id']}, reward {line['base_reward']:g}"
         yield f"  reflection   {line['reflection_id']}: {line['outcome']}, asks for turn {line['pivot_asked']}"
+        yield f"  guidance     {guide_of(line['guidance'], line['hint_level'], line['guided_by'])}"
         yield from (f"               {plain(text)}" for text in (line["root_cause"], line["suggestion"]) if text)
         yield f"  pivot        {line['pivot_turn']} turns kept of {line['parent_id']}, {line['shared_turns']} shared with the base"
         yield f"  retry        {line['retry_id']}, distilled into {line['distilled_id'] or 'nothing'}"
@@ -129,6 +130,16 @@ def story_lines(story: Story) -> Iterator[str]:
     yield from turn_lines(story.turns)
     for t in story.tokens:
         yield f"      token {t['token']:>4}  id {t['id']:>7}  logprob {t['logprob']:8.4f}  weight {t['weight']:.6g}"
+
+
+def guide_of(source: str, level: int | None, policy: str) -> str:
+    """Return who wrote the guidance, in words."""
+    return {
+        "policy": "written by the policy itself",
+        "teacher": f"written by teacher {plain(policy)}",
+        "oracle": "the environment's oracle",
+        "hint": f"hint of level {level}",
+    }.get(source, plain(source))
 
 
 def credit_lines(line: Row) -> Iterator[str]:

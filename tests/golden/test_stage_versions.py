@@ -43,7 +43,7 @@ PINNED = {
     ("tasks", 1, 1): "54008e135a6de4c2",
     ("base", 3, 1): "a832defb1e594671",
     ("oracle_pivots", 1, 1): "955fb9aa0586a0e2",
-    ("reflections", 1, 1): "3799126cef749fb4",
+    ("reflections", 2, 1): "3ff0bff96230d45e",
     ("retries", 3, 1): "6b1dc00e1b02d5a8",
     ("distilled", 3, 1): "aaacff6192fded08",
     ("credit", 3, 1): "04792250521e046e",

@@ -81,6 +81,9 @@ class CorridorWorld:
     def parse_reply(self, text: str) -> Reply:
         return Reply(True, text[1:]) if text.startswith("!") else Reply(False, "", "Begin your reply with !.")
 
+    def hints(self, task: Task) -> list[str]:
+        return ["Mind where you step.", "There is a trap, keep to the right.", "Go right five times."]
+
 
 class CorridorPool:
     """The sessions of `CorridorWorld`, in this process. `drift` names (turn) observations that a rollback sees
@@ -112,7 +115,9 @@ class CorridorPool:
         return done(Rollback(seen, diverged))
 
     def ask_oracle(self, name: str, task: Task, actions: list[str], observations: list[str]) -> Future[Verdict]:
-        return done(Verdict(actions.index("trap"), "lost") if "trap" in actions else Verdict(len(actions) - 1, "slow"))
+        if "trap" in actions:
+            return done(Verdict(actions.index("trap"), "lost", "That was the trap.", "Keep to the right of it."))
+        return done(Verdict(len(actions) - 1, "slow"))
 
     def end(self, session: str) -> None:
         self.ended.append(session)

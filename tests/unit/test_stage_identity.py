@@ -98,11 +98,13 @@ OF_SETTING = {
                 "group_fill",
                 "pivot",
                 "guidance",
+                "hint_level",
             )
         ),
         PLANNED,
     ),
     "method.retries_per_base": PLANNED,
+    **dict.fromkeys(("method.teacher", "method.teacher_model"), ""),  # by what the teacher is: see test_guidance.py
     "method.reflect": f"{PLANNED} base",  # without reflections all of the budget are bases
     **dict.fromkeys(
         (

@@ -27,7 +27,7 @@ PINNED = {
     ("tasks", 1): "aad17db4a54936d3",
     ("base", 3): "15a33e46d08e5502",
     ("oracle_pivots", 1): "92bc1bd6d4a72d77",
-    ("reflections", 1): "b831c62d20aaf6bb",
+    ("reflections", 2): "77b7cf3bc39f61af",
     ("retries", 3): "15a33e46d08e5502",
     ("distilled", 3): "15a33e46d08e5502",
     ("credit", 3): "cd209e1f8c2960aa",

@@ -8,12 +8,14 @@ from pydantic import Field
 
 from r3l.config.kinds import Kinds
 from r3l.config.methods.rivals import (
+    AgentRLVRSettings,
     BAPOSettings,
     CritiqueGRPOSettings,
     DAPOSettings,
     GiGPOSettings,
     GRPOSettings,
     GSPOSettings,
+    HINTSettings,
     NGRPOSettings,
     OPMDSettings,
     RAFTSettings,
@@ -21,12 +23,11 @@ from r3l.config.methods.rivals import (
     ReflectRetryRewardSettings,
     RLOOSettings,
 )
-from r3l.config.methods.shared import AMPLIFY, INVALID, TOP_RULE, MethodSettings
+from r3l.config.methods.shared import AMPLIFY, INVALID, TOP_RULE, GuidedSettings, MethodSettings
 from r3l.records.plan import (
     Diverged,
     GroupFill,
     GuidancePosition,
-    GuidanceRule,
     InvalidReflection,
     PivotRule,
     RetryFrom,
@@ -34,7 +35,7 @@ from r3l.records.plan import (
 )
 
 
-class R3LSettings(MethodSettings):
+class R3LSettings(GuidedSettings):
     kind: Literal["r3l"] = "r3l"
     top_rule: Literal["group_max", "success", "none"] = Field("group_max", description=TOP_RULE)
     amplify: bool = Field(True, description=AMPLIFY)
@@ -53,12 +54,11 @@ class R3LSettings(MethodSettings):
         "not_success",
         description=(
             "Which base trajectories are retried. not_success: those that did not solve the task; reward_below: "
-            "those with less than retry_reward_below; always; never."
+            "those with less than retry_reward_below; group_failed: all of a group in which none reaches it; always; "
+            "never."
         ),
     )
-    retry_reward_below: float = Field(
-        1.0, description="Base trajectories with less than this reward are retried. Only for retry_when reward_below."
-    )
+    retry_reward_below: float = Field(1.0, description="Reward for retry_when reward_below and group_failed.")
     retry_from: RetryFrom = Field(
         "pivot",
         description=(
@@ -97,15 +97,8 @@ class R3LSettings(MethodSettings):
     pivot: PivotRule = Field(
         "reflection",
         description=(
-            "Control experiment: where retries begin. reflection: at the turn that the reflection names; "
+            "Control experiment: where retries begin. reflection: at the turn that the guidance names; "
             "turn_before: one turn earlier; random: at a random turn; oracle: at the environment's true pivot."
-        ),
-    )
-    guidance: GuidanceRule = Field(
-        "own",
-        description=(
-            "Control experiment: what retries are told. own: their own reflection; shuffled: a reflection on "
-            "another task; none: nothing."
         ),
     )
     sft_weight: float = Field(1.0, ge=0, le=100, description="Weight of the meta-task loss, 0 to 100.")
@@ -122,6 +115,14 @@ class R3LSettings(MethodSettings):
             "How the meta-task loss is averaged. group: a row weighs 1/(|y||G|), as an RL row of advantage 1 in "
             "its group, then the mean over the groups; tokens: the mean over all meta-task tokens, however few; "
             "sum: the plain sum."
+        ),
+    )
+    sft_guidance: Literal["own", "any"] = Field(
+        "own",
+        description=(
+            "Whose guidance gives meta-task rows. own: the policy's own reflections, and retries under them; any: also "
+            "retries under the oracle's words, a hint or a teacher's reflection, and the teacher's reflections where "
+            "they have the policy's tokens."
         ),
     )
     sft_as_rl: bool = Field(
@@ -146,6 +147,8 @@ METHOD_KINDS = Kinds(
         ReflectRetryRewardSettings,
         RLOOSettings,
         GiGPOSettings,
+        HINTSettings,
+        AgentRLVRSettings,
     ),
 )
 AnyMethod = Annotated[MethodSettings, METHOD_KINDS]

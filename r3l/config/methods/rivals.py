@@ -9,16 +9,18 @@ from pydantic import Field, model_validator
 from r3l.config.methods.shared import (
     CLIP_HIGH,
     CLIP_LOW,
+    GUIDANCE,
     INVALID,
     KL,
     NORMALISATION,
     POSITION,
     SCALE,
     ClippedSettings,
+    GuidedSettings,
     MethodSettings,
     Normalisation,
 )
-from r3l.records.plan import GuidancePosition, InvalidReflection, RetryFrom
+from r3l.records.plan import GuidancePosition, GuidanceRule, InvalidReflection, RetryFrom
 
 
 class GRPOSettings(ClippedSettings):
@@ -107,7 +109,7 @@ class BAPOSettings(ClippedSettings):
         return self
 
 
-class ReflectGRPOSettings(ClippedSettings):
+class ReflectGRPOSettings(ClippedSettings, GuidedSettings):
     kind: Literal["reflect_grpo"] = "reflect_grpo"
     retry_from: RetryFrom = Field(
         "start",
@@ -161,3 +163,16 @@ class GiGPOSettings(ClippedSettings):
 class RLOOSettings(MethodSettings):
     kind: Literal["rloo"] = "rloo"
     scale: Literal["std", "none"] = Field("none", description=SCALE)
+
+
+class HINTSettings(ClippedSettings, GuidedSettings):
+    kind: Literal["hint"] = "hint"
+    kl_coefficient: float = Field(0.0, ge=0, le=10, description=KL)
+    guidance: GuidanceRule = Field("hint", description=GUIDANCE)
+    guidance_position: GuidancePosition = Field("mid_system", description=POSITION)
+
+
+class AgentRLVRSettings(GuidedSettings):
+    kind: Literal["agent_rlvr"] = "agent_rlvr"
+    guidance: GuidanceRule = Field("oracle", description=GUIDANCE)
+    guidance_position: GuidancePosition = Field("mid_system", description=POSITION)

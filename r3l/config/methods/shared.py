@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from r3l.config.section import Member
+from r3l.config.section import Member, identity_of
+from r3l.records.plan import GuidanceRule
 
 Normalisation = Literal["trajectory", "trajectory_unmasked", "token", "constant"]
 SCALE = "How rewards R of a group become advantages. std: (R - mean) / (std + 1e-6), with ddof 1; none: R - mean."
@@ -31,6 +32,11 @@ INVALID = (
 POSITION = (
     "Where the guidance stands in the context. system: in the system prompt; mid_system: in a system "
     "message at the pivot; user: in a user message at the pivot."
+)
+GUIDANCE = (
+    "What retries are told. own: their own reflection, which the policy writes; oracle: the turn and the cause that the "
+    "environment's oracle names; hint: a hint of the task; teacher: a reflection that another model writes. Control "
+    "experiments: shuffled: the policy's reflection on another task; none: nothing."
 )
 
 
@@ -97,3 +103,35 @@ class ClippedSettings(MethodSettings):
     )
     clip_low: float = Field(0.2, gt=0, lt=1, description=CLIP_LOW)
     clip_high: float = Field(0.2, gt=0, description=CLIP_HIGH)
+
+
+class GuidedSettings(MethodSettings):
+    """Settings of methods whose retries are told something: by whom, and which hint comes first."""
+
+    guidance: GuidanceRule = Field("own", description=GUIDANCE)
+    teacher: str = Field(
+        "",
+        description=(
+            "For guidance=teacher: the folder of another policy, or the address of a server with OpenAI's chat route "
+            "(its key is read from R3L_TEACHER_KEY)."
+        ),
+        json_schema_extra=identity_of(),  # what it is belongs to the reflections by its digest
+    )
+    teacher_model: str = Field(
+        "", description="Name of the teacher's model on that server.", json_schema_extra=identity_of()
+    )
+    hint_level: int = Field(
+        0,
+        ge=0,
+        le=9,
+        description="For guidance=hint: the first hint's level, 0 to 9. 0 is the vaguest; each further retry of the same "
+        "base is told one that is more precise.",
+    )
+
+    @model_validator(mode="after")
+    def refuse_no_teacher(self) -> GuidedSettings:
+        if self.guidance == "teacher" and not self.teacher:
+            raise ValueError("guidance=teacher needs method.teacher: a policy's folder, or a server's address")
+        if self.teacher.startswith(("http://", "https://")) and not self.teacher_model:
+            raise ValueError(f"teacher={self.teacher} is a server: name its model with method.teacher_model")
+        return self

@@ -17,6 +17,7 @@ TREATMENT = {
     "pick_heat_then_place_in_recep": ("heat", "microwave"),
     "pick_cool_then_place_in_recep": ("cool", "fridge"),
 }
+KNOWN = {"pick_and_place_simple", *TREATMENT}  # the kinds of tasks that `Errand` reads
 NAMED = re.compile(r"an? ([a-z]+ \d+)")
 ARRIVED = re.compile(r"You arrive at ([a-z]+ \d+)\.")
 CLOSED = re.compile(r"The ([a-z]+ \d+) is closed\.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -18,7 +19,9 @@ from r3l.environments.alfworld.game_files import (
     games_root,
     list_games,
     part_of,
+    read_trajectory,
 )
+from r3l.environments.alfworld.hints import hints
 from r3l.environments.alfworld.parsing import memoised_parsing
 from r3l.environments.base import Environment, Observation, Reply, Step
 from r3l.environments.replies import parse_tagged_reply
@@ -81,6 +84,11 @@ class AlfworldWorld:
         if settings.games != "downloaded":
             return f"{settings.games}-{settings.games_seed}"
         return f"{DOWNLOADED}, {part_of(settings, split)}" if settings.partial else DOWNLOADED
+
+    def hints(self, task: Task) -> Sequence[str]:
+        root = games_root(self.settings)
+        about = read_trajectory(root, task)["pddl_params"]
+        return hints(task.task_type, about, root / str(json.loads(task.payload)["game"]))
 
     def make(self) -> Environment:
         import_engine()

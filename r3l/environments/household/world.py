@@ -18,6 +18,7 @@ from r3l.environments.household.engine import NOTHING, HouseholdEngine, State
 from r3l.environments.household.game import Game
 from r3l.environments.household.generator import SPLITS, first_games
 from r3l.environments.household.goal import progress, winnable
+from r3l.environments.household.hints import hints
 from r3l.environments.replies import parse_tagged_reply
 from r3l.errors import WorldError
 from r3l.records import Task
@@ -64,6 +65,9 @@ class HouseholdWorld:
 
     def data(self, split: str) -> str:
         return f"{self.settings.level}-{self.settings.tasks_seed}"
+
+    def hints(self, task: Task) -> list[str]:
+        return hints(engine_of(task.payload))
 
     def make(self) -> Environment:
         return HouseholdEnvironment(end_when_lost=self.settings.end_when_lost)

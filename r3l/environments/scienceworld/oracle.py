@@ -37,9 +37,10 @@ def verdict_of(progress: Sequence[float | None], last: Step | None) -> Verdict:
     if last is not None and last.success:
         return Verdict(None, "won")
     if last is not None and last.done:
-        return Verdict(len(progress) - 1, "lost")
+        return Verdict(len(progress) - 1, "lost", "That turn ended the task.", "Do not focus on that object.")
     best, kept = 0.0, 0
     for k, share in enumerate(progress):
         if share is not None and share > best:
             best, kept = share, k + 1
-    return Verdict(min(kept, max(len(progress) - 1, 0)), "stalled")
+    cause = "No sub-goal was reached from this turn on." if kept else "No sub-goal was reached."
+    return Verdict(min(kept, max(len(progress) - 1, 0)), "stalled", cause, "Do something else from there on.")

@@ -72,7 +72,7 @@ def texts(config: Config, sampled: SamplingPlan, stage: str) -> list[Any]:
     if STAGES[stage].samples and STAGES[stage].plays:
         reflection_texts = [guidance("{report}")] if stage == "retries" else []
         return [*shown_by(make_world(config.environment)), *reflection_texts]
-    if stage == "reflections" and sampled.reflection != "none":
+    if stage == "reflections" and sampled.reflection != "none" and sampled.source in {"policy", "teacher"}:
         return list(reflection_messages([("{observation}", "{reply}")], "{feedback}", 0.0, kind=sampled.reflection))
     return []
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from r3l.pipeline.logs import log, log_line
+from r3l.pipeline.policies import teacher_of
 from r3l.pipeline.stages import stage_io
 from r3l.pipeline.stages.failed_attempts import tolerable
 from r3l.pipeline.stages.identity import stage_settings
@@ -85,7 +86,8 @@ def policies_of(bench: Workbench, stage: str) -> tuple[str, dict[str, str]]:
     """Return (digest of the policy that a stage works with, further digests of its identity); an update measures
     against the starting policy."""
     if STAGES[stage].samples:
-        return bench.policies.behaviour.digest, {}
+        teacher = teacher_of(bench.config) if stage == "reflections" else ""
+        return bench.policies.behaviour.digest, {"teacher": teacher} if teacher else {}
     if STAGES[stage].trains:
         of = bench.policies
         return of.learner.digest, {"start": of.start.digest, "optimiser": of.optimiser or ""}

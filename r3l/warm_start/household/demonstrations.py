@@ -19,13 +19,13 @@ from r3l.environments.household.engine import HouseholdEngine
 from r3l.environments.household.game import MARKS, Game, Level, Wanted
 from r3l.environments.household.generator import games
 from r3l.environments.household.goal import instances, meets, on_target, over
+from r3l.environments.household.reports import reflect, useful
 from r3l.environments.household.solver import VERB_OF, ActionPlan
 from r3l.environments.household.world import engine_of
 from r3l.records import Task
 from r3l.seeds import derive
 from r3l.warm_start.alfworld.demonstrations import Demonstration, DemoTurn, reply_text, worth_showing
 from r3l.warm_start.household.player import Player
-from r3l.warm_start.household.reflections import reflect, useful
 
 PATIENCE = (1, 2, 3, 50)  # idle turns until an attempt that believes it is done is broken off
 

@@ -20,6 +20,7 @@ import torch
 from r3l.config.environments import HouseholdSettings
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments.household.game import Level
+from r3l.environments.household.reports import reflect as oracle
 from r3l.environments.household.world import HouseholdWorld
 from r3l.errors import TrainingError
 from r3l.exploration.prompting import prompt
@@ -27,7 +28,6 @@ from r3l.seeds import derive
 from r3l.store.policies.snapshots import snapshot_digest
 from r3l.warm_start.alfworld.demonstrations import Demonstration
 from r3l.warm_start.household.demonstrations import HouseholdHabits, demonstrations
-from r3l.warm_start.household.reflections import reflect as oracle
 from r3l.warm_start.household.reports import report_rows
 from r3l.warm_start.measure import Figures, attempts_of, figures
 from r3l.warm_start.rows import DemoRow, RowEncoder

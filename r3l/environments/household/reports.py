@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from r3l.environments.base import Verdict
 from r3l.environments.household.engine import HAND, HouseholdEngine, State
 from r3l.environments.household.game import MARKS, TREATMENTS, Wanted, kind_of
 from r3l.environments.household.goal import instances, meets, on_target, usable
@@ -21,10 +22,11 @@ WASTED_TURNS = 4  # from here on a success counts as inefficient
 VERB_OF = {mark: verb for verb, (mark, _) in TREATMENTS.items()}
 
 
-def reflect(task: Task, actions: Sequence[str]) -> dict[str, Any]:
-    """Return the report on an episode, given by its actions ("" for a turn without a valid one)."""
+def reflect(task: Task, actions: Sequence[str], verdict: Verdict | None = None) -> dict[str, Any]:
+    """Return the report on an episode, given by its actions ("" for a turn without a valid one). `verdict`: the
+    oracle's, where it has been asked already."""
     engine = engine_of(task.payload)
-    verdict = oracle_pivot(task, actions)
+    verdict = verdict or oracle_pivot(task, actions)
     if verdict.pivot is None:
         return solved(engine, actions)
     states, _ = replay(engine, actions[: verdict.pivot])

@@ -1,0 +1,165 @@
+"""Who writes what a retry is told: the policy itself, a teacher, the environment's oracle, or a hint of the task.
+
+Each gives the row of a reflection. What the policy did not write has no tokens of the policy, unless a teacher shares
+its tokenizer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from r3l.engines.base import FinishReason, Sampling
+from r3l.environments.base import Hinting, Verdict
+from r3l.errors import ConfigError, ReflectionError
+from r3l.exploration.explorer import Explorer
+from r3l.exploration.prompting import Message, reflection_messages
+from r3l.exploration.report import report_schema
+from r3l.records import Episode, SamplingPlan, Task
+from r3l.seeds import derive
+
+
+class NoRoom(ReflectionError):
+    """The attempt is too long: the context has no room for a reflection on it."""
+
+
+class NothingToSay(ReflectionError):
+    """The oracle has no verdict on the attempt, or the task has no hint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written on an attempt. `policy`: the digest of the policy that did; empty: none did."""
+
+    text: str = ""
+    context_ids: list[int] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    finish_reason: FinishReason = "stop"
+    policy: str = ""
+    level: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """An attempt that is to be reflected on: `attempt` counts the reflections on its base, `name` is the new one's id."""
+
+    explorer: Explorer
+    task: Task
+    plan: SamplingPlan
+    episode: Episode
+    attempt: int
+    name: str
+
+    @property
+    def begun(self) -> Written:
+        """What is known before anything is written: the policy's prompt."""
+        if self.plan.source != "policy":
+            return Written()
+        return Written(context_ids=self.explorer.chat.opening(self.messages), policy=self.explorer.policy)
+
+    @property
+    def messages(self) -> list[Message]:
+        """The reflector's conversation."""
+        turns = [(turn.observation, turn.response) for turn in self.episode.turns]
+        kind: Literal["report", "critique"] = "critique" if self.plan.reflection == "critique" else "report"
+        ended = self.episode.trajectory
+        return reflection_messages(turns, ended.final_observation, ended.reward, kind=kind)
+
+    @property
+    def sampling(self) -> Sampling:
+        limits = self.explorer.limits
+        structured = limits.structured_reflections and self.plan.reflection == "report"
+        schema = report_schema(len(self.episode.turns), limits.reflection_tokens) if structured else None
+        seed = derive(self.task.seed, self.name)
+        return Sampling(limits.reflection_temperature, limits.reflection_tokens, seed, (), schema)
+
+
+async def by_policy(about: About, begun: Written) -> Written:
+    """Raise `NoRoom`, or `EngineError`."""
+    explorer, asked, context = about.explorer, about.sampling, begun.context_ids
+    reply = await explorer.complete(
+        about.name,
+        context,
+        seed=asked.seed,
+        temperature=asked.temperature,
+        max_tokens=asked.max_tokens,
+        json_schema=asked.json_schema,
+    )
+    if reply.finish_reason == "context":
+        limit = explorer.engine.context_limit
+        raise NoRoom(f"{len(context)} prompt tokens leave no room for a reflection within {limit} tokens")
+    text = explorer.chat.text(reply.token_ids)
+    return replace(
+        begun, text=text, token_ids=reply.token_ids, logprobs=reply.logprobs, finish_reason=reply.finish_reason
+    )
+
+
+async def by_teacher(about: About, begun: Written) -> Written:
+    """Raise `NoRoom`, or `EngineError`."""
+    teacher = about.explorer.teacher
+    if teacher is None:
+        raise ConfigError("method.guidance=teacher, and there is no teacher: set method.teacher")
+    taught = await asyncio.wrap_future(teacher.write(about.name, about.messages, about.sampling))
+    if taught.finish_reason == "context":
+        raise NoRoom("the teacher's context leaves no room for a reflection")
+    return Written(
+        taught.text, taught.context_ids, taught.token_ids, taught.logprobs, taught.finish_reason, teacher.digest
+    )
+
+
+async def by_oracle(about: About, begun: Written) -> Written:
+    """The turn and the cause in words, of an attempt that was not won.
+
+    Raises:
+        WorldError: the oracle failed. NothingToSay: it has no verdict.
+    """
+    ended, turns = about.episode.trajectory, about.episode.turns
+    if ended.success:
+        return Written(as_report("", "No mistake.", "success", "", 0))
+    verdict: Verdict = await asyncio.wrap_future(
+        about.explorer.pool.ask_oracle(
+            f"{about.name}/oracle",
+            about.task,
+            [turn.action for turn in turns],
+            [*(turn.observation for turn in turns), ended.final_observation],
+        )
+    )
+    if verdict.pivot is None:
+        raise NothingToSay(f"the oracle has no verdict: {verdict.why}")
+    what = f"The attempt went wrong at turn {verdict.pivot}: {turns[verdict.pivot].action or 'no valid action'}."
+    return Written(as_report(what, verdict.cause or verdict.why, "failure", verdict.advice, verdict.pivot))
+
+
+async def by_hint(about: About, begun: Written) -> Written:
+    """The hint of `hint_level`, and one level further for each retry of the same base. It names no turn: 0. Raise
+    `NothingToSay` where the task has none."""
+    hints = about.explorer.world.hints(about.task) if isinstance(about.explorer.world, Hinting) else ()
+    if not hints:
+        raise NothingToSay("the task has no hint")
+    level = min(about.plan.hint_level + about.attempt, len(hints) - 1)
+    outcome = "success" if about.episode.trajectory.success else "failure"
+    return Written(as_report("", "", outcome, hints[level], 0), level=level)
+
+
+def as_report(summary: str, cause: str, outcome: str, advice: str, turn: int) -> str:
+    """Return a report in the paper's keys."""
+    fields = {
+        "trajectory_summary": summary,
+        "root_cause_analysis": cause,
+        "trajectory_outcome": outcome,
+        "improvement_suggestion": advice,
+        "retry_from_step": turn,
+    }
+    return json.dumps(fields, ensure_ascii=False)
+
+
+WRITERS: dict[str, Callable[[About, Written], Awaitable[Written]]] = {
+    "policy": by_policy,
+    "teacher": by_teacher,
+    "oracle": by_oracle,
+    "hint": by_hint,
+}

@@ -1,0 +1,64 @@
+"""Who guides the retries, where it is not the policy itself: whether there is such a guide, and the teacher's engine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from r3l.config import Config
+from r3l.config.engines import TransformersLocalSettings
+from r3l.config.methods.shared import GuidedSettings
+from r3l.engines import make_engine
+from r3l.engines.base import PolicySnapshot
+from r3l.engines.chat_format import ChatFormat
+from r3l.engines.teacher import PolicyTeacher, Teacher
+from r3l.environments import make_world
+from r3l.environments.base import Hinting
+from r3l.environments.oracles import ORACLES, has_oracle
+from r3l.errors import ConfigError
+from r3l.methods import plan
+from r3l.pipeline.policies import on_a_server, starting_policy, teacher_folder, teacher_of
+
+KEY = "R3L_TEACHER_KEY"
+
+
+def make_teacher(config: Config) -> Teacher:
+    """Return the teacher: a policy's folder runs in this process, beside the engine of the policy that it teaches.
+
+    Raises:
+        ConfigError: its folder is missing. EngineError: the policy can't be loaded.
+    """
+    assert isinstance(config.method, GuidedSettings)
+    if on_a_server(config.method):
+        from r3l.engines.served_teacher import ServedTeacher
+
+        return ServedTeacher(config.method.teacher, config.method.teacher_model, os.environ.get(KEY, ""))
+    folder, digest = teacher_folder(config), teacher_of(config)
+    policy = config.policy.model_copy(update={"path": str(folder), "name": folder.name})
+    engine = make_engine(TransformersLocalSettings(), policy)
+    engine.load_policy(PolicySnapshot(str(folder), digest))
+    chat = ChatFormat.load(folder, config.policy.thinking)
+    return PolicyTeacher(engine, chat, digest, same_tokens(folder, Path(starting_policy(config).path)))
+
+
+def same_tokens(one: Path, other: Path) -> bool:
+    """Return whether two policies have one tokenizer."""
+    files = [folder / "tokenizer.json" for folder in (one, other)]
+    return all(file.is_file() for file in files) and files[0].read_bytes() == files[1].read_bytes()
+
+
+def check_guidance(config: Config) -> None:
+    """Raise `ConfigError` where the guidance that the method asks for can't be had here, `ChatFormatError` where the
+    teacher's template is none."""
+    source, kind = plan(config.method, config.rollout.group_size).source, config.environment.kind
+    if source == "oracle" and not has_oracle(config.environment):
+        raise ConfigError(
+            f"method.guidance=oracle: environment {kind} has no oracle; those that have one: {', '.join(ORACLES)}"
+        )
+    if source == "hint" and not isinstance(make_world(config.environment), Hinting):
+        raise ConfigError(
+            f"method.guidance=hint: environment {kind} has no hints; alfworld and household have, and a world of your own "
+            "may (`hints`, r3l/environments/base.py)"
+        )
+    if source == "teacher" and isinstance(config.method, GuidedSettings) and not on_a_server(config.method):
+        ChatFormat.load(teacher_folder(config), config.policy.thinking, light=True)
