@@ -4,7 +4,7 @@ nothing trained."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from r3l.config.compose import compose, preset_names
 from r3l.config.methods.shared import MethodSettings
@@ -13,7 +13,7 @@ from r3l.methods import plan
 from r3l.methods.mass import Mass, mass_of
 from r3l.pipeline.saved_config import load_config
 from r3l.pipeline.stages import stage_io
-from r3l.records import Episode, OraclePivot, Reflection
+from r3l.records import Episode, OraclePivot, Reflection, SamplingPlan
 from r3l.store.stage import Store
 
 
@@ -43,12 +43,17 @@ def counterfactuals(
     if unknown := sorted({*names} - {*preset_names("methods")}):
         raise ConfigError(f"unknown method preset {unknown[0]!r}: expected one of {', '.join(preset_names('methods'))}")
     settings: dict[str, MethodSettings] = {name: compose(method=name).method for name in names}
-    wanted = plan(config.method, config.rollout.group_size)
-    same = [name for name in names if plan(settings[name], config.rollout.group_size) == wanted]
+    wanted = per_task(config.method, config.rollout.group_size)
+    same = [name for name in names if per_task(settings[name], config.rollout.group_size) == wanted]
     episodes, reflections, faults = rollouts(store, run, branch, iteration)
     own = Counterfactual("this run", mass_of(config.method, episodes, reflections, faults), own=True)
     others = [Counterfactual(name, mass_of(settings[name], episodes, reflections, faults)) for name in same]
     return [own, *others], [name for name in names if name not in same]
+
+
+def per_task(settings: MethodSettings, group_size: int) -> SamplingPlan:
+    """Return what a method wants sampled for one task, however many tasks follow."""
+    return replace(plan(settings, group_size), resample_rounds=0)
 
 
 def rollouts(

@@ -48,11 +48,21 @@ def check(config: Config, training: bool = True) -> Store:
         )
     if training:
         check_guidance(config)
+        check_waves(config)
         policies.check_optimiser(store, snapshots)
         enough(config, len(tasks_of(config.environment, config.environment.split)))
     else:
         evaluated_tasks(config, iteration - 1)
     return store
+
+
+def check_waves(config: Config) -> None:
+    """Raise `ConfigError` where new tasks would have to be played on other hosts: those play the shards of the batch."""
+    if config.placement.shards != "here" and plan(config.method, config.rollout.group_size).resample_rounds:
+        raise ConfigError(
+            f"method.resample_rounds samples new tasks on this host alone, and placement.shards={config.placement.shards} "
+            "samples on others: set method.resample_rounds=0, or placement.shards=here"
+        )
 
 
 def check_servers(config: Config, policy: Path) -> None:

@@ -38,6 +38,7 @@ class SamplingPlan:
     pivot: PivotRule = "reflection"  # where retries begin ...
     guidance: GuidanceRule = "own"  # ... and what they are told
     hint_level: int = 0  # of the first hint
+    resample_rounds: int = 0  # how often groups that do not count are replaced by new tasks
 
     @property
     def source(self) -> Source:

@@ -59,6 +59,15 @@ class DAPOSettings(ClippedSettings):
     dynamic_sampling: bool = Field(
         False, description="Leave groups whose rewards are all equal out of the batch's mean."
     )
+    resample_rounds: int = Field(
+        0,
+        ge=0,
+        le=20,
+        description=(
+            "With dynamic_sampling: number of times that the groups which were left out are replaced by as many new "
+            "tasks, 0 to 20. Their turns and tokens count as sampled."
+        ),
+    )
     overlong_tokens: int = Field(
         0,
         ge=0,

@@ -17,7 +17,7 @@ from r3l.pipeline.runner import Coming
 from r3l.pipeline.stages import stage_io
 from r3l.pipeline.stages.identity import world_of
 from r3l.pipeline.stages.run_stage import run_stage
-from r3l.pipeline.stages.task_batch import draw
+from r3l.pipeline.stages.task_batch import draw, replacements
 from r3l.pipeline.update.stage import policy_is_there, update_tables
 from r3l.pipeline.workbench import Workbench
 from r3l.records import Credit, Episode, Kind, Reflection, SamplingPlan, Task, Trajectory, Turn
@@ -30,14 +30,31 @@ def plan_of(bench: Workbench) -> SamplingPlan:
 
 
 def slots(bench: Workbench, shard: int) -> range:
-    """Return the batch's slots that belong to a shard."""
+    """Return the slots that belong to a shard; the last ones of a batch may be none of its tasks."""
     size = bench.config.rollout.tasks_per_shard
-    return range(shard * size, min((shard + 1) * size, bench.config.rollout.tasks))
+    return range(shard * size, (shard + 1) * size)
 
 
-def draw_tasks(bench: Workbench) -> StageRef:
-    """Draw the iteration's batch."""
-    return run_stage(bench, "tasks", None, [], lambda: {"tasks": draw(bench.config, bench.iteration)})
+def draw_tasks(bench: Workbench, wave: int = 0, missing: int = 0, credit: Sequence[StageRef] = ()) -> StageRef:
+    """Draw the iteration's batch; in a later wave, tasks in the place of groups that do not count by their `credit`."""
+
+    def compute() -> stage_io.Tables:
+        config, iteration = bench.config, bench.iteration
+        return {"tasks": replacements(config, iteration, wave, missing) if wave else draw(config, iteration)}
+
+    return run_stage(bench, "tasks", wave or None, credit, compute, extra={"missing": missing} if wave else None)
+
+
+def missing_groups(bench: Workbench, credit: list[StageRef]) -> int:
+    """Return how many groups fewer than the batch has tasks count in its mean."""
+    return bench.config.rollout.tasks - _counted(bench, credit)
+
+
+def shards_of_batch(bench: Workbench, batch: StageRef) -> range:
+    """Return the shards that the tasks of a batch, or of a wave of replacements, belong to."""
+    drawn = [task.task for task in stage_io.tasks(bench.store, batch)]
+    size = bench.config.rollout.tasks_per_shard
+    return range(min(drawn) // size, max(drawn) // size + 1) if drawn else range(0)
 
 
 def sample_bases(bench: Workbench, batch: StageRef, shard: int) -> StageRef:

@@ -31,6 +31,31 @@ def draw(config: Config, iteration: int) -> list[Task]:
     ]
 
 
+def replacements(config: Config, iteration: int, wave: int, missing: int) -> list[Task]:
+    """Return tasks in the place of `missing` groups: of the rest of the split, in an order drawn by seed, none of them
+    drawn before in this iteration. As many as are left, where they are fewer. The slots of a wave begin at a shard of
+    their own.
+    """
+    pool, size, per_shard = (
+        tasks_of(config.environment, config.environment.split),
+        config.rollout.tasks,
+        config.rollout.tasks_per_shard,
+    )
+    taken = {task.task_id for task in draw(config, iteration)}
+    rest = [task for task in pool if task.task_id not in taken]
+    Random(derive(config.seed, "replacement", iteration)).shuffle(rest)
+    first = wave * shards_of(size, per_shard) * per_shard
+    return [
+        replace(task, iteration=iteration, task=slot, seed=derive(config.seed, "task", iteration, slot))
+        for slot, task in enumerate(rest[(wave - 1) * size :][:missing], first)
+    ]
+
+
+def shards_of(tasks: int, per_shard: int) -> int:
+    """Return how many shards so many tasks are."""
+    return -(-tasks // per_shard)
+
+
 def enough(config: Config, available: int) -> None:
     """Raises `ConfigError` where the split has fewer tasks than an iteration takes."""
     if config.rollout.tasks > available:
