@@ -43,24 +43,8 @@ async def reflect(
     """
     began = time.monotonic()
     reflection_id = f"{base.trajectory.trajectory_id}/reflection={attempt}"
-    written = Written(policy=explorer.policy if plan.source == "policy" else "")
-    reading = Reading(Status.SKIPPED, f"the attempt ended in {about.trajectory.status}")
-    if plan.retried_bases is not None and base.trajectory.attempt >= plan.retried_bases:
-        reading = Reading(Status.SKIPPED, f"the budget has retries for the first {plan.retried_bases} bases")
-    elif Status(about.trajectory.status).trainable and about.turns:
-        asked = About(explorer, task, plan, about, attempt, reflection_id)
-        written = asked.begun
-        try:
-            written = await WRITERS[plan.source](asked, written)
-            reading = _read(plan, about, written.text)
-        except EngineError as error:
-            reading = Reading(Status.ENGINE_ERROR, str(error))
-        except WorldError as error:
-            reading = Reading(Status.ENVIRONMENT_ERROR, str(error))
-        except NoRoom as error:
-            reading = Reading(Status.CONTEXT_LIMIT, str(error))
-        except NothingToSay as error:
-            reading = Reading(Status.SKIPPED, str(error))
+    asked = About(explorer, task, plan, about, attempt, reflection_id)
+    written, reading = await _written(asked, base)
     tokens = len(written.token_ids)
     explorer.progress.add(
         "reflections", done=1, tokens=tokens, done_tokens=tokens, parsed=reading.status == Status.PARSED
@@ -91,6 +75,28 @@ async def reflect(
         source=plan.source,
         level=written.level,
     )
+
+
+async def _written(asked: About, base: Episode) -> tuple[Written, Reading]:
+    """Return what was written, and what was read of it. A failure is a reading that says why."""
+    plan, about = asked.plan, asked.episode
+    written = Written(policy=asked.explorer.policy if plan.source == "policy" else "")
+    if plan.retried_bases is not None and base.trajectory.attempt >= plan.retried_bases:
+        return written, Reading(Status.SKIPPED, f"the budget has retries for the first {plan.retried_bases} bases")
+    if not Status(about.trajectory.status).trainable or not about.turns:
+        return written, Reading(Status.SKIPPED, f"the attempt ended in {about.trajectory.status}")
+    written = asked.begun
+    try:
+        written = await WRITERS[plan.source](asked, written)
+        return written, _read(plan, about, written.text)
+    except EngineError as error:
+        return written, Reading(Status.ENGINE_ERROR, str(error))
+    except WorldError as error:
+        return written, Reading(Status.ENVIRONMENT_ERROR, str(error))
+    except NoRoom as error:
+        return written, Reading(Status.CONTEXT_LIMIT, str(error))
+    except NothingToSay as error:
+        return written, Reading(Status.SKIPPED, str(error))
 
 
 def _decided(

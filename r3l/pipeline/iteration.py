@@ -14,6 +14,7 @@ from r3l.pipeline.runner import Runner
 from r3l.pipeline.saved_config import save_config
 from r3l.pipeline.stages import calls
 from r3l.pipeline.stages.task_batch import shards_of
+from r3l.pipeline.stages.waves import wave_stages, waves
 from r3l.pipeline.tools import Tools
 from r3l.pipeline.update.stage import sweep_staging
 from r3l.pipeline.workbench import Placement, Replay, Workbench
@@ -112,30 +113,6 @@ def withdraw_others(bench: Workbench, refs: list[StageRef]) -> None:
         if ref.shard is not None and ref.stage != "evaluations" and ref.key not in mine:
             withdraw(bench.store.files, ref.key)
             log().warning("%s: made with other settings, and not of this iteration any more; deleted", ref.key)
-
-
-def waves(bench: Workbench) -> range:
-    """Return the numbers of the waves of new tasks that may follow the batch. A replay that takes its tasks from the
-    store has those that are stored."""
-    if bench.takes_from_store("tasks"):
-        assert bench.replay is not None
-        stored = bench.store.stages(bench.config.run, bench.replay.source_branch, bench.iteration)
-        return range(1, 1 + sum(ref.stage == "tasks" and ref.shard is not None for ref in stored))
-    return range(1, 1 + (calls.plan_of(bench).resample_rounds if bench.wants("credit") else 0))
-
-
-def wave_stages(bench: Workbench, refs: list[StageRef], wave: int) -> list[StageRef]:
-    """Return the stages of as many new tasks as groups are missing after the waves before; none where none is."""
-    credit = [ref for ref in refs if ref.stage == "credit"]
-    stored = bench.takes_from_store("tasks")
-    missing = 0 if stored else calls.missing_groups(bench, credit)
-    if not stored and missing <= 0:
-        return []
-    batch: StageRef = bench.runner.call(calls.draw_tasks, bench, wave, missing, credit)
-    shards = calls.shards_of_batch(bench, batch)
-    log().info("wave %d: new tasks in the place of %d groups that do not count", wave, missing)
-    bench.progress.add("shards", planned=len(shards))
-    return [batch, *calls.shard_stages(bench, batch, shards)]
 
 
 def run_stages(bench: Workbench) -> list[StageRef]:

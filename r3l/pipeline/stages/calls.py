@@ -45,18 +45,6 @@ def draw_tasks(bench: Workbench, wave: int = 0, missing: int = 0, credit: Sequen
     return run_stage(bench, "tasks", wave or None, credit, compute, extra={"missing": missing} if wave else None)
 
 
-def missing_groups(bench: Workbench, credit: list[StageRef]) -> int:
-    """Return how many groups fewer than the batch has tasks count in its mean."""
-    return bench.config.rollout.tasks - _counted(bench, credit)
-
-
-def shards_of_batch(bench: Workbench, batch: StageRef) -> range:
-    """Return the shards that the tasks of a batch, or of a wave of replacements, belong to."""
-    drawn = [task.task for task in stage_io.tasks(bench.store, batch)]
-    size = bench.config.rollout.tasks_per_shard
-    return range(min(drawn) // size, max(drawn) // size + 1) if drawn else range(0)
-
-
 def sample_bases(bench: Workbench, batch: StageRef, shard: int) -> StageRef:
     """Sample the base trajectories of a shard of tasks."""
     return run_stage(
@@ -219,12 +207,10 @@ def write_training_rows(
 def replay_groups(bench: Workbench, credit: list[StageRef], rows: list[StageRef]) -> StageRef:
     """Draw groups of earlier iterations to learn from again."""
     parents = [*credit, *rows, *replay_buffer.history(bench)]
-    return run_stage(
-        bench, "replay", None, parents, lambda: replay_buffer.replay_tables(bench, _counted(bench, credit))
-    )
+    return run_stage(bench, "replay", None, parents, lambda: replay_buffer.replay_tables(bench, counted(bench, credit)))
 
 
-def _counted(bench: Workbench, credit: list[StageRef]) -> int:
+def counted(bench: Workbench, credit: list[StageRef]) -> int:
     return counted_groups(one for ref in credit for one in stage_io.records(bench.store, ref, "credit", Credit))
 
 
@@ -232,7 +218,7 @@ def update(bench: Workbench, credit: list[StageRef], rows: list[StageRef], repla
     """Return one optimiser step over the batch and, where there are any, replayed groups, by the update job."""
 
     def compute() -> stage_io.Tables:
-        groups = _counted(bench, credit) + sum(bench.store.read(ref, "replay", ["group_id"]).num_rows for ref in replay)
+        groups = counted(bench, credit) + sum(bench.store.read(ref, "replay", ["group_id"]).num_rows for ref in replay)
         older = {digest: path for ref in replay for digest, path in replay_buffer.behaviours(bench, ref).items()}
         return update_tables(bench, [*rows, *replay], groups, older)
 

@@ -1,0 +1,39 @@
+"""Waves of new tasks in the place of groups that do not count (DAPO's dynamic sampling), until none is missing."""
+
+from __future__ import annotations
+
+from r3l.pipeline.logs import log
+from r3l.pipeline.stages import calls, stage_io
+from r3l.pipeline.workbench import Workbench
+from r3l.store.layout import StageRef
+
+
+def waves(bench: Workbench) -> range:
+    """Return the numbers of the waves that may follow the batch. A replay that takes its tasks from the store has those
+    that are stored."""
+    if bench.takes_from_store("tasks"):
+        assert bench.replay is not None
+        stored = bench.store.stages(bench.config.run, bench.replay.source_branch, bench.iteration)
+        return range(1, 1 + sum(ref.stage == "tasks" and ref.shard is not None for ref in stored))
+    return range(1, 1 + (calls.plan_of(bench).resample_rounds if bench.wants("credit") else 0))
+
+
+def wave_stages(bench: Workbench, refs: list[StageRef], wave: int) -> list[StageRef]:
+    """Return the stages of as many new tasks as groups are missing after the waves before; none where none is."""
+    credit = [ref for ref in refs if ref.stage == "credit"]
+    stored = bench.takes_from_store("tasks")
+    missing = 0 if stored else bench.config.rollout.tasks - calls.counted(bench, credit)
+    if not stored and missing <= 0:
+        return []
+    batch: StageRef = bench.runner.call(calls.draw_tasks, bench, wave, missing, credit)
+    shards = shards_of_batch(bench, batch)
+    log().info("wave %d: new tasks in the place of %d groups that do not count", wave, missing)
+    bench.progress.add("shards", planned=len(shards))
+    return [batch, *calls.shard_stages(bench, batch, shards)]
+
+
+def shards_of_batch(bench: Workbench, batch: StageRef) -> range:
+    """Return the shards that the tasks of a wave belong to."""
+    drawn = [task.task for task in stage_io.tasks(bench.store, batch)]
+    size = bench.config.rollout.tasks_per_shard
+    return range(min(drawn) // size, max(drawn) // size + 1) if drawn else range(0)
