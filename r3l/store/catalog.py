@@ -77,16 +77,17 @@ def connect(
     Raises:
         StoreError: the only run that was asked for is damaged.
     """
-    everything, left_out = Contents(), {}
+    everything, left_out, only = Contents(), {}, needed(question)
     for run in named_runs(store) if runs is None else runs:
         try:
-            contents = indexed(store, run, verify).contents
-            everything.add(contents if newest is None else contents.newest(newest))
+            index = indexed(store, run, verify)
+            if only:
+                everything.add(index.contents if newest is None else index.contents.newest(newest))
         except DAMAGE as error:
             left_out[run] = reason(error)
     if runs is not None and len(runs) == len(left_out) == 1:
         raise StoreError(f"run {runs[0]}: {left_out[runs[0]]}")
-    return opened(store, everything, branch, left_out, needed(question))
+    return opened(store, everything, branch, left_out, only)
 
 
 def reason(error: Exception) -> str:

@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from hashlib import blake2b, sha256
 from pathlib import Path
@@ -27,7 +27,7 @@ from r3l.store.space.bundles import INDEX, Bundle, load_bundles
 from r3l.store.stage import Store
 from r3l.store.tables.schemas import VERSIONS
 
-FORMAT = 1
+FORMAT = 2
 UNSETTLED_NS = (
     100_000_000  # what changed this shortly before it was looked at may change again within one tick of its clock
 )
@@ -37,11 +37,16 @@ log = logging.getLogger("r3l.store")
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """A run's contents; `state` names them: another where a stage was committed, made again or pruned."""
+    """A run's contents, which are read when they are asked for; `state` names them: another where a stage was
+    committed, made again or pruned."""
 
     run: str
     state: str
-    contents: Contents
+    read: Callable[[], Contents]
+
+    @property
+    def contents(self) -> Contents:
+        return self.read()
 
 
 def indexed(store: Store, run: str, verify: bool = False) -> Indexed:
@@ -52,11 +57,9 @@ def indexed(store: Store, run: str, verify: bool = False) -> Indexed:
         StoreError: a manifest or a file of the run is missing, or not what it was when it was committed.
     """
     path = index_path(store, run)
-    known = recall(path, run)
+    known, contents = recalled(path, run)
     if known and not verify and unchanged(store.root, known):
-        contents = known["contents"]
-        parts = {name: [Part(*part) for part in contents[name]] for name in ("own", "taken_over")}
-        return Indexed(run, known["state"], Contents(contents["stages"], contents["seen"], **parts))
+        return Indexed(run, known["state"], lambda: contents_from(contents))
     try:
         return made(store, run, path, {} if verify or not known else known["files"])
     except StoreError:  # a stage may have been made again between its manifest and its files
@@ -72,17 +75,15 @@ def made(store: Store, run: str, path: Path, known: dict[str, Stamp]) -> Indexed
     named = dict(named_files(stages, bundles))
     everything = [*stages, *(one for bundle in bundles for one in bundle.manifests)]
     state = blake2b(canonical(sorted(one["checksum"] for one in everything)), digest_size=16).hexdigest()
-    index = Indexed(run, state, contents_of(stages, bundles))
+    contents = contents_of(stages, bundles)
     if not local:
         verify_sizes(store, run, named)
-        return index
+        return Indexed(run, state, lambda: contents)
     stamps = {name: verified(store, name, entry, known.get(name)) for name, entry in named.items()}
     newest = max([*folders.values(), *(stamp[1] for stamp in stamps.values())], default=0)
     if newest < began - UNSETTLED_NS:
-        remember(
-            path, {"run": run, "state": state, "folders": folders, "files": stamps, "contents": asdict(index.contents)}
-        )
-    return index
+        remember(path, {"run": run, "state": state, "folders": folders, "files": stamps}, asdict(contents))
+    return Indexed(run, state, lambda: contents)
 
 
 def manifests_of(store: Store, run: str) -> tuple[list[Manifest], list[Bundle]]:
@@ -167,19 +168,32 @@ def index_path(store: Store, run: str, kind: str = "index") -> Path:
 
 def recall(path: Path, run: str) -> dict[str, Any] | None:
     """Return what is cached of a run; None if there is nothing, it is incomplete, or another version made it."""
+    return recalled(path, run)[0]
+
+
+def recalled(path: Path, run: str) -> tuple[dict[str, Any] | None, bytes]:
+    """Return the same, and the second part of what was remembered, not parsed: most questions don't need it."""
     try:
         head, _, body = path.read_bytes().partition(b"\n")
         if head != head_of(body):
-            return None
-        content: dict[str, Any] = json.loads(body)
+            return None, b""
+        first, _, second = body.partition(b"\n")
+        content: dict[str, Any] = json.loads(first)
     except (OSError, ValueError):
-        return None
-    return content if content["run"] == run else None
+        return None, b""
+    return (content, second) if content["run"] == run else (None, b"")
 
 
-def remember(path: Path, content: dict[str, Any]) -> None:
-    """Write the cache atomically. If it cannot be written, the next reader repeats the work."""
-    body = json.dumps(content, separators=(",", ":"))
+def contents_from(cached: bytes) -> Contents:
+    """Return the contents that `remember` was given as its second part."""
+    contents = json.loads(cached)
+    parts = {name: [Part(*part) for part in contents[name]] for name in ("own", "taken_over")}
+    return Contents(contents["stages"], contents["seen"], **parts)
+
+
+def remember(path: Path, *parts: dict[str, Any]) -> None:
+    """Write the cache atomically, each part on a line. If it cannot be written, the next reader repeats the work."""
+    body = "\n".join(json.dumps(part, separators=(",", ":")) for part in parts)
     try:
         replace_text(path, f"{head_of(body.encode()).decode()}\n{body}")
     except OSError as error:
