@@ -82,7 +82,7 @@ def load(section: str, kind: str) -> type:
         raise ConfigError(f"{section}.kind: got {kind!r:.200}, which no installed package offers (they offer: {known})")
     if dotted(kind) and kind not in allowed():
         raise ConfigError(
-            f"{section}.kind={kind!r:.200} names code that nobody allowed here to be imported; if it is yours, set "
+            f"{section}.kind={kind!r:.200} names code that this process may not import; if you trust it, set "
             f"{NAMED}={kind:.200}, or install it as a package with an entry point in {GROUPS[section]}"
         )
     return _load(section, kind, tuple(sys.path))
@@ -154,6 +154,6 @@ def fulfilling(kind: str, found: type, contract: type) -> type:
     if lacking:
         raise ConfigError(
             f"kind={kind}: {found.__module__}.{found.__qualname__} lacks {', '.join(lacking)}; "
-            f"{contract.__module__}.{contract.__name__} says what each has to do"
+            f"{contract.__module__}.{contract.__name__} documents what each has to do"
         )
     return found

@@ -49,7 +49,7 @@ def server(
     """Serve Prefect's API and UI here until Ctrl + C: to this machine's names, by a key, to no page of another site."""
     folder = prefect_settings.prefect_home()
     if own := own_server(folder):
-        raise ConfigError(f"a server runs already at {own.ui}; end it with `{pasted.r3l('down')}`")
+        raise ConfigError(f"a server is already running at {own.ui}; end it with `{pasted.r3l('down')}`")
     own = Own(f"http://127.0.0.1:{port}/api", key_of(folder), {"server": mark()})
     names = name or []
     origins = [

@@ -81,7 +81,7 @@ def run_remote(
         if lost >= settings.attempts:
             raise RemoteJobError(
                 f"{errand.deployment}: its host was lost {lost} times, last in flow run {run.name} ({state.message}); "
-                "run the iteration again, it goes on from what is stored"
+                "run the iteration again, which continues from what is stored"
             )
         log().warning("%s: flow run %s was lost (%s); sent again", errand.deployment, run.name, state.message)
     raise AssertionError("unreachable")

@@ -51,7 +51,7 @@ def track(store: Store, run: str, to: str, where: str = "", branch: str = "") ->
     except Exception as error:  # each has its own kinds, and some of them raise those of their HTTP library
         cause = str(error).strip().partition("\n")[0][:300]
         raise TrackerError(
-            f"tracker {to}: {type(error).__name__}: {cause}; nothing is lost: run this again when it is up"
+            f"tracker {to}: {type(error).__name__}: {cause}; nothing is lost: run this again when the tracker answers"
         ) from error
 
 

@@ -42,7 +42,7 @@ def check_canary(engine: Engine, path: Path | None, dtype: str, tolerance: float
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise EngineError(
-            f"{path} is no canary: {error!r}; expected JSON with token_ids and logprobs, as the update writes it"
+            f"{path} is not a canary: {error!r}; expected JSON with token_ids and logprobs, as the update writes it"
         ) from error
     return compare(engine, token_ids, logprobs, tolerance or TOLERANCES[dtype], before)
 
@@ -81,9 +81,9 @@ def _compare(
             key=lambda place: math.inf if math.isnan(differences[place]) else differences[place],
         )
         raise EngineError(
-            f"{name} does not run the policy that the trainer wrote: the canary's log-probabilities differ by {mean:.3g} a token, "
-            f"tolerance {tolerance:.3g}; most that of token {worst + 1}, {scored[worst]:.6g} there and {logprobs[worst]:.6g} in the "
-            "trainer. A stale or wrong policy was loaded; restart the engine, or set engine.canary_tolerance"
+            f"{name} does not run the policy that the trainer wrote: the canary's log-probabilities differ by {mean:.3g} per token, "
+            f"tolerance {tolerance:.3g}; the largest difference is at token {worst + 1}: {scored[worst]:.6g} there and "
+            f"{logprobs[worst]:.6g} in the trainer. A stale or wrong policy was loaded; restart the engine, or set engine.canary_tolerance"
         )
     return mean
 

@@ -151,8 +151,8 @@ class ChatFormat:
         added = self.tokenizer.added_tokens_decoder.get(stop)
         if stop not in self.tokenizer.all_special_ids and not (added and added.special):
             raise ChatFormatError(
-                f"a reply is followed by {self.tokenizer.decode([stop])!r}, which is no special token: "
-                "the policy could never learn to stop there; mark the end of turn by a special token"
+                f"a reply is followed by {self.tokenizer.decode([stop])!r}, which is not a special token, "
+                "so the policy could never learn to stop there; mark the end of a turn with a special token"
             )
 
     def _check_growth(self, turn: list[Message]) -> None:

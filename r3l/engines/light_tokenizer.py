@@ -28,7 +28,7 @@ class LightTokenizer:
         path = folder / "tokenizer.json"
         if not path.is_file():
             raise OSError(
-                f"{path} is not there; without transformers a tokenizer.json is needed (pip install 'r3l[trainer]')"
+                f"{path} is not there; without transformers r3l needs a tokenizer.json (pip install 'r3l[trainer]')"
             )
         self.backend = Tokenizer.from_str(path.read_text(encoding="utf-8"))
         self.backend.no_padding()

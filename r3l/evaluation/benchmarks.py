@@ -61,7 +61,7 @@ def pose(config: Config) -> Posed:
         return posed(config, asked.benchmark, asked.answer_format, asked.attempts)
     if asked.attempts != 1 or asked.answer_format:
         raise ConfigError(
-            "evaluation.attempts and evaluation.answer_format go with a math benchmark: name one in "
+            "evaluation.attempts and evaluation.answer_format apply to math benchmarks only: name one in "
             "evaluation.benchmark, e.g. procedural or gsm8k"
         )
     return Posed(

@@ -70,5 +70,5 @@ def kept_results(file: Path) -> Kept:
         )
     except (KeyError, TypeError, ValueError, ValidationError) as error:
         raise ConfigError(
-            f"kept results {file}: {error!r}; move the file away, and the experiment begins anew"
+            f"kept results {file}: {error!r}; move the file away to begin the experiment again"
         ) from error

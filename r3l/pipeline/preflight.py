@@ -78,7 +78,7 @@ def check_servers(config: Config, policy: Path) -> None:
     check_context(policy, config.policy.context_tokens)
     if engine.gpus and config.placement.shards != "here":
         raise ConfigError(
-            f"engine.gpus={engine.gpus} starts servers that this host alone reaches, and placement.shards="
+            f"engine.gpus={engine.gpus} starts servers that only this host reaches, and placement.shards="
             f"{config.placement.shards} samples on others: start servers with infra/engine/serve.sh and set engine.urls"
         )
     if engine.gpus:

@@ -54,7 +54,7 @@ def as_now(content: bytes, path: str) -> Config:
     except (ValidationError, ValueError, AttributeError, TypeError) as error:
         what = first_of(error) if isinstance(error, ValidationError) else str(error)
         raise StoreError(
-            f"{path}: these settings can't be read by this version ({what}); its tables can still be asked"
+            f"{path}: these settings can't be read by this version ({what}); its tables can still be queried"
         ) from error
 
 

@@ -42,7 +42,7 @@ def write_package(what: str, name: str, parent: Path) -> Path:
         )
     folder = parent / f"r3l-{name.replace('_', '-')}"
     if folder.exists():
-        raise ConfigError(f"{folder} is there already: give another name, or remove it")
+        raise ConfigError(f"{folder} exists already: choose another name, or remove it")
     module = f"r3l_{name}"
     values = {
         "name": name,

@@ -67,7 +67,7 @@ def one(connection: duckdb.DuckDBPyConnection, run: str, branch: str, trajectory
     near = "SELECT trajectory_id FROM lines.trajectories WHERE branch = $branch ORDER BY levenshtein(trajectory_id, $id) LIMIT 3"
     others = [row["trajectory_id"] for row in query(connection, near, place).to_pylist()]
     raise StoreError(
-        f"{trajectory_id}: not in run {run}{' branch ' + branch if branch else ''}; near it are {', '.join(others) or 'none'}"
+        f"{trajectory_id}: not in run {run}{' branch ' + branch if branch else ''}; the closest are {', '.join(others) or 'none'}"
     )
 
 

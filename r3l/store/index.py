@@ -130,7 +130,7 @@ def verified(store: Store, name: str, entry: dict[str, Any] | None, known: Stamp
     if entry is not None and (stamp is None or stamp != known):
         manifests.read_verified(store.files, name, entry)
     if stamp is None:
-        raise StoreError(f"{name}: missing, though it is named; run the iteration again to make it anew")
+        raise StoreError(f"{name}: missing, although the index lists it; run the iteration again to make it again")
     return stamp
 
 

@@ -84,11 +84,11 @@ def unseal(content: bytes, key: StageKey) -> dict[str, Any]:
         )
     got = StageKey(manifest["run"], manifest["branch"], manifest["iteration"], manifest["stage"], manifest["shard"])
     if got != key:
-        raise StoreError(f"{key.manifest}: a foreign manifest, of {got}; delete it and the stage is made again")
+        raise StoreError(f"{key.manifest}: this manifest belongs to {got}; delete it and the stage is made again")
     if manifest["schema_version"] > VERSIONS[key.stage] or set(manifest) > FIELDS:
         raise NewerVersion(
             f"{key.manifest}: version {manifest['schema_version']} of stage {key.stage}; this code reads up to {VERSIONS[key.stage]}: "
-            f"it was written by r3l {manifest['code_version']}, use that or a later one"
+            f"it was written by r3l {manifest['code_version']}: use that version or a later one"
         )
     return manifest
 

@@ -62,7 +62,7 @@ def ask(connection: duckdb.DuckDBPyConnection, sql: str, seconds: float = 60.0) 
         return query(connection, sql)
     except StoreError as error:
         if isinstance(error.__cause__, duckdb.InterruptException):
-            raise StoreError(f"this query was stopped after {seconds:g} s; ask for less, or of fewer runs") from error
+            raise StoreError(f"this query was stopped after {seconds:g} s; ask for fewer rows or fewer runs") from error
         raise
     finally:
         clock.cancel()
@@ -77,5 +77,5 @@ def one_select(sql: str) -> duckdb.Statement:
         raise StoreError(f"this query can't be run: {error}") from error
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         got = ", ".join(statement.type.name for statement in statements) or "nothing"
-        raise StoreError(f"one SELECT is expected (FROM, WITH, DESCRIBE, SUMMARIZE and SHOW are as good), got {got}")
+        raise StoreError(f"one SELECT is expected (or FROM, WITH, DESCRIBE, SUMMARIZE, SHOW), got {got}")
     return statements[0]

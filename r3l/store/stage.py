@@ -124,7 +124,7 @@ class Store:
             raise StoreError(f"stage {key}: another evaluation is there; give this one the next shard")
         if not same and self.files.token(after.manifest) is not None:
             raise StoreError(
-                f"stage {key}: iteration {after.iteration} goes on from it, and other settings would rewrite it; replay it into a branch: "
+                f"stage {key}: iteration {after.iteration} continues from it, and these would rewrite it; replay it into a branch: "
                 f"r3l replay {key.run} --iteration {key.iteration} --from {key.stage} --set ..."
             )
 

@@ -84,7 +84,7 @@ class UpdateRow:
         positions = np.flatnonzero(weights)
         if len(positions) and positions[0] == 0:
             raise TrainingError(
-                f"{name}: its first token has a weight, but nothing stands before it to predict it from; set it to 0"
+                f"{name}: its first token has a weight, but no token before it predicts it; set the weight to 0"
             )
         if record["objective"] not in LOSSES:
             raise TrainingError(

@@ -95,7 +95,7 @@ def test_a_policy_that_was_lost_or_changed_stops_the_next_iteration_and_is_train
     for spoil in (lambda: weights.write_bytes(written[:-1] + b"x"), lambda: shutil.rmtree(weights.parent)):
         spoil()
         assert [(finding.check, finding.place) for finding in check_run(store, "demo")] == [("policies", place)]
-        with pytest.raises(StoreError, match=rf"policy {place} in .*only its update is taken anew"):
+        with pytest.raises(StoreError, match=rf"policy {place} in .*only its update is computed again"):
             policies.find(config, store, 1)
         iteration(config, store, 0)
         assert weights.read_bytes() == written
@@ -128,7 +128,9 @@ def test_an_optimiser_state_that_was_lost_or_changed_stops_the_next_iteration_an
         "all lost": lambda: shutil.rmtree(folder),
     }[spoil]()
     assert [(finding.check, finding.place) for finding in check_run(store, "demo")] == [("policies", place)]
-    with pytest.raises(StoreError, match=rf"optimiser's state {place} in .*: holds .*only its update is taken anew"):
+    with pytest.raises(
+        StoreError, match=rf"optimiser's state {place} in .*: holds .*only its update is computed again"
+    ):
         iteration(config, store, 1)
     assert {ref.iteration for ref in store.stages("demo")} == {0}  # nothing was sampled for it
     policies.find(config, store, 1)  # an evaluation needs no optimiser

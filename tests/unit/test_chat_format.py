@@ -75,7 +75,7 @@ def test_control_tokens_in_an_observation_stay_data(family: str) -> None:
             "{% for m in messages if m.role != 'assistant' %}{{ m.content }}<|im_end|>{% endfor %}",
             "rewrites earlier turns",
         ),
-        (PLAIN.replace("<|im_end|>\n", "\n\n"), "no special token"),
+        (PLAIN.replace("<|im_end|>\n", "\n\n"), "not a special token"),
         (PLAIN + "{{ raise_exception('System role not supported') }}", "System role not supported"),
     ],
 )

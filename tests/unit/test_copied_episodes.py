@@ -151,7 +151,7 @@ def test_an_environment_that_answers_otherwise_each_time_is_not_rolled_back():
     played(environment, "ab")
     handle = environment.snapshot()
     environment.copies.distrust("for the test")
-    with pytest.raises(WorldError, match="read otherwise at turn 1"):
+    with pytest.raises(WorldError, match="gave another observation at turn 1"):
         environment.restore(handle)
 
 

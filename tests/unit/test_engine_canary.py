@@ -39,7 +39,7 @@ def test_the_right_policy_passes_and_a_stale_one_is_named(tmp_path: Path, canary
     assert difference is not None
     assert 0 < difference < 1e-4
     engine.load_policy(tiny_policy(tmp_path / "old", seed=0))
-    with pytest.raises(EngineError, match=r"the canary.* tolerance 0.002; most that of token \d+"):
+    with pytest.raises(EngineError, match=r"the canary.* tolerance 0.002; the largest difference is at token \d+"):
         check_canary(engine, canary, "float32")
     engine.close()
 
@@ -106,6 +106,6 @@ def test_a_starting_policy_has_no_canary_and_a_broken_file_is_an_error(tmp_path:
     engine = make_engine(TransformersLocalSettings(device="cpu"), PolicySettings())
     assert check_canary(engine, None, "float32") is None
     (tmp_path / "canary.json").write_text('{"token_ids": [1]}')
-    with pytest.raises(EngineError, match="no canary"):
+    with pytest.raises(EngineError, match="not a canary"):
         check_canary(engine, tmp_path / "canary.json", "float32")
     engine.close()

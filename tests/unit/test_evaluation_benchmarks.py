@@ -80,7 +80,7 @@ def test_settings_of_the_same_world_stay_and_those_of_another_go_but_the_machine
 
 def test_a_protocol_without_its_benchmark_is_refused():
     assert pose(Config()).benchmark == "alfworld/heldout"
-    with pytest.raises(ConfigError, match="go with a math benchmark"):
+    with pytest.raises(ConfigError, match="apply to math benchmarks only"):
         pose(compose(assignments=["evaluation.attempts=3"]))
 
 

@@ -195,7 +195,7 @@ def test_sets_and_splits_that_there_are_not(dataset, split, message):
 
 def test_a_broken_file_says_what_was_expected(tmp_path):
     for name, text, message in (
-        ("a.jsonl", "{not json}", "expected one JSON object a line"),
+        ("a.jsonl", "{not json}", "expected one JSON object per line"),
         ("a.csv", "a,b", "expected a .jsonl or .parquet"),
     ):
         (tmp_path / name).write_text(text)

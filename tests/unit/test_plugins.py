@@ -191,7 +191,7 @@ class Method: ...
     )
     config = compose(environment="mine:World", assignments=["engine.kind=mine:Engine", "method.kind=mine:Method"])
     with pytest.raises(
-        ConfigError, match=r"mine.World lacks name, system_prompt, parse_reply, make; r3l.env.*World says"
+        ConfigError, match=r"mine.World lacks name, system_prompt, parse_reply, make; r3l.env.*World documents"
     ):
         make_world(config.environment)
     with pytest.raises(ConfigError, match=r"mine.Engine lacks load_policy, score, context_limit, counts, close"):
@@ -233,9 +233,11 @@ def test_what_a_store_or_a_page_names_is_not_imported(tmp_path, install):
     store, config = Store.open(str(tmp_path / "store")), compose(run="demo")
     stored = config.model_dump(mode="json") | {"environment": {"kind": "mine:World"}}
     store.files.put("demo/iteration=00000/config.json", json.dumps(stored).encode())
-    with pytest.raises(StoreError, match=r"mine:World' names code that nobody allowed .* set R3L_PLUGINS=mine:World"):
+    with pytest.raises(
+        StoreError, match=r"mine:World' names code that this process may not import.* set R3L_PLUGINS=mine:World"
+    ):
         load_config(store, "demo", "", 0)
-    with pytest.raises(ValueError, match="names code that nobody allowed"):
+    with pytest.raises(ValueError, match="names code that this process may not import"):
         Config.model_validate({"method": {"kind": "mine:World"}})
     assert not (folder / "ran").exists()
     plugins.allow("mine:World")
@@ -318,7 +320,7 @@ def test_prefects_form_shows_installed_kinds_and_a_page_can_name_no_file_and_no_
         {"environment": {"kind": "mine:World"}},
         {"engine": {"kind": "mine:E"}},
     ):
-        with pytest.raises(ConfigError, match="names code that nobody allowed"):
+        with pytest.raises(ConfigError, match="names code that this process may not import"):
             Form(**sent).resolved()
     assert (folder / "mine.py").is_file()
     assert "mine" not in sys.modules

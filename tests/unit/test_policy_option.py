@@ -115,7 +115,7 @@ def test_what_vllm_would_refuse_is_said_before_the_run_starts(tmp_path: Path, mo
     monkeypatch.setenv("R3L_VLLM_PYTHON", str(tmp_path / "no/bin/python"))
     with pytest.raises(EngineError, match="vLLM needs an environment of its own"):
         check(config_of(str(policy), "one_gpu", *short))
-    with pytest.raises(ConfigError, match=r"engine.gpus=0 starts servers that this host alone reaches"):
+    with pytest.raises(ConfigError, match=r"engine.gpus=0 starts servers that only this host reaches"):
         check_servers(config_of(str(policy), "one_gpu", *short, "placement.shards=workers"), policy)
     monkeypatch.setenv("R3L_VLLM_PYTHON", __file__)
     check(config_of(str(policy), "one_gpu", *short))

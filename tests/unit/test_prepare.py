@@ -225,7 +225,7 @@ def test_only_the_file_of_the_split_that_is_wanted_is_asked_for(tmp_path, monkey
 def test_a_dataset_that_is_neither_a_benchmark_nor_a_file(tmp_path):
     with pytest.raises(
         WorldError,
-        match=r"dataset 'foo' is no file and no benchmark: expected procedural, .* or a jsonl or parquet file",
+        match=r"dataset 'foo' is neither a file nor a benchmark: expected procedural, .* or a jsonl or parquet file",
     ):
         prepare("math", tmp_path, {"dataset": "foo"}, download=False)
 
@@ -283,11 +283,11 @@ def test_a_download_is_whole_or_not_at_all(tmp_path, server):
 def test_an_archive_may_not_lead_outside(tmp_path):
     with zipfile.ZipFile(tmp_path / "bad.zip", "w") as archive:
         archive.writestr("../escaped.txt", "x")
-    with pytest.raises(WorldError, match="leads outside"):
+    with pytest.raises(WorldError, match="outside its folder"):
         unpack(tmp_path / "bad.zip", tmp_path / "in", silent)
     assert not (tmp_path / "escaped.txt").exists()
     (tmp_path / "torn.zip").write_bytes(b"PK")
-    with pytest.raises(WorldError, match="is no zip archive"):
+    with pytest.raises(WorldError, match="is not a zip archive"):
         unpack(tmp_path / "torn.zip", tmp_path / "in", silent)
 
 

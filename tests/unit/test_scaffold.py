@@ -56,7 +56,7 @@ def test_names_that_can_not_be_are_refused(tmp_path):
         with pytest.raises(ConfigError, match=said):
             write_package(what, name, tmp_path)
     write_package("environment", "mine", tmp_path)
-    with pytest.raises(ConfigError, match="r3l-mine is there already"):
+    with pytest.raises(ConfigError, match="r3l-mine exists already"):
         write_package("environment", "mine", tmp_path)
 
 

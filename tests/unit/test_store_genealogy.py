@@ -103,7 +103,7 @@ iteration=0/task=0/distilled=0  distilled of run demo
 
 
 def test_what_is_not_there_is_named_with_what_is_near(store):
-    with pytest.raises(StoreError, match="near it are iteration=0/task=0/base=0"):
+    with pytest.raises(StoreError, match="the closest are iteration=0/task=0/base=0"):
         why(store, "demo", "iteration=0/task=0/base=00")
     with pytest.raises(StoreError, match="no turn 3; it has 0, 1, 2"):
         why(store, "demo", WON, turn=3)

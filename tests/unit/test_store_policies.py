@@ -43,7 +43,7 @@ def test_one_that_was_changed_or_lost_is_named(store: Store, content: bytes | No
     file = folder / "model.safetensors"
     file.unlink() if content is None else file.write_bytes(content)
     with pytest.raises(
-        StoreError, match=f"policy demo/policies/iteration=00000 in .*: {wrong}, .*only its update is taken anew"
+        StoreError, match=f"policy demo/policies/iteration=00000 in .*: {wrong}, .*only its update is computed again"
     ):
         fetch_policy(store, "demo/policies/iteration=00000", digest)
     assert [(finding.check, finding.place) for finding in check_run(store, "demo")] == [

@@ -114,7 +114,7 @@ def test_what_later_iterations_rest_on_is_not_rewritten_with_other_settings(stor
     store.commit(base.key, rows, fingerprint="other settings")
     commit_iteration(store, iteration=1)
     with pytest.raises(
-        StoreError, match=r"iteration 1 goes on from it.*r3l replay demo --iteration 0 --from base --set"
+        StoreError, match=r"iteration 1 continues from it.*r3l replay demo --iteration 0 --from base --set"
     ):
         store.commit(base.key, rows, fingerprint=base.fingerprint)
     store.commit(base.key, rows, fingerprint="other settings")

@@ -189,7 +189,7 @@ def test_what_is_no_toolset_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         environment.step(answer("1"))
     for toolset, why in (
         (f"{own}Missing", "AttributeError"),
-        ("os:remove", "nobody allowed"),
+        ("os:remove", "may not import"),
         ("tools", "module:name"),
     ):
         with pytest.raises(ConfigError, match=why):

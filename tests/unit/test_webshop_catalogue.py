@@ -182,7 +182,7 @@ def test_files_that_are_missing_or_wrong(folder):
         load_shop(settings(folder))
     (folder / "items_shuffle_1000.json").write_text('[{"asin": "B1"}]')
     (folder / "items_ins_v2_1000.json").write_text("{}")
-    with pytest.raises(WorldError, match="a row has not the original's layout"):
+    with pytest.raises(WorldError, match="a row does not have the original's layout"):
         load_shop(settings(folder))
 
 

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 from r3l.audit.figures import absent, number, percent
 
 WIDTH, HEIGHT = 320, 196
-LEFT, RIGHT, TOP, BOTTOM = 44, 10, 24, 36
+LEFT, RIGHT, TOP, BOTTOM = 50, 10, 24, 36
 HOVERS, DOTS = 80, 40  # points that answer the mouse; lines with more than DOTS points are drawn without dots
 COLOURS = 6
 

@@ -87,7 +87,7 @@ def serve(
     try:
         server.run()
     except SystemExit as stopped:
-        raise StoreError(f"port {port} of {host} can't be listened on; give another one by --port") from stopped
+        raise StoreError(f"port {port} of {host} is not free; choose another with --port") from stopped
     finally:
         app.state.audit.close()
 

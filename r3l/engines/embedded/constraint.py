@@ -41,7 +41,9 @@ class Grammars:
                     self._base, self.vocabulary, eos_token=list(stop_ids)
                 )
             except ValueError as error:
-                raise EngineError(f"the tokenizer of {self.policy_path} can't be held to a schema: {error}") from error
+                raise EngineError(
+                    f"the tokenizer of {self.policy_path} can't be constrained to a JSON schema: {error}"
+                ) from error
         grammar = self.library.LLMatcher.grammar_from_json_schema(json.dumps(spaced(schema)))
         return Constraint(self.library.LLMatcher(self._by_stop[stop_ids], grammar), self.vocabulary)
 

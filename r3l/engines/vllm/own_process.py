@@ -129,8 +129,8 @@ def interpreter() -> Path:
     if not found.is_file():
         raise EngineError(
             f"there is no {found}: vLLM needs an environment of its own. Make it with `uv venv --python 3.12 "
-            f"{found.parent.parent} && uv pip install --python {found} vllm`, or name the interpreter of one that is there in "
-            f'{PYTHON}, or set engine.gpus="" and engine.urls to a server that runs'
+            f"{found.parent.parent} && uv pip install --python {found} vllm`, or set {PYTHON} to the interpreter of an "
+            f'existing one, or set engine.gpus="" and engine.urls to a running server'
         )
     return found
 

@@ -115,7 +115,7 @@ class VllmRoutes:
                 ) from error
             return
         if not asleep:
-            raise EngineError(f"{self.url} says that it does not sleep: set engine.sleep=0, or use a GPU build of vLLM")
+            raise EngineError(f"{self.url} does not support sleep: set engine.sleep=0, or use a GPU build of vLLM")
         self.asleep, self.adapter = level, self.adapter if level == 1 else ""
 
     async def _wake(self, base: str) -> bool:

@@ -175,7 +175,7 @@ class CopiedEnvironment(ABC):
         if fresh.observations != played.observations:
             turn = next(k for k, text in enumerate(fresh.observations) if text != played.observations[k])
             raise WorldError(
-                f"{played.task.task_id}: the same actions read otherwise at turn {turn}: the environment draws numbers "
+                f"{played.task.task_id}: the same actions gave another observation at turn {turn}: the environment draws numbers "
                 "that its seed does not set"
             )
         return fresh

@@ -32,6 +32,6 @@ def refuse_unnamed(path: str, setting: str) -> None:
     """Raise `ConfigError` where a setting, of a stored run or of a form, names code that the user did not."""
     if plugins.dotted(path) and not path.startswith(OWN) and path not in plugins.allowed():
         raise ConfigError(
-            f"{setting}={path!r:.200} names code that nobody allowed here to be imported; if it is yours, set "
+            f"{setting}={path!r:.200} names code that this process may not import; if you trust it, set "
             f"{plugins.NAMED}={path:.200}"
         )

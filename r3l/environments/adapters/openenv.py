@@ -107,7 +107,7 @@ class OpenEnvEnvironment:
         return None
 
     def restore(self, handle: object) -> None:
-        raise WorldError("OpenEnv has no snapshots: roll back by taking the actions again")
+        raise WorldError("OpenEnv has no snapshots: roll back by replaying the actions")
 
     def close(self) -> None:
         client, self.client, self.begun = self.client, None, False

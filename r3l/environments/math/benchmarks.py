@@ -98,7 +98,7 @@ def read_rows(path: Path) -> list[Row]:
     try:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except json.JSONDecodeError as error:
-        raise WorldError(f"{path.name} is no jsonl file: {error}; expected one JSON object a line") from error
+        raise WorldError(f"{path.name} is not a JSONL file: {error}; expected one JSON object per line") from error
 
 
 def hub_rows(name: str, benchmark: Benchmark, hub_split: str, folder: Path) -> Iterable[Row]:

@@ -58,7 +58,9 @@ def procedural_problems(settings: MathSettings, split: str) -> list[Problem]:
 @lru_cache(maxsize=8)
 def generated(kinds: tuple[str, ...], split: str, seed: int, number: int) -> tuple[Problem, ...]:
     if not kinds:
-        raise WorldError("procedural math: no kinds; name some of reasoning-gym, with commas, e.g. chain_sum,gcd")
+        raise WorldError(
+            "procedural math: no kinds are set; list some of reasoning-gym's with commas, for example chain_sum,gcd"
+        )
     each = -(-number // len(kinds))
     streams = [list(islice(questions(kind, split, seed, each), each)) for kind in kinds]
     if short := [f"{kind} ({len(stream)})" for kind, stream in zip(kinds, streams, strict=True) if len(stream) < each]:

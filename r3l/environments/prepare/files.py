@@ -81,9 +81,9 @@ def unpack(archive: Path, folder: Path, progress: OnProgress) -> None:
             names = packed.namelist()
             outside = [name for name in names if not (folder / name).resolve().is_relative_to(folder.resolve())]
             if outside:
-                raise WorldError(f"{archive} holds a path that leads outside ({outside[0]!r}): not unpacked")
+                raise WorldError(f"{archive} contains a path outside its folder ({outside[0]!r}): not unpacked")
             for number, name in enumerate(names, 1):
                 packed.extract(name, folder)
                 progress(f"unpack {archive.name}", number, len(names))
     except zipfile.BadZipFile as error:
-        raise WorldError(f"{archive} is no zip archive ({error}): delete it and run `r3l prepare` again") from error
+        raise WorldError(f"{archive} is not a zip archive ({error}): delete it and run `r3l prepare` again") from error

@@ -144,7 +144,7 @@ def scienceworld(
     if counted != expected:
         other = sorted(name for name in {*counted, *expected} if counted.get(name) != expected.get(name))
         raise WorldError(
-            f"ScienceWorld {version('scienceworld')} counts other variations than the paper's split needs "
+            f"ScienceWorld {version('scienceworld')} has another number of variations than the paper's split needs "
             f"({', '.join(other)}): pip install 'scienceworld==1.2.3'"
         )
     return DataPlan(
@@ -172,7 +172,7 @@ def math(settings: MathSettings, root: Path, download: bool, progress: OnProgres
         file = located(settings.dataset)
         if not file.is_file():
             raise WorldError(
-                f"dataset {settings.dataset!r} is no file and no benchmark: expected procedural, {', '.join(BENCHMARKS)} "
+                f"dataset {settings.dataset!r} is neither a file nor a benchmark: expected procedural, {', '.join(BENCHMARKS)} "
                 "or a jsonl or parquet file"
             )
         return DataPlan(file.stem, ("train", "test"), (file,))

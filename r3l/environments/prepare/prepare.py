@@ -138,7 +138,7 @@ def write_split(
     if expected is not None and len(tasks) != expected:
         raise WorldError(
             f"{settings.kind} split {split}: got {len(tasks)} tasks, expected {expected}; "
-            f"{plan.remedy or 'the data are incomplete: get them anew'}"
+            f"{plan.remedy or 'the data are incomplete: download them again'}"
         )
     progress(f"tasks of {split}", len(tasks), len(tasks))
     path = folder / f"{split}.jsonl"

@@ -108,7 +108,7 @@ class ScienceWorldEnvironment:
         return None
 
     def restore(self, handle: object) -> None:
-        raise WorldError("ScienceWorld has no snapshots: roll back by taking the actions again")
+        raise WorldError("ScienceWorld has no snapshots: roll back by replaying the actions")
 
     def close(self) -> None:
         """The simulator is given back; the Java machine stays for the next episode and ends with the process."""

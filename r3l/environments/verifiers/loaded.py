@@ -30,11 +30,13 @@ def load(settings: VerifiersSettings) -> Any:
             signal.signal(number, handler)
     if not isinstance(env, verifiers.MultiTurnEnv):
         raise WorldError(
-            f"{settings.env} is {type(env).__name__}: expected a MultiTurnEnv (SingleTurnEnv, ToolEnv and so on); of a "
-            "group of environments name one"
+            f"{settings.env} is {type(env).__name__}: expected a MultiTurnEnv (SingleTurnEnv, ToolEnv and so on); for "
+            "a group of environments, name one of them"
         )
     if env.rubric.has_group_rewards:
-        raise WorldError(f"{settings.env} scores attempts by each other: expected a rubric that scores each by itself")
+        raise WorldError(
+            f"{settings.env} scores attempts against each other: expected a rubric that scores each one on its own"
+        )
     return env
 
 

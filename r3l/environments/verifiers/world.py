@@ -179,7 +179,7 @@ def nobody(client: Any) -> Any:
 
     class Nobody(client):  # type: ignore[misc, unused-ignore]
         async def get_response(self, *arguments: Any, **named: Any) -> Any:
-            raise WorldError("the environment asks a model of its own, and there is none")
+            raise WorldError("the environment calls a model of its own, which r3l does not provide")
 
     Nobody.__abstractmethods__ = frozenset()
     return Nobody(None)

@@ -42,7 +42,7 @@ def load_shop(settings: WebShopSettings) -> tuple[list[Product], list[Goal]]:
         products, goals = make_shop(rows, kind)
     except (KeyError, TypeError, AttributeError) as error:
         raise WorldError(
-            f"WebShop catalogue {settings.catalogue}: a row has not the original's layout ({error!r})"
+            f"WebShop catalogue {settings.catalogue}: a row does not have the original's layout ({error!r})"
         ) from error
     if not goals:
         raise WorldError(
@@ -96,7 +96,7 @@ def read(folder: Path, names: tuple[str, ...], layout: type, optional: bool = Fa
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise WorldError(f"{path} is not JSON ({error}): get it anew") from error
+        raise WorldError(f"{path} is not JSON ({error}): download it again") from error
     if not isinstance(content, layout):
         raise WorldError(
             f"{path} holds a JSON {type(content).__name__}, expected a {layout.__name__}: is it the file of that name?"

@@ -49,8 +49,7 @@ class Output:
                 if time.monotonic() - silent_since < timeout_s:
                     continue
                 raise TrainingError(
-                    f"the update job was silent for {timeout_s:g} s and was stopped "
-                    "(training.timeout_s sets how long is allowed)"
+                    f"the update job was silent for {timeout_s:g} s and was stopped (training.timeout_s sets the limit)"
                 ) from None
             if line is None:
                 self.ended = True

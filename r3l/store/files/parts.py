@@ -36,7 +36,7 @@ def to_table(table: str, rows: Rows) -> pa.Table:
         for column in TABLES[table]:
             if not column.nullable and given[column.name].null_count:
                 raise StoreError(
-                    f"table {table}: column {column.name} is null in {given[column.name].null_count} rows, and may not be"
+                    f"table {table}: column {column.name} is null in {given[column.name].null_count} rows, and must not be null"
                 )
         given.validate(full=True)
         return given.cast(schema)

@@ -105,7 +105,7 @@ def fetch_policy(store: Store, place: str, digest: str) -> Path:
         )  # what lies beside it, the optimiser's state, is of the same earlier try
     raise StoreError(
         f"policy {place} in {store.root}: holds {got}, expected {digest}; run the iteration that wrote it again "
-        "(r3l iterate --iteration ...): only its update is taken anew"
+        "(r3l iterate --iteration ...): only its update is computed again"
     )
 
 
@@ -126,9 +126,9 @@ def fetch_optimiser(store: Store, place: str, digest: str | None) -> Path | None
             return folder if got else None
         store.files.forget(place)
     raise StoreError(
-        f"optimiser's state {place} in {store.root}: holds {got or 'nothing'}, expected {digest or 'nothing'}, and the next "
-        "step would be another one. Put the folder back from a copy, or run the iteration that wrote it again "
-        "(r3l iterate --iteration ...): only its update is taken anew"
+        f"optimiser's state {place} in {store.root}: holds {got or 'nothing'}, expected {digest or 'nothing'}, so the "
+        "next step would differ. Put the folder back from a copy, or run the iteration that wrote it again "
+        "(r3l iterate --iteration ...): only its update is computed again"
     )
 
 

@@ -63,7 +63,7 @@ def load_bundle(files: Files, folder: str) -> Bundle | None:
     if content["versions"] != VERSIONS:
         raise StoreError("it was made by another version")
     if {entry["table"] for entry in content["files"]} - set(TABLES):
-        raise StoreError("it holds tables that are none")
+        raise StoreError("it contains unknown tables")
     sizes = files.sizes(folder)
     if wrong := [
         entry["file"] for entry in content["files"] if sizes.get(f"{folder}/{entry['file']}") != entry["bytes"]

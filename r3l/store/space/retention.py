@@ -66,9 +66,7 @@ def prune_run(store: Store, run: str, keep_last: int, drop: Drop = "all") -> Pru
     where a stage is damaged, or where an iteration is at work.
     """
     if keep_last < 1:
-        raise StoreError(
-            f"--keep-last {keep_last}: expected 1 or more; the newest iteration is what the run goes on from"
-        )
+        raise StoreError(f"--keep-last {keep_last}: expected 1 or more; the run continues from its newest iteration")
     lines: dict[str, dict[int, list[dict[str, Any]]]] = {}
     for manifest in committed(store, [run]):
         lines.setdefault(manifest["branch"], {}).setdefault(manifest["iteration"], []).append(manifest)
