@@ -141,10 +141,12 @@ def test_an_optimiser_state_that_was_lost_or_changed_stops_the_next_iteration_an
     assert ask(store, "SELECT count(*) AS n FROM updates") == [{"n": 2}]
 
 
-# Four tasks, N = 4: bases, and retries at most.
+# Four tasks, N = 4: bases, and retries at most. DAPO may sample up to three times as many tasks again.
 EXPECTED = {
     **dict.fromkeys(("paper", "released", "r3l_without_positive", "r3l_without_credit", "reflect_grpo"), (8, 8)),
+    "agent_rlvr": (8, 8),
     "critique_grpo": (16, 16),
+    "hint": (16, 16),
 }
 
 
@@ -168,7 +170,9 @@ def test_every_method_goes_through_an_iteration_on_the_embedded_policy(preset, r
         row["kind"]: row["n"]
         for row in ask(store, f"SELECT kind, count(*) AS n FROM trajectories WHERE run = '{preset}' GROUP BY kind")
     }
+    (drawn,) = ask(store, f"SELECT count(*) AS tasks FROM tasks WHERE run = '{preset}'")
+    assert drawn["tasks"] == 4 or (preset == "dapo_resampling" and 4 < drawn["tasks"] <= 16)
     bases, retries = EXPECTED.get(preset, (16, 0))
-    assert counts["base"] == bases
+    assert counts["base"] == bases * drawn["tasks"] / 4
     assert counts.get("retry", 0) <= retries
-    assert summary["groups"] == 4
+    assert summary["groups"] == drawn["tasks"]
