@@ -9,7 +9,10 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+import torch
+from fastapi.testclient import TestClient
 
+from r3l.audit.web.app import make_app
 from r3l.config import compose
 from r3l.config.environments import HouseholdSettings
 from r3l.config.methods import METHOD_KINDS, R3LSettings
@@ -31,12 +34,14 @@ from r3l.pipeline.teaching import check_guidance, make_teacher, same_tokens
 from r3l.store.check import check_run
 from r3l.store.genealogy import why
 from r3l.store.stage import Store
+from r3l.training.gradients import RowScores, row_gradient
 from tests.support.exploration_group import base, distilled, played, reflection, retry
 from tests.support.fakes import CharChat, ScriptedEngine, explorer
 from tests.support.planted import planted
 from tests.support.rehearsal import GUIDE, TASKS, rehearse, walker
 from tests.support.store_iteration import commit_iteration
-from tests.support.update_world import write_policy
+from tests.support.update_world import record, write_policy
+from tests.support.update_world import rows_of as rows_of_update
 from tests.unit.test_methods import rows_of
 
 ASKED = Sampling(0.7, 64, 5, ())
@@ -242,6 +247,10 @@ def test_why_says_who_guided(tmp_path):
     story = why(store, "demo", tables["distilled"]["trajectories"][0].trajectory_id)
     assert (story.line["guidance"], story.line["hint_level"], story.line["guided_by"]) == ("hint", 0, "")
     assert "guidance     hint of level 0" in str(story)
+    page = TestClient(make_app(store), base_url="http://127.0.0.1:4300").get(
+        "/run/demo/group?id=iteration%3D0/task%3D1&iteration=0"
+    )
+    assert "by the hint, level 0" in page.text
 
 
 # --- HINT and Agent-RLVR ---
@@ -286,6 +295,20 @@ def test_agent_rlvr_prefers_a_guided_success_to_the_failure_that_it_corrects():
         "distilled=1": (0.0, "untrained"),
     }
     assert [row.source_id.rpartition("/")[2] for row in rows] == ["base=0", "distilled=0"]
+
+
+def test_agent_rlvrs_pair_has_dpos_gradient_where_the_policy_is_its_own_reference():
+    """-log sigmoid(beta (log pi(chosen) / ref - log pi(refused) / ref)) at pi = ref, beta 2, on replies of two tokens."""
+    rows = rows_of_update(
+        [record(name, [3, 4, 5], [0, 1.0, 1.0], advantage=a) for name, a in (("c", 1.0), ("r", -1.0))]
+    )
+    logp = torch.tensor([[-1.0, -2.0], [-0.5, -3.0]], dtype=torch.float64, requires_grad=True)
+    margin = (logp[0] - logp[0].detach()).sum() - (logp[1] - logp[1].detach()).sum()
+    expected = torch.autograd.grad(-torch.nn.functional.logsigmoid(2 * margin), logp)[0]
+    found = [
+        row_gradient(row, RowScores(one.detach().numpy()), 1.0).tolist() for row, one in zip(rows, logp, strict=True)
+    ]
+    assert found == expected.tolist() == [[-1.0, -1.0], [1.0, 1.0]]
 
 
 # --- what worlds say ---
