@@ -55,7 +55,9 @@ def test_the_household_oracle_in_a_worker_process_is_the_one_here():
         for one in HouseholdWorld(settings).tasks("train"):
             actions = ["look", "", "go to countertop 1", "look"]
             found = pool.ask_oracle("iteration=0/task=0/base=0/oracle", one, actions, [""] * 5).result(60)
-            assert found == oracle_pivot(one, actions)
+            here = oracle_pivot(one, actions)
+            assert (found.pivot, found.why) == (here.pivot, here.why)
+            assert bool(found.cause) == bool(found.advice) == (found.pivot is not None)  # in words, too
         assert pool.homes == {}  # no session is left of it
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typer.testing import CliRunner
 
-from flows.cli.tables import register
+from flows.cli.plan import presets
 from r3l.config import compose, load_preset, preset_names
 from r3l.config.compose import merge, resolve_conditions, validated
 from r3l.config.kinds import Kinds
@@ -88,8 +88,8 @@ def test_paper_and_released_differ_in_what_the_method_page_lists():
 
 def test_the_command_prints_the_differences():
     app = typer.Typer()
-    register(app)
-    printed = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["presets", "--diff", "paper", "r3l_without_credit"])
+    app.command()(presets)
+    printed = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["--diff", "paper", "r3l_without_credit"])
     assert printed.exit_code == 0, printed.output
     (line,) = [line for line in printed.output.splitlines() if "method." in line]
     assert [cell.strip() for cell in line.strip("│").split("│")] == ["method.pivot_mask", "both", "off"]
