@@ -13,14 +13,14 @@ from pydantic import Field, ValidationError
 
 from r3l.config.section import Section
 from r3l.errors import ConfigError
-from r3l.experiments.compare import Curve, area, mean, plateau
+from r3l.experiments.compare import Curve, area, binomial_variance, final, mean, plateau
 from r3l.experiments.results import spent
-from r3l.experiments.verdicts import Gap, binomial_variance, gap_over_policies
+from r3l.experiments.verdicts import Gap, gap_over_policies
 
 CURVE: dict[str, Callable[[Curve], float]] = {
     "area": area,
     "plateau": plateau,
-    "final": lambda curve: curve[max(curve)],
+    "final": final,
 }
 
 

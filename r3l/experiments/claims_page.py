@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from r3l.experiments.claims import Claim, Claims, Results, differences, gap, rate_of, shares
 from r3l.experiments.compare import mean
-from r3l.experiments.verdicts import Gap, adjusted, verdict
+from r3l.experiments.verdicts import Gap, adjusted_apart, verdict
 
 NOT_RUN, NOT_TESTABLE = "not run", "not testable here"
 
@@ -29,7 +29,7 @@ def results_page(claims: Claims, folder: Path) -> str:
     kept = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
     held = [held_at(place, kept) for claim in claims.claims for place in places(claim)]
     measured = [one for one in held if one.gap]
-    qs = adjusted([one.gap.p for one in measured if one.gap])
+    qs = adjusted_apart([one.gap for one in measured if one.gap])
     judged = [verdict(one.gap, q, one.claim.direction) for one, q in zip(measured, qs, strict=True) if one.gap]
     table = [row(one, q, said) for one, q, said in zip(measured, qs, judged, strict=True)]
     missing = [one for one in claims.claims if not any(other.claim.claim == one.claim for other in measured)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -59,13 +59,18 @@ def summarise_arm(
     curves: Sequence[Curve],
     spent: Sequence[Mapping[int, Spent]],
     level: float,
+    episodes: int,
     starts: Sequence[str] = (),
 ) -> Summary:
     """Return `curves` and `spent`: one a seed, each curve with at least one point, and what was spent until each point.
-    `starts`: the starting policy of each; empty: all differ."""
+    `episodes`: test episodes of a point. `starts`: the starting policy of each; empty: all differ."""
     policies = starts or [str(number) for number in range(len(curves))]
-    finals = [curve[max(curve)] for curve in curves]
-    areas, plateaus, rises = ([measure(curve) for curve in curves] for measure in (area, plateau, rise))
+
+    def error(measure: Callable[[Curve], float]) -> float:
+        noise = [binomial_variance(measure, curve, episodes) for curve in curves]
+        return error_over(policies, [measure(curve) for curve in curves], noise)
+
+    finals, areas, plateaus, rises = ([measure(curve) for curve in curves] for measure in (final, area, plateau, rise))
     reached = [first_at(curve, level) for curve in curves]
     last = [run[max(run)] for run in spent if run]
     lengths = [max(run) + 1 for run in spent if run]
@@ -76,14 +81,14 @@ def summarise_arm(
         policies=len(set(policies)),
         start=mean([curve[min(curve)] for curve in curves]),
         final=mean(finals),
-        final_error=error_over(policies, finals),
+        final_error=error(final),
         best=mean([max(curve.values()) for curve in curves]),
         area=mean(areas),
-        area_error=error_over(policies, areas),
+        area_error=error(area),
         plateau=mean(plateaus),
-        plateau_error=error_over(policies, plateaus),
+        plateau_error=error(plateau),
         rise=mean(rises),
-        rise_error=error_over(policies, rises),
+        rise_error=error(rise),
         steps=median([math.inf if at is None else at + 1 for at in reached]),
         turns=median(
             [math.inf if at is None else float(run[at].turns) for at, run in zip(reached, spent, strict=True)]
@@ -93,19 +98,42 @@ def summarise_arm(
     )
 
 
-def error_over(policies: Sequence[str], values: Sequence[float]) -> float:
-    """Return the standard error of the mean over policies, each one's values averaged first."""
-    return standard_error(
-        [
-            mean([value for other, value in zip(policies, values, strict=True) if other == one])
-            for one in dict.fromkeys(policies)
-        ]
-    )
+def error_over(policies: Sequence[str], values: Sequence[float], noise: Sequence[float]) -> float:
+    """Return the standard error of the mean over policies, each one's values averaged first, and never below that of
+    the test episodes, whose variances are `noise`; NaN for one policy."""
+    by_policy = [
+        [(value, own) for other, value, own in zip(policies, values, noise, strict=True) if other == one]
+        for one in dict.fromkeys(policies)
+    ]
+    spread = standard_error([mean([value for value, _ in one]) for one in by_policy])
+    return spread if math.isnan(spread) else max(spread, episodes_error([[own for _, own in one] for one in by_policy]))
+
+
+def episodes_error(noise: Sequence[Sequence[float]]) -> float:
+    """Return the standard error by the test episodes alone of a mean over policies of each one's mean over runs; `noise`
+    has the variance of each run of each policy."""
+    return math.sqrt(sum(sum(one) / len(one) ** 2 for one in noise)) / len(noise)
+
+
+def binomial_variance(measure: Callable[[Curve], float], curve: Curve, episodes: int) -> float:
+    """Return the variance of a measure of the curve by its test episodes alone, `episodes` at each point.
+
+    The measure is linear in the points, so its weights are what it says of unit curves. Rates are drawn a little
+    towards 1/2, (wins + 1) / (episodes + 2): ten of ten is no certainty.
+    """
+    unit = {at: measure({other: float(other == at) for other in curve}) for at in curve}
+    drawn = {at: (rate * episodes + 1) / (episodes + 2) for at, rate in curve.items()}
+    return sum(unit[at] ** 2 * drawn[at] * (1 - drawn[at]) / episodes for at in curve)
 
 
 def first_at(curve: Curve, level: float) -> int | None:
     """Return the first evaluated iteration with at least `level`; -1: the starting policy has it."""
     return next((iteration for iteration, rate in sorted(curve.items()) if rate >= level), None)
+
+
+def final(curve: Curve) -> float:
+    """Return the last evaluation."""
+    return curve[max(curve)]
 
 
 def area(curve: Mapping[Place, float]) -> float:

@@ -33,6 +33,8 @@ class Kept:
     metrics: dict[str, Rows] = field(default_factory=dict)
     answers: list[Answer] = field(default_factory=list)
     test_episodes: int = 0
+    experiment: Experiment | None = None  # as it was then; None: there is no such file
+    size: str = ""
     policies: dict[str, str] = field(default_factory=dict)  # digest of the starting policy; files before had none
 
     def still_hold(self, cells: Sequence[Cell], starts: dict[tuple[int, float | None], str]) -> list[str]:
@@ -67,6 +69,8 @@ def kept_results(file: Path) -> Kept:
             answers=[Answer(**one) for one in saved["answers"]],
             test_episodes=saved["test_episodes"],
             policies=saved.get("policies", {}),
+            experiment=experiment,
+            size=saved["size"],
         )
     except (KeyError, TypeError, ValueError, ValidationError) as error:
         raise ConfigError(

@@ -3,6 +3,7 @@ error over them."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,9 +11,11 @@ from typing import Any, NamedTuple
 
 from r3l.experiments.compare import area, mean, standard_error
 from r3l.experiments.experiment import Cell
+from r3l.experiments.phase_map import on_dial
 from r3l.experiments.results import Results, spent
 
 MOST = 7  # lines of a picture
+HELD_OUT = "success on held-out tasks"
 Point = tuple[float, float | None]
 
 
@@ -42,18 +45,21 @@ def plotted_rate(results: Results) -> float | None:
 
 def pictures_of(results: Results) -> list[Picture]:
     """Return the success by steps and by turns, and the share of groups that can teach, of the runs at the plotted
-    rate."""
+    rate. Where the starting policies are on the dial, the map takes the third one's place."""
     cells = shown(results, [cell for cell in results.cells if cell.rate == plotted_rate(results)])
     if not cells or results.experiment.sizes[results.size].iterations < 2:
         return []  # a single point is no curve
     asked = (
-        ("success-by-steps", "optimiser steps", "success on held-out tasks", partial(success, results, "steps")),
-        ("success-by-turns", "turns sampled", "success on held-out tasks", partial(success, results, "turns")),
-        ("mixed-by-steps", "optimiser steps", "share of groups with mixed rewards", partial(mixed, results)),
+        ("success-by-steps", "optimiser steps", HELD_OUT, partial(success, results, "steps"), results.test_episodes),
+        ("success-by-turns", "turns sampled", HELD_OUT, partial(success, results, "turns"), results.test_episodes),
+        ("mixed-by-steps", "optimiser steps", "share of groups with mixed rewards", partial(mixed, results), 0),
     )
     title, ours = results.experiment.title, results.experiment.arms[0].name
+    if on_dial(results.experiment.sizes[results.size].policies):
+        asked = asked[:2]
     return [
-        Picture(name, title, x_title, y_title, lines(cells, points), ours) for name, x_title, y_title, points in asked
+        Picture(name, title, x_title, y_title, lines(cells, points, floor), ours)
+        for name, x_title, y_title, points, floor in asked
     ]
 
 
@@ -82,12 +88,18 @@ def place(used: Any, iteration: int, against: str) -> float:
     return iteration + 1 if against == "steps" else getattr(used, against)
 
 
-def lines(cells: Sequence[Cell], points: Callable[[Cell], list[Point]]) -> list[Line]:
-    """Return an arm's k-th point: the mean over starting policies of the mean over each one's runs, in x and in y."""
+def lines(cells: Sequence[Cell], points: Callable[[Cell], list[Point]], episodes: int = 0) -> list[Line]:
+    """Return an arm's k-th point: the mean over starting policies of the mean over each one's runs, in x and in y.
+
+    `episodes`: of each point of a run, where it is a success rate; the error is then never below the binomial one.
+    """
     by_arm: dict[str, dict[str, list[list[Point]]]] = defaultdict(lambda: defaultdict(list))
     for cell in cells:
         by_arm[cell.arm.name][cell.config.policy.path].append(points(cell))
-    return [line(arm, [averaged(runs) for runs in by_policy.values()]) for arm, by_policy in by_arm.items()]
+    return [
+        line(arm, [averaged(runs) for runs in by_policy.values()], episodes * sum(map(len, by_policy.values())))
+        for arm, by_policy in by_arm.items()
+    ]
 
 
 def averaged(runs: Sequence[Sequence[Point]]) -> list[Point]:
@@ -99,12 +111,14 @@ def average(points: Sequence[Point]) -> Point:
     return mean([x for x, _ in points]), mean(values) if values else None
 
 
-def line(arm: str, policies: Sequence[Sequence[Point]]) -> Line:
+def line(arm: str, policies: Sequence[Sequence[Point]], episodes: int = 0) -> Line:
     curve = Line(arm, [], [], [])
     for ranks in zip(*policies, strict=False):
         x, y = average(ranks)
         if y is not None:
             curve.x.append(x)
             curve.y.append(y)
-            curve.error.append(standard_error([value for _, value in ranks if value is not None]))
+            spread = standard_error([value for _, value in ranks if value is not None])
+            floor = math.sqrt(y * (1 - y) / episodes) if episodes else 0.0
+            curve.error.append(spread if math.isnan(spread) else max(spread, floor))
     return curve

@@ -40,7 +40,7 @@ def draw_panel(axes: Any, places: Sequence[Place], name: str) -> None:
     joined = min(one.over.policies for one in places) >= JOINED
     drawn = sorted((one for one in places if not math.isnan(getattr(one, name))), key=lambda one: getattr(one, name))
     xs = [getattr(one, name) for one in drawn]
-    axes.axvspan(*PREDICTED[name], color="#E69F00", alpha=0.25, linewidth=0, label="crossing, as predicted")
+    axes.axvspan(*PREDICTED[name], color="#E69F00", alpha=0.18, linewidth=0, label="crossing, as predicted")
     axes.axhline(0, color=RIVALS, linewidth=1)
     axes.plot(
         xs,
@@ -61,7 +61,7 @@ def draw_panel(axes: Any, places: Sequence[Place], name: str) -> None:
     )
     for x, one in zip(xs, drawn, strict=True):
         axes.annotate(f"F = {one.forgets:g}", (x, one.over.mean), (6, 4), textcoords="offset points", fontsize=8)
-        axes.plot([x] * len(one.gaps), one.gaps, "o", color=OURS, markersize=4, alpha=0.6)
+        axes.plot([x] * len(one.gaps), list(one.gaps.values()), "o", color=OURS, markersize=4, alpha=0.6)
     bands = [one.over.interval for one in drawn]
     if bands and not any(math.isnan(low) for low, _ in bands):
         axes.fill_between(

@@ -32,19 +32,30 @@ class Place(NamedTuple):
     forgets: float
     p: float
     mixed: float
-    gaps: list[float]  # by policy
+    gaps: dict[int, float]  # by the policy's number
     over: Gap  # after the last step
     area: Gap  # mean success over training
 
 
+def on_dial(policies: Sequence[str]) -> bool:
+    """Return whether these starting policies are the dial's."""
+    return any(POLICY.search(one) for one in policies)
+
+
 def dial(results: Results) -> dict[float, list[int]]:
     """Return the seeds at each point of the dial, by the names of their starting policies."""
-    policies = results["experiment"]["sizes"][results["size"]]["policies"]
     points: dict[float, list[int]] = defaultdict(list)
     for seed in sorted({cell["seed"] for cell in results["cells"]}):
-        if policies and (named := POLICY.search(policies[seed % len(policies)])):
-            points[float(named["forgets"])].append(seed)
+        if named := policy_of(results, seed):
+            points[named[0]].append(seed)
     return dict(sorted(points.items(), reverse=True))
+
+
+def policy_of(results: Results, seed: int) -> tuple[float, int] | None:
+    """Return the place on the dial and the number of a seed's starting policy; None: it is on no dial."""
+    policies = results["experiment"]["sizes"][results["size"]]["policies"]
+    named = POLICY.search(policies[seed % len(policies)]) if policies else None
+    return (float(named["forgets"]), int(named["number"])) if named else None
 
 
 def places(results: Results, rival: str, rate: float) -> list[Place]:
@@ -60,7 +71,8 @@ def places(results: Results, rival: str, rate: float) -> list[Place]:
         if over is None:
             continue
         known = [mixed[seed] for seed in pairs if seed in mixed]
-        gaps = [ours - theirs for ours, theirs in pairs.values()]
+        numbered = {seed: named[1] for seed in pairs if (named := policy_of(results, seed))}
+        gaps = {numbered[seed]: ours - theirs for seed, (ours, theirs) in pairs.items()}
         on_the_way = gap(results, claim.model_copy(update={"measure": "area"}))
         placed.append(Place(forgets, mean([ps[seed] for seed in pairs]), mean(known), gaps, over, on_the_way or over))
     return placed
@@ -73,28 +85,31 @@ def answer(results: Results, begins: str, rate: float) -> list[dict[str, Any]]:
 
 
 def crossing(points: Sequence[tuple[float, float]]) -> float:
-    """Return the smallest x at which the straight lines through (x, gap) come down to zero; NaN where they do not."""
-    ordered = sorted(points)
-    for (x, high), (after, low) in itertools.pairwise(ordered):
+    """Return the smallest x at which the straight lines through (x, gap) come down to zero; NaN where they do not.
+    Points at one x are their mean."""
+    at: dict[float, list[float]] = defaultdict(list)
+    for x, height in points:
+        at[x].append(height)
+    for (x, high), (after, low) in itertools.pairwise((x, mean(at[x])) for x in sorted(at)):
         if high > 0 >= low:
             return x + (after - x) * high / (high - low)
     return float("nan")
 
 
 def crossing_interval(placed: Sequence[Place], draws: int = 2000, seed: int = 0) -> tuple[float, float] | None:
-    """Return a 95 % percentile bootstrap of the crossing in p over policies, which are drawn alike at all points; None
-    below three policies, or where most draws have no crossing."""
-    policies = min((len(one.gaps) for one in placed), default=0)
-    if policies < 3:
+    """Return a 95 % percentile bootstrap of the crossing in p over the policies that have all points, which are drawn
+    alike at each; None below three policies, or where most draws have no crossing."""
+    policies = sorted(set.intersection(*(set(one.gaps) for one in placed))) if placed else []
+    if len(policies) < 3:
         return None
-    gaps = np.array([one.gaps[:policies] for one in placed])  # [points, policies]
+    gaps = np.array([[one.gaps[policy] for policy in policies] for one in placed])  # [points, policies]
 
     def of(chosen: Any) -> float:
         means = gaps[:, np.asarray(chosen, dtype=int)].mean(axis=1)
         return crossing([(one.p, float(height)) for one, height in zip(placed, means, strict=True)])
 
     drawn = stats.bootstrap(
-        (np.arange(policies),),
+        (np.arange(len(policies)),),
         of,
         vectorized=False,
         method="percentile",
@@ -146,4 +161,23 @@ def map_section(results: Results, folder: str) -> list[str]:
     run."""
     rates = list(dict.fromkeys(cell["rate"] for cell in results["cells"])) if dial(results) else []
     lines = [line for rate in rates for line in map_lines(results, rate)]
-    return ["## The map", "", f"![The gap of R3L over GRPO]({folder}/map.svg)", "", *lines] if lines else []
+    picture = f"![The gap of R3L over GRPO]({folder}/map.svg)"
+    return ["## The map", "", picture, "", *lines, *policy_lines(results)] if lines else []
+
+
+def policy_lines(results: Results) -> list[str]:
+    """Return the digests of the starting policies, so that another maker of them can compare."""
+    runs: dict[int, set[str]] = defaultdict(set)
+    for cell in results["cells"]:
+        if digest := results["policies"].get(cell["run"]):
+            runs[cell["seed"]].add(digest)
+    places = {seed: policy_of(results, seed) for seed in sorted(runs)}
+    rows = [
+        f"| {named[0]:g} | {named[1]} | {', '.join(sorted(runs[seed]))} |" for seed, named in places.items() if named
+    ]
+    said = "A digest is of weights and tokenizer, as `r3l warm-start` prints it; what of it is repeatable: data/policies/README.md."
+    return (
+        ["### The starting policies", "", said, "", "| F | policy | digest |", "|---|---|---|", *rows, ""]
+        if rows
+        else []
+    )

@@ -6,12 +6,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from pathlib import Path
 
 from duckdb import DuckDBPyConnection
 
+from r3l.errors import ConfigError
 from r3l.experiments.compare import Spent, Summary, summarise_arm
 from r3l.experiments.experiment import Cell, Experiment
-from r3l.experiments.kept import Answer, Kept, Rows
+from r3l.experiments.kept import Answer, Kept, Rows, kept_results
 from r3l.store.catalog import committed, connect_to
 from r3l.store.query import query
 from r3l.store.stage import Store
@@ -87,7 +89,7 @@ def read_results(experiment: Experiment, size: str, store: Store, kept: Kept | N
             for rate in experiment.sizes[size].learning_rates()
             for answer in asked(connection, experiment, rate, [cell for cell in done if cell.rate == rate])
         ]
-    names = [cell.config.run for cell in done]
+    names, episodes = [cell.config.run for cell in done], max((row["episodes"] for row in rates), default=0)
     points = {run: {row["iteration"]: row["rate"] for row in curves[run]} for run in names}
     spending = {run: metrics[run] for run in names}
     results = Results(
@@ -97,13 +99,24 @@ def read_results(experiment: Experiment, size: str, store: Store, kept: Kept | N
         [cell.config.run for cell in cells if cell.config.run not in points],
         points,
         spending,
-        summaries(experiment, size, done, points, spending),
+        summaries(experiment, size, done, points, spending, episodes),
         answers,
-        max((row["episodes"] for row in rates), default=0),
+        episodes,
         {run: curves[run][0]["policy"] for run in names},
         [],
     )
     return joined(results, kept, cells) if kept else results
+
+
+def kept_alone(file: Path) -> Results:
+    """Return the results of a file that `r3l compare` wrote, without its store. Raise `ConfigError` for another
+    file."""
+    kept = kept_results(file)
+    if kept.experiment is None:
+        raise ConfigError(f"kept results {file}: no such file")
+    cells = kept.experiment.cells(kept.size)
+    runs = [cell.config.run for cell in cells]
+    return joined(Results(kept.experiment, kept.size, [], runs, {}, {}, [], [], 0, {}, []), kept, cells)
 
 
 def asked(
@@ -130,6 +143,7 @@ def joined(results: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
     curves = results.curves | {run: kept.curves[run] for run in old}
     metrics = results.metrics | {run: kept.metrics[run] for run in old}
     together = [cell for cell in cells if cell.config.run in curves]
+    episodes = max(results.test_episodes, kept.test_episodes)
     gone = {cell.rate for cell in together if cell.config.run in old}
     rates = results.experiment.sizes[results.size].learning_rates()
     answers = sorted(
@@ -145,9 +159,9 @@ def joined(results: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
         unfinished=[run for run in results.unfinished if run not in curves],
         curves=curves,
         metrics=metrics,
-        summaries=summaries(results.experiment, results.size, together, curves, metrics),
+        summaries=summaries(results.experiment, results.size, together, curves, metrics, episodes),
         answers=answers,
-        test_episodes=max(results.test_episodes, kept.test_episodes),
+        test_episodes=episodes,
         kept=old,
         policies=results.policies | {run: kept.policies[run] for run in old if run in kept.policies},
     )
@@ -183,6 +197,7 @@ def summaries(
     cells: Sequence[Cell],
     curves: dict[str, dict[int, float]],
     metrics: dict[str, Rows],
+    episodes: int,
 ) -> list[Summary]:
     """Return the arms at each learning rate, in the order of the rates, best area first."""
     made: list[Summary] = []
@@ -199,6 +214,7 @@ def summaries(
                         [curves[run] for run in runs],
                         [spent(metrics[run]) for run in runs],
                         experiment.level,
+                        episodes,
                         [cell.config.policy.path for cell in of_arm],
                     )
                 )

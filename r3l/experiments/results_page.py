@@ -16,7 +16,7 @@ from r3l.experiments.lines import pictures_of, plotted_rate
 from r3l.experiments.map_picture import draw_map
 from r3l.experiments.phase_map import map_section, places
 from r3l.experiments.pictures import can_draw, draw
-from r3l.experiments.results import Results
+from r3l.experiments.results import Results, kept_alone
 from r3l.store.files.local import replace_text
 
 BAND = (
@@ -186,10 +186,25 @@ def file_of(folder: Path, experiment: Experiment, size: str) -> Path:
 
 def write_results(folder: Path, results: Results) -> Path:
     """Write EXPERIMENT-SIZE.md, .json and a folder of pictures, each file atomically. Return the page's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_text(file_of(folder, results.experiment, results.size), json.dumps(figures(results), indent=1) + "\n")
+    return write_shown(folder, results)
+
+
+def write_again(file: Path) -> Path:
+    """Write the page, the pictures and the summaries of a kept file anew; what was measured stays as it is. Return the
+    page's path. Raise `ConfigError` where the file is not what `r3l compare` writes."""
+    results = kept_alone(file)
+    saved = json.loads(file.read_text()) | {"summaries": figures(results)["summaries"]}
+    replace_text(file, json.dumps(saved, indent=1) + "\n")
+    return write_shown(file.parent, results)
+
+
+def write_shown(folder: Path, results: Results) -> Path:
+    """Write the page and its pictures."""
     name = results_name(results.experiment, results.size)
     (folder / name).mkdir(parents=True, exist_ok=True)
     replace_text(folder / f"{name}.md", page(results))
-    replace_text(file_of(folder, results.experiment, results.size), json.dumps(figures(results), indent=1) + "\n")
     for picture in pictures_of(results) if can_draw() else ():
         replace_text(folder / name / f"{picture.name}.svg", draw(picture))
     rate = plotted_rate(results)
@@ -203,7 +218,8 @@ def index(folder: Path) -> str:
     lines = [
         "# Results",
         "",
-        "`r3l results` makes this page. Each experiment has a page with its tables and a .json file with all figures behind them.",
+        "Each experiment has a .json file with all its figures, which `r3l compare` writes. `r3l results` makes this page, the pages "
+        "of the experiments and their pictures anew from these files.",
         "",
     ]
     lines += ["| experiment | runs | starting policies | learning rates | pictures |", "|---|---|---|---|---|"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from scipy import stats
 
-from r3l.experiments.compare import Curve, mean, standard_error
+from r3l.experiments.compare import episodes_error, mean, standard_error
 
 LEVEL = 0.05  # of the expected share of wrong verdicts among those that are decided (Benjamini and Hochberg 1995)
 Direction = Literal["higher", "lower", "same"]
@@ -27,7 +27,7 @@ class Gap:
     error: float
     freedom: float
     policies: int
-    seeds: int
+    seeds: int  # 0: attempts of these policies were pooled, which says nothing about others
 
     @property
     def p(self) -> float:
@@ -61,24 +61,21 @@ def gap_over_policies(gaps: Mapping[int, float], starts: Mapping[int, str], nois
     for seed in gaps:
         by_policy[starts[seed]].append(seed)
     means = [mean([gaps[seed] for seed in seeds]) for seeds in by_policy.values()]
-    floor = sum(sum(noise[seed] for seed in seeds) / len(seeds) ** 2 for seeds in by_policy.values()) / len(means) ** 2
+    floor = episodes_error([[noise[seed] for seed in seeds] for seeds in by_policy.values()])
     spread = standard_error(means) if len(means) > 1 else 0.0
-    return Gap(mean(means), max(spread, math.sqrt(floor)), len(means) - 1, len(means), len(gaps))
+    return Gap(mean(means), max(spread, floor), len(means) - 1, len(means), len(gaps))
 
 
-def binomial_variance(measure: Callable[[Curve], float], curve: Curve, episodes: int) -> float:
-    """Return the variance of a measure of the curve by its test episodes alone, `episodes` at each point.
-
-    The measure is linear in the points, so its weights are what it says of unit curves. Rates are drawn a little
-    towards 1/2, (wins + 1) / (episodes + 2): ten of ten is no certainty.
-    """
-    unit = {at: measure({other: float(other == at) for other in curve}) for at in curve}
-    drawn = {at: (rate * episodes + 1) / (episodes + 2) for at, rate in curve.items()}
-    return sum(unit[at] ** 2 * drawn[at] * (1 - drawn[at]) / episodes for at in curve)
+def adjusted_apart(gaps: Sequence[Gap]) -> list[float]:
+    """Return the q of each gap's p: over the claims about policies, and over those about pooled attempts, each for
+    itself, as the many clear ones among the latter would carry the former along."""
+    pooled = adjusted([one.p for one in gaps if one.seeds == 0])
+    others = adjusted([one.p for one in gaps if one.seeds])
+    return [(pooled if one.seeds == 0 else others).pop(0) for one in gaps]
 
 
 def adjusted(ps: Sequence[float]) -> list[float]:
-    """Benjamini and Hochberg's q of each p over all claims of a page; NaN stays NaN and counts as no claim."""
+    """Benjamini and Hochberg's q of each p; NaN stays NaN and counts as no claim."""
     known = [p for p in ps if not math.isnan(p)]
     if not known:
         return list(ps)
@@ -87,13 +84,25 @@ def adjusted(ps: Sequence[float]) -> list[float]:
 
 
 def verdict(gap: Gap, q: float, direction: Direction) -> str:
-    """Return the verdict: holds, does not hold (the opposite does) or undecided; with one policy, only the direction."""
-    wanted = gap.mean * (-1 if direction == "lower" else 1)
+    """Return the verdict: holds, does not hold (the opposite does) or undecided; with one policy, only the direction.
+    Where attempts were pooled it is one on the policies that made them."""
+    if gap.seeds == 0:
+        return f"of these policies: {decided(gap, q, direction)}"
     if math.isnan(q):
-        return f"one policy only: {'as claimed' if wanted > 0 else 'not as claimed'}"
+        return f"one policy only: {'as claimed' if wanted(gap, direction) else 'not as claimed'}"
+    return decided(gap, q, direction)
+
+
+def wanted(gap: Gap, direction: Direction) -> bool:
+    """Return whether the difference points where the claim says."""
+    return gap.mean * (-1 if direction == "lower" else 1) > 0
+
+
+def decided(gap: Gap, q: float, direction: Direction) -> str:
+    """Return the verdict where q is known."""
     clear = q <= LEVEL
     if direction == "same":
         return "does not hold" if clear else "no clear difference"
     if not clear:
         return "undecided"
-    return "holds" if wanted > 0 else "does not hold (the other way round)"
+    return "holds" if wanted(gap, direction) else "does not hold (the other way round)"

@@ -146,19 +146,22 @@ def test_where_a_curve_levels_off():
 
 def test_an_arm_by_hand():
     spent = {-1: Spent(0, 0, 0, 0.0), 9: Spent(80, 400, 6000, 10.0)}
-    found = summarise_arm("R3L", 1e-3, [{-1: 0.2, 9: 0.4}, {-1: 0.2, 9: 0.6}], [spent, spent], level=0.5)
+    found = summarise_arm("R3L", 1e-3, [{-1: 0.2, 9: 0.4}, {-1: 0.2, 9: 0.6}], [spent, spent], 0.5, 1000)
     assert (found.start, found.final, found.best, found.area) == pytest.approx((0.2, 0.5, 0.5, 0.35))
     assert found.final_error == pytest.approx(0.1)  # deviations ±.1: sqrt(.02 / 1 / 2)
     assert found.area_error == pytest.approx(0.05)
     assert (found.plateau, found.plateau_error) == pytest.approx((0.5, 0.1))
     assert (found.steps, found.turns) == (math.inf, math.inf)  # one of two seeds never got there
     assert (found.episodes, found.tokens) == (8, 600)
-    assert math.isnan(summarise_arm("GRPO", None, [{0: 1.0}], [{0: Spent(1, 1, 1, 1.0)}], 0.5).final_error)
+    assert math.isnan(summarise_arm("GRPO", None, [{0: 1.0}], [{0: Spent(1, 1, 1, 1.0)}], 0.5, 60).final_error)
+    few = summarise_arm("R3L", 1e-3, [{-1: 0.2, 9: 0.4}, {-1: 0.2, 9: 0.6}], [spent, spent], 0.5, 8)
+    # 8 episodes: .4 and .6 are drawn to .42 and .58; sqrt(2 x .42 x .58 / 8) / 2, above the spread's .1
+    assert found.final_error < few.final_error == pytest.approx(math.sqrt(2 * 0.42 * 0.58 / 8) / 2)
 
 
 def test_steps_and_turns_to_a_level():
     spent = {-1: Spent(0, 0, 0, 0.0), 4: Spent(40, 200, 3000, 5.0), 9: Spent(80, 400, 6000, 10.0)}
-    found = summarise_arm("R3L", None, [{-1: 0.2, 4: 0.5, 9: 0.4}], [spent], level=0.5)
+    found = summarise_arm("R3L", None, [{-1: 0.2, 4: 0.5, 9: 0.4}], [spent], 0.5, 60)
     assert (found.steps, found.turns) == (5, 200)
     assert first_at({-1: 0.6, 4: 0.7}, 0.5) == -1
     assert median([1.0, math.inf, 2.0]) == 2.0
@@ -166,7 +169,7 @@ def test_steps_and_turns_to_a_level():
 
 def test_the_best_rate_of_each_arm():
     def one(arm, rate, height):
-        return summarise_arm(arm, rate, [{0: height}], [{0: Spent(1, 1, 1, 1.0)}], 0.5)
+        return summarise_arm(arm, rate, [{0: height}], [{0: Spent(1, 1, 1, 1.0)}], 0.5, 60)
 
     found = best_rates([one("A", 1e-3, 0.2), one("B", 1e-3, 0.5), one("A", 1e-4, 0.9), one("B", 1e-4, 0.1)])
     assert [(best.arm, best.rate) for best in found] == [("A", 1e-4), ("B", 1e-3)]

@@ -1,6 +1,7 @@
 """The map of the gap against what unguided attempts win, by hand."""
 
 import math
+import re
 
 import pytest
 
@@ -17,6 +18,7 @@ RESULTS = {
     "cells": [{"run": f"{arm}{seed}", "arm": arm, "seed": seed, "rate": 1e-3} for arm in FINAL for seed in range(6)],
     "curves": {f"{arm}{seed}": {"-1": 0.0, "11": FINAL[arm][seed]} for arm in FINAL for seed in range(6)},
     "metrics": {},
+    "policies": {f"{arm}{seed}": f"digest-{seed}" for arm in FINAL for seed in range(6)},
     "answers": [
         {
             "title": "What the starting policy wins: unguided",
@@ -41,10 +43,10 @@ def test_the_dial_is_read_from_the_policies_names():
 
 def test_a_point_of_the_map():
     first, last = places(RESULTS, "GRPO", 1e-3)
-    assert (first.forgets, first.p, first.mixed, first.gaps) == (1.0, 0.0, 0.0, [0.4, 0.3, 0.5])
+    assert (first.forgets, first.p, first.mixed, first.gaps) == (1.0, 0.0, 0.0, {0: 0.4, 1: 0.3, 2: 0.5})
     assert first.over.mean == pytest.approx(0.4)
     assert (last.forgets, last.p, last.mixed) == (0.8, pytest.approx(0.2), pytest.approx(0.4))
-    assert last.gaps == pytest.approx([-0.1, -0.1, -0.4])
+    assert last.gaps == pytest.approx({0: -0.1, 1: -0.1, 2: -0.4})
     assert last.over.mean == pytest.approx(-0.2)
     assert last.area.mean == pytest.approx(-0.1)  # a straight line from 0
     assert places(RESULTS, "RAFT", 1e-3) == []
@@ -53,6 +55,7 @@ def test_a_point_of_the_map():
 def test_the_crossing_is_where_the_straight_line_comes_down_to_zero():
     assert crossing([(0.2, -0.2), (0.0, 0.4)]) == pytest.approx(0.2 * 0.4 / 0.6)
     assert math.isnan(crossing([(0.0, 0.4), (0.2, 0.1)]))
+    assert crossing([(0.0, -0.2), (0.0, 0.6), (0.2, -0.2)]) == pytest.approx(0.1)  # two points at 0: their mean, .2
     assert math.isnan(crossing([(0.0, -0.4), (0.2, 0.1)]))  # it comes up
 
 
@@ -61,13 +64,18 @@ def test_the_interval_is_over_policies_and_needs_three():
     low, high = crossing_interval(found)
     # one policy thrice: the least crossing is policy 2's, .2 x .5 / .9; the largest policy 0's, .2 x .4 / .5
     assert 0.2 * 0.5 / 0.9 - 1e-9 <= low < 0.2 * 0.4 / 0.6 < high <= 0.2 * 0.4 / 0.5 + 1e-9
-    assert crossing_interval([one._replace(gaps=one.gaps[:2]) for one in found]) is None
+    fewer = {policy: height for policy, height in found[0].gaps.items() if policy != 1}
+    assert crossing_interval([found[0]._replace(gaps=fewer), found[1]]) is None  # two policies have both points
 
 
 def test_the_map_says_its_n():
     text = "\n".join(map_lines(RESULTS, 1e-3))
     assert "| 1 | 0.000 | 0.000 | +0.400 [" in text
+    assert "| 0.8 | 2 | digest-5 |" in map_section(RESULTS, "x-laptop")
     assert "Crossing: p = 0.133, 95 % bootstrap over policies " in text
     drawn = draw_map(places(RESULTS, "GRPO", 1e-3), "GRPO", "Gap")
     assert "Gap (n = 3 starting policies a point)" in drawn
     assert "crossing, as predicted" in drawn
+    assert not {"#ffffff", "#000000"} & set(
+        re.findall("#[0-9a-f]{6}", drawn)
+    )  # reads on a white page and on a dark one

@@ -15,7 +15,7 @@ from r3l.experiments.kept import Answer, kept_results
 from r3l.experiments.lines import Line, Picture, lines, pictures_of, shown
 from r3l.experiments.pictures import OURS, draw, heights
 from r3l.experiments.results import Spent, grown, read_results, spent
-from r3l.experiments.results_page import page, write_results
+from r3l.experiments.results_page import page, write_again, write_results
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration, commit_stage
 
@@ -136,6 +136,29 @@ def test_page_plots_and_figures_are_written(store, tmp_path):
     assert drawn == ["success-by-steps", "success-by-turns", "mixed-by-steps"]
     assert all((tmp_path / "results" / "main_household-laptop" / f"{name}.svg").is_file() for name in drawn)
     assert all(f"(main_household-laptop/{name}.svg)" in text for name in drawn)
+
+
+def test_pages_and_pictures_are_made_again_from_the_figures_alone(store, tmp_path):
+    experiment, results = short(Path("data/experiments/main_household.toml")), tmp_path / "results"
+    fill(store, experiment.cells("laptop")[0], 4)
+    page_file = write_results(results, read_results(experiment, "laptop", store))
+    text, kept = page_file.read_text(), (results / "main_household-laptop.json").read_text()
+    picture = results / "main_household-laptop" / "success-by-steps.svg"
+    drawn = picture.read_text()
+    page_file.unlink()
+    picture.unlink()
+    assert write_again(results / "main_household-laptop.json") == page_file
+    said = "1 of the 1 runs are taken from kept results; the questions below were asked when the store held them.\n\n"
+    assert page_file.read_text().replace(said, "") == text
+    assert picture.read_text() == drawn
+    assert (results / "main_household-laptop.json").read_text() == kept
+
+
+def test_where_a_map_is_drawn_it_is_the_third_picture(store):
+    experiment = short(Path("data/experiments/phase.toml"))
+    fill(store, experiment.cells("laptop")[0], 4)
+    names = [one.name for one in pictures_of(read_results(experiment, "laptop", store))]
+    assert names == ["success-by-steps", "success-by-turns"]
 
 
 def test_lines_are_means_over_policies_in_both_directions_with_their_spread(store):

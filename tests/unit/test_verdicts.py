@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from r3l.experiments.compare import area
-from r3l.experiments.verdicts import Gap, adjusted, binomial_variance, gap_over_policies, verdict
+from r3l.experiments.compare import area, binomial_variance
+from r3l.experiments.verdicts import Gap, adjusted, adjusted_apart, gap_over_policies, verdict
 
 GAPS = {0: 0.1, 1: 0.2, 2: 0.3, 3: 0.3}
 STARTS = {0: "a", 1: "b", 2: "c", 3: "a"}
@@ -49,6 +49,14 @@ def test_benjamini_and_hochberg_by_hand():
     assert math.isnan(q[2])
     assert q[3] == pytest.approx(0.04)
     assert adjusted([]) == []
+
+
+def test_pooled_attempts_are_judged_apart_and_speak_of_their_policies_alone():
+    pooled = Gap(0.5, 0.05, math.inf, 3, 0)  # z = 10: hardly any p
+    alone = Gap(0.2, 0.05, 2, 3, 3)
+    assert adjusted_apart([pooled, alone, pooled]) == [pooled.p, alone.p, pooled.p]
+    assert verdict(pooled, 0.001, "higher") == "of these policies: holds"
+    assert verdict(pooled, 0.2, "higher") == "of these policies: undecided"
 
 
 @pytest.mark.parametrize(
