@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from r3l.config import Config
 from r3l.errors import ConfigError, Interrupted
 from r3l.exploration.progress import Progress
-from r3l.pipeline import policies, replay_buffer
+from r3l.pipeline import freed_memory, policies, replay_buffer
 from r3l.pipeline.logs import log
 from r3l.pipeline.runner import Runner
 from r3l.pipeline.saved_config import save_config
@@ -102,6 +102,7 @@ def working(bench: Workbench) -> Iterator[None]:
         raise
     finally:
         bench.close()
+        freed_memory.give_back()
 
 
 def withdraw_others(bench: Workbench, refs: list[StageRef]) -> None:
