@@ -1,9 +1,15 @@
 """What every test has: a cache folder of its own session, so that none is spared work by what this machine
 remembers. A test file that needs a package of an extra which is not installed is skipped, and says so."""
 
+import os
 import re
 
 import pytest
+
+# A worker of `pytest -n` has one core. Two threads of torch in it would wait for each other in a loop while the other
+# worker has the core: ten steps of a small policy took eleven times the processor time.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Packages that only an extra installs (`pyproject.toml`): a store-only checkout has none of them.
 EXTRAS = [

@@ -45,7 +45,7 @@ def questions(run: str, branch: str) -> list[str]:
 def summarise(store: Store, run: str, branch: str, iteration: int) -> dict[str, Any]:
     """Return the row of the `iterations` view; `stages`: stage -> seconds, from the start of its first shard to the end of its
     last one; and `before`: column -> figure of the iteration before, empty for the first."""
-    with connect(store, [run]) as connection:
+    with connect(store, [run], question=ROW) as connection:
         place = [run, branch, iteration]
         row = query(connection, f"{ROW} = ?", place)
         before = query(connection, f"{ROW} < ? ORDER BY iteration DESC LIMIT 1", place).to_pylist()
@@ -62,7 +62,7 @@ def summarise(store: Store, run: str, branch: str, iteration: int) -> dict[str, 
 
 def history(store: Store, run: str, branch: str) -> list[dict[str, Any]]:
     """Return the `iterations` view of a run, oldest first."""
-    with connect(store, [run]) as connection:
+    with connect(store, [run], question=ROW) as connection:
         rows = query(
             connection, "SELECT * FROM lines.iterations WHERE run = ? AND branch = ? ORDER BY iteration", [run, branch]
         )

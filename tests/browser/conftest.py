@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from r3l.store.stage import Store
-from tests.browser.serving import opened, served
+from tests.browser.serving import opened, served, started
 from tests.support.audit_world import World, commit, commit_world
 
 VIEWS = [(width, scheme) for width in (1280, 1920) for scheme in ("light", "dark")]
@@ -36,10 +37,17 @@ def address(tmp_path_factory) -> Iterator[str]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def browser(chromium) -> Iterator[Any]:
+    """One for the tests of a file: while it runs, its event loop is that of this thread."""
+    with started(chromium) as found:
+        yield found
+
+
 @pytest.fixture(params=VIEWS[:1], ids=lambda view: f"{view[0]}-{view[1]}")
-def page(request, chromium, tmp_path):
+def page(request, browser):
     """A page of a fresh profile; whatever it says on its console, or fails to load, is a failure."""
-    with opened(chromium, tmp_path / "profile", *request.param) as found:
+    with opened(browser, *request.param) as found:
         complaints: list[str] = []
         found.on("console", lambda message: complaints.append(message.text))
         found.on("pageerror", lambda error: complaints.append(str(error)))

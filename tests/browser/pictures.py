@@ -10,7 +10,6 @@ import io
 import re
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,7 +18,7 @@ from PIL import Image
 
 from r3l.store.stage import Store
 from tests.browser.screenshots import BEST, SAMPLE, panel
-from tests.browser.serving import opened, served
+from tests.browser.serving import opened, served, started
 
 RUN = "sample"
 WIDTH, HEIGHT = 1280, 800
@@ -34,10 +33,10 @@ def without_web_fonts(svg: str) -> str:
 def panes(store: Store, folder: Path) -> None:
     """Photograph the panes of the best retry at its pivot, light and dark."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome") or "chromium"
-    with served(store) as (address, reader):
+    with served(store) as (address, reader), started(chromium) as browser:
         retry = quote(reader.of(RUN).rows(BEST)[0]["retry_id"], safe="")
         for scheme in ("light", "dark"):
-            with tempfile.TemporaryDirectory() as profile, opened(chromium, Path(profile), WIDTH, scheme) as page:
+            with opened(browser, WIDTH, scheme) as page:
                 page.goto(f"{address}/run/{RUN}/open?id={retry}")
                 top: Any = page.locator(".shades").first.bounding_box()
                 picture = page.screenshot(

@@ -35,7 +35,7 @@ from r3l.exploration.progress import Progress
 from r3l.pipeline.iteration import open_iteration, run_stages
 from r3l.pipeline.runner import Threads
 from r3l.store.stage import Store
-from tests.browser.serving import opened, served
+from tests.browser.serving import opened, served, started
 
 SAMPLE = Path(__file__).parents[2] / "data" / "sample_run"
 WIDTHS, SCHEMES = (1440, 420), ("light", "dark")
@@ -74,12 +74,13 @@ def take(page: Page, address: str, path: Path) -> None:
 def every(out: Path, store: Store, pages: dict[str, str], only: str) -> Iterator[Path]:
     chromium = shutil.which("chromium") or shutil.which("google-chrome") or "chromium"
     wanted = {name: address for name, address in pages.items() if only in name}
-    for width, scheme in product(WIDTHS, SCHEMES):
-        with tempfile.TemporaryDirectory() as profile, opened(chromium, Path(profile), width, scheme) as page:
-            for name, address in wanted.items():
-                path = out / f"{name}-{width}-{scheme}.png"
-                take(page, address, path)
-                yield path
+    with started(chromium) as browser:
+        for width, scheme in product(WIDTHS, SCHEMES):
+            with opened(browser, width, scheme) as page:
+                for name, address in wanted.items():
+                    path = out / f"{name}-{width}-{scheme}.png"
+                    take(page, address, path)
+                    yield path
 
 
 def panel(path: Path) -> Path:

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -44,18 +43,19 @@ def served(store: Store) -> Iterator[tuple[str, Reader]]:
 
 
 @contextmanager
-def opened(chromium: str, profile: Path, width: int, scheme: str) -> Iterator[Any]:
-    """An empty page of a fresh profile."""
+def started(chromium: str) -> Iterator[Any]:
+    """A headless browser without a page."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
-        context = play.chromium.launch_persistent_context(
-            str(profile),
-            executable_path=chromium,
-            headless=True,
-            args=FLAGS,
-            viewport={"width": width, "height": 1000},
-            color_scheme=scheme,
-        )
-        yield context.new_page()
-        context.close()
+        browser = play.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def opened(browser: Any, width: int, scheme: str) -> Iterator[Any]:
+    """An empty page of a fresh profile."""
+    context = browser.new_context(viewport={"width": width, "height": 1000}, color_scheme=scheme)
+    yield context.new_page()
+    context.close()

@@ -46,10 +46,10 @@ def submit(page) -> None:
 
 
 @pytest.fixture
-def page(chromium, tmp_path):
+def page(browser):
     """Not the page of the other tests: Prefect's UI has complaints of its own, and asks for addresses that are not
     there offline."""
-    with opened(chromium, tmp_path / "profile", *VIEWS[0]) as found:
+    with opened(browser, *VIEWS[0]) as found:
         found.set_default_timeout(WAIT_MS)
         yield found
 

@@ -4,7 +4,6 @@ process."""
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -13,8 +12,6 @@ from r3l.pipeline.iteration import open_iteration, run_stages
 from r3l.pipeline.policies import Policies
 from r3l.pipeline.workbench import Workbench
 from r3l.records import Task
-from r3l.store.catalog import connect
-from r3l.store.query import query
 from r3l.store.stage import Store
 from r3l.training.job import Job
 from r3l.training.parallel.ranks import Ranks
@@ -46,8 +43,3 @@ def iteration(config: Config, store: Store, number: int) -> Policies:
     with open_iteration(config, store, number) as bench:
         run_stages(bench)
         return bench.policies
-
-
-def ask(store: Store, sql: str) -> list[dict[str, Any]]:
-    with connect(store) as connection:
-        return query(connection, sql).to_pylist()

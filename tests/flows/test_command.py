@@ -1,59 +1,54 @@
 """The `r3l` command as a user types it: bad input is one clear message, before work starts, with nothing written."""
 
-import os
 import shutil
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from flows.cli.app import PLACES
-
-R3L = [sys.executable, "-m", "flows.cli.app"]
-
-
-def r3l(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*R3L, *arguments], capture_output=True, text=True, env=os.environ | environment, timeout=120, check=False
-    )
+from tests.support.command import Commands, Said, forking
 
 
-def refused(message: str, *arguments: str, **environment: str) -> None:
-    done = r3l(*arguments, **environment)
-    said = " ".join(done.stderr.split())
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert message in said, said
-    assert "Traceback" not in said
+@pytest.fixture(scope="module")
+def commands() -> Iterator[Commands]:
+    with forking() as found:
+        yield found
 
 
-def refused_at_once(message: str, *arguments: str, **environment: str) -> None:
+@pytest.fixture
+def refused(commands):
+    """The command ends with exit code 2 and the message."""
+
+    def ends(message: str, *arguments: str, **environment: str) -> Said:
+        done = commands.run(*arguments, **environment)
+        said = " ".join(done.stderr.split())
+        assert done.returncode == 2, done.stdout + done.stderr
+        assert message in said, said
+        assert "Traceback" not in said
+        return done
+
+    return ends
+
+
+@pytest.fixture
+def refused_at_once(refused):
     """Refused before Prefect is even loaded, whose server takes seconds to start."""
-    code = (
-        "import sys\nfrom flows.cli.app import main\n"
-        "try:\n    main()\nfinally:\n    print('prefect' in sys.modules, file=sys.stdout)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        capture_output=True,
-        text=True,
-        env=os.environ | environment,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert message in " ".join(done.stderr.split()), done.stderr
-    assert done.stdout.split()[-1] == "False"
+
+    def ends(message: str, *arguments: str, **environment: str) -> None:
+        assert not refused(message, *arguments, **environment).loaded_prefect
+
+    return ends
 
 
-def test_a_policy_that_is_neither_a_folder_nor_a_preset():
+def test_a_policy_that_is_neither_a_folder_nor_a_preset(refused_at_once):
     refused_at_once("policy ./missing: there is no such folder; expected one with", "iterate", "--policy", "./missing")
     refused_at_once(
         "policy embeded: neither a preset nor a folder; the presets are embedded", "evaluate", "--policy", "embeded"
     )
 
 
-def test_a_policy_whose_weights_are_cut(tmp_path):
+def test_a_policy_whose_weights_are_cut(refused_at_once, tmp_path):
     policy = Path("data/policies/household-easy-0")
     shutil.copytree(policy, tmp_path / "policy")
     weights = tmp_path / "policy" / "model.safetensors"
@@ -75,14 +70,14 @@ def test_a_policy_whose_weights_are_cut(tmp_path):
         (["--iteration", "1", "--set", "method.alpah=5"], "method.alpah: unknown setting"),
     ],
 )
-def test_a_replay_that_can_not_be(asked, message, tmp_path):
+def test_a_replay_that_can_not_be(refused_at_once, asked, message, tmp_path):
     shutil.copytree("data/sample_run", tmp_path / "store")
     before = sorted(tmp_path.rglob("*"))
     refused_at_once(message, "replay", "sample", *asked, "--store", str(tmp_path / "store"))
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_an_iteration_that_can_not_be(tmp_path):
+def test_an_iteration_that_can_not_be(refused_at_once, tmp_path):
     shutil.copytree("data/sample_run", tmp_path / "store")
     store = {"R3L_STORE": str(tmp_path / "store")}
     refused_at_once(
@@ -98,34 +93,34 @@ def test_an_iteration_that_can_not_be(tmp_path):
     refused_at_once("policies/iteration=00001/policy in", "iterate", "--run", "sample", "--quiet", **store)
 
 
-def test_more_test_tasks_than_exist(tmp_path):
+def test_more_test_tasks_than_exist(refused_at_once, tmp_path):
     refused_at_once(
         "evaluation.tasks=5000: alfworld/heldout has only 100 tasks", "evaluate", "--tasks", "5000", "--quiet",
         R3L_STORE=str(tmp_path / "store"),
     )  # fmt: skip
 
 
-def test_an_unknown_preset():
+def test_an_unknown_preset(refused):
     refused("unknown preset 'papr' in methods: expected one of", "iterate", "--preset", "papr")
 
 
-def test_an_unknown_setting():
+def test_an_unknown_setting(refused):
     refused("method.alpah: unknown setting", "iterate", "--set", "method.alpah=5")
 
 
 @pytest.mark.parametrize(
     ("value", "message"), [("7", "multiple of 2 (got 7)"), ("0", "greater than or equal to 2 (got 0)")]
 )
-def test_an_odd_or_too_small_group(value, message):
+def test_an_odd_or_too_small_group(refused, value, message):
     refused(message, "iterate", "--set", f"rollout.group_size={value}")
 
 
-def test_a_store_that_is_not_writable(tmp_path):
+def test_a_store_that_is_not_writable(refused, tmp_path):
     (tmp_path / "file").write_text("")
     refused("not writable", "iterate", R3L_STORE=str(tmp_path / "file" / "store"))
 
 
-def test_a_policy_folder_without_a_tokenizer(tmp_path):
+def test_a_policy_folder_without_a_tokenizer(refused, tmp_path):
     (tmp_path / "policy").mkdir()
     (tmp_path / "policy" / "config.json").write_text("{}")
     source = Path("data/policies/embedded/model.safetensors").absolute()
@@ -134,7 +129,7 @@ def test_a_policy_folder_without_a_tokenizer(tmp_path):
     assert not (tmp_path / "store").exists()
 
 
-def test_a_chat_template_that_rewrites_history(tmp_path):
+def test_a_chat_template_that_rewrites_history(refused, tmp_path):
     from transformers import AutoTokenizer
 
     policy = tmp_path / "policy"
@@ -150,7 +145,7 @@ def test_a_chat_template_that_rewrites_history(tmp_path):
     assert not (tmp_path / "store").exists()
 
 
-def test_more_tasks_than_exist(tmp_path):
+def test_more_tasks_than_exist(refused, tmp_path):
     refused(
         "rollout.tasks=5000: alfworld/train has only 200 tasks",
         "iterate",
@@ -161,12 +156,12 @@ def test_more_tasks_than_exist(tmp_path):
     assert not (tmp_path / "store").exists()
 
 
-def test_a_query_that_is_none(tmp_path):
+def test_a_query_that_is_none(refused, tmp_path):
     (tmp_path / "store").mkdir()
     refused("this query can't be run", "sql", "SELEC 1", R3L_STORE=str(tmp_path / "store"))
 
 
-def test_help_names_every_command():
-    said = r3l("--help").stdout
+def test_help_names_every_command(commands):
+    said = commands.run("--help").stdout
     for command in PLACES:
         assert f"│ {command} " in said

@@ -28,10 +28,9 @@ from r3l.pipeline import preflight
 from r3l.pipeline.update import process
 from r3l.pipeline.workbench import Workbench
 from r3l.records import Task
-from r3l.store.catalog import connect
-from r3l.store.query import query
 from r3l.store.stage import Store
 from tests.flows.small import small_config
+from tests.support.answers import ask
 from tests.support.fakes import CorridorPool, ScriptedEngine, explorer, failed
 from tests.support.rehearsal import walker
 from tests.support.store_iteration import STAGE_ORDER
@@ -137,11 +136,6 @@ def ended(config: Config, caplog: pytest.LogCaptureFixture) -> State[Any]:
         state: State[Any] = iterate(config, return_state=True)  # type: ignore[call-overload]
     assert not [record for record in caplog.records if "Crash detected" in record.getMessage()]
     return state
-
-
-def ask(store: Store, sql: str) -> list[dict[str, Any]]:
-    with connect(store) as connection:
-        return query(connection, sql).to_pylist()
 
 
 MATRIX = [("base", way) for way in WAYS] + [

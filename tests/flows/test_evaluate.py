@@ -4,10 +4,9 @@ import pytest
 
 from r3l.environments.workers.pool import WorldPool, failed
 from r3l.errors import ConfigError
-from r3l.store.catalog import connect
-from r3l.store.query import query
 from r3l.store.stage import Store
 from tests.flows.small import small_config
+from tests.support.answers import ask
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 FEW = ("evaluation.tasks=3",)
@@ -25,12 +24,11 @@ def test_the_starting_policy_on_two_benchmarks(tmp_path, monkeypatch):
 
     store = Store.open(str(tmp_path))
     assert [ref.shard for ref in store.stages("small", "", -1)] == [0, 1]
-    with connect(store) as connection:
-        rows = query(
-            connection,
-            "SELECT benchmark, protocol, count(*) AS n, count(DISTINCT trajectory_id) AS ids FROM evaluations "
-            "GROUP BY ALL ORDER BY ALL",
-        ).to_pylist()
+    rows = ask(
+        store,
+        "SELECT benchmark, protocol, count(*) AS n, count(DISTINCT trajectory_id) AS ids FROM evaluations "
+        "GROUP BY ALL ORDER BY ALL",
+    )
     assert rows == [
         {"benchmark": name, "protocol": "single", "n": 3, "ids": 3} for name in ("alfworld/heldout", "household-easy")
     ]
@@ -67,12 +65,11 @@ def test_mathematics_in_both_formats_and_protocols_apart(tmp_path, monkeypatch):
         assert one["broken"] == [f"iteration=-1/task=1/evaluation-{one['evaluation']}=0"]
         assert (one["solved"], one["episodes"], one["table"][-1]["episodes"]) == (0, 3, 3)
         assert {line["task type"] for line in one["table"]} == {"chain_sum", "gcd", "gsm_symbolic", "all"}
-    with connect(Store.open(str(tmp_path))) as connection:
-        rows = query(
-            connection,
-            "SELECT format, protocol, max(turns) AS turns, count_if(status = 'environment_error') AS broken "
-            "FROM evaluations GROUP BY ALL ORDER BY ALL",
-        ).to_pylist()
+    rows = ask(
+        Store.open(str(tmp_path)),
+        "SELECT format, protocol, max(turns) AS turns, count_if(status = 'environment_error') AS broken "
+        "FROM evaluations GROUP BY ALL ORDER BY ALL",
+    )
     assert [(row["format"], row["protocol"], row["turns"], row["broken"]) for row in rows] == [
         ("answer", "single", 1, 1),
         ("boxed", "attempts=3", 3, 1),
@@ -96,12 +93,11 @@ def test_no_evaluation_takes_the_place_of_another(tmp_path):
     assert again["evaluation"] == found[0]["evaluation"]
     store = Store.open(str(tmp_path))
     assert [ref.shard for ref in store.stages("small", "", -1)] == [0, 1, 2, 3]
-    with connect(store) as connection:
-        rows = query(
-            connection,
-            "SELECT evaluation, tasks, of_tasks, repeats, seed, data, round(temperature, 1)::VARCHAR AS temperature, count(*) AS n "
-            "FROM evaluations GROUP BY ALL ORDER BY min(shard)",
-        ).to_pylist()
+    rows = ask(
+        store,
+        "SELECT evaluation, tasks, of_tasks, repeats, seed, data, round(temperature, 1)::VARCHAR AS temperature, count(*) AS n "
+        "FROM evaluations GROUP BY ALL ORDER BY min(shard)",
+    )
     assert [row.pop("evaluation") for row in rows] == [one["evaluation"] for one in found]
     assert [tuple(row.values()) for row in rows] == [
         (1, 100, 1, 0, "kitchen-0", "0.4", 1),

@@ -5,11 +5,10 @@ import json
 import pytest
 
 from r3l.errors import ConfigError, StoreError
-from r3l.store.catalog import connect
 from r3l.store.check import check_run
-from r3l.store.query import query
 from r3l.store.stage import Store
 from tests.flows.small import small_config
+from tests.support.answers import ask
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
@@ -22,11 +21,6 @@ def run(tmp_path_factory, prefect_server):
     root = tmp_path_factory.mktemp("store")
     config = small_config(root)
     return Store.open(str(root)), [iterate(config), iterate(config)]
-
-
-def ask(store, sql: str):
-    with connect(store) as connection:
-        return query(connection, sql).to_pylist()
 
 
 def test_the_second_run_takes_the_next_iteration_and_the_policy_that_the_first_wrote(run):

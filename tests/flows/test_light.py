@@ -63,8 +63,9 @@ import flows.cli.app, flows.cli.audit, flows.cli.tables, flows.evaluate, flows.r
 
 store = Store.open(config.store.root)
 assert check_run(store, "small") == []
-with connect(store) as connection:
-    print(query(connection, "SELECT trained_tokens FROM iterations").to_pylist()[0]["trained_tokens"])
+QUESTION = "SELECT trained_tokens FROM iterations"
+with connect(store, question=QUESTION) as connection:
+    print(query(connection, QUESTION).to_pylist()[0]["trained_tokens"])
 """
 )
 pytestmark = pytest.mark.usefixtures("prefect_server")

@@ -14,8 +14,9 @@ from r3l.pipeline import policies
 from r3l.store.check import check_run
 from r3l.store.policies.snapshots import optimiser_digest
 from r3l.store.stage import Store
-from tests.flows.corridor import ask, corridor, iteration
+from tests.flows.corridor import corridor, iteration
 from tests.flows.small import small_config
+from tests.support.answers import ask
 from tests.support.rehearsal import tiny_policy
 
 __all__ = ["corridor"]

@@ -14,7 +14,8 @@ from r3l.store.check import check_run
 from r3l.store.policies.places import fetch_policy
 from r3l.store.policies.snapshots import latest_policy
 from r3l.store.stage import Store
-from tests.flows.corridor import ask, corridor, iteration
+from tests.flows.corridor import corridor, iteration
+from tests.support.answers import ask
 from tests.support.object_server import endpoint, make_bucket
 from tests.support.rehearsal import tiny_policy
 

@@ -11,7 +11,8 @@ from r3l.pipeline.stages import identity
 from r3l.pipeline.workbench import Replay
 from r3l.store.check import check_run
 from r3l.store.stage import Store
-from tests.flows.corridor import ask, corridor, iteration
+from tests.flows.corridor import corridor, iteration
+from tests.support.answers import ask
 from tests.support.rehearsal import tiny_policy
 
 __all__ = ["corridor"]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from r3l.environments.alfworld.rooms import Place, Placed, Room, affordances
 
 PROPERTIES = ("cleanable", "heatable", "coolable", "toggleable", "sliceable")
-MANGLED = {"-": "_minus_", "|": "_bar_", "+": "_plus_", ".": "_dot_", ",": "_comma_", "#": "-"}
+MANGLED = str.maketrans({"-": "_minus_", "|": "_bar_", "+": "_plus_", ".": "_dot_", ",": "_comma_", "#": "-"})
 
 
 def problem_text(name: str, room: Room, placed: list[Placed], start: Place, goal: str) -> str:
@@ -75,4 +75,4 @@ def mangled(lines: Iterable[str]) -> Iterator[str]:
 
 
 def mangle(text: str) -> str:
-    return "".join(MANGLED.get(character, character) for character in text)
+    return text.translate(MANGLED)

@@ -35,6 +35,7 @@ SECTIONS = (
     "evaluation",
 )  # the others are the machine's
 CURVE = ("base_success", "base_reward", "retry_improvement", "loss", "entropy", "kl_start")
+CURVE_ROWS = "FROM iterations WHERE iteration <= ? ORDER BY iteration"
 EVALUATED = """
 SELECT iteration, benchmark, split, evaluation, temperature, tasks, of_tasks, list(success) AS success, list(reward) AS reward,
        list(task_id) AS ids
@@ -48,8 +49,8 @@ def model_card(store: Store, config: Config, iteration: int, digest: str, title:
     Args:
         config: the settings that the iteration was run with.
     """
-    with connect(store, [config.run], config.branch) as connection:
-        rows = query(connection, "FROM iterations WHERE iteration <= ? ORDER BY iteration", [iteration]).to_pylist()
+    with connect(store, [config.run], config.branch, question=CURVE_ROWS + EVALUATED) as connection:
+        rows = query(connection, CURVE_ROWS, [iteration]).to_pylist()
         evaluated = query(connection, EVALUATED, [iteration]).to_pylist()
     base = base_model(config)
     return Template(package_files(__package__).joinpath("model_card.md").read_text(encoding="utf-8")).substitute(
