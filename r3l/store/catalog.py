@@ -20,6 +20,7 @@ from r3l.errors import StoreError
 from r3l.store.contents import STAGES_SCHEMA, Contents, Part, contents_of, place
 from r3l.store.index import indexed, load_all
 from r3l.store.layout import NAME
+from r3l.store.manifest import Manifest
 from r3l.store.metrics import select_lists
 from r3l.store.stage import Store
 from r3l.store.tables.columns import duck_type
@@ -95,7 +96,7 @@ def reason(error: Exception) -> str:
     return str(error) if isinstance(error, StoreError | OSError) else f"a manifest of another form ({error!r})"
 
 
-def connect_to(store: Store, manifests: Sequence[dict[str, Any]]) -> duckdb.DuckDBPyConnection:
+def connect_to(store: Store, manifests: Sequence[Manifest]) -> duckdb.DuckDBPyConnection:
     """Return the same over the stages of these manifests, without verification."""
     return opened(store, contents_of(manifests))
 
@@ -178,7 +179,7 @@ def view_sql(view: str) -> str:
     return Template(sql).substitute(select_lists()) if view == "iterations" else sql
 
 
-def committed(store: Store, runs: Sequence[str]) -> list[dict[str, Any]]:
+def committed(store: Store, runs: Sequence[str]) -> list[Manifest]:
     """Return the manifests of these runs as their stages have them, in the order of the pipeline."""
     return sorted(load_all(store, list(runs)), key=place)
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files as package_files
-from typing import Any
 
 import duckdb
 from duckdb.sqltypes import VARCHAR
@@ -19,6 +18,7 @@ from r3l.store.failures import failing_stages
 from r3l.store.files.parts import footer
 from r3l.store.files.sweep import is_part
 from r3l.store.layout import MANIFEST, SETTINGS, StageKey, key_of, line_folder
+from r3l.store.manifest import Manifest
 from r3l.store.policies.places import fetch_optimiser, fetch_policy
 from r3l.store.policies.snapshots import latest_policy
 from r3l.store.space.compaction import damaged_bundles
@@ -77,7 +77,7 @@ def ended_under_way(connection: duckdb.DuckDBPyConnection) -> list[Finding]:
     ]
 
 
-def unpruned(contents: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def unpruned(contents: list[Manifest]) -> Iterator[Manifest]:
     """Yield the manifests of iterations that still have every column."""
     pruned = {manifest["iteration"] for manifest in contents if any(part.get("dropped") for part in manifest["parts"])}
     yield from (manifest for manifest in contents if manifest["iteration"] not in pruned)
@@ -139,7 +139,7 @@ def lost_policies(store: Store, run: str) -> Iterator[tuple[str, str]]:
                 yield newest.optimiser_place, str(error)
 
 
-def verify(store: Store, key: StageKey) -> dict[str, Any]:
+def verify(store: Store, key: StageKey) -> Manifest:
     """Return a stage's manifest, its parts verified. Raise StoreError for the first that isn't what the manifest says."""
     manifest = store.manifest(key)
     for part in manifest["parts"]:

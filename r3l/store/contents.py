@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from r3l.store import manifest as manifests
 from r3l.store.lines import ORDER, inherited
+from r3l.store.manifest import Manifest
 from r3l.store.space.bundles import Bundle
 from r3l.store.tables.schemas import VERSIONS
 
-Manifest = dict[str, Any]
 STAGES_SCHEMA = pa.schema(
     [
         ("run", pa.string()),

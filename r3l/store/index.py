@@ -19,10 +19,11 @@ from typing import Any
 
 from r3l.errors import StoreError
 from r3l.store import manifest as manifests
-from r3l.store.contents import Contents, Manifest, Part, contents_of
+from r3l.store.contents import Contents, Part, contents_of
 from r3l.store.digests import canonical
 from r3l.store.files.local import LocalFiles, cache_folder, replace_text
 from r3l.store.layout import key_of, line_folder
+from r3l.store.manifest import Manifest, StoredFile
 from r3l.store.space.bundles import INDEX, Bundle, load_bundles
 from r3l.store.stage import Store
 from r3l.store.tables.schemas import VERSIONS
@@ -103,7 +104,7 @@ def load_all(store: Store, folders: list[str]) -> Iterator[Manifest]:
                 yield manifest
 
 
-def named_files(stages: list[Manifest], bundles: list[Bundle]) -> Iterator[tuple[str, dict[str, Any] | None]]:
+def named_files(stages: list[Manifest], bundles: list[Bundle]) -> Iterator[tuple[str, StoredFile | None]]:
     """Yield every file that is read, with its bytes and sha256; None for files with a checksum of their own, such as
     manifests."""
     for manifest in [*stages, *(one for bundle in bundles for one in bundle.manifests)]:
@@ -115,7 +116,7 @@ def named_files(stages: list[Manifest], bundles: list[Bundle]) -> Iterator[tuple
         yield from ((f"{bundle.folder}/{entry['file']}", entry) for entry in bundle.files)
 
 
-def verify_sizes(store: Store, run: str, named: dict[str, dict[str, Any] | None]) -> None:
+def verify_sizes(store: Store, run: str, named: dict[str, StoredFile | None]) -> None:
     """Check that each file exists with its full size, for stores whose files have no stamps. Raises StoreError for the
     first that is not."""
     sizes = store.files.sizes(run)
@@ -124,7 +125,7 @@ def verify_sizes(store: Store, run: str, named: dict[str, dict[str, Any] | None]
             raise StoreError(f"{name}: {sizes.get(name, 'no')} bytes, the manifest says {entry['bytes']}")
 
 
-def verified(store: Store, name: str, entry: dict[str, Any] | None, known: Stamp | None) -> Stamp:
+def verified(store: Store, name: str, entry: StoredFile | None, known: Stamp | None) -> Stamp:
     """Return the stamp of a file whose bytes are as expected. Raise StoreError where they are not."""
     stamp = stamp_of(f"{store.root}/{name}")
     if entry is not None and (stamp is None or stamp != known):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from r3l.stages import STAGES
+from r3l.store.manifest import Manifest
 
-Manifest = dict[str, Any]
 ORDER = {stage: place for place, stage in enumerate(STAGES)}
 
 

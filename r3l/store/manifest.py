@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from hashlib import sha256
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
 from r3l.errors import StoreError
 from r3l.store.digests import canonical
@@ -13,30 +13,60 @@ from r3l.store.files.local import Files
 from r3l.store.layout import StageKey, StageRef
 from r3l.store.tables.schemas import VERSIONS
 
-FIELDS = frozenset(
-    (
-        "run",
-        "branch",
-        "iteration",
-        "stage",
-        "shard",
-        "fingerprint",
-        "digest",
-        "schema_version",
-        "code_version",
-        "seed",
-        "policy",
-        "settings",
-        "metrics",
-        "parents",
-        "parts",
-        "committed_at",
-        "checksum",
-    )
-)
+
+class StoredFile(TypedDict):
+    """A file as whoever names it knows it."""
+
+    file: str
+    bytes: int
+    sha256: str
 
 
-def seal(content: dict[str, Any]) -> bytes:
+class ManifestPart(StoredFile):
+    """The file of one table of a stage. `digest` is that of its rows, `dropped` names the columns that were pruned."""
+
+    table: str
+    rows: int
+    digest: str
+    dropped: NotRequired[list[str]]
+
+
+class StoredRef(TypedDict):
+    """A `StageRef` in JSON."""
+
+    run: str
+    branch: str
+    iteration: int
+    stage: str
+    shard: int | None
+    fingerprint: str
+    digest: str
+
+
+class Content(StoredRef):
+    """What a manifest says of its stage. `settings` and `metrics` are the stage's own."""
+
+    schema_version: int
+    code_version: str
+    seed: int
+    policy: str
+    settings: dict[str, Any]
+    metrics: dict[str, Any]
+    parents: list[StoredRef]
+    parts: list[ManifestPart]
+    committed_at: str
+
+
+class Manifest(Content):
+    """A content with its checksum, as it is stored."""
+
+    checksum: str
+
+
+FIELDS = frozenset(Manifest.__annotations__)
+
+
+def seal(content: Content) -> bytes:
     """Return a manifest as the bytes to store, with its own checksum in it."""
     return json.dumps(
         {**content, "checksum": sha256(canonical(content)).hexdigest()}, indent=1, sort_keys=True
@@ -68,7 +98,7 @@ def unsealed(content: bytes, path: str) -> dict[str, Any]:
     return fields
 
 
-def unseal(content: bytes, key: StageKey) -> dict[str, Any]:
+def unseal(content: bytes, key: StageKey) -> Manifest:
     """Return the manifest from its bytes. Raise StoreError where they are no manifest, were changed, or belong to
     another place."""
     try:
@@ -90,27 +120,49 @@ def unseal(content: bytes, key: StageKey) -> dict[str, Any]:
             f"{key.manifest}: version {manifest['schema_version']} of stage {key.stage}; this code reads up to {VERSIONS[key.stage]}: "
             f"it was written by r3l {manifest['code_version']}: use that version or a later one"
         )
-    return manifest
+    return cast(Manifest, manifest)
 
 
 class NewerVersion(StoreError):
     """A stage of a later version of the code. It is refused and never overwritten."""
 
 
-def load(files: Files, key: StageKey) -> dict[str, Any] | None:
+def load(files: Files, key: StageKey) -> Manifest | None:
     content = files.read(key.manifest)
     return None if content is None else unseal(content, key)
 
 
-def reference(manifest: dict[str, Any]) -> StageRef:
-    return StageRef(**{name: manifest[name] for name in StageRef.model_fields})
+def reference(stored: StoredRef) -> StageRef:
+    """Return the reference to a stage from its manifest, or from that of a stage which was made from it."""
+    return StageRef(
+        run=stored["run"],
+        branch=stored["branch"],
+        iteration=stored["iteration"],
+        stage=stored["stage"],
+        shard=stored["shard"],
+        fingerprint=stored["fingerprint"],
+        digest=stored["digest"],
+    )
 
 
-def outdated_parents(files: Files, manifest: dict[str, Any]) -> list[str]:
+def stored(ref: StageRef) -> StoredRef:
+    """Return a reference as a manifest holds it."""
+    return {
+        "run": ref.run,
+        "branch": ref.branch,
+        "iteration": ref.iteration,
+        "stage": ref.stage,
+        "shard": ref.shard,
+        "fingerprint": ref.fingerprint,
+        "digest": ref.digest,
+    }
+
+
+def outdated_parents(files: Files, manifest: Manifest) -> list[str]:
     """Return the parents of a stage that have changed: made again with other rows, lost or damaged."""
     outdated = []
     for parent in manifest["parents"]:
-        key = StageRef(**parent).key
+        key = reference(parent).key
         try:
             present = load(files, key)
         except StoreError as error:
@@ -123,12 +175,12 @@ def outdated_parents(files: Files, manifest: dict[str, Any]) -> list[str]:
     return outdated
 
 
-def read_part(files: Files, key: StageKey, part: dict[str, Any]) -> bytes:
+def read_part(files: Files, key: StageKey, part: ManifestPart) -> bytes:
     """Return the verified bytes of a part. Raise StoreError where it is missing or not what the manifest says."""
     return read_verified(files, f"{key.folder}/{part['file']}", part)
 
 
-def read_verified(files: Files, path: str, entry: dict[str, Any]) -> bytes:
+def read_verified(files: Files, path: str, entry: StoredFile) -> bytes:
     """Return the bytes of a file with the expected (bytes, sha256). Raise StoreError if it is missing or differs."""
     content = files.read(path)
     if content is None:

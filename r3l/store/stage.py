@@ -26,6 +26,7 @@ from r3l.store.files.lock import LOCK, held
 from r3l.store.files.parts import Rows, decode, encode
 from r3l.store.files.sweep import sweep
 from r3l.store.layout import BRANCH, MANIFEST, NAME, StageKey, StageRef, iteration_folder, key_of, line_folder
+from r3l.store.manifest import Content, Manifest, ManifestPart
 from r3l.store.space.bundles import drop_bundle
 from r3l.store.tables.schemas import VERSIONS, arrow_schema
 from r3l.store.tables.unstorable import storable
@@ -85,7 +86,7 @@ class Store:
         checked = storable(key, whole(key, tables))
         parts = [self._put_part(key, table, rows) for table, rows in checked.items() if rows.num_rows]
         digests = [[part["table"], part["digest"]] for part in parts if lasting(checked[part["table"]]).num_rows]
-        content = {
+        content: Content = {
             "run": key.run,
             "branch": key.branch,
             "iteration": key.iteration,
@@ -99,7 +100,7 @@ class Store:
             "policy": policy,
             "settings": dict(settings or {}),
             "metrics": {name: finite(value) for name, value in (metrics or {}).items()},
-            "parents": [parent.model_dump() for parent in parents],
+            "parents": [manifests.stored(parent) for parent in parents],
             "parts": parts,
             "committed_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
@@ -128,7 +129,7 @@ class Store:
                 f"r3l replay {key.run} --iteration {key.iteration} --from {key.stage} --set ..."
             )
 
-    def _put_part(self, key: StageKey, table: str, rows: pa.Table) -> dict[str, Any]:
+    def _put_part(self, key: StageKey, table: str, rows: pa.Table) -> ManifestPart:
         content = encode(rows)
         digest = sha256(content).hexdigest()
         name = f"part-{table}-{digest[:12]}.parquet"
@@ -142,7 +143,7 @@ class Store:
             "digest": table_digest(rows),
         }
 
-    def _drop_unnamed(self, key: StageKey, parts: list[dict[str, Any]]) -> None:
+    def _drop_unnamed(self, key: StageKey, parts: list[ManifestPart]) -> None:
         named = {MANIFEST, *(part["file"] for part in parts)}
         for path in self.files.paths(key.folder):
             if path.removeprefix(f"{key.folder}/") not in named and "/" not in path.removeprefix(f"{key.folder}/"):
@@ -181,7 +182,7 @@ class Store:
             and all(sizes.get(f"{ref.key.folder}/{part['file']}") == part["bytes"] for part in manifest["parts"])
         )
 
-    def manifest(self, ref: StageRef | StageKey) -> dict[str, Any]:
+    def manifest(self, ref: StageRef | StageKey) -> Manifest:
         """Return the stage's manifest. Raise StoreError where there is none or, for a ref, where another content took
         its place."""
         key = ref.key if isinstance(ref, StageRef) else ref
@@ -279,7 +280,7 @@ def finite(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def refuse_dropped(key: StageKey, part: Mapping[str, Any], names: Sequence[str]) -> None:
+def refuse_dropped(key: StageKey, part: ManifestPart, names: Sequence[str]) -> None:
     """Raise StoreError for a column that was pruned: it is empty where it had been full."""
     if dropped := set(names) & set(part.get("dropped", ())):
         raise StoreError(

@@ -13,28 +13,34 @@ import json
 import logging
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
 
 from r3l.errors import StoreError
 from r3l.store.digests import canonical
 from r3l.store.files.local import Files
 from r3l.store.layout import StageKey, line_folder
+from r3l.store.manifest import Manifest, StoredFile
 from r3l.store.tables.schemas import TABLES, VERSIONS
 
-Manifest = dict[str, Any]
 FOLDER, INDEX = ".bundles", "bundle.json"
 log = logging.getLogger("r3l.store")
 
 
+class BundleFile(StoredFile):
+    """The rows of one table of one stage, in all iterations of a bundle."""
+
+    stage: str
+    table: str
+
+
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """What one bundle holds: manifests of whole iterations, and its own files (stage, table, file, bytes, sha256)."""
+    """What one bundle holds: manifests of whole iterations, and its own files."""
 
     line: str
     folder: str
     iterations: frozenset[int]
     manifests: list[Manifest]
-    files: list[dict[str, Any]]
+    files: list[BundleFile]
 
 
 def load_bundles(files: Files, line: str) -> list[Bundle]:

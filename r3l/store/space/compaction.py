@@ -6,7 +6,6 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +16,8 @@ from r3l.store.digests import canonical
 from r3l.store.files.local import Files
 from r3l.store.files.parts import ROW_GROUP, decode, write_settings
 from r3l.store.layout import line_folder
-from r3l.store.space.bundles import FOLDER, INDEX, Bundle, Manifest, load_bundle, load_bundles
+from r3l.store.manifest import Manifest
+from r3l.store.space.bundles import FOLDER, INDEX, Bundle, BundleFile, load_bundle, load_bundles
 from r3l.store.stage import Store
 from r3l.store.tables.schemas import VERSIONS, arrow_schema
 from r3l.store.tables.versions import upgraded
@@ -67,7 +67,7 @@ def bundle_up(files: Files, folder: str, shards: Sequence[Manifest]) -> str:
     return folder
 
 
-def bundle_file(files: Files, folder: str, stage: str, table: str, shards: Sequence[Manifest]) -> dict[str, Any]:
+def bundle_file(files: Files, folder: str, stage: str, table: str, shards: Sequence[Manifest]) -> BundleFile:
     """Return all rows of one table of one stage, in the present version, with their shard beside them."""
     schema = arrow_schema(table).append(pa.field("shard", pa.int32()))
     sink = io.BytesIO()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import cast
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from r3l.store.catalog import committed
 from r3l.store.files.local import Files
 from r3l.store.files.parts import decode, encode
 from r3l.store.layout import StageKey, line_folder
+from r3l.store.manifest import Content, Manifest, ManifestPart
 from r3l.store.space.bundles import drop_bundle
 from r3l.store.stage import Store
 from r3l.store.tables.columns import Drop
@@ -67,7 +68,7 @@ def prune_run(store: Store, run: str, keep_last: int, drop: Drop = "all") -> Pru
     """
     if keep_last < 1:
         raise StoreError(f"--keep-last {keep_last}: expected 1 or more; the run continues from its newest iteration")
-    lines: dict[str, dict[int, list[dict[str, Any]]]] = {}
+    lines: dict[str, dict[int, list[Manifest]]] = {}
     for manifest in committed(store, [run]):
         lines.setdefault(manifest["branch"], {}).setdefault(manifest["iteration"], []).append(manifest)
     done, before, after = [], 0, 0
@@ -84,12 +85,12 @@ def prune_run(store: Store, run: str, keep_last: int, drop: Drop = "all") -> Pru
     return Pruned(done, before, after, LOST[drop])
 
 
-def empty_stage(files: Files, manifest: dict[str, Any], drop: Drop) -> int:
+def empty_stage(files: Files, manifest: Manifest, drop: Drop) -> int:
     """Rewrite the parts that have such columns, then the manifest, then delete the old parts. Return the bytes left."""
     key = manifests.reference(manifest).key
     token = files.token(key.manifest)
     parts = [emptied(files, key, part, dropped_columns(part["table"], drop)) for part in manifest["parts"]]
-    content = {name: value for name, value in manifest.items() if name != "checksum"} | {"parts": parts}
+    content = cast(Content, {name: value for name, value in manifest.items() if name != "checksum"} | {"parts": parts})
     drop_bundle(files, key)
     if not files.put_if(key.manifest, manifests.seal(content), token):
         raise StoreError(f"stage {key}: another writer committed it meanwhile; run prune again")
@@ -103,7 +104,7 @@ def dropped_columns(table: str, drop: Drop) -> tuple[str, ...]:
     return tuple(column.name for column in TABLES[table] if column.dropped_by(drop))
 
 
-def emptied(files: Files, key: StageKey, part: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+def emptied(files: Files, key: StageKey, part: ManifestPart, names: tuple[str, ...]) -> ManifestPart:
     """Return the entry of a part without these columns' content; its digest stays that of the rows as they were made."""
     dropped = set(part.get("dropped", ()))
     if not part["rows"] or set(names) <= dropped:
