@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
@@ -15,16 +14,17 @@ from flows.trend import image
 from r3l.audit.lines import Line
 from r3l.audit.pages import line_url
 from r3l.config import Config
+from r3l.evaluation.score import Scores
 from r3l.pasted import program
 from r3l.pipeline.headline import headline, in_short, trends
-from r3l.pipeline.summary import history, questions, shown, summarise
+from r3l.pipeline.summary import Summary, history, questions, shown, summarise
 from r3l.pipeline.workbench import Workbench
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
 from r3l.visible import visible
 
 
-def publish(bench: Workbench, refs: Sequence[StageRef], live: Live) -> dict[str, Any]:
+def publish(bench: Workbench, refs: Sequence[StageRef], live: Live) -> Summary:
     """Write the artifacts and return the summary. Their descriptions, which lists of artifacts show, have the headline."""
     config = bench.config
     summary = summarise(bench.store, config.run, config.branch, bench.iteration)
@@ -37,7 +37,7 @@ def publish(bench: Workbench, refs: Sequence[StageRef], live: Live) -> dict[str,
     return summary
 
 
-def show_page(store: Store, config: Config, summary: dict[str, Any], score: dict[str, Any] | None = None) -> None:
+def show_page(store: Store, config: Config, summary: Summary, score: Scores | None = None) -> None:
     """Write the page of an iteration, with an evaluation of its policy where there is one."""
     if score:
         summary = summary | {"evaluation_success": score["rate"]}
@@ -48,7 +48,7 @@ def show_page(store: Store, config: Config, summary: dict[str, Any], score: dict
     )
 
 
-def closing_line(summary: dict[str, Any]) -> str:
+def closing_line(summary: Summary) -> str:
     """The last line of an iteration's log: what it came to, its policy, and where to look."""
     line = Line(summary["run"], summary["branch"])
     policy = f"policy {summary['policy']}" if summary.get("policy") else "no new policy"
@@ -63,7 +63,7 @@ def artifact_key(run: str, branch: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", f"r3l-{run}-{branch}".lower()).strip("-")
 
 
-def page(store: Store, line: Line, summary: dict[str, Any], score: dict[str, Any] | None = None) -> str:
+def page(store: Store, line: Line, summary: Summary, score: Scores | None = None) -> str:
     """The iteration as Markdown: where to look at it, headline, evaluation, trend, all figures, seconds per stage,
     questions."""
     past = history(store, *line.place)
@@ -89,9 +89,9 @@ def page(store: Store, line: Line, summary: dict[str, Any], score: dict[str, Any
     return "\n".join(lines)
 
 
-def held_out(score: dict[str, Any]) -> list[str]:
+def held_out(score: Scores) -> list[str]:
     """The section on an evaluation: solved episodes by task type, with intervals."""
-    rows: list[dict[str, Any]] = score["table"]
+    rows = score["table"]
     names = list(rows[0])
     return [
         "",

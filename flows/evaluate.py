@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from flows import prefect_settings
 
 prefect_settings.apply()
@@ -18,7 +16,7 @@ from flows.tasks import RUNNER, runner  # noqa: E402
 from r3l.config import Config, compose  # noqa: E402
 from r3l.evaluation.benchmarks import pose  # noqa: E402
 from r3l.evaluation.form import EvaluationForm  # noqa: E402
-from r3l.evaluation.score import by_type, score  # noqa: E402
+from r3l.evaluation.score import Scores, by_type, score  # noqa: E402
 from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline import evaluation, preflight, tracking  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
@@ -45,7 +43,7 @@ KEPT = (
 
 
 @flow(name="r3l-evaluate", flow_run_name="evaluate {config.run}", task_runner=RUNNER, validate_parameters=True)
-def evaluate(config: EvaluationForm = EvaluationForm()) -> dict[str, Any]:  # noqa: B008 (frozen; what the form shows)
+def evaluate(config: EvaluationForm = EvaluationForm()) -> Scores:  # noqa: B008 (frozen; what the form shows)
     """Play test episodes with a policy of the run and score them.
 
     Args:
@@ -63,7 +61,7 @@ def asked_of(form: EvaluationForm) -> Config:
     return form.resolved(below)
 
 
-def watched(progress: Progress | None, checked: bool = True, tools: Tools | None = None) -> Flow[..., dict[str, Any]]:
+def watched(progress: Progress | None, checked: bool = True, tools: Tools | None = None) -> Flow[..., Scores]:
     """Return the flow for a caller in the same process that watches it, or that has an engine and workers which outlive
     it.
 
@@ -75,7 +73,7 @@ def watched(progress: Progress | None, checked: bool = True, tools: Tools | None
 
 def evaluation_of(
     config: Config, progress: Progress | None = None, checked: bool = False, tools: Tools | None = None
-) -> dict[str, Any]:
+) -> Scores:
     """Do what the flow does."""
     test = pose(config)
     store = Store.open(test.config.store.root) if checked else preflight.check(test.config, training=False)
@@ -93,7 +91,7 @@ def evaluation_of(
     return scores | {"trackers": tracking.feed(config, store)}
 
 
-def scored(config: Config, ref: StageRef, store: Store) -> dict[str, Any]:
+def scored(config: Config, ref: StageRef, store: Store) -> Scores:
     """Return the score, in all and by task type, as an artifact and as the result."""
     rows = store.read(ref, "evaluations").to_pylist()
     tasks = [row["task_id"] for row in rows]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from flows import prefect_settings
 
 prefect_settings.apply()
@@ -25,6 +23,7 @@ from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline import preflight, tracking  # noqa: E402
 from r3l.pipeline.iteration import open_iteration, run_stages, the_iteration  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
+from r3l.pipeline.summary import Summary  # noqa: E402
 from r3l.pipeline.tools import Tools  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
 
@@ -40,7 +39,7 @@ def _flow_run_name() -> str:
 
 
 @flow(name="r3l", flow_run_name=_flow_run_name, task_runner=RUNNER, validate_parameters=True)
-def iterate(config: Form = Form()) -> dict[str, Any]:  # noqa: B008 (frozen; what the form shows)
+def iterate(config: Form = Form()) -> Summary:  # noqa: B008 (frozen; what the form shows)
     """One R3L iteration: sample, reflect, retry from the pivot, stitch, assign credit, update. Every stage is a table.
 
     Args:
@@ -52,14 +51,14 @@ def iterate(config: Form = Form()) -> dict[str, Any]:  # noqa: B008 (frozen; wha
     return as_state(attended(iteration_of, config.resolved()))
 
 
-def as_state(summary: dict[str, Any]) -> dict[str, Any]:
+def as_state(summary: Summary) -> Summary:
     """Return the figures; where no step was taken, a state that says so: the list of runs shows its message."""
     if isinstance(summary, dict) and summary["no_step"]:
         return Completed(data=summary, message=summary["no_step"])  # type: ignore[return-value]
     return summary
 
 
-def watched(progress: Progress | None, checked: bool = True, tools: Tools | None = None) -> Flow[..., dict[str, Any]]:
+def watched(progress: Progress | None, checked: bool = True, tools: Tools | None = None) -> Flow[..., Summary]:
     """Return the flow for a caller in the same process that watches it, or that has an engine and workers which outlive
     it.
 
@@ -73,7 +72,7 @@ def watched(progress: Progress | None, checked: bool = True, tools: Tools | None
 
 def iteration_of(
     config: Config, progress: Progress | None = None, checked: bool = False, tools: Tools | None = None
-) -> dict[str, Any]:
+) -> Summary:
     """Do what the flow does."""
     store = Store.open(config.store.root) if checked else preflight.check(config)
     check_placement(config.placement)

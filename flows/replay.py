@@ -3,7 +3,7 @@ touched."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from flows import prefect_settings
 
@@ -15,7 +15,7 @@ from pydantic import WithJsonSchema  # noqa: E402
 from flows.ending import attended  # noqa: E402
 from flows.placement.placed import PrefectPlacement  # noqa: E402
 from flows.tasks import RUNNER, runner  # noqa: E402
-from r3l.pipeline.replay import ORDER, check_stages, recompute  # noqa: E402
+from r3l.pipeline.replay import ORDER, Replayed, check_stages, recompute  # noqa: E402
 from r3l.pipeline.workbench import Replay  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
 
@@ -32,7 +32,7 @@ def replay(
     branch: str = "",
     source_branch: str = "",
     store: str = "",
-) -> dict[str, Any]:
+) -> Replayed:
     """Recompute stages of a stored iteration into a branch.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing, nullcontext
-from typing import Any, Protocol
+from typing import Protocol
 
 from flows import prefect_settings
 
@@ -18,6 +18,7 @@ from r3l.config import Config  # noqa: E402
 from r3l.config.form import Form  # noqa: E402
 from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
+from r3l.pipeline.summary import Summary  # noqa: E402
 from r3l.pipeline.tools import Tools  # noqa: E402
 
 
@@ -27,12 +28,12 @@ class Watcher(Protocol):
     def begins(self) -> Progress:
         """Note that an iteration begins, and return the counter of its progress."""
 
-    def ended(self, summary: dict[str, Any]) -> None:
+    def ended(self, summary: Summary) -> None:
         """Note that an iteration ended with these figures."""
 
 
 @flow(name="r3l-train", flow_run_name="{config.run}", validate_parameters=True)
-def train(config: Form = Form(), iterations: int = 10) -> list[dict[str, Any]]:  # noqa: B008 (a frozen model)
+def train(config: Form = Form(), iterations: int = 10) -> list[Summary]:  # noqa: B008 (a frozen model)
     """Further iterations of a run.
 
     Args:
@@ -45,7 +46,7 @@ def train(config: Form = Form(), iterations: int = 10) -> list[dict[str, Any]]: 
     return attended(iterations_of, config.resolved(), iterations)
 
 
-def watched(watcher: Watcher, tools: Tools | None = None) -> Flow[..., list[dict[str, Any]]]:
+def watched(watcher: Watcher, tools: Tools | None = None) -> Flow[..., list[Summary]]:
     """Return the flow for a caller that watches it, or that has an engine and workers which outlive it."""
     return watched_flow(
         train, lambda config, iterations: attended(iterations_of, config.resolved(), iterations, watcher, tools)
@@ -54,9 +55,9 @@ def watched(watcher: Watcher, tools: Tools | None = None) -> Flow[..., list[dict
 
 def iterations_of(
     config: Config, iterations: int, watcher: Watcher | None = None, tools: Tools | None = None
-) -> list[dict[str, Any]]:
+) -> list[Summary]:
     """Do what the flow does. One engine serves all iterations, because servers that the run starts take minutes."""
-    done: list[dict[str, Any]] = []
+    done: list[Summary] = []
     with nullcontext(tools) if tools else closing(Tools()) as tools:
         for number in range(iterations):
             progress, checked = watcher.begins() if watcher else None, watcher is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -13,7 +13,7 @@ from rich.text import Text
 from flows.cli.options import Root, Run, RunWord, the_run
 from flows.cli.screen.console import say, screen
 from flows.cli.settings import allow_named_by
-from r3l.pipeline.replay import replay_config
+from r3l.pipeline.replay import Replayed, replay_config
 from r3l.pipeline.workbench import Replay
 from r3l.store.difference import diff, difference_lines
 from r3l.store.stage import Store
@@ -52,7 +52,7 @@ def replay(
         show(screen(), result)
 
 
-def show(console: Console, result: dict[str, Any]) -> None:
+def show(console: Console, result: Replayed) -> None:
     """What differs between the branch and what it was replayed from, stage by stage."""
     console.print(Text.assemble("replayed into branch ", (result["branch"], "bold")))
     difference = diff(

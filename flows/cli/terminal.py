@@ -6,7 +6,6 @@ import contextlib
 import os
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 
 from flows import prefect_settings
 from flows.cli.screen.console import screen
@@ -17,13 +16,14 @@ from flows.serving import tied
 from r3l.config import Config
 from r3l.errors import Interrupted
 from r3l.evaluation.benchmarks import pose
+from r3l.evaluation.score import Scores
 from r3l.exploration.progress import Progress
-from r3l.pipeline.summary import history
+from r3l.pipeline.summary import Summary, history
 from r3l.pipeline.tools import Tools
 from r3l.store.stage import Store
 
 
-def run_iteration(config: Config, *, quiet: bool = False, verbose: bool = False) -> dict[str, Any]:
+def run_iteration(config: Config, *, quiet: bool = False, verbose: bool = False) -> Summary:
     """Run one iteration in this process, on the configured Prefect server or an ephemeral one, and return its summary.
 
     Raises:
@@ -33,15 +33,13 @@ def run_iteration(config: Config, *, quiet: bool = False, verbose: bool = False)
         from flows import iterate
 
         begin(tools, config)
-        summary: dict[str, Any] = iterate.watched(next_iteration(display, config), tools=tools)(config)
+        summary = iterate.watched(next_iteration(display, config), tools=tools)(config)
     if not quiet:
         result(display.console, summary, verbose=verbose)
     return summary
 
 
-def run_training(
-    config: Config, iterations: int, *, quiet: bool = False, verbose: bool = False
-) -> list[dict[str, Any]]:
+def run_training(config: Config, iterations: int, *, quiet: bool = False, verbose: bool = False) -> list[Summary]:
     """Run further iterations of a run, one after another; each one's figures are printed above the display, and in the end
     how they went over the run."""
     with displayed(config, quiet) as display, closing(Tools()) as tools:
@@ -55,7 +53,7 @@ def run_training(
     return done
 
 
-def run_evaluation(config: Config, *, quiet: bool = False) -> dict[str, Any]:
+def run_evaluation(config: Config, *, quiet: bool = False) -> Scores:
     """Test episodes with a policy of the run."""
     with displayed(pose(config).config, quiet, training=False) as display, closing(Tools()) as tools:
         from flows import evaluate
@@ -64,7 +62,7 @@ def run_evaluation(config: Config, *, quiet: bool = False) -> dict[str, Any]:
         display.phase = "evaluating"
         if config.evaluation.tasks:  # else the whole split: the flow counts it
             display.planned = {"evaluations": config.evaluation.tasks * config.evaluation.repeats}
-        figures: dict[str, Any] = evaluate.watched(display.progress, tools=tools)(config)
+        figures = evaluate.watched(display.progress, tools=tools)(config)
     if not quiet:
         evaluated(display.console, figures)
     return figures
@@ -88,7 +86,7 @@ class OnTerminal:
         self.begun += 1
         return next_iteration(self.display, self.config, f"{self.begun} of {self.iterations}")
 
-    def ended(self, summary: dict[str, Any]) -> None:
+    def ended(self, summary: Summary) -> None:
         if not self.quiet:
             result(self.display.console, summary, ask=False, verbose=self.verbose)
 

@@ -19,6 +19,7 @@ from r3l.pipeline.runner import Runner
 from r3l.pipeline.workbench import Workbench
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
+from r3l.training.job import JobSpec, UpdateResult
 
 
 class PrefectPlacement:
@@ -28,7 +29,7 @@ class PrefectPlacement:
         """A replay is small, and takes from the store what it does not compute: it stays here."""
         return None if bench.config.placement.shards == "here" else placed(bench, batch, shards)
 
-    def update(self, bench: Workbench, job: dict[str, Any], rows: list[str]) -> dict[str, Any] | None:
+    def update(self, bench: Workbench, job: JobSpec, rows: list[str]) -> UpdateResult | None:
         """Return whether it goes to the deployment that is set."""
         return remote_update.ask(bench, job, rows) if bench.config.placement.update_deployment else None
 

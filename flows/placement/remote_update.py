@@ -29,12 +29,13 @@ from r3l.store.files import staging  # noqa: E402
 from r3l.store.layout import iteration_folder, line_folder  # noqa: E402
 from r3l.store.policies.places import fetch_optimiser, fetch_policy, place_in_store  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
+from r3l.training.job import JobSpec, UpdateResult  # noqa: E402
 
 RESULT = "result.json"
 STAGED = ".elsewhere"
 
 
-def ask(bench: Workbench, job: dict[str, Any], rows: list[str]) -> dict[str, Any]:
+def ask(bench: Workbench, job: JobSpec, rows: list[str]) -> UpdateResult:
     """Have the job done by the deployment that is set, and give back what `take_step` gives.
 
     Args:
@@ -56,7 +57,7 @@ def ask(bench: Workbench, job: dict[str, Any], rows: list[str]) -> dict[str, Any
     store.files.put(f"{folder}/update.json", json.dumps(request | {"key": key}, indent=1).encode())
     place = policy_place(line, bench.iteration)
 
-    def finished() -> dict[str, Any] | None:
+    def finished() -> UpdateResult | None:
         left = json.loads(store.files.read(f"{place}/{RESULT}") or b"{}")
         return left["result"] if left.get("key") == key else None
 
@@ -69,7 +70,7 @@ def ask(bench: Workbench, job: dict[str, Any], rows: list[str]) -> dict[str, Any
     return run_remote(errand, store.files, config.placement, finished, bench.stopped, bench.count)
 
 
-def portable(store: Store, job: dict[str, Any], rows: list[str]) -> dict[str, Any]:
+def portable(store: Store, job: JobSpec, rows: list[str]) -> JobSpec:
     """Return the spec with places in the store instead of this host's paths. A starting policy is put into the store
     first."""
     policy = job["policy"]
@@ -90,7 +91,7 @@ def portable(store: Store, job: dict[str, Any], rows: list[str]) -> dict[str, An
     }
 
 
-def at_home(store: Store, job: dict[str, Any], start: str) -> dict[str, Any]:
+def at_home(store: Store, job: JobSpec, start: str) -> JobSpec:
     """Return the spec with paths of this host: everything fetched from the store, every policy checked by its digest."""
     policy = job["policy"]
     folders = sorted({row.rpartition("/")[0] for row in job["rows"]})
@@ -122,7 +123,7 @@ def update(store: str, job: str, attempt: int = 0) -> dict[str, Any]:
     request = json.loads(opened.files.read(job) or b"null")
     if request is None:
         raise StoreError(f"{job}: no such job in {opened.root}; the flow r3l-update is started by the flow r3l")
-    spec = request["job"]
+    spec: JobSpec = request["job"]
     staging.sweep(
         opened.files.cache / request["line"] / STAGED, spec["iteration"]
     )  # of tries that died, or that this one replaces

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NotRequired, TypedDict
 
 from r3l.intervals import independent_episodes, variance_of_mean, wilson
 
@@ -28,6 +29,35 @@ class Score:
 
     def __str__(self) -> str:
         return f"{self.solved}/{self.episodes} = {self.rate:.1%} [{self.low:.1%}, {self.high:.1%}]"
+
+
+class Scores(TypedDict):
+    """What an evaluation came to: its score in all, by task type (`table`, as it is shown), and what was played."""
+
+    run: str
+    branch: str
+    iteration: int
+    benchmark: str
+    format: str
+    protocol: str
+    policy: str
+    evaluation: str
+    data: str
+    split: str
+    tasks: int
+    of_tasks: int
+    repeats: int
+    seed: int
+    posed: str
+    sample: str
+    solved: int
+    episodes: int
+    rate: float
+    low: float
+    high: float
+    table: list[dict[str, str | int]]
+    broken: list[str]
+    trackers: NotRequired[dict[str, str]]
 
 
 def score(results: Sequence[tuple[bool, float]], tasks: Sequence[str] = ()) -> Score:

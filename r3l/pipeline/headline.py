@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from r3l.pipeline.summary import HEADLINE, figure
+from r3l.pipeline.summary import HEADLINE, Summary, figure
 from r3l.store.metrics import METRICS
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -14,7 +14,7 @@ TREND = 40  # newest iterations of a sparkline
 KNOWN = {metric.column: metric for metric in METRICS}
 
 
-def headline(summary: dict[str, Any]) -> list[tuple[str, str, str]]:
+def headline(summary: Summary) -> list[tuple[str, str, str]]:
     """Return (name, figure, change since the iteration before) of the figures that are looked at first."""
     before, rows = summary.get("before", {}), []
     for column in HEADLINE:
@@ -33,7 +33,7 @@ def change(now: object, before: object, pattern: str) -> str:
     return f"{'-' if now < before else '+'}{figure(abs(now - before), pattern)}"
 
 
-def in_short(summary: dict[str, Any]) -> str:
+def in_short(summary: Summary) -> str:
     """E.g. ``base 54 % · held-out 31 % · loss 0.031``: a card of Prefect's UI has room for 35 characters or so."""
     parts = (
         ("base", "base_success", "{:.0%}"),

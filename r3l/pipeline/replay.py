@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from r3l.config import Config
 from r3l.config.compose import assigned, validated
@@ -20,6 +20,27 @@ from r3l.store.stage import Store
 ORDER = stages_that(lambda stage: not stage.apart)
 
 
+class ReplayedStage(TypedDict):
+    """A stage of a replay beside the original: whether it has the same settings, and the same rows."""
+
+    stage: str
+    shard: int | None
+    replayed: bool
+    same_settings: bool
+    same_rows: bool
+
+
+class Replayed(TypedDict):
+    """What a replay made."""
+
+    run: str
+    iteration: int
+    branch: str
+    source_branch: str
+    store: str
+    stages: list[ReplayedStage]
+
+
 def recompute(
     store: Store,
     run: str,
@@ -31,7 +52,7 @@ def recompute(
     progress: Progress | None = None,
     runner: Runner | None = None,
     placement: Placement | None = None,
-) -> dict[str, Any]:
+) -> Replayed:
     """Recompute stages of a stored iteration into a branch, and compare each with the original.
 
     Args:
@@ -91,14 +112,14 @@ def free_branch(store: Store, run: str) -> str:
     return next(name for number in range(1, len(taken) + 2) if (name := f"replay-{number}") not in taken)
 
 
-def compared(store: Store, refs: list[StageRef], source_branch: str) -> list[dict[str, Any]]:
+def compared(store: Store, refs: list[StageRef], source_branch: str) -> list[ReplayedStage]:
     """Return for each replayed stage whether it equals the original: same fingerprint, same rows."""
     originals = (
         {(ref.stage, ref.shard): ref for ref in store.stages(refs[0].run, source_branch, refs[0].iteration)}
         if refs
         else {}
     )
-    rows = []
+    rows: list[ReplayedStage] = []
     for ref in refs:
         original = originals.get((ref.stage, ref.shard))
         rows.append(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
+from r3l.evaluation.score import Scores
 from r3l.pasted import program
 from r3l.stages import STAGES
 from r3l.store.catalog import connect
@@ -36,13 +37,31 @@ QUESTIONS = [
 ]
 
 
+class Summary(TypedDict):
+    """An iteration's row of the view `iterations`: a key per metric of `METRICS` too, and what is known beside."""
+
+    run: str
+    branch: str
+    iteration: int
+    no_step: str | None
+    policy: NotRequired[str | None]
+    failed_attempts: NotRequired[int]
+    evaluation_success: NotRequired[float | None]
+    stages: dict[str, float]
+    before: dict[str, Any]
+    store: NotRequired[str]
+    stages_committed: NotRequired[int]
+    trackers: NotRequired[dict[str, str]]
+    evaluation: NotRequired[Scores]
+
+
 def questions(run: str, branch: str) -> list[str]:
     """Return questions to a line of a run, as commands to paste."""
     line = f"--run {run} --branch {branch}" if branch else f"--run {run}"
     return [f'{program()} sql "{question}" {line}' for question in QUESTIONS]
 
 
-def summarise(store: Store, run: str, branch: str, iteration: int) -> dict[str, Any]:
+def summarise(store: Store, run: str, branch: str, iteration: int) -> Summary:
     """Return the row of the `iterations` view; `stages`: stage -> seconds, from the start of its first shard to the end of its
     last one; and `before`: column -> figure of the iteration before, empty for the first."""
     with connect(store, [run], question=ROW) as connection:
@@ -57,7 +76,8 @@ def summarise(store: Store, run: str, branch: str, iteration: int) -> dict[str, 
     )
     spent = {stage: float(total or 0) for stage, total in seconds}
     stages = {stage: spent[stage] for stage in STAGES if stage in spent}
-    return figures | {"stages": stages, "before": {column: before[0][column] for column in HEADLINE} if before else {}}
+    kept = figures | {"stages": stages, "before": {column: before[0][column] for column in HEADLINE} if before else {}}
+    return cast(Summary, kept)
 
 
 def history(store: Store, run: str, branch: str) -> list[dict[str, Any]]:
@@ -69,7 +89,7 @@ def history(store: Store, run: str, branch: str) -> list[dict[str, Any]]:
     return list(rows.to_pylist())
 
 
-def shown(summary: dict[str, Any]) -> list[tuple[str, str]]:
+def shown(summary: Summary) -> list[tuple[str, str]]:
     """Return (name, figure) pairs, those that do not apply as a dash; an evaluation's only where there is one."""
     return [
         (metric.name, figure(summary.get(metric.column), metric.format))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from r3l.config import Config
 from r3l.config.section import taken
@@ -25,6 +25,7 @@ from r3l.pipeline.tools import Tools
 from r3l.stages import STAGES
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
+from r3l.training.job import JobSpec, UpdateResult
 
 ORDER = list(STAGES)
 CANARY = "canary.json"
@@ -46,7 +47,7 @@ class Placement(Protocol):
     def shards(self, bench: Workbench, batch: StageRef, shards: range, /) -> list[StageRef] | None:
         """Return the stages of all shards."""
 
-    def update(self, bench: Workbench, job: dict[str, Any], rows: list[str], /) -> dict[str, Any] | None:
+    def update(self, bench: Workbench, job: JobSpec, rows: list[str], /) -> UpdateResult | None:
         """Return what `take_step` returns, for a job with this host's paths of policies and these files of training
         rows, relative to the store's root."""
 

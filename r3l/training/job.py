@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, NotRequired, TypedDict
 
 from pydantic import Field, ValidationError
 
@@ -44,6 +45,54 @@ class Job(Section):
     canary_ids: list[int] = Field(
         default_factory=list, description="token ids to score with the new policy; empty: of a trained row"
     )
+
+
+class PolicySpec(TypedDict):
+    """A `PolicyPath` as its caller writes it."""
+
+    path: str
+    digest: str
+    base_path: str | None
+
+
+class JobSpec(TypedDict):
+    """A `Job` as its caller writes it: the rows and the folder are known last."""
+
+    groups: int
+    policy: PolicySpec
+    policies: dict[str, str]
+    reference: str
+    policy_settings: dict[str, Any]
+    training: dict[str, Any]
+    optimiser: str | None
+    optimiser_digest: str | None
+    iteration: int
+    step: int
+    seed: int
+    rows: NotRequired[list[str]]
+    out: NotRequired[str]
+
+
+class UpdateEvent(TypedDict):
+    """What happened to a job that its figures don't say."""
+
+    event: str
+    reason: str
+    detail: str
+
+
+class UpdateResult(TypedDict):
+    """What `update.json` holds: the figures of `OptimiserStep`, under its names, and these. The digests of the policy and
+    of the optimiser's state are added by whoever runs the job."""
+
+    policy: NotRequired[str]
+    optimiser: NotRequired[str]
+    loss: float
+    seconds: float
+    peak_memory_mb: float
+    seconds_by_part: dict[str, float]
+    canary: dict[str, Any]
+    events: list[UpdateEvent]
 
 
 def read_job(path: str | Path) -> Job:

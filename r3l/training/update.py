@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import torch
 from torch import nn
@@ -27,7 +27,7 @@ from r3l.training.checkpoint import (
     save_policy,
 )
 from r3l.training.gradients import Denominators, Floats, Measures, measure, row_gradient
-from r3l.training.job import Job
+from r3l.training.job import Job, UpdateEvent, UpdateResult
 from r3l.training.optimiser import make_optimiser
 from r3l.training.parallel.fsdp import whole
 from r3l.training.parallel.ranks import Ranks
@@ -50,7 +50,7 @@ class Update:
     job: Job
     ranks: Ranks
     emit: Emit
-    events: list[dict[str, str]] = field(default_factory=list)
+    events: list[UpdateEvent] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -65,7 +65,7 @@ class Update:
             segment_tokens=SEGMENT_TOKENS if settings.checkpoint_segments else 0,
         )
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> UpdateResult:
         """Take the step and write the snapshot; returns what `update.json` holds.
 
         Raises:
@@ -107,13 +107,12 @@ class Update:
         result = report(
             job, seen, self.ranks.sum_measures(measures), others, grad_norm=grad_norm, stepped=bool(seen.groups)
         )
-        result |= {
+        return cast(UpdateResult, result) | {
             "canary": canary.result(),
             "events": self.events,
             "peak_memory_mb": peak_memory_mb(self.device),
             "seconds_by_part": self.seconds,
         }
-        return result
 
     def _choose_layout(self) -> None:
         job = self.job
@@ -252,7 +251,7 @@ class Update:
         self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - started
 
 
-def run_update(job: Job, ranks: Ranks, emit: Emit, import_seconds: float = 0.0) -> dict[str, Any]:
+def run_update(job: Job, ranks: Ranks, emit: Emit, import_seconds: float = 0.0) -> UpdateResult:
     """Run a job and write its `update.json`, last of all. Raise `TrainingError`."""
     started = time.perf_counter()
     forget_peak()

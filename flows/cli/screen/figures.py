@@ -9,13 +9,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from r3l.evaluation.score import Scores
 from r3l.pipeline.headline import headline, trends
-from r3l.pipeline.summary import questions, shown
+from r3l.pipeline.summary import Summary, questions, shown
 
 TITLE = {"title_justify": "left", "title_style": "bold", "box": None, "padding": (0, 2, 0, 0)}
 
 
-def result(console: Console, summary: dict[str, Any], ask: bool = True, verbose: bool = False) -> None:
+def result(console: Console, summary: Summary, ask: bool = True, verbose: bool = False) -> None:
     """The eight figures that are looked at first, or all, with the seconds of each stage; with `ask`, where it is stored
     and what to ask."""
     title = f"{summary['run']}, iteration {summary['iteration']}"
@@ -67,7 +68,7 @@ def trend(console: Console, run: str, past: Sequence[dict[str, Any]]) -> None:
     console.print(table)
 
 
-def evaluated(console: Console, found: dict[str, Any]) -> None:
+def evaluated(console: Console, found: Scores) -> None:
     """The score of an evaluation, by task type and in all."""
     title = f"{found['run']}, policy of iteration {found['iteration']} on {found['posed']}: {found['sample']}"
     table = Table(title=title, **TITLE)  # type: ignore[arg-type]

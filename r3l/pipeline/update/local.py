@@ -16,6 +16,7 @@ from r3l.store.files.staging import staged_update
 from r3l.store.layout import STAGING
 from r3l.store.policies.snapshots import optimiser_digest, snapshot_digest
 from r3l.store.stage import Store
+from r3l.training.job import JobSpec, UpdateResult
 
 
 def policy_place(line: str, iteration: int) -> str:
@@ -27,13 +28,13 @@ def take_step(
     store: Store,
     line: str,
     iteration: int,
-    job: dict[str, Any],
+    job: JobSpec,
     on_line: Callable[[dict[str, Any]], None],
     settling: Callable[[], None] = lambda: None,
     staged: str = STAGING,
     stopped: threading.Event | None = None,
     waiting: WaitingProcess | None = None,
-) -> dict[str, Any]:
+) -> UpdateResult:
     """Run the job and give back its update.json, with the digests of the policy and the optimiser's state it wrote.
 
     Args:

@@ -17,6 +17,7 @@ from r3l.pipeline.update.output import Output, stop
 from r3l.pipeline.update.waiting import WaitingProcess
 from r3l.store.files.process import mark
 from r3l.store.files.staging import staged_update
+from r3l.training.job import JobSpec, UpdateResult
 from r3l.training.parallel.launcher import LAUNCHER
 from r3l.training.parallel.nodes import announce
 from r3l.training.parallel.nodes import command as _command
@@ -25,14 +26,14 @@ LOG = "stderr.log"
 
 
 def launch(
-    job: dict[str, Any],
+    job: JobSpec,
     folder: Path,
     processes: int,
     timeout_s: float,
     on_line: Callable[[dict[str, Any]], None],
     stopped: threading.Event | None = None,
     waiting: WaitingProcess | None = None,
-) -> dict[str, Any]:
+) -> UpdateResult:
     """Run the job in `folder` and give back its update.json.
 
     Args:
@@ -64,7 +65,7 @@ def launch(
     if output.ended and process.wait():
         cause = causes[-1] if causes else _last_words(folder / LOG)
         raise TrainingError(f"the update job ended with exit code {process.returncode}: {cause}; job: {spec}")
-    return dict(json.loads((Path(job["out"]) / "update.json").read_text()))
+    return result_of(job)
 
 
 def started(spec: Path, processes: int) -> tuple[subprocess.Popen[str], Output]:
@@ -81,14 +82,20 @@ def started(spec: Path, processes: int) -> tuple[subprocess.Popen[str], Output]:
     return process, Output(process)
 
 
-def run_here(job: dict[str, Any], on_line: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def run_here(job: JobSpec, on_line: Callable[[dict[str, Any]], None]) -> UpdateResult:
     """Run the job in this process, without a watchdog: for policies whose step takes less time than starting a process."""
     from r3l.training.job import Job
     from r3l.training.parallel.ranks import Ranks
     from r3l.training.update import run_update
 
     run_update(Job.model_validate(job), Ranks(), lambda event, **fields: on_line({"event": event, **fields}))
-    return dict(json.loads((Path(job["out"]) / "update.json").read_text()))
+    return result_of(job)
+
+
+def result_of(job: JobSpec) -> UpdateResult:
+    """Return what a finished job wrote."""
+    result: UpdateResult = json.loads((Path(job["out"]) / "update.json").read_text())
+    return result
 
 
 def _last_words(log: Path) -> str:

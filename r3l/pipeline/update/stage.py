@@ -20,6 +20,7 @@ from r3l.store.layout import STAGING, StageRef, line_folder
 from r3l.store.policies.places import fetch_optimiser, fetch_policy
 from r3l.store.policies.snapshots import written
 from r3l.store.stage import Store
+from r3l.training.job import JobSpec, UpdateResult
 
 
 def update_tables(bench: Workbench, rows: Sequence[StageRef], groups: int, older: dict[str, str]) -> stage_io.Tables:
@@ -72,7 +73,7 @@ def policy_is_there(bench: Workbench, ref: StageRef) -> bool:
     return True
 
 
-def job(bench: Workbench, groups: int, older: dict[str, str]) -> dict[str, Any]:
+def job(bench: Workbench, groups: int, older: dict[str, str]) -> JobSpec:
     """Return the job's spec but for its rows and the folder that it writes to: everything it may know, as paths and
     settings."""
     config, policies = bench.config, bench.policies
@@ -109,7 +110,7 @@ def local_files(store: Store, ref: StageRef) -> list[Path]:
     return [folder / path.rpartition("/")[2] for path in paths]
 
 
-def _row(bench: Workbench, result: dict[str, Any], path: str) -> OptimiserStep:
+def _row(bench: Workbench, result: UpdateResult, path: str) -> OptimiserStep:
     """Return what the job reported under a column's name, plus what only the flow knows. Nothing reported: null is not
     allowed, so a figure that does not apply is NaN (float columns)."""
     known = {
