@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from flows import prefect_settings
 
 prefect_settings.apply()
@@ -116,11 +118,9 @@ def scored(config: Config, ref: StageRef, store: Store) -> Scores:
         description=f"{whole.rate:.0%} of {posed}, policy of iteration {ref.iteration}; {sample}",
     )
     broken = [row["trajectory_id"] for row in rows if row["status"] in {"environment_error", "engine_error"}]
-    return {
-        "run": config.run,
-        "branch": config.branch,
-        "iteration": ref.iteration,
-        **{name: rows[0][name] for name in KEPT},
+    played: dict[str, Any] = {"run": config.run, "branch": config.branch, "iteration": ref.iteration}
+    played |= {name: rows[0][name] for name in KEPT}
+    played |= {
         "posed": posed,
         "sample": sample,
         "solved": whole.solved,
@@ -131,3 +131,4 @@ def scored(config: Config, ref: StageRef, store: Store) -> Scores:
         "table": table,
         "broken": broken,
     }
+    return cast(Scores, played)

@@ -120,7 +120,7 @@ def _iterated(config: Config, store: Store, tools: Tools, progress: Progress | N
     with open_iteration(config, store, iteration, progress=progress, runner=Threads(), tools=tools) as bench:
         refs = run_stages(bench)
     figures = summarise(store, config.run, config.branch, iteration)
-    return figures | {
+    return dict(figures) | {
         "store": store.root,
         "stages_committed": len(refs),
         "trackers": tracking.feed(config, store),

@@ -4,6 +4,7 @@ checksum."""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, NotRequired, TypedDict, cast
 
@@ -66,7 +67,7 @@ class Manifest(Content):
 FIELDS = frozenset(Manifest.__annotations__)
 
 
-def seal(content: Content) -> bytes:
+def seal(content: Mapping[str, object]) -> bytes:
     """Return a manifest as the bytes to store, with its own checksum in it."""
     return json.dumps(
         {**content, "checksum": sha256(canonical(content)).hexdigest()}, indent=1, sort_keys=True

@@ -87,7 +87,9 @@ class UpdateResult(TypedDict):
 
     policy: NotRequired[str]
     optimiser: NotRequired[str]
+    step: int
     loss: float
+    grad_norm: float
     seconds: float
     peak_memory_mb: float
     seconds_by_part: dict[str, float]

@@ -11,11 +11,11 @@ from r3l.config import Config
 from r3l.pipeline.iteration import open_iteration, run_stages
 from r3l.pipeline.policies import Policies
 from r3l.pipeline.workbench import Workbench
-from r3l.records import Task
 from r3l.store.stage import Store
 from r3l.training.job import Job
 from r3l.training.parallel.ranks import Ranks
 from r3l.training.update import run_update
+from tests.support import records
 from tests.support.fakes import explorer
 from tests.support.rehearsal import walker
 
@@ -25,9 +25,7 @@ def corridor(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two tasks of the corridor an iteration."""
     monkeypatch.setattr(
         "r3l.pipeline.stages.calls.draw",
-        lambda config, iteration: [
-            Task(iteration, slot, f"corridor/{slot}", "corridor", "train", "walk", "{}", 7 + slot) for slot in range(2)
-        ],
+        lambda config, iteration: records.corridor_tasks(iteration, 2),
     )
     monkeypatch.setattr(
         "r3l.pipeline.update.local.launch",

@@ -25,9 +25,9 @@ from r3l.pipeline.runner import Threads
 from r3l.pipeline.stages import calls
 from r3l.pipeline.update import process
 from r3l.pipeline.workbench import Workbench
-from r3l.records import Task
 from r3l.store.files.staging import GUARD
 from r3l.store.stage import Store
+from tests.support import records
 from tests.support.fakes import explorer
 from tests.support.rehearsal import walker
 from tests.support.store_mutants import MUTANTS
@@ -96,9 +96,7 @@ def config_of(root: str, run: str) -> Config:
 def play(root: str, run: str) -> None:
     """One iteration, or what is left of it."""
     slow = explorer(lambda name, prompt: (time.sleep(CALL_S), walker(name, prompt))[1])
-    calls.draw = lambda config, iteration: [
-        Task(iteration, k, f"corridor/{k}", "corridor", "train", "walk", "{}", 7 + k) for k in range(4)
-    ]
+    calls.draw = lambda config, iteration: records.corridor_tasks(iteration, 4)
     process._command = lambda spec, processes: [sys.executable, "-S", "-c", UPDATE, str(spec), json.dumps(FIGURES)]
     Workbench._start = lambda self: slow
     config, store = config_of(root, run), Store.open(root)

@@ -30,6 +30,7 @@ from r3l.pipeline.workbench import Workbench
 from r3l.records import Task
 from r3l.store.stage import Store
 from tests.flows.small import small_config
+from tests.support import records
 from tests.support.answers import ask
 from tests.support.fakes import CorridorPool, ScriptedEngine, explorer, failed
 from tests.support.rehearsal import walker
@@ -120,9 +121,7 @@ def halting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, Callable
     monkeypatch.setattr(preflight, "check", lambda config, training=True: Store.open(config.store.root))
     monkeypatch.setattr(
         "r3l.pipeline.stages.calls.draw",
-        lambda config, iteration: [
-            Task(iteration, slot, f"corridor/{slot}", "corridor", "train", "walk", "{}", 7 + slot) for slot in range(2)
-        ],
+        lambda config, iteration: records.corridor_tasks(iteration, 2),
     )
     monkeypatch.setattr(server, "ASK_S", 0.1)
     yield lambda stage, end: World(monkeypatch, stage, end)

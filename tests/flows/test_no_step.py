@@ -23,9 +23,9 @@ from r3l.audit.terminal import status
 from r3l.pipeline import preflight
 from r3l.pipeline.summary import shown
 from r3l.pipeline.workbench import Workbench
-from r3l.records import Task
 from r3l.store.stage import Store
 from tests.flows.small import small_config
+from tests.support import records
 from tests.support.fakes import explorer
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
@@ -38,9 +38,7 @@ def lost(monkeypatch: pytest.MonkeyPatch, tmp_path: Any, prefect_server: None) -
     monkeypatch.setattr(preflight, "check", lambda config, training=True: Store.open(config.store.root))
     monkeypatch.setattr(
         "r3l.pipeline.stages.calls.draw",
-        lambda config, iteration: [
-            Task(iteration, slot, f"corridor/{slot}", "corridor", "train", "walk", "{}", 7 + slot) for slot in range(2)
-        ],
+        lambda config, iteration: records.corridor_tasks(iteration, 2),
     )
     monkeypatch.setattr(
         Workbench,

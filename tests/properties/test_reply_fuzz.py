@@ -11,7 +11,8 @@ from r3l.exploration import stages
 from r3l.records import SamplingPlan
 from r3l.store.layout import StageKey
 from r3l.store.stage import Store
-from tests.support.fakes import explorer, task
+from tests.support.fakes import explorer
+from tests.support.records import corridor_task as task
 from tests.support.reply_mutator import replies
 
 TURNS = 8

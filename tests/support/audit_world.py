@@ -20,6 +20,7 @@ from r3l.records import Credit, Event, OraclePivot, Reflection, Task, TrainingRo
 from r3l.store.files.parts import to_table
 from r3l.store.layout import StageKey
 from r3l.store.stage import Store, fingerprint
+from tests.support import records
 from tests.support.store_iteration import Tables
 
 HOSTILE = (
@@ -71,8 +72,8 @@ class World:
 
     def task(self, slot: int) -> Task:
         kind = TYPES[slot % len(TYPES)]
-        return Task(
-            self.iteration, slot, f"{kind}-{self.random.choice(THINGS)}-{slot}", "alfworld", "train", kind, "{}", 7
+        return records.task(
+            self.iteration, slot, task_id=f"{kind}-{self.random.choice(THINGS)}-{slot}", task_type=kind, seed=7
         )
 
     def turn(self, owner: str, k: int) -> Turn:
@@ -83,35 +84,30 @@ class World:
         reply = f"<think>The {thing} may be at {place}.</think> <action>{action}</action>"
         ids = [draw.randint(10, 3000) for _ in reply.split()] + [2]
         context = [draw.randint(10, 3000) for _ in observed.split()]
-        return Turn(
+        return records.turn(
             owner,
-            self.iteration,
             k,
-            observed,
-            context,
-            ids,
-            [-draw.expovariate(2.0) for _ in ids],
-            reply,
-            action,
-            True,
-            "stop",
-            blake2b(observed.encode(), digest_size=8).hexdigest(),
+            iteration=self.iteration,
+            observation=observed,
+            context=context,
+            reply=ids,
+            response_logprobs=[-draw.expovariate(2.0) for _ in ids],
+            response=reply,
+            action=action,
+            observation_hash=blake2b(observed.encode(), digest_size=8).hexdigest(),
         )
 
     def trajectory(self, task: Task, kind: str, attempt: int, turns: list[Turn], won: bool, **links: Any) -> Trajectory:
-        return Trajectory(
-            trajectory_id=f"{task.group_id}/{kind}={attempt}",
-            kind=kind,
+        return records.trajectory(
+            kind,
+            attempt,
             iteration=self.iteration,
-            task=task.task,
+            slot=task.task,
+            reward=float(won),
             task_id=task.task_id,
             task_type=task.task_type,
-            group_id=task.group_id,
-            attempt=attempt,
             status="completed" if won else "turn_limit",
             reason="" if won else "turn limit reached",
-            reward=float(won),
-            success=won,
             turns=turns[-1].turn + 1,
             response_tokens=sum(len(turn.response_ids) for turn in turns),
             final_observation="You won!" if won else "Nothing happens.",
@@ -150,29 +146,23 @@ class World:
         }
         name = f"{one.trajectory_id}/reflection=0"
         self.reflections.append(
-            Reflection(
-                name,
+            records.reflection(
                 one.trajectory_id,
-                one.trajectory_id,
-                self.iteration,
-                one.task,
-                one.group_id,
-                0,
-                "parsed" if parsed else "invalid",
-                "" if parsed else "no JSON object in the reply",
-                f"Let me think.\n{json.dumps(report)}",
-                json.dumps(report) if parsed else "",
-                outcome,
-                pivot,
-                pivot,
-                decision,
-                [5, 6, 7],
-                [8, 9, 2],
-                [-0.5] * 3,
-                "stop",
-                one.policy,
-                3,
-                0.8,
+                iteration=self.iteration,
+                slot=one.task,
+                pivot=pivot,
+                outcome=outcome,
+                status="parsed" if parsed else "invalid",
+                reason="" if parsed else "no JSON object in the reply",
+                text=f"Let me think.\n{json.dumps(report)}",
+                report=json.dumps(report) if parsed else "",
+                decision=decision,
+                context_ids=[5, 6, 7],
+                response_ids=[8, 9, 2],
+                response_logprobs=[-0.5] * 3,
+                policy=one.policy,
+                seed=3,
+                seconds=0.8,
             )
         )
         if decision != "retry" or pivot is None:
@@ -267,26 +257,18 @@ class World:
             ids += [*turn.context_ids, *turn.response_ids]
             weights += [0.0] * len(turn.context_ids) + [weight * (turn.turn >= mask)] * len(turn.response_ids)
             logprobs += [*[0.0] * len(turn.context_ids), *turn.response_logprobs]
-        term = "rl" if role == "explore" else "sft"
-        return TrainingRow(
-            f"{one.trajectory_id}/row",
-            one.group_id,
-            self.iteration,
+        return records.training_row(
             one.trajectory_id,
-            role,
-            term,
-            "policy_gradient",
-            "{}",
-            "groups",
-            1.0,
-            0.0,
-            "none",
-            advantage,
-            one.policy,
             ids,
             weights,
-            logprobs,
-            sum(w > 0 for w in weights),
+            group_id=one.group_id,
+            iteration=self.iteration,
+            role=role,
+            term="rl" if role == "explore" else "sft",
+            advantage=advantage,
+            behaviour_policy=one.policy,
+            logprobs=logprobs,
+            trained_tokens=sum(w > 0 for w in weights),
         )
 
     def update(self) -> dict[str, Any]:

@@ -123,10 +123,6 @@ class CorridorPool:
         self.ended.append(session)
 
 
-def task(iteration: int = 0, slot: int = 0) -> Task:
-    return Task(iteration, slot, f"corridor/{slot}", "corridor", "train", "walk", "{}", 7 + slot)
-
-
 def explorer(script: Callable[[str, str], str], pool: CorridorPool | None = None, **limits) -> Explorer:
     """An `Explorer` over the corridor with `script` as its policy."""
     bounds = {"max_turns": 8, "reply_tokens": 64, "temperature": 1.0, **limits}

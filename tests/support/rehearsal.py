@@ -20,7 +20,8 @@ from r3l.store.tables.schemas import arrow_schema
 from r3l.training.job import Job
 from r3l.training.parallel.ranks import Ranks
 from r3l.training.update import run_update
-from tests.support.fakes import explorer, task
+from tests.support.fakes import explorer
+from tests.support.records import corridor_task as task
 
 GUIDE = "previous attempt"
 TASKS = [task(slot=0), task(slot=1)]

@@ -14,6 +14,7 @@ from typing import Any
 from r3l.records import Credit, Event, OraclePivot, Reflection, Task, TrainingRow, Trajectory, Turn, observation_hash
 from r3l.store.layout import StageKey, StageRef
 from r3l.store.stage import Store, fingerprint
+from tests.support import records
 
 STAGE_ORDER = (
     "tasks",
@@ -31,45 +32,32 @@ Tables = dict[str, list[Any]]
 
 def turn(trajectory: str, iteration: int, k: int, salt: int, guidance: tuple[int, ...] = ()) -> Turn:
     """Contexts depend on the turn alone (and guidance), replies on the salt: 3 context ids and 2 sampled ids a turn."""
-    context, reply = [100 + k, 200 + k, 300 + k, *guidance], [1000 * (salt + 1) + k, 7]
-    said, logprobs = f"You see {k}.", [-0.5, -0.25]
-    return Turn(
+    return records.turn(
         trajectory,
-        iteration,
         k,
-        said,
-        context,
-        reply,
-        logprobs,
-        f"go {salt} {k}",
-        f"go {k}",
-        True,
-        "stop",
-        observation_hash(said),
+        iteration=iteration,
+        observation=f"You see {k}.",
+        context=[100 + k, 200 + k, 300 + k, *guidance],
+        reply=[1000 * (salt + 1) + k, 7],
+        response_logprobs=[-0.5, -0.25],
+        response=f"go {salt} {k}",
+        action=f"go {k}",
     )
 
 
 def trajectory(
     id_: str, kind: str, iteration: int, task: int, attempt: int, reward: float, tokens: int, **links: Any
 ) -> Trajectory:
-    turns = 3
-    return Trajectory(
-        trajectory_id=id_,
-        kind=kind,
+    return records.trajectory(
+        kind,
+        attempt,
         iteration=iteration,
-        task=task,
-        task_id=f"t{task}",
-        task_type="look",
-        group_id=f"iteration={iteration}/task={task}",
-        attempt=attempt,
-        status="completed",
-        reason="",
+        slot=task,
         reward=reward,
-        success=reward >= 1,
-        turns=turns,
+        trajectory_id=id_,
+        turns=3,
         response_tokens=tokens,
         final_observation="end",
-        policy="p0",
         seed=1,
         seconds=0.5,
         **links,
@@ -84,27 +72,20 @@ def reflection(
         "improvement_suggestion": "Clean the thing before you place it.",
         "retry_from_step": pivot,
     }
-    return Reflection(
-        reflection_id=f"{base}/reflection=0",
-        trajectory_id=base,
-        base_id=base,
+    return records.reflection(
+        base,
         iteration=iteration,
-        task=task,
-        group_id=f"iteration={iteration}/task={task}",
-        attempt=0,
+        slot=task,
+        pivot=pivot,
+        outcome=outcome,
         status=status,
         reason="" if status == "parsed" else "no JSON object in the reply",
         text="text",
         report=json.dumps(report) if status == "parsed" else "",
-        outcome=outcome,
-        pivot_asked=pivot,
-        pivot_turn=pivot,
         decision=decision,
         context_ids=[9, 9, 9],
         response_ids=[8, 8],
         response_logprobs=[-1.0, -1.0],
-        finish_reason="stop",
-        policy="p0",
         seed=2,
         seconds=0.25,
     )
@@ -120,23 +101,15 @@ def row(source: str, iteration: int, task: int, role: str, turns: Spans, mask: i
         for k, (context, reply) in enumerate(turns)
         for sampled in (*(False for _ in context), *(True for _ in reply))
     ]
-    return TrainingRow(
-        row_id=f"{source}/row",
+    return records.training_row(
+        source,
+        ids,
+        weights,
         group_id=f"iteration={iteration}/task={task}",
         iteration=iteration,
-        source_id=source,
         role=role,
         term="rl" if role == "explore" else "sft",
-        objective="policy_gradient",
-        objective_settings="{}",
-        reduction="groups",
-        coefficient=1.0,
-        kl_coefficient=0.0,
-        kl_estimator="none",
         advantage=advantage,
-        behaviour_policy="p0",
-        token_ids=ids,
-        weights=weights,
         logprobs=[-0.5 * w for w in weights],
         trained_tokens=sum(w > 0 for w in weights),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from transformers import (
 from r3l.losses import LOSSES
 from r3l.store.tables.schemas import arrow_schema
 from r3l.training.rows import UpdateRow
+from tests.support import records
 
 VOCABULARY = 61
 SIZE: dict[str, Any] = {
@@ -86,27 +88,12 @@ def record(name: str, ids: Any, weights: Any, **columns: Any) -> dict[str, Any]:
     assert objective in LOSSES
     weights = [float(np.float32(w)) for w in weights]  # the columns are float32
     columns = {name: float(np.float32(value)) if isinstance(value, float) else value for name, value in columns.items()}
-    return {
+    settings = {
         "row_id": name,
-        "group_id": "g0",
-        "iteration": 0,
-        "source_id": name,
-        "role": "explore",
-        "term": "rl",
-        "objective": objective,
-        "objective_settings": json.dumps(SETTINGS.get(objective, {})),
-        "reduction": "groups",
-        "coefficient": 1.0,
-        "kl_coefficient": 0.0,
-        "kl_estimator": "none",
-        "advantage": 1.0,
         "behaviour_policy": "start",
-        "token_ids": [int(i) for i in ids],
-        "weights": weights,
-        "logprobs": [-1.0 if w else 0.0 for w in weights],
-        "trained_tokens": sum(w != 0 for w in weights),
-        **columns,
+        "objective_settings": json.dumps(SETTINGS.get(objective, {})),
     }
+    return asdict(records.training_row(name, [int(i) for i in ids], weights, **(settings | columns)))
 
 
 def group(seed: int, name: str = "g0", members: int = 4, **columns: Any) -> list[dict[str, Any]]:

@@ -14,7 +14,8 @@ from r3l.environments.adapters.texts import cleaned, imported, installed
 from r3l.environments.base import Observation, Step
 from r3l.environments.workers.sessions import Sessions
 from r3l.errors import WorldError
-from tests.support.fakes import CorridorWorld, task
+from tests.support.fakes import CorridorWorld
+from tests.support.records import corridor_task as task
 
 
 class Dice(CopiedEnvironment):

@@ -12,7 +12,8 @@ from r3l.errors import EngineError, WorldError
 from r3l.exploration.retry import retry
 from r3l.exploration.sample import sample
 from r3l.records import Reflection, SamplingPlan
-from tests.support.fakes import CorridorPool, explorer, failed, task
+from tests.support.fakes import CorridorPool, explorer, failed
+from tests.support.records import corridor_task as task
 
 
 class ScoredCorridor(CorridorPool):

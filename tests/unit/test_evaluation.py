@@ -15,7 +15,8 @@ from r3l.evaluation.sampling import evaluated_tasks, largest_remainders, stratif
 from r3l.evaluation.score import by_type, score
 from r3l.experiments import cell
 from r3l.intervals import independent_episodes, variance_of_mean, wilson
-from tests.support.fakes import explorer, task
+from tests.support.fakes import explorer
+from tests.support.records import corridor_task as task
 
 
 @pytest.mark.parametrize(

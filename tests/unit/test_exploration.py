@@ -10,7 +10,8 @@ from r3l.errors import EngineError, Interrupted, ServerAway
 from r3l.exploration import stages
 from r3l.exploration.sample import sample
 from r3l.records import Episode, Kind, SamplingPlan, Status, observation_hash
-from tests.support.fakes import END, CorridorPool, done, explorer, task
+from tests.support.fakes import END, CorridorPool, done, explorer
+from tests.support.records import corridor_task as task
 
 GUIDE = "previous attempt"
 PLAN = SamplingPlan(bases=1, reflection="report", retries_per_base=1, retry_when="not_success")

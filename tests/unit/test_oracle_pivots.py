@@ -16,7 +16,8 @@ from r3l.errors import WorldError
 from r3l.exploration.oracle import oracle_stage
 from r3l.exploration.stages import base_stage
 from r3l.records import OraclePivot, SamplingPlan, Task
-from tests.support.fakes import CorridorPool, explorer, failed, task
+from tests.support.fakes import CorridorPool, explorer, failed
+from tests.support.records import corridor_task as task
 
 LOSING = {0: ["!right"] * 5, 1: ["!right", "!trap", *["!right"] * 6], 2: ["!left"] * 8}  # wins; lost in turn 1; slow
 

@@ -41,8 +41,8 @@ def orphaned(files: Files, prefix: str) -> list[str]:
     for folder in {path.rpartition("/")[0] for path in parts}:
         if key := key_of(f"{folder}/{MANIFEST}"):
             try:
-                manifest = manifests.load(files, key) or {"parts": []}
-                named |= {f"{key.folder}/{part['file']}" for part in manifest["parts"]}
+                manifest = manifests.load(files, key)
+                named |= {f"{key.folder}/{part['file']}" for part in (manifest["parts"] if manifest else ())}
             except StoreError:  # also where a folder stands in the place of the manifest
                 kept.add(key.folder)
     return [path for path in parts if path not in named and path.rpartition("/")[0] not in kept]
