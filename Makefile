@@ -9,7 +9,7 @@ iterate: setup  ## one training iteration of the run `demo`; again: the next one
 	@$(R3L) iterate --run demo
 
 test: setup  ## the fast suite, on both cores of a small machine
-	@$(VENV)/bin/python -m pytest -n 2
+	@$(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 setup: $(STAMP)
 

@@ -1,4 +1,4 @@
-"""`prefect server start`, a worker, `prefect deploy`, `prefect deployment run r3l/iterate`: for real, on loopback."""
+"""`prefect server start`, a worker, `prefect deploy`, a run of the deployment r3l/iterate: for real, on loopback."""
 
 import json
 
@@ -29,7 +29,8 @@ def test_a_deployment_run_is_an_iteration_and_a_wrong_value_is_refused(tmp_path)
         )
         assert answer.status_code == 409
 
-        server.prefect("deployment", "run", "r3l/iterate", "--params", json.dumps({"config": config}))
+        asked = {"parameters": {"config": config}}  # as `prefect deployment run` asks it
+        httpx.post(f"{server.api}/deployments/{found['id']}/create_flow_run", json=asked, timeout=30).raise_for_status()
         state = wait("the flow run", RUN_S, server.ended)
         assert state["type"] == "COMPLETED", state
         keys = {one["key"] for one in server.asked("artifacts")}

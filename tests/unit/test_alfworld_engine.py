@@ -54,7 +54,7 @@ def compare(tmp_path: Path, games: int, steps: int) -> int:
 
 
 def test_memoised_parsing_changes_nothing(tmp_path: Path) -> None:
-    assert compare(tmp_path, games=2, steps=40) == 80
+    assert compare(tmp_path, games=2, steps=20) == 40
 
 
 @pytest.mark.slow
