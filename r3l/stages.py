@@ -38,7 +38,7 @@ class Stage:
         samples: it asks the engine for replies, with the behaviour policy.
         plays: it plays in the environment's workers.
         trains: it takes an optimiser step.
-        plan: what it carries out of the method's plan: the number of bases, or all of it.
+        plan: what it carries out of the method's plan: the number of bases, the continuations, or all but these.
         tasks_of: the section of the settings whose `split` it draws tasks from.
         optional: not every iteration has it.
         apart: it is made beside an iteration, by `r3l evaluate`: no replay has it.
@@ -50,7 +50,7 @@ class Stage:
     samples: bool = False
     plays: bool = False
     trains: bool = False
-    plan: Literal["", "bases", "whole"] = ""
+    plan: Literal["", "bases", "continuations", "whole"] = ""
     tasks_of: Literal["", "environment", "evaluation"] = ""
     optional: bool = False
     apart: bool = False
@@ -70,6 +70,7 @@ STAGES: dict[str, Stage] = {
     "reflections": Stage(("reflections",), sharded=True, samples=True, plan="whole"),
     "retries": Stage(EPISODES, sharded=True, samples=True, plays=True, plan="whole"),
     "distilled": Stage(EPISODES, sharded=True),
+    "continuations": Stage(EPISODES, sharded=True, samples=True, plays=True, plan="continuations", optional=True),
     "credit": Stage(("credit",), sharded=True),
     "training_rows": Stage(("training_rows",), sharded=True, code=2),
     "replay": Stage(("replay", "training_rows"), optional=True),

@@ -24,8 +24,8 @@ from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline.iteration import working  # noqa: E402
 from r3l.pipeline.runner import Runner  # noqa: E402
 from r3l.pipeline.stages import stage_io  # noqa: E402
-from r3l.pipeline.stages.calls import shard_stages  # noqa: E402
 from r3l.pipeline.stages.identity import work_identity  # noqa: E402
+from r3l.pipeline.stages.shards import shard_stages  # noqa: E402
 from r3l.pipeline.workbench import Workbench  # noqa: E402
 from r3l.store.digests import fingerprint_of  # noqa: E402
 from r3l.store.layout import StageKey, StageRef, iteration_folder  # noqa: E402

@@ -99,6 +99,11 @@ class Group:
     def attempt(self, name: str = "") -> Attempt:
         """Return the attempt that holds this id; without one, that with the largest gain or loss. Raise StoreError for
         no such id."""
+        for row in self.members:
+            if row["kind"] == "continuation" and row["trajectory_id"] == name:
+                return Attempt(
+                    next(base for base in self.members if base["trajectory_id"] == row["base_id"]), None, row
+                )
         if not name:
             return max(self.attempts, key=lambda one: (one.gain is not None, abs(one.gain or 0)))
         for one in self.attempts:
@@ -188,7 +193,7 @@ def attempts_of(viewed: Group) -> list[Attempt]:
     by_retry = {row["retry_id"]: row for row in viewed.members if row["kind"] == "distilled"}
     reflections = {row["reflection_id"]: row for row in viewed.reflections}
     attempts = []
-    for base in (row for row in viewed.members if row["kind"] not in ("retry", "distilled")):
+    for base in (row for row in viewed.members if row["kind"] not in ("retry", "distilled", "continuation")):
         mine = base["trajectory_id"]
         retries = [row for row in viewed.members if row["kind"] == "retry" and row["base_id"] == mine]
         used = {row["reflection_id"] for row in retries}

@@ -26,7 +26,7 @@ WHERE $type = '' OR task_type = $type GROUP BY task_id ORDER BY iterations DESC,
 """
 ATTEMPTS = """
 SELECT iteration, kind, trajectory_id, group_id, task_type, attempt, success, reward, status, turns FROM lines.trajectories
-WHERE run = ? AND branch = ? AND task_id = ? AND kind <> 'distilled' ORDER BY iteration, kind, attempt
+WHERE run = ? AND branch = ? AND task_id = ? AND kind NOT IN ('distilled', 'continuation') ORDER BY iteration, kind, attempt
 """
 ONE = """
 SELECT trajectory_id, iteration, kind, task_id, status, reward, success, turns, parent_id, pivot_turn, final_observation

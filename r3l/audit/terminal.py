@@ -69,7 +69,7 @@ def conversation(line: Line, row: Row, attempt: Attempt, seen: Panes) -> Rendera
     parts: list[RenderableType] = [heading(line, row, attempt, trained)]
     pivot = seen.pivot if attempt.retry else None
     turns = dict(seen.of(row))
-    if row["kind"] == "retry":
+    if row["kind"] in ("retry", "continuation"):
         kept = seen.turns.get(row["parent_id"], {})
         turns = {**{k: turn for k, turn in kept.items() if k < (pivot or 0)}, **turns}
     spoken: list[RenderableType] = []

@@ -79,7 +79,7 @@ class RolloutSettings(Section):
         ge=0,
         le=2,
         description="Sampling temperature of base and retry trajectories, 0 to 2 (paper: 1.0).",
-        json_schema_extra=identity_of("base", "retries"),
+        json_schema_extra=identity_of("base", "retries", "continuations"),
     )
     reflection_temperature: float = Field(
         0.7,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -42,6 +42,21 @@ def anchored_advantages(
     for together in places.values():
         advantages[together] = scaled_advantages(returns[together], scale)
     return parted(advantages, [len(one) for one in returns_G])
+
+
+def value_differences(values: Mapping[int, float], reward: float, turns: int) -> Floats:
+    """Return what each of K turns gained, shape [K]: the value of the next turn that has one, or the reward at the end,
+    less the value of the last turn up to it that has one (VinePPO, Eq. 6, with steps of one or several turns).
+
+    Args:
+        values: turn to its value; turn 0 has one.
+    """
+    known = sorted(values)
+    ends = [*known[1:], turns]
+    gained = np.zeros(turns)
+    for begin, end in zip(known, ends, strict=True):
+        gained[begin:end] = (reward if end == turns else values[end]) - values[begin]
+    return gained
 
 
 def parted(values: Floats, lengths_G: Sequence[int]) -> list[Floats]:

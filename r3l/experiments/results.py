@@ -27,7 +27,8 @@ METRICS = """
 WITH played AS (
     SELECT run, iteration, count(*) AS episodes, sum(turns) AS turns, sum(response_tokens) AS tokens
     FROM (SELECT run, iteration, turns, response_tokens FROM base WHERE branch = ''
-          UNION ALL SELECT run, iteration, turns - coalesce(pivot_turn, 0), response_tokens FROM retries WHERE branch = '')
+          UNION ALL SELECT run, iteration, turns - coalesce(pivot_turn, 0), response_tokens FROM retries WHERE branch = ''
+          UNION ALL SELECT run, iteration, turns - pivot_turn, response_tokens FROM continuations WHERE branch = '')
     GROUP BY run, iteration),
 reflected AS (SELECT run, iteration, sum(len(response_ids)) AS reflection_tokens FROM reflections WHERE branch = '' GROUP BY run, iteration)
 SELECT run, iteration, episodes::BIGINT AS episodes, turns::BIGINT AS turns, (tokens + coalesce(reflection_tokens, 0))::BIGINT AS tokens,

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 from typing import TypeVar
 
 from r3l.errors import ConfigError
+from r3l.exploration.continuations import continue_from, unusable, wanted_of
 from r3l.exploration.controls import controlled
 from r3l.exploration.explorer import Explorer
 from r3l.exploration.reflect import reflect
@@ -103,6 +104,20 @@ def refuse_other_sources(plan: SamplingPlan, reflections: Sequence[Reflection]) 
             f"method.guidance={plan.guidance}: the stored reflections were written by {', '.join(others)}, expected "
             f"{plan.source}. Replay from reflections, which writes them anew"
         )
+
+
+def continuations_stage(
+    explorer: Explorer, tasks: Sequence[Task], plan: SamplingPlan, bases: Sequence[Episode]
+) -> tuple[list[Episode], list[Event]]:
+    """Return `plan.continuations` episodes from each of up to `plan.continued_turns` turns of every whole base; those
+    that failed are events, too."""
+    by_slot = {task.task: task for task in tasks}
+    asked = [one for base in bases for one in wanted_of(plan, base)]
+    explorer.progress.add("continuations", planned=len(asked))
+    played = asyncio.run(
+        _all([continue_from(explorer, by_slot[base.trajectory.task], base, *place) for base, *place in asked])
+    )
+    return played, [event for one in played if (event := unusable(one))]
 
 
 def distilled_stage(abouts: Sequence[Episode], retries: Sequence[Episode]) -> tuple[list[Episode], list[Event]]:

@@ -20,12 +20,14 @@ from r3l.methods.gspo import GSPO
 from r3l.methods.hint import HINT
 from r3l.methods.ngrpo import NGRPO
 from r3l.methods.opmd import OPMD
+from r3l.methods.process_supervision import ProcessSupervision
 from r3l.methods.r3l import R3L
 from r3l.methods.raft import RAFT
 from r3l.methods.reflect_grpo import ReflectGRPO
 from r3l.methods.reflect_retry_reward import ReflectRetryReward
 from r3l.methods.rloo import RLOO
 from r3l.methods.stages import credit_groups, training_rows
+from r3l.methods.vineppo import VinePPO
 from r3l.records import Credit, Episode, Event, Reflection, SamplingPlan, TrainingRow, Trajectory, Turn
 
 METHODS: dict[str, Method[Any]] = {
@@ -44,6 +46,8 @@ METHODS: dict[str, Method[Any]] = {
     "gigpo": GiGPO(),
     "hint": HINT(),
     "agent_rlvr": AgentRLVR(),
+    "process_supervision": ProcessSupervision(),
+    "vineppo": VinePPO(),
 }
 
 
@@ -79,8 +83,9 @@ def credits_turns(settings: AnyMethod) -> bool:
 def credit_stage(
     settings: AnyMethod, trajectories: Sequence[Trajectory], turns: Sequence[Turn] = ()
 ) -> tuple[list[Credit], list[Event]]:
-    """Return the credit of every member of every group. `trajectories`: base and distilled ones, groups whole (retries
-    are passed over); `turns`: theirs, in order, for methods that credit turns.
+    """Return the credit of every member of every group. `trajectories`: base and distilled ones, groups whole, and
+    continuations from them (retries are passed over); `turns`: those of the former, in order, for methods that credit
+    turns.
 
     Each of them gives one `Credit` or one `dropped` event with its reason.
     """

@@ -47,11 +47,13 @@ class Lesson(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlayedGroup:
-    """A group for a method that credits turns: G members, of member g the K_g turns that it played, in order."""
+    """A group for a method that credits turns: G members, of member g the K_g turns that it played, in order; and the
+    continuations from turns of its members, those that ended by themselves."""
 
     members: Sequence[Trajectory]
     credit: Sequence[Credit]
     turns: Sequence[Sequence[Turn]]
+    continuations: Sequence[Trajectory] = ()
 
 
 class LeftOut(NamedTuple):

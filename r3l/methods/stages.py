@@ -16,13 +16,14 @@ from r3l.records import Credit, Episode, Event, Kind, Reflection, Status, Traini
 def credit_groups(
     method: Method[Any], settings: MethodSettings, trajectories: Sequence[Trajectory], turns: Sequence[Turn]
 ) -> tuple[list[Credit], list[Event]]:
-    """Return credit for whole groups. Each base and distilled trajectory gives a credit or an event; retries are no
-    members."""
+    """Return credit for whole groups. Each base and distilled trajectory gives a credit or an event; retries and
+    continuations are no members."""
     credits: list[Credit] = []
     events: list[Event] = []
     turns_of: dict[str, list[Turn]] = defaultdict(list)
     for turn in turns:
         turns_of[turn.trajectory_id].append(turn)
+    continued = grouped(one for one in trajectories if one.kind == Kind.CONTINUATION)
     for group in grouped(one for one in trajectories if one.kind in {Kind.BASE, Kind.DISTILLED}).values():
         usable = [member for member in group if Status(member.status).trainable]
         left_out = [
@@ -36,7 +37,8 @@ def credit_groups(
             credited = method.credit(settings, members)
             if method.credits_turns:
                 played = [turns_of[member.trajectory_id] for member in members]
-                credited = by_turn(method, settings, PlayedGroup(members, credited, played))
+                followed = [one for one in continued.get(group[0].group_id, []) if Status(one.status).trainable]
+                credited = by_turn(method, settings, PlayedGroup(members, credited, played, followed))
             credits += credited
     return credits, events
 

@@ -43,8 +43,10 @@ def counterfactuals(
     if unknown := sorted({*names} - {*preset_names("methods")}):
         raise ConfigError(f"unknown method preset {unknown[0]!r}: expected one of {', '.join(preset_names('methods'))}")
     settings: dict[str, MethodSettings] = {name: compose(method=name).method for name in names}
-    wanted = per_task(config.method, config.rollout.group_size)
-    same = [name for name in names if per_task(settings[name], config.rollout.group_size) == wanted]
+    size = config.rollout.group_size
+    wanted = per_task(config.method, size)
+    without = replace(wanted, continued_turns=0, continuations=0)  # a method that asks for none passes them over
+    same = [name for name in names if per_task(settings[name], size) in (wanted, without)]
     episodes, reflections, faults = rollouts(store, run, branch, iteration)
     own = Counterfactual("this run", mass_of(config.method, episodes, reflections, faults), own=True)
     others = [Counterfactual(name, mass_of(settings[name], episodes, reflections, faults)) for name in same]
@@ -61,7 +63,7 @@ def rollouts(
 ) -> tuple[list[Episode], list[Reflection], dict[str, int]]:
     """Return (all stored attempts of an iteration, its reflections, failed base to the turn that the oracle names)."""
     refs = store.stages(run, branch, iteration)
-    attempts = [ref for ref in refs if ref.stage in {"base", "retries", "distilled"}]
+    attempts = [ref for ref in refs if ref.stage in {"base", "retries", "distilled", "continuations"}]
     if not any(ref.stage == "base" for ref in attempts):
         raise StoreError(
             f"{run}: iteration {iteration} has no base trajectories in {store.root}; `r3l runs` lists the runs"

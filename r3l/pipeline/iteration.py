@@ -13,6 +13,7 @@ from r3l.pipeline.logs import log
 from r3l.pipeline.runner import Runner
 from r3l.pipeline.saved_config import save_config
 from r3l.pipeline.stages import calls
+from r3l.pipeline.stages.shards import shard_stages
 from r3l.pipeline.stages.task_batch import shards_of
 from r3l.pipeline.stages.waves import wave_stages, waves
 from r3l.pipeline.tools import Tools
@@ -124,7 +125,7 @@ def run_stages(bench: Workbench) -> list[StageRef]:
     shards = range(shards_of(bench.config.rollout.tasks, bench.config.rollout.tasks_per_shard))
     bench.progress.add("shards", planned=len(shards))
     placed = bench.placement.shards(bench, batch, shards) if bench.placement and bench.replay is None else None
-    refs = [batch, *(calls.shard_stages(bench, batch, shards) if placed is None else placed)]
+    refs = [batch, *(shard_stages(bench, batch, shards) if placed is None else placed)]
     for wave in waves(bench):
         refs += wave_stages(bench, refs, wave)
     if bench.replay is None:

@@ -10,9 +10,9 @@ from r3l.store.stage import Store
 
 COUNTS = """
 SELECT count(DISTINCT (iteration, task)),
-       sum(turns) FILTER (kind = 'base') + sum(turns - coalesce(pivot_turn, 0)) FILTER (kind = 'retry'),
-       sum(response_tokens) FILTER (kind IN ('base', 'retry')),
-       sum(response_tokens) FILTER (kind IN ('base', 'retry', 'distilled'))
+       sum(turns) FILTER (kind = 'base') + sum(turns - coalesce(pivot_turn, 0)) FILTER (kind IN ('retry', 'continuation')),
+       sum(response_tokens) FILTER (kind IN ('base', 'retry', 'continuation')),
+       sum(response_tokens) FILTER (kind IN ('base', 'retry', 'continuation', 'distilled'))
 FROM trajectories WHERE run = ? AND branch = '' AND iteration >= 0 AND kind <> 'evaluation'
 """
 SPENT = """
@@ -27,8 +27,8 @@ class ObservedRun:
 
     run: str
     tasks: int
-    turns: int  # played: those of bases, and those of retries from the pivot on
-    sampled: int  # tokens of bases and retries
+    turns: int  # played: those of bases, and those of retries and continuations from the pivot on
+    sampled: int  # tokens of bases, retries and continuations
     trained: int  # the same and distilled ones: what the tables hold
     bytes: int
     seconds: dict[str, float]  # stage -> summed over shards

@@ -16,12 +16,19 @@ class Kind(StrEnum):
     BASE = "base"
     RETRY = "retry"
     DISTILLED = "distilled"
+    CONTINUATION = "continuation"
     EVALUATION = "evaluation"
 
     @property
     def stage(self) -> str:
         """The stage that makes such trajectories."""
-        return {"base": "base", "retry": "retries", "distilled": "distilled", "evaluation": "evaluations"}[self]
+        return {
+            "base": "base",
+            "retry": "retries",
+            "distilled": "distilled",
+            "continuation": "continuations",
+            "evaluation": "evaluations",
+        }[self]
 
 
 class Status(StrEnum):
@@ -79,7 +86,10 @@ class Turn:
     """One (observation, reply) pair. token_ids of a trajectory = sum over turns of context_ids + response_ids."""
 
     trajectory_id: Annotated[
-        str, Column("the trajectory it belongs to; a retry stores only turns >= pivot_turn", names_attempt=True)
+        str,
+        Column(
+            "the trajectory it belongs to; a retry or continuation stores only turns >= pivot_turn", names_attempt=True
+        ),
     ]
     iteration: Annotated[int, Column("training iteration")]
     turn: Annotated[int, Column("0-based")]
@@ -97,6 +107,14 @@ class Turn:
     valid: Annotated[bool, Column("the reply had the asked-for format")]
     finish_reason: Annotated[str, Column("stop, length or context")]
     observation_hash: Annotated[str, Column("blake2b-64 of the observation: rollback compares it")]
+    progress: Annotated[
+        float | None,
+        Column(
+            "share of the task's sub-goals that stand reached after the action, in [0, 1]; null: a malformed reply, or an "
+            "environment that does not tell",
+            since=5,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,21 +128,25 @@ class Trajectory:
             names_attempt=True,
         ),
     ]
-    kind: Annotated[str, Column("base, retry, distilled or evaluation")]
+    kind: Annotated[str, Column("base, retry, distilled, continuation or evaluation")]
     iteration: Annotated[int, Column("training iteration")]
     task: Annotated[int, Column("slot in the batch")]
     task_id: Annotated[str, Column("the task's name")]
     task_type: Annotated[str, Column("the environment's kind of task")]
     group_id: Annotated[str, Column("exploration group: base and distilled trajectories of one task")]
-    attempt: Annotated[int, Column("0-based among the attempts of its kind in the group")]
+    attempt: Annotated[
+        int, Column("0-based among the attempts of its kind in the group; of a continuation: among those from its turn")
+    ]
     status: Annotated[
         str, Column("completed, turn_limit, context_limit, invalid_reply, environment_error, engine_error, diverged")
     ]
     reason: Annotated[str, Column("why it ended so, in words; empty for completed")]
     reward: Annotated[float, Column("R(tau) in [0, 1] (WebShop with preset released: also -0.1)")]
     success: Annotated[bool, Column("the environment's own verdict")]
-    turns: Annotated[int, Column("turns played (of a retry: prefix included)")]
-    response_tokens: Annotated[int, Column("|tau|: sampled tokens over all turns (of a retry: its own turns)")]
+    turns: Annotated[int, Column("turns played (of a retry or continuation: prefix included)")]
+    response_tokens: Annotated[
+        int, Column("|tau|: sampled tokens over all turns (of a retry or continuation: its own turns)")
+    ]
     final_observation: Annotated[str, Column("what the environment said after the last action", dropped_with="all")]
     policy: Annotated[str, Column("digest of the policy snapshot that sampled it")]
     seed: Annotated[int, Column("seed of its sampling", bits=64)]

@@ -37,6 +37,8 @@ class SamplingPlan:
     group_fill: GroupFill = "none"
     pivot: PivotRule = "reflection"  # where retries begin ...
     guidance: GuidanceRule = "own"  # ... and what they are told
+    continued_turns: int = 0  # of each base, the most turns that are continued from ...
+    continuations: int = 0  # ... and how often each
     hint_level: int = 0  # of the first hint
     resample_rounds: int = 0  # how often groups that do not count are replaced by new tasks
 

@@ -32,6 +32,7 @@ VIEWS = (
     "base",
     "retries",
     "distilled",
+    "continuations",
     "pivots",
     "groups",
     "account",
@@ -52,6 +53,7 @@ TRAJECTORIES_OF = {
     "base_trajectories": ("base", "retries"),
     "retry_trajectories": ("retries",),
     "distilled_trajectories": ("distilled",),
+    "continuation_trajectories": ("continuations",),
 }
 ALL = frozenset({"stages", *VIEWS, *TRAJECTORIES_OF, *TABLES})
 LEFT_OUT = "left_out"  # a table of every connection

@@ -11,9 +11,10 @@ TOLERATED = (
 )
 FAILURES = """
 WITH made AS (
-    SELECT run, branch, iteration, CASE kind WHEN 'base' THEN 'base' WHEN 'retry' THEN 'retries' ELSE 'evaluations' END AS stage,
+    SELECT run, branch, iteration, CASE kind WHEN 'base' THEN 'base' WHEN 'retry' THEN 'retries'
+                                        WHEN 'continuation' THEN 'continuations' ELSE 'evaluations' END AS stage,
            trajectory_id AS id, status, reason
-    FROM stored.trajectories WHERE kind IN ('base', 'retry', 'evaluation')
+    FROM stored.trajectories WHERE kind IN ('base', 'retry', 'continuation', 'evaluation')
     UNION ALL SELECT run, branch, iteration, 'reflections', reflection_id, status, reason FROM stored.reflections
 ),
 allowed AS (

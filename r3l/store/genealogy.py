@@ -74,7 +74,7 @@ def one(connection: duckdb.DuckDBPyConnection, run: str, branch: str, trajectory
 def played(connection: duckdb.DuckDBPyConnection, line: Row) -> list[Row]:
     """Return the turns with their weights, as the training row has them; all weights 0 where there is no row."""
     place = {"branch": line["branch"], "id": line["trajectory_id"]}
-    kept = line["pivot_turn"] if line["kind"] == "retry" else 0
+    kept = line["pivot_turn"] if line["kind"] in ("retry", "continuation") else 0
     turns: list[Row] = query(
         connection, TURNS, place | {"parent": line["parent_id"] or "", "kept": kept or 0}
     ).to_pylist()
@@ -118,7 +118,9 @@ def story_lines(story: Story) -> Iterator[str]:
     yield f"{line['trajectory_id']}  {line['kind']} of run {line['run']}{' branch ' + line['branch'] if line['branch'] else ''}"
     yield f"  task         {line['environment']}/{line['split']} {plain(line['task_id'])} ({plain(line['task_type'])})"
     yield f"  came to      {line['status']}, reward {line['reward']:g} after {line['turns']} turns, sampled by policy {line['sampled_by']}"
-    if line["base_id"] != line["trajectory_id"]:
+    if line["kind"] == "continuation":
+        yield f"  base         {line['base_id']}, reward {line['base_reward']:g}; played on from its turn {line['pivot_turn']}"
+    elif line["base_id"] != line["trajectory_id"]:
         yield f"  base         {line['base_id']}, reward {line['base_reward']:g}"
         yield f"  reflection   {line['reflection_id']}: {line['outcome']}, asks for turn {line['pivot_asked']}"
         yield f"  guidance     {guide_of(line['guidance'], line['hint_level'], line['guided_by'])}"

@@ -103,6 +103,8 @@ METRICS = (
     unseen("pivot_fraction", "pivots", "avg(pivot_fraction)", followed=True),
     unseen("diverged", "pivots", "count(*) FILTER (retry_status = 'diverged')", followed=True),
     unseen("distilled", "distilled", "count(*)", followed=True),
+    unseen("continuations", "continuations", "count(*)", followed=True),
+    unseen("continued_turns", "continuations", "sum(turns - pivot_turn)::BIGINT", followed=True),
     Metric("groups", "groups", "count(*)", "groups", "{:d}", chart=None),
     Metric("mixed_groups", "groups", "count(*) FILTER (mixed)", "mixed-reward groups", "{:d}", chart=None),
     Metric(

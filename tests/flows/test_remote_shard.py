@@ -21,7 +21,7 @@ from r3l.errors import StoreError
 from r3l.exploration.progress import Progress
 from r3l.pipeline import policies
 from r3l.pipeline.stages import calls
-from r3l.pipeline.stages.calls import shard_stages
+from r3l.pipeline.stages.shards import shard_stages
 from r3l.pipeline.workbench import Workbench
 from r3l.store.layout import StageRef
 from r3l.store.policies.snapshots import snapshot_digest

@@ -65,7 +65,8 @@ def rehearse(settings: AnyMethod, group_size: int = 4) -> tuple[Tables, int]:
             distilled + stitched,
             diverged + events,
         )
-    members = [*bases, *retries, *distilled]
+    continued, lost = stages.continuations_stage(world, TASKS, wanted, bases) if wanted.continuations else ([], [])
+    members = [*bases, *retries, *distilled, *continued]
     turns = [turn for one in members for turn in one.turns]
     credit, dropped = credit_stage(settings, [one.trajectory for one in members], turns)
     rows, events = training_rows_stage(settings, [*bases, *retries, *distilled], reflections, credit)
@@ -82,6 +83,7 @@ def rehearse(settings: AnyMethod, group_size: int = 4) -> tuple[Tables, int]:
         "reflections": {"reflections": reflections},
         "retries": episodes(retries),
         "distilled": {**episodes(distilled), "events": diverged},
+        **({"continuations": {**episodes(continued), "events": lost}} if continued else {}),
         "credit": {"credit": credit, "events": dropped},
         "training_rows": {"training_rows": rows, "events": events},
     }, counted_groups(credit)

@@ -25,7 +25,7 @@ from r3l.pipeline.stages.identity import CODE_VERSIONS, stage_settings, work_ide
 from r3l.stages import STAGES
 from r3l.store.digests import fingerprint
 
-SAMPLED = "base reflections retries"
+SAMPLED = "base reflections retries continuations"
 # Which stages' fingerprints a changed setting changes, by section; the settings that differ from their section below.
 OF_SECTION = {
     "seed": " ".join(STAGES),
@@ -80,7 +80,7 @@ OF_SETTING = {
     "rollout.tasks": "tasks",
     "rollout.shards_in_flight": "",
     "rollout.max_failed_share": "",
-    "rollout.temperature": "base retries",
+    "rollout.temperature": "base retries continuations",
     **dict.fromkeys(
         (f"rollout.{name}" for name in ("reflection_temperature", "reflection_tokens", "structured_reflections")),
         "reflections",
@@ -105,6 +105,7 @@ OF_SETTING = {
     ),
     "method.retries_per_base": PLANNED,
     **dict.fromkeys(("method.teacher", "method.teacher_model"), ""),  # by what the teacher is: see test_guidance.py
+    **dict.fromkeys(("method.continuations", "method.turns_sampled"), "credit training_rows continuations"),
     "method.reflect": f"{PLANNED} base",  # without reflections all of the budget are bases
     **dict.fromkeys(
         (
@@ -228,7 +229,7 @@ def test_what_the_settings_name_are_stages() -> None:
     sections = [type(part) for name in Config.model_fields if isinstance(part := getattr(Config(), name), Section)]
     extras = [field.json_schema_extra for section in (*sections, Config) for field in section.model_fields.values()]
     named = {stage for extra in extras if isinstance(extra, dict) for stage in extra["identity"]}  # type: ignore[union-attr]
-    assert named == {"tasks", "base", "reflections", "retries", "replay", "updates"}
+    assert named == {"tasks", "base", "reflections", "retries", "continuations", "replay", "updates"}
     assert {stage for section in sections for stage in section.IDENTITY_OF or ()} <= set(STAGES)
 
 
@@ -247,7 +248,12 @@ def test_an_edited_prompt_of_an_environment_changes_what_shows_it(
     before = fingerprints(config)
     monkeypatch.setattr(world, "PROMPTS", edited(world.PROMPTS, tmp_path / "prompts", "household.txt"))
     after = fingerprints(config)
-    assert {stage for stage in STAGES if before[stage] != after[stage]} == {"base", "retries", "evaluations"}
+    assert {stage for stage in STAGES if before[stage] != after[stage]} == {
+        "base",
+        "retries",
+        "continuations",
+        "evaluations",
+    }
 
 
 @pytest.mark.parametrize(

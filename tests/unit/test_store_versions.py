@@ -25,16 +25,17 @@ EVALUATED = Path(__file__).parents[1] / "golden" / "store_evaluation_v3"
 # unreadable.
 PINNED = {
     ("tasks", 1): "aad17db4a54936d3",
-    ("base", 3): "15a33e46d08e5502",
+    ("base", 5): "4dc05d50f5bde18f",
     ("oracle_pivots", 1): "92bc1bd6d4a72d77",
     ("reflections", 2): "77b7cf3bc39f61af",
-    ("retries", 3): "15a33e46d08e5502",
-    ("distilled", 3): "15a33e46d08e5502",
+    ("retries", 5): "4dc05d50f5bde18f",
+    ("distilled", 5): "4dc05d50f5bde18f",
+    ("continuations", 5): "4dc05d50f5bde18f",
     ("credit", 3): "cd209e1f8c2960aa",
     ("training_rows", 2): "19f5aec602904e5d",
     ("replay", 2): "1cfe65f85161a080",
     ("updates", 4): "2b7966608895fff9",
-    ("evaluations", 4): "ebcdae0f831f6cc7",
+    ("evaluations", 5): "637cf40995f4d5f6",
 }
 
 

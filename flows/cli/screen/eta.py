@@ -23,6 +23,7 @@ def expected(config: Config) -> dict[str, float]:
         "base": config.rollout.tasks * made.bases,
         "reflections": retried if made.reflection != "none" else 0,
         "retries": retried,
+        "continuations": config.rollout.tasks * made.bases * made.continued_turns * made.continuations,
     }
 
 

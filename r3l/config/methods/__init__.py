@@ -18,10 +18,12 @@ from r3l.config.methods.rivals import (
     HINTSettings,
     NGRPOSettings,
     OPMDSettings,
+    ProcessSupervisionSettings,
     RAFTSettings,
     ReflectGRPOSettings,
     ReflectRetryRewardSettings,
     RLOOSettings,
+    VinePPOSettings,
 )
 from r3l.config.methods.shared import AMPLIFY, INVALID, TOP_RULE, GuidedSettings, MethodSettings
 from r3l.records.plan import (
@@ -149,6 +151,8 @@ METHOD_KINDS = Kinds(
         GiGPOSettings,
         HINTSettings,
         AgentRLVRSettings,
+        ProcessSupervisionSettings,
+        VinePPOSettings,
     ),
 )
 AnyMethod = Annotated[MethodSettings, METHOD_KINDS]

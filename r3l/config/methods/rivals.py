@@ -169,6 +169,41 @@ class GiGPOSettings(ClippedSettings):
     )
 
 
+class ProcessSupervisionSettings(ClippedSettings):
+    kind: Literal["process_supervision"] = "process_supervision"
+    discount: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description=(
+            "Factor per turn by which a turn's advantage counts the rewards of later turns, 0 to 1. 0: only its own."
+        ),
+    )
+
+
+class VinePPOSettings(ClippedSettings):
+    kind: Literal["vineppo"] = "vineppo"
+    scale: Literal["std", "none"] = Field(
+        "none",
+        description=(
+            "What differences of values are divided by. std: the standard deviation of the group's rewards + 1e-6; none."
+        ),
+    )
+    kl_coefficient: float = Field(0.0001, ge=0, le=10, description=KL)
+    continuations: int = Field(
+        3, ge=1, le=64, description="Episodes that are played from each of these turns, 1 to 64 (paper: 9)."
+    )
+    turns_sampled: int = Field(
+        3,
+        ge=1,
+        le=256,
+        description=(
+            "Most turns of a trajectory, after the first, whose value is sampled, spread evenly over it, 1 to 256. "
+            "The turns from one to the next share an advantage."
+        ),
+    )
+
+
 class RLOOSettings(MethodSettings):
     kind: Literal["rloo"] = "rloo"
     scale: Literal["std", "none"] = Field("none", description=SCALE)

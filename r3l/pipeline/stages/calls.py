@@ -5,8 +5,7 @@ What is stored with the same fingerprint is not computed again; only small `Stag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from r3l.exploration import stages as exploration
@@ -20,7 +19,7 @@ from r3l.pipeline.stages.run_stage import run_stage
 from r3l.pipeline.stages.task_batch import draw, replacements
 from r3l.pipeline.update.stage import policy_is_there, update_tables
 from r3l.pipeline.workbench import Workbench
-from r3l.records import Credit, Episode, Kind, Reflection, SamplingPlan, Task, Trajectory, Turn
+from r3l.records import Credit, Episode, Reflection, SamplingPlan, Task, Trajectory, Turn
 from r3l.store.layout import StageRef
 
 
@@ -143,6 +142,18 @@ def stitch(
     return run_stage(bench, "distilled", label(bench, shard, round_), [base, *distilled, retries], compute)
 
 
+def continue_bases(bench: Workbench, batch: StageRef, base: StageRef, shard: int) -> StageRef:
+    """Play on from turns of the bases, for methods that ask what these are worth."""
+
+    def compute() -> stage_io.Tables:
+        bases, plan = stage_io.episodes(bench.store, [base]), plan_of(bench)
+        return stage_io.tables(
+            *exploration.continuations_stage(bench.explorer, _shard_tasks(bench, batch, shard), plan, bases)
+        )
+
+    return run_stage(bench, "continuations", shard, [base], compute, extra=other_world(bench, batch))
+
+
 def label(bench: Workbench, shard: int, round_: int) -> int:
     """Return the folder number of a shard's later rounds: after all shards of the rounds before."""
     config = bench.config.rollout
@@ -150,33 +161,27 @@ def label(bench: Workbench, shard: int, round_: int) -> int:
 
 
 def assign_credit(
-    bench: Workbench, base: StageRef, retries: list[StageRef], distilled: list[StageRef], shard: int
+    bench: Workbench,
+    base: StageRef,
+    retries: list[StageRef],
+    distilled: list[StageRef],
+    continuations: list[StageRef],
+    shard: int,
 ) -> StageRef:
     """Advantages, amplification and pivot masks of a shard's groups."""
 
     def compute() -> stage_io.Tables:
-        refs = [base, *retries, *distilled]
-        turns = _turns(bench, refs) if credits_turns(bench.config.method) else []
-        credit, events = credit_stage(bench.config.method, _members(bench, base, retries, distilled), turns)
+        of_members = [base, *retries, *distilled]  # extra bases are sampled in place of retries
+        turns = _rows(bench, of_members, "turns", Turn) if credits_turns(bench.config.method) else []
+        played = _rows(bench, [*of_members, *continuations], "trajectories", Trajectory)
+        credit, events = credit_stage(bench.config.method, played, turns)
         return {"credit": credit, "events": events}
 
-    return run_stage(bench, "credit", shard, [base, *retries, *distilled], compute)
+    return run_stage(bench, "credit", shard, [base, *retries, *distilled, *continuations], compute)
 
 
-def _turns(bench: Workbench, refs: Sequence[StageRef]) -> list[Turn]:
-    return [turn for ref in refs for turn in stage_io.records(bench.store, ref, "turns", Turn)]
-
-
-def _members(
-    bench: Workbench, base: StageRef, retries: Sequence[StageRef], distilled: Sequence[StageRef]
-) -> list[Trajectory]:
-    """Return base (including extra ones) and distilled trajectories."""
-    members = [
-        one
-        for ref in (base, *retries, *distilled)
-        for one in stage_io.records(bench.store, ref, "trajectories", Trajectory)
-    ]
-    return [one for one in members if one.kind in {Kind.BASE, Kind.DISTILLED}]
+def _rows(bench: Workbench, refs: Sequence[StageRef], table: str, kind: type[stage_io.Record]) -> list[stage_io.Record]:
+    return [one for ref in refs for one in stage_io.records(bench.store, ref, table, kind)]
 
 
 def write_training_rows(
@@ -196,7 +201,7 @@ def write_training_rows(
         rows, events = training_rows_stage(
             bench.config.method,
             episodes,
-            [one for ref in reflections for one in stage_io.records(bench.store, ref, "reflections", Reflection)],
+            _rows(bench, reflections, "reflections", Reflection),
             stage_io.records(bench.store, credit, "credit", Credit),
         )
         return {"training_rows": rows, "events": events}
@@ -211,7 +216,7 @@ def replay_groups(bench: Workbench, credit: list[StageRef], rows: list[StageRef]
 
 
 def counted(bench: Workbench, credit: list[StageRef]) -> int:
-    return counted_groups(one for ref in credit for one in stage_io.records(bench.store, ref, "credit", Credit))
+    return counted_groups(_rows(bench, credit, "credit", Credit))
 
 
 def update(bench: Workbench, credit: list[StageRef], rows: list[StageRef], replay: list[StageRef]) -> StageRef:
@@ -232,6 +237,7 @@ CALLS: dict[str, Callable[..., StageRef]] = {
     "reflections": reflect,
     "retries": retry,
     "distilled": stitch,
+    "continuations": continue_bases,
     "credit": assign_credit,
     "training_rows": write_training_rows,
     "replay": replay_groups,
@@ -250,8 +256,10 @@ def submit(bench: Workbench, batch: StageRef, shard: int, chain: Chain) -> None:
         chain["oracle_pivots"].append(begin(find_oracle_pivots, bench, batch, chain["base"][0], shard))
     for round_ in range(plan.retries_per_base if plan.reflection != "none" else 0):
         submit_round(bench, batch, shard, chain, round_)
+    if plan.continuations and bench.wants("continuations"):
+        chain["continuations"].append(begin(continue_bases, bench, batch, chain["base"][0], shard))
     if bench.wants("credit"):
-        parents = (chain["base"][0], chain["retries"], chain["distilled"])
+        parents = (chain["base"][0], chain["retries"], chain["distilled"], chain["continuations"])
         chain["credit"].append(begin(assign_credit, bench, *parents, shard))
     if bench.wants("training_rows"):
         of_all = (chain["base"][0], chain["reflections"], chain["retries"], chain["distilled"], chain["credit"][0])
@@ -268,32 +276,3 @@ def submit_round(bench: Workbench, batch: StageRef, shard: int, chain: Chain, ro
         chain["retries"].append(begin(retry, bench, batch, *guided, shard, round_))
     if bench.wants("distilled"):
         chain["distilled"].append(begin(stitch, bench, chain["base"][0], before, chain["retries"][-1], shard, round_))
-
-
-def in_order(chain: Chain) -> list[Coming]:
-    """Return a shard's futures in the order in which they can end."""
-    return [future for stage in CALLS for future in chain[stage]]
-
-
-def shard_stages(bench: Workbench, batch: StageRef, shards: Sequence[int]) -> list[StageRef]:
-    """Return all stages of these shards, once they are committed. Up to `shards_in_flight` shards are worked on at
-    once."""
-    chains, most = list[Chain](), bench.config.rollout.shards_in_flight
-    with ended_together(bench, chains):
-        for place, shard in enumerate(shards):
-            if place >= most:
-                in_order(chains[place - most])[-1].wait()
-            chains.append({stage: [] for stage in CALLS})
-            submit(bench, batch, shard, chains[-1])
-        return [future.result() for chain in chains for future in in_order(chain)]
-
-
-@contextmanager
-def ended_together(bench: Workbench, chains: Sequence[Chain]) -> Iterator[None]:
-    """Where one stage fails or the work is ended, end what the others wait for, and wait until they have ended."""
-    try:
-        yield
-    except BaseException as error:
-        bench.close(bench.runner.ending(error) or f"another stage failed: {error}")
-        bench.runner.settle([future for chain in chains for future in in_order(chain)])
-        raise

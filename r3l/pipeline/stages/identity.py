@@ -61,9 +61,9 @@ def world_of(config: Config, split: str) -> dict[str, Any]:
 def plan_of_stage(sampled: SamplingPlan, stage: str) -> dict[str, Any]:
     """Return what a stage does of the method's plan. Methods that want the same bases share them."""
     part = STAGES[stage].plan
-    if part == "bases":
-        return {"bases": sampled.bases}
-    return asdict(sampled) if part == "whole" else {}
+    whole = asdict(sampled)
+    continued = {name: whole.pop(name) for name in ("continued_turns", "continuations")}
+    return {"": {}, "bases": {"bases": sampled.bases}, "continuations": continued, "whole": whole}[part]
 
 
 def texts(config: Config, sampled: SamplingPlan, stage: str) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from r3l.pipeline.logs import log
 from r3l.pipeline.stages import calls, stage_io
+from r3l.pipeline.stages.shards import shard_stages
 from r3l.pipeline.workbench import Workbench
 from r3l.store.layout import StageRef
 
@@ -29,7 +30,7 @@ def wave_stages(bench: Workbench, refs: list[StageRef], wave: int) -> list[Stage
     shards = shards_of_batch(bench, batch)
     log().info("wave %d: new tasks in the place of %d groups that do not count", wave, missing)
     bench.progress.add("shards", planned=len(shards))
-    return [batch, *calls.shard_stages(bench, batch, shards)]
+    return [batch, *shard_stages(bench, batch, shards)]
 
 
 def shards_of_batch(bench: Workbench, batch: StageRef) -> range:

@@ -1,6 +1,6 @@
--- 4. Every turn appears once, the pivot's observation too: turns are numbered 0, 1, 2 ... (of a retry: from the pivot), none twice.
+-- 4. Every turn appears once, the pivot's observation too: turns are numbered 0, 1, 2 ... (of a retry or continuation: from the pivot), none twice.
 WITH expected AS (
-    SELECT run, branch, iteration, trajectory_id, turns, CASE kind WHEN 'retry' THEN coalesce(pivot_turn, 0) ELSE 0 END AS first_turn
+    SELECT run, branch, iteration, trajectory_id, turns, CASE WHEN kind IN ('retry', 'continuation') THEN coalesce(pivot_turn, 0) ELSE 0 END AS first_turn
     FROM lines.trajectories
 )
 SELECT e.run, e.branch, e.iteration, e.trajectory_id AS id,

@@ -1,11 +1,14 @@
 -- 7. Attempts = trained + led to a trained one + dropped with a reason, and none is missing: bases per task and reflections per base are
---    as many as the settings ask for, each reflection that decided on a retry has one, and no attempt lacks its base.
+--    as many as the settings ask for, each reflection that decided on a retry has one, each base as many
+--    continuations as its turns allow, and no attempt lacks its base.
 WITH plans AS ( -- earlier versions stored the plan at the top of a stage's settings
     SELECT run, branch, iteration, stage, coalesce(settings -> '$.plan', settings) AS plan FROM lines.stages WHERE iteration >= 0
 ),
 asked AS (
     SELECT run, branch, iteration, max((plan ->> '$.bases')::INTEGER) FILTER (stage = 'base') AS bases,
            max((plan ->> '$.retries_per_base')::INTEGER) FILTER (stage = 'reflections' AND plan ->> '$.reflection' <> 'none') AS rounds,
+           max((plan ->> '$.continuations')::INTEGER) FILTER (stage = 'continuations') AS continuations,
+           max((plan ->> '$.continued_turns')::INTEGER) FILTER (stage = 'continuations') AS continued_turns,
            bool_or(stage = 'updates') AS whole
     FROM plans GROUP BY run, branch, iteration
 ),
@@ -25,6 +28,14 @@ WHERE coalesce(s.bases, 0) <> a.bases AND (a.whole OR s.bases IS NOT NULL)
 UNION ALL
 SELECT run, branch, iteration, base_id, reflections || ' reflections, the settings ask for ' || rounds
 FROM bases WHERE whole AND reflections <> rounds
+UNION ALL
+SELECT b.run, b.branch, b.iteration, b.base_id,
+       count(c.continuation_id) || ' continuations, the settings ask for ' || any_value(a.continuations * least(a.continued_turns, b.turns - 1))
+FROM lines.base b JOIN asked a USING (run, branch, iteration)
+LEFT JOIN lines.continuations c ON (c.run, c.branch, c.iteration, c.base_id) = (b.run, b.branch, b.iteration, b.base_id)
+WHERE a.whole AND b.turns > 0 AND b.status IN ('completed', 'turn_limit', 'context_limit', 'invalid_reply')
+GROUP BY b.run, b.branch, b.iteration, b.base_id
+HAVING count(c.continuation_id) <> any_value(a.continuations * least(a.continued_turns, b.turns - 1))
 UNION ALL
 SELECT f.run, f.branch, f.iteration, f.reflection_id, 'decided on a retry that is not stored'
 FROM lines.reflections f JOIN asked a USING (run, branch, iteration)

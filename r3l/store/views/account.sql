@@ -15,6 +15,10 @@ attempts AS (
     LEFT JOIN lines.distilled d USING (run, branch, iteration, retry_id)
     UNION ALL
     SELECT run, branch, iteration, 'distilled', distilled_id, NULL FROM lines.distilled
+    UNION ALL -- one that ended by itself counts in the advantages of its base
+    SELECT run, branch, iteration, 'continuations', continuation_id,
+           CASE WHEN status IN ('completed', 'turn_limit', 'context_limit', 'invalid_reply') THEN base_id END
+    FROM lines.continuations
 )
 SELECT run, branch, iteration, stage, count(*) AS attempts,
        count(*) FILTER (t.id IS NOT NULL) AS trained,

@@ -7,11 +7,12 @@ WITH line AS (SELECT run, branch, iteration, $stages, min(committed_at) AS first
               FROM stages WHERE iteration >= 0 GROUP BY run, branch, iteration),
 b AS (SELECT run, branch, iteration, $base FROM lines.base GROUP BY run, branch, iteration),
 x AS (SELECT run, branch, iteration, $attempts FROM (
-          SELECT run, branch, iteration, status FROM lines.base UNION ALL SELECT run, branch, iteration, status FROM lines.retries
+          SELECT run, branch, iteration, status FROM lines.base UNION ALL SELECT run, branch, iteration, status FROM lines.continuations UNION ALL SELECT run, branch, iteration, status FROM lines.retries
           UNION ALL SELECT run, branch, iteration, status FROM lines.reflections) WHERE status IN ('environment_error', 'engine_error')
       GROUP BY run, branch, iteration),
 f AS (SELECT run, branch, iteration, $reflections FROM lines.reflections GROUP BY run, branch, iteration),
 p AS (SELECT run, branch, iteration, $pivots FROM lines.pivots GROUP BY run, branch, iteration),
+c AS (SELECT run, branch, iteration, $continuations FROM lines.continuations GROUP BY run, branch, iteration),
 d AS (SELECT run, branch, iteration, $distilled FROM lines.distilled GROUP BY run, branch, iteration),
 g AS (SELECT run, branch, iteration, $groups FROM lines.groups GROUP BY run, branch, iteration),
 a AS (SELECT run, branch, iteration, $dominance FROM lines.dominance),
@@ -30,6 +31,7 @@ LEFT JOIN b USING (run, branch, iteration)
 LEFT JOIN x USING (run, branch, iteration)
 LEFT JOIN f USING (run, branch, iteration)
 LEFT JOIN p USING (run, branch, iteration)
+LEFT JOIN c USING (run, branch, iteration)
 LEFT JOIN d USING (run, branch, iteration)
 LEFT JOIN g USING (run, branch, iteration)
 LEFT JOIN a USING (run, branch, iteration)

@@ -1,0 +1,71 @@
+"""Continuations: from a turn of a base, rolled back to and played on as the policy would, to see what it is worth there."""
+
+from __future__ import annotations
+
+import asyncio
+
+from r3l.errors import WorldError
+from r3l.exploration.episode import Played, Start, play
+from r3l.exploration.explorer import Explorer
+from r3l.exploration.sample import episode
+from r3l.records import Episode, Event, Kind, SamplingPlan, Status, Task
+
+
+def continued_turns(turns: int, most: int) -> list[int]:
+    """Return up to `most` turns after the first, spread evenly over an episode of so many."""
+    count = min(most, max(turns - 1, 0))
+    return [-(-k * turns // (count + 1)) for k in range(1, count + 1)]
+
+
+def wanted_of(plan: SamplingPlan, base: Episode) -> list[tuple[Episode, int, int]]:
+    """Return (base, turn, number) of each continuation that the plan asks for."""
+    if not Status(base.trajectory.status).trainable:
+        return []
+    turns = continued_turns(len(base.turns), plan.continued_turns)
+    return [(base, turn, number) for turn in turns for number in range(plan.continuations)]
+
+
+async def continue_from(explorer: Explorer, task: Task, base: Episode, turn: int, number: int) -> Episode:
+    """Return what follows if turn `turn` of the base is played anew. One that diverged or failed is a row without a turn
+    of its own."""
+    about = base.trajectory
+    name = f"{about.trajectory_id}/from={turn}/continuation={number}"
+    played = await _played(explorer, task, base, turn, name)
+    lineage: dict[str, str | int | None] = {
+        "base_id": about.trajectory_id,
+        "parent_id": about.trajectory_id,
+        "pivot_turn": turn,
+        "shared_turns": turn,
+    }
+    return episode(explorer, task, name, Kind.CONTINUATION, number, played, **lineage)
+
+
+async def _played(explorer: Explorer, task: Task, base: Episode, turn: int, name: str) -> Played:
+    actions = [one.action for one in base.turns[:turn]]
+    observations = [one.observation for one in base.turns[: turn + 1]]
+    try:
+        rollback = await asyncio.wrap_future(explorer.pool.rollback(name, task, actions, observations))
+    except WorldError as error:
+        explorer.progress.add("continuations", done=1)
+        return Played().end(Status.ENVIRONMENT_ERROR, f"rollback to turn {turn}: {error}")
+    if rollback.diverged_at is not None:
+        explorer.progress.add("continuations", done=1)
+        diverged = Played(rolled_back=rollback.observations[: rollback.diverged_at + 1])
+        return diverged.end(Status.DIVERGED, f"turn {rollback.diverged_at}: other observation than recorded")
+    context = base.turns[turn].context_ids
+    kept = [token for one in base.turns[:turn] for token in (*one.context_ids, *one.response_ids)]
+    start = Start(
+        name, task.iteration, task.seed, turn, rollback.observations[-1], context, kept + context, rollback.standing
+    )
+    played = await play(explorer, start, "continuations")
+    played.rolled_back = rollback.observations
+    return played
+
+
+def unusable(continuation: Episode) -> Event | None:
+    """Return the event of a continuation that says nothing about its turn."""
+    one = continuation.trajectory
+    if Status(one.status).trainable:
+        return None
+    event = "diverged" if one.status == Status.DIVERGED else "dropped"
+    return Event(one.iteration, "continuations", one.trajectory_id, event, one.reason or one.status)
