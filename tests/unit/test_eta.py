@@ -19,11 +19,19 @@ def test_what_one_iteration_samples():
         "base": 32,
         "reflections": 32,
         "retries": 32,
+        "continuations": 0,
     }
     assert expected(compose(method="grpo", assignments=["rollout.tasks=8", "rollout.group_size=8"])) == {
         "base": 64,
         "reflections": 0,
         "retries": 0,
+        "continuations": 0,
+    }
+    assert expected(compose(method="vineppo", assignments=["rollout.tasks=8", "rollout.group_size=8"])) == {
+        "base": 64,
+        "reflections": 0,
+        "retries": 0,
+        "continuations": 64 * 3 * 3,
     }
 
 
