@@ -49,14 +49,14 @@ def pictures_of(results: Results) -> list[Picture]:
     cells = shown(results, [cell for cell in results.cells if cell.rate == plotted_rate(results)])
     if not cells or results.experiment.sizes[results.size].iterations < 2:
         return []  # a single point is no curve
-    asked = (
+    asked = [
         ("success-by-steps", "optimiser steps", HELD_OUT, partial(success, results, "steps"), results.test_episodes),
         ("success-by-turns", "turns sampled", HELD_OUT, partial(success, results, "turns"), results.test_episodes),
         ("mixed-by-steps", "optimiser steps", "share of groups with mixed rewards", partial(mixed, results), 0),
-    )
+    ]
     title, ours = results.experiment.title, results.experiment.arms[0].name
     if on_dial(results.experiment.sizes[results.size].policies):
-        asked = asked[:2]
+        del asked[2]
     return [
         Picture(name, title, x_title, y_title, lines(cells, points, floor), ours)
         for name, x_title, y_title, points, floor in asked
