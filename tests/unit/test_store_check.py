@@ -141,6 +141,12 @@ BROKEN: dict[str, tuple[Break, str, str, str]] = {
         f"{WON}/base=1/row",
         "advantage 2.0, its credit says 3.0",
     ),
+    "a reflection that another policy wrote": (
+        change("reflections", "reflections", 0, policy="p9"),
+        "10_guidance_source",
+        f"{WON}/base=0/reflection=0",
+        "said to be the policy's own, and written by p9, where p0 played the retry",
+    ),
     "an attempt that vanished": (
         drop("training_rows", "events", 0),
         "7_conservation",
