@@ -14,7 +14,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from flows.cli.doctor import register, show
+from flows.cli.doctor import doctor, show
 from flows.cli.screen.console import CleanConsole
 from flows.cli.settings import settings
 from r3l.config import Config
@@ -141,7 +141,7 @@ def test_memory_is_that_of_the_machine_or_of_this_host(monkeypatch: pytest.Monke
 
 def test_the_command_ends_with_2_where_something_fails(changed: Callable[..., Path]) -> None:
     app = typer.Typer()
-    register(app)
+    app.command()(doctor)
     asked = ["--environment", "household", "--no-sample", "--json", "--policy"]
     done = CliRunner().invoke(app, [*asked, str(POLICY)])
     assert done.exit_code == 0, done.output

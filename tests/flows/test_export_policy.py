@@ -13,7 +13,7 @@ import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
-from flows.cli.prepare import register
+from flows.cli.prepare import export_policy, new
 from r3l.config import Config, compose
 from r3l.errors import ConfigError
 from r3l.pipeline.export.card import cell, shown_settings
@@ -80,7 +80,8 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandInHub]:
 
 def export(store: Store, out: Path, *more: str) -> Result:
     app = typer.Typer()
-    register(app)
+    app.command()(new)  # a second command: alone, it would take no name
+    app.command("export-policy")(export_policy)
     return CliRunner().invoke(app, ["export-policy", "demo", str(out), "--store", store.root, *more])
 
 
@@ -150,7 +151,8 @@ def test_what_can_not_be_exported_is_refused_before_anything_is_written(store: S
     named = export(store, tmp_path / "out", "--to-hub", "https://a/b")
     assert "expected ORGANISATION/NAME" in str(named.exception)
     app = typer.Typer()
-    register(app)
+    app.command()(new)  # a second command: alone, it would take no name
+    app.command("export-policy")(export_policy)
     folder = CliRunner().invoke(app, ["export-policy", str(POLICY), str(tmp_path / "out"), "--to-hub", "me/mine"])
     assert "a model card is made from a run" in str(folder.exception)
     assert not (tmp_path / "out").exists()

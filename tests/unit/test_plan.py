@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from flows.cli.plan import register
+from flows.cli.plan import plan as plan_command
 from r3l.config import compose, preset_names
 from r3l.config.machines import load_machine
 from r3l.errors import ConfigError
@@ -211,7 +211,7 @@ def test_a_folder_says_its_own_shape():
 
 def test_the_command(tmp_path):
     app = typer.Typer()
-    register(app)
+    app.command("plan")(plan_command)
     app.command("other")(lambda: None)
     runner = CliRunner(env={"COLUMNS": "160"})
     printed = runner.invoke(app, ["plan", "--policy", "qwen2.5-7b", "--gpu", "h100"])
@@ -255,7 +255,7 @@ def test_what_fits_on_one_gpu_by_hand():
 
 def test_the_command_says_what_fits():
     app = typer.Typer()
-    register(app)
+    app.command("plan")(plan_command)
     done = CliRunner().invoke(app, ["--machine", "one_gpu", "--policy", "qwen3-4b", "--json"])
     fitting = json.loads(done.stdout)["fits"]
     assert [one["policy"] for one in fitting].count("qwen3-4b") == 3
