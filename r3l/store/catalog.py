@@ -212,7 +212,13 @@ def table_views(contents: Contents, root: str, only: frozenset[str]) -> list[str
             continue
         views[f"lines.{name}"] = (
             "trajectories",
-            [part for part in seen if part.table == "trajectories" and part.stage in stages],
+            [
+                part
+                for part in seen
+                if part.table == "trajectories"
+                and part.stage in stages
+                and (name != "base_trajectories" or part.kind in ("", "base"))
+            ],
         )
     return [f"CREATE VIEW {name} AS {union(table, parts, root)}" for name, (table, parts) in views.items()]
 

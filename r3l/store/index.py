@@ -12,7 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,14 @@ from r3l.store import manifest as manifests
 from r3l.store.contents import Contents, Part, contents_of
 from r3l.store.digests import canonical
 from r3l.store.files.local import LocalFiles, cache_folder, replace_text
+from r3l.store.files.parts import only_value
 from r3l.store.layout import key_of, line_folder
 from r3l.store.manifest import Manifest, StoredFile
 from r3l.store.space.bundles import INDEX, Bundle, load_bundles
 from r3l.store.stage import Store
 from r3l.store.tables.schemas import VERSIONS
 
-FORMAT = 2
+FORMAT = 3
 UNSETTLED_NS = (
     100_000_000  # what changed this shortly before it was looked at may change again within one tick of its clock
 )
@@ -81,10 +82,24 @@ def made(store: Store, run: str, path: Path, known: dict[str, Stamp]) -> Indexed
         verify_sizes(store, run, named)
         return Indexed(run, state, lambda: contents)
     stamps = {name: verified(store, name, entry, known.get(name)) for name, entry in named.items()}
+    contents = replace(
+        contents, own=with_kinds(store.root, contents.own), taken_over=with_kinds(store.root, contents.taken_over)
+    )
     newest = max([*folders.values(), *(stamp[1] for stamp in stamps.values())], default=0)
     if newest < began - UNSETTLED_NS:
         remember(path, {"run": run, "state": state, "folders": folders, "files": stamps}, asdict(contents))
     return Indexed(run, state, lambda: contents)
+
+
+def with_kinds(root: str, parts: list[Part]) -> list[Part]:
+    """Return the files, those of retries with their kind: most have no extra base, and a question about bases needn't
+    open them."""
+    return [
+        part._replace(kind=only_value(f"{root}/{part.path}", "kind"))
+        if (part.stage, part.table) == ("retries", "trajectories")
+        else part
+        for part in parts
+    ]
 
 
 def manifests_of(store: Store, run: str) -> tuple[list[Manifest], list[Bundle]]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import io
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from r3l.audit.reader import Reader
 from r3l.store.catalog import ALL, connect, needed
 from r3l.store.space.compaction import compact
 from r3l.store.stage import Store
-from tests.support.store_iteration import commit_iteration
+from tests.support.store_iteration import commit_iteration, iteration_tables
 
 ROOT = Path(__file__).parents[2]
 LOADED = """
@@ -113,6 +115,29 @@ def test_a_bundle_is_read_where_it_has_one_of_the_newest_iterations(tmp_path):
 )
 def test_a_question_makes_what_it_names(question, names):
     assert needed(question) == names
+
+
+def files_of(store: Store, view: str) -> list[str]:
+    with connect(store) as connection:
+        (sql,) = connection.execute("SELECT sql FROM duckdb_views() WHERE view_name = ?", [view]).fetchone()
+    return re.findall(r"demo/iteration=\d+/(\w+)/", sql)
+
+
+def test_a_question_about_bases_opens_the_retries_of_a_task_only_where_they_hold_a_base(tmp_path):
+    """An extra base is sampled in place of a retry."""
+    store = Store.open(str(tmp_path))
+    commit_iteration(store, "demo")
+    assert files_of(store, "base_trajectories") == ["base"]
+    assert files_of(store, "retry_trajectories") == ["retries"]
+    tables = iteration_tables(1)
+    tables["retries"]["trajectories"][0] = replace(tables["retries"]["trajectories"][0], kind="base")
+    commit_iteration(store, "demo", 1, tables)
+    assert files_of(store, "base_trajectories") == ["base", "base", "retries"]
+    with connect(store) as connection:
+        assert connection.execute("SELECT iteration, count(*) FROM base GROUP BY ALL ORDER BY ALL").fetchall() == [
+            (0, 4),
+            (1, 5),
+        ]
 
 
 def test_what_a_view_is_made_of_is_made_too(root):

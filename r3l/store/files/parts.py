@@ -97,3 +97,18 @@ def footer(content: bytes) -> tuple[int, list[str]]:
             return file.metadata.num_rows, list(file.schema_arrow.names)
     except (pa.ArrowInvalid, OSError) as error:
         raise StoreError(f"not a readable Parquet file: {error}") from error
+
+
+def only_value(path: str, column: str) -> str:
+    """Return the one value that a column of text has in every row of a file, by the file's statistics; empty where it has
+    several, or where they do not say.
+    """
+    values: set[str] = set()
+    metadata = pq.read_metadata(path)
+    for group in (metadata.row_group(number) for number in range(metadata.num_row_groups)):
+        chunks = (group.column(number) for number in range(group.num_columns))
+        statistics = next((chunk.statistics for chunk in chunks if chunk.path_in_schema == column), None)
+        if statistics is None or not statistics.has_min_max:
+            return ""
+        values |= {statistics.min, statistics.max}
+    return values.pop() if len(values) == 1 else ""
