@@ -88,6 +88,7 @@ iteration=0/task=0/distilled=0  distilled of run demo
   came to      completed, reward 1 after 3 turns, sampled by policy p0
   base         iteration=0/task=0/base=0, reward 0
   reflection   iteration=0/task=0/base=0/reflection=0: failure, asks for turn 1
+  guidance     written by the policy itself
                Clean the thing before you place it.
   pivot        1 turns kept of iteration=0/task=0/base=0, 1 shared with the base
   retry        iteration=0/task=0/retry=0, distilled into iteration=0/task=0/distilled=0
