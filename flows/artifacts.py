@@ -1,4 +1,5 @@
-"""Prefect artifacts of an iteration: a page and a table under fixed keys, so that the history of a key is a timeline."""
+"""Prefect artifacts of an iteration: a page and a table under fixed keys, so that the history of a key is a
+timeline."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ from r3l.visible import visible
 
 
 def publish(bench: Workbench, refs: Sequence[StageRef], live: Live) -> Summary:
-    """Write the artifacts and return the summary. Their descriptions, which lists of artifacts show, have the headline."""
+    """Write the artifacts and return the summary. Their descriptions, which lists of artifacts show, have the
+    headline."""
     config = bench.config
     summary = summarise(bench.store, config.run, config.branch, bench.iteration)
     summary |= {"store": bench.store.root, "stages_committed": len(refs)}
@@ -111,4 +113,7 @@ def cell(value: object) -> str:
 def look(line: Line, iteration: int, root: str) -> str:
     """Return a link to the iteration's groups in the audit app, and the command that serves it."""
     address = os.environ.get("R3L_AUDIT_URL", "http://127.0.0.1:4300").rstrip("/")
-    return f"[Its groups, side by side]({address}{line_url(line, 'groups', iteration=iteration)}) while `r3l audit {root}` runs."
+    return (
+        f"[Its groups, side by side]({address}{line_url(line, 'groups', iteration=iteration)}) while `r3l audit "
+        f"{root}` runs."
+    )

@@ -49,7 +49,8 @@ def evaluate(config: EvaluationForm = EvaluationForm()) -> Scores:  # noqa: B008
     """Play test episodes with a policy of the run and score them.
 
     Args:
-        config: whose policy, on which benchmark. `iteration` is the one whose new policy is evaluated: empty the newest,
+        config: whose policy, on which benchmark. `iteration` is the one whose new policy is evaluated: empty the
+            newest,
             -1 the start.
     """
     return attended(lambda: evaluation_of(asked_of(config)))

@@ -33,7 +33,10 @@ def _flow_run_name() -> str:
     asked = Form.model_validate(flow_run.parameters["config"])
     try:
         config = asked.resolved()
-        return f"{config.run}{config.branch and '/'}{config.branch} iteration={the_iteration(config, Store.open(config.store.root))}"
+        return (
+            f"{config.run}{config.branch and '/'}{config.branch} "
+            f"iteration={the_iteration(config, Store.open(config.store.root))}"
+        )
     except R3LError:
         return asked.run  # what is wrong is said by the preflight, as the run's failure
 

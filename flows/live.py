@@ -28,8 +28,8 @@ class Live:
         self._lock, self._told = threading.Lock(), time.monotonic()
 
     def tell(self) -> None:
-        """Update the artifact, unless that was done a moment ago or is being done. A server that does not answer is told
-        the next time."""
+        """Update the artifact, unless that was done a moment ago or is being done. A server that does not answer is
+        told the next time."""
         if not self._lock.acquire(blocking=False):
             return
         try:

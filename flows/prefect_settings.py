@@ -58,8 +58,8 @@ def apply(quiet: bool = False) -> None:
 
 
 def own_level() -> int:
-    """Return from where on the project's own lines are shown: Prefect's level, but a quiet terminal has warnings. Prefect gives an extra
-    logger its handlers and no level, so that Python's own would count, which is WARNING."""
+    """Return from where on the project's own lines are shown: Prefect's level, but a quiet terminal has warnings.
+    Prefect gives an extra logger its handlers and no level, so that Python's own would count, which is WARNING."""
     asked = logging.getLevelNamesMapping().get(os.environ.get(LOGGING[0], "INFO").upper(), logging.INFO)
     return min(asked, logging.WARNING)
 

@@ -16,7 +16,8 @@ NEWEST = 200  # iterations
 HEAD = 40  # pixels above each chart: title and legend
 COLOURS = ("#2563c9", "#d9730d", "#12876b")
 STYLE = """text{font:11px system-ui,sans-serif;fill:#5d6878}.head{font-size:13px;font-weight:600;fill:#1b2330}
-.tick.y{text-anchor:end}.tick.x,.title.x,.none{text-anchor:middle}.grid,.axis{stroke:#e2e6ec}.axis{stroke:#8b95a5}.line{fill:none;stroke-width:1.8}
+.tick.y{text-anchor:end}.tick.x,.title.x,.none{text-anchor:middle}
+.grid,.axis{stroke:#e2e6ec}.axis{stroke:#8b95a5}.line{fill:none;stroke-width:1.8}
 """ + "".join(f".line.c{k}{{stroke:{colour}}}.dot.c{k},.key.c{k}{{fill:{colour}}}" for k, colour in enumerate(COLOURS))
 
 
@@ -41,7 +42,8 @@ def panel(chart: dict[str, Any], x: int, y: int) -> str:
     names, at = [], x + 4
     for k, name in enumerate(chart["legend"]):
         names.append(
-            f'<rect class="key c{k}" x="{at}" y="{y + 26}" width="10" height="3"/><text x="{at + 14}" y="{y + 31}">{name}</text>'
+            f'<rect class="key c{k}" x="{at}" y="{y + 26}" width="10" height="3"/>'
+            f'<text x="{at + 14}" y="{y + 31}">{name}</text>'
         )
         at += 24 + 7 * len(name)
     place = f'<svg class="chart" x="{x}" y="{y + HEAD}" width="{WIDTH}" height="{HEIGHT}"'

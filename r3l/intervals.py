@@ -20,8 +20,8 @@ def wilson(solved: float, episodes: float) -> tuple[float, float]:
 
 
 def independent_episodes(successes: Sequence[bool], clusters: Sequence[str]) -> float:
-    """Return how many independent episodes tell as much as these: their number divided by the design effect, which is the
-    variance of the rate over clusters relative to that over episodes, and never below 1. Where all episodes or none
+    """Return how many independent episodes tell as much as these: their number divided by the design effect, which is
+    the variance of the rate over clusters relative to that over episodes, and never below 1. Where all episodes or none
     succeeded the variance says nothing: then it is the number of clusters.
     """
     episodes, kinds = len(successes), len(set(clusters))

@@ -38,7 +38,8 @@ def doctor(
     ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Say what of a policy will work and what not: weights, template, context, memory, canary, a reply, a reflection."""
+    """Say what of a policy will work and what not: weights, template, context, memory, canary, a reply, a
+    reflection."""
     config = settings("doctor", "paper", "r3l", policy, environment, engine, set_, machine=machine)
     there = load_machine(machine) if machine else None
     console = screen(stderr=True)

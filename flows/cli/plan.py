@@ -1,4 +1,5 @@
-"""`r3l plan`: what an iteration will need, before you pay for it; `r3l presets`. They load neither Prefect nor torch."""
+"""`r3l plan`: what an iteration will need, before you pay for it; `r3l presets`. They load neither Prefect nor
+torch."""
 
 from __future__ import annotations
 
@@ -108,7 +109,8 @@ def shown(value: float, unit: str) -> str:
 def presets(
     diff: Annotated[tuple[str, str] | None, typer.Option(help="two method presets to compare")] = None,
 ) -> None:
-    """List the presets of policies, environments, methods and machines, and installed plug-ins; or compare two methods."""
+    """List the presets of policies, environments, methods and machines, and installed plug-ins; or compare two
+    methods."""
     if diff:
         _show_differences(*diff)
         return

@@ -28,7 +28,8 @@ def up(port: Port = 4200) -> None:
     console.print("server, flows and worker start (half a minute)")
     own = background.up(folder, port)
     console.print(
-        f"Prefect's UI   {own.ui}\nits password   {own.key}\nlog files      {folder}\nend it with    {pasted.r3l('down')}",
+        f"Prefect's UI   {own.ui}\nits password   {own.key}\nlog files      {folder}\nend it with    "
+        f"{pasted.r3l('down')}",
         soft_wrap=True,
     )
 

@@ -40,8 +40,8 @@ def run_iteration(config: Config, *, quiet: bool = False, verbose: bool = False)
 
 
 def run_training(config: Config, iterations: int, *, quiet: bool = False, verbose: bool = False) -> list[Summary]:
-    """Run further iterations of a run, one after another; each one's figures are printed above the display, and in the end
-    how they went over the run."""
+    """Run further iterations of a run, one after another; each one's figures are printed above the display, and in the
+    end how they went over the run."""
     with displayed(config, quiet) as display, closing(Tools()) as tools:
         from flows import train
 

@@ -69,7 +69,8 @@ def beating(files: Files, path: str, attempt: int, every_s: float, counts: Calla
             except (StoreError, OSError) as error:
                 log().warning("%s: no heartbeat written (%s)", path, error)
         if beat.superseded.is_set() and not done.is_set():
-            # Nobody waits for this try any more. A signal ends a wait of the main thread; a flag would not be seen in it.
+            # Nobody waits for this try any more. A signal ends a wait of the main thread; a flag would not be seen in
+            # it.
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     thread = threading.Thread(target=run, name="r3l-heartbeat", daemon=True)

@@ -74,7 +74,8 @@ def run_remote(
             return result
         if not state.is_crashed():
             raise RemoteJobError(
-                f"{errand.deployment}, flow run {run.name}: {state.name}{f' ({state.message})' if state.message else ''}"
+                f"{errand.deployment}, flow run {run.name}: "
+                f"{state.name}{f' ({state.message})' if state.message else ''}"
                 f"{'; it left no result in the store' if state.is_completed() else ''}"
             )
         lost += 1

@@ -92,7 +92,8 @@ def portable(store: Store, job: JobSpec, rows: list[str]) -> JobSpec:
 
 
 def at_home(store: Store, job: JobSpec, start: str) -> JobSpec:
-    """Return the spec with paths of this host: everything fetched from the store, every policy checked by its digest."""
+    """Return the spec with paths of this host: everything fetched from the store, every policy checked by its
+    digest."""
     policy = job["policy"]
     folders = sorted({row.rpartition("/")[0] for row in job["rows"]})
     here = {folder: store.local(folder) for folder in folders}

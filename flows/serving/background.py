@@ -36,7 +36,8 @@ def up(folder: Path, port: int) -> Own:
     own = own_server(folder)
     if prefect_settings.URL in os.environ and not (own and own.api == os.environ[prefect_settings.URL]):
         raise ConfigError(
-            f"{prefect_settings.URL}={os.environ[prefect_settings.URL]} names another server; unset it to start one here"
+            f"{prefect_settings.URL}={os.environ[prefect_settings.URL]} names another server; unset it to start one "
+            "here"
         )
     if own is None:
         down(folder)  # a worker whose server has ended

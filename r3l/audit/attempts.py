@@ -21,11 +21,13 @@ ORDER BY t.kind, t.attempt
 """
 REFLECTIONS = """
 SELECT * EXCLUDE (run, branch, shard, response_logprobs)
-FROM lines.reflections WHERE run = $run AND branch = $branch AND iteration = $iteration AND group_id = $group ORDER BY base_id, attempt
+FROM lines.reflections WHERE run = $run AND branch = $branch AND iteration = $iteration AND group_id = $group
+ORDER BY base_id, attempt
 """
 TURNS = """
 SELECT * EXCLUDE (run, branch, shard, observation_hash) FROM lines.turns
-WHERE run = $run AND branch = $branch AND iteration = $iteration AND list_contains($ids, trajectory_id) ORDER BY trajectory_id, turn
+WHERE run = $run AND branch = $branch AND iteration = $iteration AND list_contains($ids, trajectory_id)
+ORDER BY trajectory_id, turn
 """
 ROWS = """
 SELECT * EXCLUDE (run, branch, shard, logprobs) FROM lines.training_rows
@@ -33,7 +35,8 @@ WHERE run = $run AND branch = $branch AND iteration = $iteration AND list_contai
 """
 LARGEST = """
 SELECT term, max(CASE WHEN advantages IS NULL THEN abs(advantage) * list_max(weights)
-                      ELSE list_max(list_transform(list_zip(weights, advantages), lambda z: abs(z[1] * z[2]))) END) AS largest
+                      ELSE list_max(list_transform(list_zip(weights, advantages),
+                      lambda z: abs(z[1] * z[2]))) END) AS largest
 FROM lines.training_rows
 WHERE run = ? AND branch = ? AND iteration = ? AND role <> 'replay' GROUP BY term ORDER BY term
 """
@@ -43,9 +46,11 @@ FROM lines.trajectories WHERE run = $run AND branch = $branch AND iteration = $i
   AND task BETWEEN $task - 1 AND $task + 1
 """
 FIND = """
-SELECT iteration, group_id, trajectory_id, kind FROM lines.trajectories WHERE run = $run AND branch = $branch AND trajectory_id = $id
+SELECT iteration, group_id, trajectory_id, kind FROM lines.trajectories WHERE run = $run AND branch = $branch
+AND trajectory_id = $id
 UNION ALL
-SELECT iteration, group_id, base_id, 'base' FROM lines.reflections WHERE run = $run AND branch = $branch AND reflection_id = $id
+SELECT iteration, group_id, base_id, 'base' FROM lines.reflections WHERE run = $run AND branch = $branch
+AND reflection_id = $id
 LIMIT 1
 """
 

@@ -22,7 +22,8 @@ LEFT JOIN (SELECT iteration, reflection_id, max(reward) AS reward FROM lines.tra
 GROUP BY ALL
 """
 WORST = """
-SELECT f.iteration, f.group_id, f.reflection_id, f.status, f.reason, f.outcome, f.pivot_turn, f.decision, b.reward AS base_reward,
+SELECT f.iteration, f.group_id, f.reflection_id, f.status, f.reason, f.outcome, f.pivot_turn, f.decision,
+b.reward AS base_reward,
        r.reward AS retry_reward, r.reward - b.reward AS gain, r.status AS retry_status, b.turns AS base_turns,
        coalesce(r.trajectory_id, f.base_id) AS opens,
        CASE WHEN r.reward < b.reward THEN 'made it worse'
@@ -38,21 +39,26 @@ LEFT JOIN (FROM lines.trajectories WHERE run = $run AND branch = $branch AND kin
   ON (f.iteration, f.reflection_id) = (r.iteration, r.reflection_id)
 WHERE fault IS NOT NULL AND ($fault = '' OR fault = $fault)
 ORDER BY coalesce(gain, 0),
-         list_position(['made it worse', 'saw no fault', 'can''t be read', 'rollback diverged', 'changed nothing'], fault),
+         list_position(['made it worse', 'saw no fault', 'can''t be read', 'rollback diverged', 'changed nothing'],
+         fault),
          f.iteration DESC, f.reflection_id
 LIMIT $limit
 """
 FAULTS = ("made it worse", "saw no fault", "can't be read", "rollback diverged", "changed nothing")
 PIVOTS = """
-SELECT r.pivot_turn, count(*) AS retries, avg((r.reward > b.reward)::INTEGER) AS improved, avg(r.reward - b.reward) AS gain
-FROM (FROM lines.trajectories WHERE run = $run AND branch = $branch AND kind = 'retry' AND ($iteration IS NULL OR iteration = $iteration)) r
+SELECT r.pivot_turn, count(*) AS retries, avg((r.reward > b.reward)::INTEGER) AS improved,
+avg(r.reward - b.reward) AS gain
+FROM (FROM lines.trajectories WHERE run = $run AND branch = $branch AND kind = 'retry'
+AND ($iteration IS NULL OR iteration = $iteration)) r
 JOIN (FROM lines.trajectories WHERE run = $run AND branch = $branch AND kind = 'base') b
   ON (r.iteration, r.base_id) = (b.iteration, b.trajectory_id)
 GROUP BY r.pivot_turn ORDER BY r.pivot_turn
 """
 ACCURACY = """
-SELECT iteration, reflections, agreement, accurate, partial, misdiagnosed, retries_if_right, won_if_right, retries_if_wrong, won_if_wrong
-FROM lines.pivot_accuracy WHERE run = $run AND branch = $branch AND ($iteration IS NULL OR iteration = $iteration) ORDER BY iteration
+SELECT iteration, reflections, agreement, accurate, partial, misdiagnosed, retries_if_right, won_if_right,
+retries_if_wrong, won_if_wrong
+FROM lines.pivot_accuracy WHERE run = $run AND branch = $branch AND ($iteration IS NULL OR iteration = $iteration)
+ORDER BY iteration
 """
 ACCOUNT = f"""
 SELECT stage, sum(attempts)::BIGINT AS attempts, sum(trained)::BIGINT AS trained, sum(led_on)::BIGINT AS led_on,
@@ -73,13 +79,15 @@ WHERE run = $run AND branch = $branch AND ($iteration IS NULL OR iteration = $it
 ORDER BY iteration DESC, stage, subject_id LIMIT $limit OFFSET $offset
 """
 COMMITTED = """
-SELECT iteration, stage, count(*) AS shards, sum(rows)::BIGINT AS rows, sum(bytes)::BIGINT AS bytes, sum(seconds) AS seconds,
+SELECT iteration, stage, count(*) AS shards, sum(rows)::BIGINT AS rows, sum(bytes)::BIGINT AS bytes,
+sum(seconds) AS seconds,
        max(committed_at) AS committed_at, any_value(fingerprint) AS fingerprint,
        any_value(policy) AS policy, any_value(code_version) AS code
 FROM stages WHERE run = ? AND branch = ? AND iteration = ? GROUP BY iteration, stage ORDER BY min(committed_at)
 """
 STEPS = """
-SELECT step, policy, parent_policy, loss, loss_rl, loss_sft, loss_kl, grad_norm, learning_rate, entropy, kl_start, rows, groups,
+SELECT step, policy, parent_policy, loss, loss_rl, loss_sft, loss_kl, grad_norm, learning_rate, entropy, kl_start, rows,
+groups,
        tokens_rl, tokens_sft, canary_error, seconds
 FROM lines.updates WHERE run = ? AND branch = ? AND iteration = ? ORDER BY step
 """

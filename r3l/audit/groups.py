@@ -14,7 +14,8 @@ from r3l.audit.reader import Reader, Row
 PAGE = 50
 TABLE = """
 WITH attempts AS (
-    SELECT iteration, task, any_value(task_id) AS task_id, any_value(task_type) AS task_type, any_value(group_id) AS group_id,
+    SELECT iteration, task, any_value(task_id) AS task_id, any_value(task_type) AS task_type,
+    any_value(group_id) AS group_id,
            count(*) FILTER (kind = 'base') AS bases, count(*) FILTER (kind = 'retry') AS retries,
            count(*) FILTER (kind = 'distilled') AS distilled, avg(reward) FILTER (kind = 'base') AS base_reward,
            avg(reward) FILTER (kind = 'retry') AS retry_reward, avg(pivot_turn) FILTER (kind = 'retry') AS mean_pivot,
@@ -113,7 +114,8 @@ def group_page(reader: Reader, line: Line, asked: Filter) -> Page:
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     sort = asked.sort if asked.sort in SORTS else "iteration"
     sql = f"""{TABLE} SELECT *, count(*) OVER () AS total FROM found {where}
-              ORDER BY {sort} {"DESC" if asked.descending else "ASC"} NULLS LAST, iteration DESC, task LIMIT {PAGE} OFFSET $offset"""
+              ORDER BY {sort} {"DESC" if asked.descending else "ASC"} NULLS LAST, iteration DESC, task
+              LIMIT {PAGE} OFFSET $offset"""
     named = {"run": line.run, "branch": line.branch, "offset": PAGE * max(0, asked.page), **parameters}
     rows = reader.rows(sql, named)
     return Page(rows, rows[0]["total"] if rows else 0, asked.page)

@@ -13,7 +13,8 @@ from r3l.intervals import independent_episodes, wilson
 # What tells evaluations on one benchmark apart; those of earlier versions don't say some of it.
 TERMS = ("data", "tasks", "repeats", "temperature", "seed", "evaluation")
 COUNTS = """
-SELECT run, branch, iteration, benchmark, format, protocol, data, tasks, repeats, round(temperature, 3) AS temperature, seed, evaluation,
+SELECT run, branch, iteration, benchmark, format, protocol, data, tasks, repeats, round(temperature, 3) AS temperature,
+seed, evaluation,
        list(success ORDER BY trajectory_id) AS successes, list(task_id ORDER BY trajectory_id) AS task_ids
 FROM lines.evaluations
 GROUP BY ALL ORDER BY iteration

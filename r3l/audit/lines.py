@@ -27,9 +27,13 @@ MEASURES = (
     *(f"{one.sql} AS {one.column}" if one.source == "iterations" else one.column for one in FOLLOWED),
     *("step", "no_step", "first_commit", "last_commit"),
 )
-ITERATIONS = f"SELECT run, branch, iteration, {', '.join(MEASURES)} FROM lines.iterations WHERE run = ? AND branch = ? ORDER BY iteration"
+ITERATIONS = (
+    f"SELECT run, branch, iteration, {', '.join(MEASURES)} FROM lines.iterations WHERE run = ? "
+    "AND branch = ? ORDER BY iteration"
+)
 SETTINGS = """
-SELECT stage, arg_max(settings, iteration) AS settings FROM stages WHERE run = ? AND branch = ? GROUP BY stage ORDER BY stage
+SELECT stage, arg_max(settings, iteration) AS settings FROM stages WHERE run = ? AND branch = ? GROUP BY stage
+ORDER BY stage
 """
 
 

@@ -40,7 +40,8 @@ LEFT JOIN (FROM lines.reflections WHERE run = $run AND branch = $branch) f
 WHERE {condition} ORDER BY {order}, r.iteration DESC, r.trajectory_id LIMIT 20
 """
 BASES = """
-SELECT iteration, group_id, trajectory_id FROM lines.trajectories WHERE run = $run AND branch = $branch AND kind = 'base'
+SELECT iteration, group_id, trajectory_id FROM lines.trajectories WHERE run = $run AND branch = $branch
+AND kind = 'base'
 ORDER BY success, iteration DESC, trajectory_id LIMIT 20
 """
 

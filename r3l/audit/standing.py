@@ -114,8 +114,8 @@ def standings(reader: Reader) -> dict[Line, Standing]:
 
 
 def policy_of(store: Store, row: Row) -> str:
-    """Return the policy's name for a row of ABOUT: as saved with its iteration; earlier versions have it in the update's
-    settings."""
+    """Return the policy's name for a row of ABOUT: as saved with its iteration; earlier versions have it in the
+    update's settings."""
     line = Line(row["run"], row["branch"])
     return row["policy"] or str(saved_policy(store, line, row["iteration"]).get("name", ""))
 

@@ -21,12 +21,15 @@ OFTEN = """
 SELECT task_id, any_value(task_type) AS task_type, count(DISTINCT iteration) AS iterations,
        arg_min(mine, iteration) AS first_success, arg_max(mine, iteration) AS last_success
 FROM (SELECT task_id, any_value(task_type) AS task_type, iteration, avg(success::INTEGER) AS mine
-      FROM lines.trajectories WHERE run = $run AND branch = $branch AND kind IN ('base', 'evaluation') GROUP BY task_id, iteration)
+      FROM lines.trajectories WHERE run = $run AND branch = $branch AND kind IN ('base', 'evaluation')
+      GROUP BY task_id, iteration)
 WHERE $type = '' OR task_type = $type GROUP BY task_id ORDER BY iterations DESC, task_id LIMIT $limit
 """
 ATTEMPTS = """
-SELECT iteration, kind, trajectory_id, group_id, task_type, attempt, success, reward, status, turns FROM lines.trajectories
-WHERE run = ? AND branch = ? AND task_id = ? AND kind NOT IN ('distilled', 'continuation') ORDER BY iteration, kind, attempt
+SELECT iteration, kind, trajectory_id, group_id, task_type, attempt, success, reward, status, turns
+FROM lines.trajectories
+WHERE run = ? AND branch = ? AND task_id = ? AND kind NOT IN ('distilled', 'continuation')
+ORDER BY iteration, kind, attempt
 """
 ONE = """
 SELECT trajectory_id, iteration, kind, task_id, status, reward, success, turns, parent_id, pivot_turn, final_observation

@@ -179,7 +179,8 @@ def status(store: Store, run: str, branch: str = "") -> RenderableType:
 
 
 def failures(reader: Reader, line: Line, iteration: int) -> list[RenderableType]:
-    """Return a line for each stage of the iteration of which attempts ended by errors of the engine or the environment."""
+    """Return a line for each stage of the iteration of which attempts ended by errors of the engine or the
+    environment."""
     failing = failing_stages(reader.cursor())
     return [
         Text(f"{stage}: {shortened(what, 300)}", style="red" if too_many else "yellow")

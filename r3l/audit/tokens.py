@@ -20,14 +20,16 @@ SELECT t.* EXCLUDE (run, branch, shard, token_ids, weights, logprobs, advantages
        c.reward, c.group_mean, c.group_std, c.scaled, c.rule, c.mask_turn, c.group_size,
        c.turn_advantages IS NOT NULL AS by_turn
 FROM lines.training_rows t
-LEFT JOIN lines.credit c ON (c.run, c.branch, c.iteration, c.trajectory_id) = (t.run, t.branch, t.iteration, t.source_id)
+LEFT JOIN lines.credit c ON (c.run, c.branch, c.iteration, c.trajectory_id) = (t.run, t.branch, t.iteration,
+t.source_id)
  AND t.role = 'explore'
 WHERE t.run = $run AND t.branch = $branch AND t.iteration = $iteration AND t.source_id = $source
 ORDER BY t.role = 'replay', t.row_id LIMIT 1
 """
 TOKENS = """
 SELECT * FROM (
-    SELECT unnest(range(len(token_ids))) AS place, unnest(token_ids) AS id, unnest(weights) AS weight, unnest(logprobs) AS logprob,
+    SELECT unnest(range(len(token_ids))) AS place, unnest(token_ids) AS id, unnest(weights) AS weight,
+    unnest(logprobs) AS logprob,
            coalesce(unnest(advantages), advantage) AS advantage
     FROM lines.training_rows WHERE run = $run AND branch = $branch AND iteration = $iteration AND row_id = $row
 )

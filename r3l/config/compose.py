@@ -29,8 +29,8 @@ def preset_names(folder: str) -> list[str]:
 
 def load_preset(folder: str, name: str, files: bool = True) -> dict[str, Any]:
     """Return the settings of one preset: its name, or the path of a file that ends in .toml. In place of a preset of
-    environments or methods, a plug-in: the name that an installed package gives it, or ``module:Class``. Without `files`
-    no path is read: for names that a page sends.
+    environments or methods, a plug-in: the name that an installed package gives it, or ``module:Class``. Without
+    `files` no path is read: for names that a page sends.
 
     Raises:
         ConfigError: there is no such preset; the message lists those that exist. Or the file is no TOML.

@@ -111,7 +111,8 @@ class VllmServerSettings(EngineSettings):
     gpus: str = Field(
         "",
         pattern=r"^(\d+(,\d+)*)?$",
-        description="GPUs on each of which the run starts a server of its own, for example 0 or 4,5,6,7. Empty: none is "
+        description="GPUs on each of which the run starts a server of its own, for example 0 or 4,5,6,7. Empty: none "
+        "is "
         "started, and the servers at the addresses above are used.",
         json_schema_extra=identity_of(),
     )

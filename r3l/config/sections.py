@@ -47,7 +47,8 @@ class PolicySettings(Section):
     )
     thinking: bool | None = Field(
         None,
-        description="Value of enable_thinking for chat templates that have it (Qwen3). If empty, the template's default.",
+        description="Value of enable_thinking for chat templates that have it (Qwen3). If empty, the template's "
+        "default.",
     )
 
 
@@ -207,7 +208,8 @@ class TrainingSettings(Section):
         0.5,
         ge=0,
         le=1,
-        description="Share of the groups that is taken from the replay buffer, 0 to 1. Only with sync_interval above 1.",
+        description="Share of the groups that is taken from the replay buffer, 0 to 1. Only with sync_interval above "
+        "1.",
         json_schema_extra=identity_of("replay"),
     )
 
@@ -217,7 +219,8 @@ class EvaluationSettings(Section):
 
     benchmark: str = Field(
         "",
-        description="Benchmark in r3l/evaluation/benchmarks.py. If empty, the run's own environment on the split below.",
+        description="Benchmark in r3l/evaluation/benchmarks.py. If empty, the run's own environment on the split "
+        "below.",
     )
     split: str = Field("heldout", description="Split of the environment that is evaluated.")
     answer_format: str = Field(

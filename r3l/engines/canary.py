@@ -16,12 +16,12 @@ from r3l.engines.base import Engine, Replicated
 from r3l.errors import EngineError
 
 TOLERANCES = {"float32": 2e-3, "bfloat16": 0.3}
-"""Mean log-probability difference that rounding explains. Seen: 1e-6 in float32; 0.03 to 0.1 in bfloat16 (SmolLM2-135M, where single
-tokens that are hardly ever drawn differ by up to 1.3)."""
+"""Mean log-probability difference that rounding explains. Seen: 1e-6 in float32; 0.03 to 0.1 in bfloat16 (SmolLM2-135M,
+where single tokens that are hardly ever drawn differ by up to 1.3)."""
 HALF, SURE = 0.5, 4.0
-"""Stale: less than half of the step is seen, by so many standard errors. As probabilities, not logarithms: tokens that are hardly
-ever drawn move most by rounding. Seen in bfloat16 (SmolLM2, three engines): .83 to 1.12 if not stale, -.22 to .07 if stale, errors
-.04 to .12. Where a step is smaller than rounding nothing is refused."""
+"""Stale: less than half of the step is seen, by so many standard errors. As probabilities, not logarithms: tokens that
+are hardly ever drawn move most by rounding. Seen in bfloat16 (SmolLM2, three engines): .83 to 1.12 if not stale, -.22
+to .07 if stale, errors .04 to .12. Where a step is smaller than rounding nothing is refused."""
 
 
 def check_canary(engine: Engine, path: Path | None, dtype: str, tolerance: float = 0.0) -> float | None:
@@ -81,9 +81,11 @@ def _compare(
             key=lambda place: math.inf if math.isnan(differences[place]) else differences[place],
         )
         raise EngineError(
-            f"{name} does not run the policy that the trainer wrote: the canary's log-probabilities differ by {mean:.3g} per token, "
+            f"{name} does not run the policy that the trainer wrote: the canary's log-probabilities differ by "
+            f"{mean:.3g} per token, "
             f"tolerance {tolerance:.3g}; the largest difference is at token {worst + 1}: {scored[worst]:.6g} there and "
-            f"{logprobs[worst]:.6g} in the trainer. A stale or wrong policy was loaded; restart the engine, or set engine.canary_tolerance"
+            f"{logprobs[worst]:.6g} in the trainer. A stale or wrong policy was loaded; restart the engine, or set "
+            "engine.canary_tolerance"
         )
     return mean
 
@@ -98,6 +100,6 @@ def _refuse_stale(name: str, scored: Sequence[float], logprobs: Sequence[float],
     error = math.hypot(*[a * (b - share * a) for a, b in zip(step, moved, strict=True)]) / size if size else 0.0
     if share + SURE * error < HALF:
         raise EngineError(
-            f"{name} runs the policy from before the last update: {share:.2f} +- {error:.2f} of the step that it wrote is seen in the "
-            "canary's probabilities, expected 1. A stale policy was loaded; restart the engine"
+            f"{name} runs the policy from before the last update: {share:.2f} +- {error:.2f} of the step that it "
+            "wrote is seen in the canary's probabilities, expected 1. A stale policy was loaded; restart the engine"
         )

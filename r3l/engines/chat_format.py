@@ -83,7 +83,8 @@ class ChatFormat:
         return self._encode(self._render(messages, tools))
 
     def following(self, messages: Sequence[Message], closed: bool = True) -> list[int]:
-        """Return ids between a reply and the next: (end-of-turn where not `closed`,) glue, messages, generation prompt."""
+        """Return ids between a reply and the next: (end-of-turn where not `closed`,) glue, messages, generation
+        prompt."""
         ids = self._encode(self._after_reply(messages))
         return ids[1:] if closed else ids
 
@@ -161,9 +162,10 @@ class ChatFormat:
         parts = self._render([*START, *turn, *turn]).split(MARK)
         if len(parts) != 3 or not start.startswith(parts[0]) or parts[1] + self.reply_opening != parts[2]:
             raise ChatFormatError(
-                "this chat template rewrites earlier turns when a turn is added, so sampled tokens could not be kept. Expected the "
-                f"conversation to start with {start!r} and each reply to be followed by the same text, got {parts!r}; use a "
-                "template whose rendering only grows"
+                "this chat template rewrites earlier turns when a turn is added, so sampled tokens could not be "
+                "kept. Expected the "
+                f"conversation to start with {start!r} and each reply to be followed by the same text, got "
+                f"{parts!r}; use a template whose rendering only grows"
             )
 
     def _check_tools(self) -> None:
@@ -215,8 +217,8 @@ class ChatFormat:
 
 
 def _tokenizer(path: str | Path, light: bool) -> Any:
-    """Load the tokenizer with transformers if it is installed and not avoided, otherwise with the tokenizers library: the
-    ids are the same."""
+    """Load the tokenizer with transformers if it is installed and not avoided, otherwise with the tokenizers library:
+    the ids are the same."""
     if not light:
         try:
             from transformers import AutoTokenizer

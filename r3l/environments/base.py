@@ -14,8 +14,8 @@ Role = Literal["user", "tool"]
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What the environment says. `admissible` is empty where the environment does not list its actions. `role`: the chat
-    message that it becomes; "tool" is what the tools of a `Tooled` world returned."""
+    """What the environment says. `admissible` is empty where the environment does not list its actions. `role`: the
+    chat message that it becomes; "tool" is what the tools of a `Tooled` world returned."""
 
     text: str
     admissible: tuple[str, ...] = ()
@@ -127,7 +127,8 @@ class Sourced(Protocol):
 
 @runtime_checkable
 class Waiting(Protocol):
-    """A world whose steps wait for other processes: its workers play several tasks at the same time, each in a thread."""
+    """A world whose steps wait for other processes: its workers play several tasks at the same time, each in a
+    thread."""
 
     tasks_at_once: int
 

@@ -82,15 +82,15 @@ def with_environment(config: Config, assignments: Sequence[str]) -> Config:
     for key, value in benchmark_named(name).environment.items():
         if wanted["environment"].get(key) != value:
             raise ConfigError(
-                f"environment.{key}={wanted['environment'].get(key)}: benchmark {name} has {key}={value}; leave it out, or "
-                "evaluate on another benchmark"
+                f"environment.{key}={wanted['environment'].get(key)}: benchmark {name} has {key}={value}; leave it "
+                "out, or evaluate on another benchmark"
             )
     return validated(wanted)
 
 
 def benchmark_named(name: str) -> Benchmark:
-    """Return a benchmark by its name; ``KIND/NAME`` is one that the plug-in KIND has. Raise `ConfigError` for an unknown
-    one."""
+    """Return a benchmark by its name; ``KIND/NAME`` is one that the plug-in KIND has. Raise `ConfigError` for an
+    unknown one."""
     if name in BENCHMARKS:
         return BENCHMARKS[name]
     kind, slash, own = name.partition("/")

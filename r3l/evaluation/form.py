@@ -32,7 +32,8 @@ class Posing(EvaluationSettings):
 
 
 class EvaluationForm(Answers):
-    """Test episodes. What is left folded is as the run was trained; for a run that does not exist, as presets have it."""
+    """Test episodes. What is left folded is as the run was trained; for a run that does not exist, as presets have
+    it."""
 
     run: str = same("run")
     iteration: Annotated[int | None, Named("The newest", "This one"), Field(ge=-1)] = same("iteration", default=None)

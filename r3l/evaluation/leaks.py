@@ -31,7 +31,8 @@ def check_leaks(store: Store, run: str) -> list[Finding]:
 
 
 def leaks_in_store(connection: duckdb.DuckDBPyConnection) -> list[Leak]:
-    """Return every leak in the runs and branches of a catalog connection (`r3l.store.catalog.connect`), in their order."""
+    """Return every leak in the runs and branches of a catalog connection (`r3l.store.catalog.connect`), in their
+    order."""
     places = connection.execute(
         "SELECT DISTINCT run, branch, iteration FROM stored.tasks WHERE environment = 'math' ORDER BY ALL"
     ).fetchall()

@@ -30,7 +30,10 @@ class Ended:
 
     def __str__(self) -> str:
         how = self.error or ("done" if self.whole else "out of time: goes on next time")
-        return f"run {self.number} of {self.of}, {self.cell.config.run}: {how}, {self.seconds:.0f} s; about {self.left_s / 60:.0f} min left"
+        return (
+            f"run {self.number} of {self.of}, {self.cell.config.run}: {how}, {self.seconds:.0f} s; about "
+            f"{self.left_s / 60:.0f} min left"
+        )
 
 
 def run_cells(

@@ -45,7 +45,10 @@ def results_page(claims: Claims, folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-COLUMNS = "| claim | the paper's figures | experiment, learning rate | measured here | difference, 95 % interval; p, q | verdict |"
+COLUMNS = (
+    "| claim | the paper's figures | experiment, learning rate | measured here | difference, 95 % interval; p, "
+    "q | verdict |"
+)
 
 
 def places(claim: Claim) -> list[Claim]:

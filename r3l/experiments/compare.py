@@ -110,8 +110,8 @@ def error_over(policies: Sequence[str], values: Sequence[float], noise: Sequence
 
 
 def episodes_error(noise: Sequence[Sequence[float]]) -> float:
-    """Return the standard error by the test episodes alone of a mean over policies of each one's mean over runs; `noise`
-    has the variance of each run of each policy."""
+    """Return the standard error by the test episodes alone of a mean over policies of each one's mean over runs;
+    `noise` has the variance of each run of each policy."""
     return math.sqrt(sum(sum(one) / len(one) ** 2 for one in noise)) / len(noise)
 
 

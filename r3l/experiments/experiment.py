@@ -158,7 +158,8 @@ def plan_lines(experiment: Experiment, size: str) -> list[str]:
         for cell in cells
     ]
     lines.append(
-        f"{len(cells)} runs of {of.iterations} iterations, each of {first.rollout.tasks} tasks x N = {first.rollout.group_size} "
+        f"{len(cells)} runs of {of.iterations} iterations, each of {first.rollout.tasks} tasks x N = "
+        f"{first.rollout.group_size} "
         f"({rollouts} trajectories at most, {rollouts * first.environment.max_turns} turns), {first.policy.name} on "
         f"{first.environment.kind}; {first.evaluation.tasks} test episodes after every {of.evaluate_every} iterations"
     )

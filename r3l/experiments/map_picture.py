@@ -15,8 +15,8 @@ JOINED = 3  # policies at every point
 
 
 def draw_map(places: Sequence[Place], rival: str, title: str) -> str:
-    """Return the SVG: the mean gap with its 95 % band, each policy a dot, the predicted crossing shaded. Points are joined
-    from `JOINED` policies on: a line through single runs would look like a curve."""
+    """Return the SVG: the mean gap with its 95 % band, each policy a dot, the predicted crossing shaded. Points are
+    joined from `JOINED` policies on: a line through single runs would look like a curve."""
     import matplotlib
 
     matplotlib.use("svg")

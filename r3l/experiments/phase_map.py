@@ -135,7 +135,8 @@ def map_lines(results: Results, rate: float) -> list[str]:
         for one in placed:
             mixed = "" if one.mixed != one.mixed else f"{one.mixed:.3f}"
             lines.append(
-                f"| {one.forgets:g} | {one.p:.3f} | {mixed} | {interval_text(one.over)} | {interval_text(one.area)} | {one.over.policies} |"
+                f"| {one.forgets:g} | {one.p:.3f} | {mixed} | {interval_text(one.over)} | {interval_text(one.area)} "
+                f"| {one.over.policies} |"
             )
         at, interval = crossing([(one.p, one.over.mean) for one in placed]), crossing_interval(placed)
         said = "none among these points" if at != at else f"p = {at:.3f}"
@@ -149,7 +150,8 @@ def map_lines(results: Results, rate: float) -> list[str]:
 
 
 def interval_text(over: Gap) -> str:
-    """Return the mean with its 95 % interval over policies; for one policy with the error by the test episodes alone."""
+    """Return the mean with its 95 % interval over policies; for one policy with the error by the test episodes
+    alone."""
     low, high = over.interval
     return f"{over.mean:+.3f} " + (
         f"[{low:+.3f}, {high:+.3f}]" if over.policies > 1 else f"(test episodes: ± {over.error:.3f})"
@@ -175,7 +177,10 @@ def policy_lines(results: Results) -> list[str]:
     rows = [
         f"| {named[0]:g} | {named[1]} | {', '.join(sorted(runs[seed]))} |" for seed, named in places.items() if named
     ]
-    said = "A digest is of weights and tokenizer, as `r3l warm-start` prints it; what of it is repeatable: data/policies/README.md."
+    said = (
+        "A digest is of weights and tokenizer, as `r3l warm-start` prints it; what of it is repeatable: "
+        "data/policies/README.md."
+    )
     return (
         ["### The starting policies", "", said, "", "| F | policy | digest |", "|---|---|---|", *rows, ""]
         if rows

@@ -20,20 +20,26 @@ from r3l.store.stage import Store
 
 RATES = """
 SELECT run, iteration, avg(success::INT) AS rate, count(*) AS episodes, min(policy) AS policy
-FROM (FROM evaluations WHERE branch = '' QUALIFY shard IS NOT DISTINCT FROM min(shard) OVER (PARTITION BY run, iteration))
+FROM (FROM evaluations WHERE branch = '' QUALIFY shard IS NOT DISTINCT
+FROM min(shard) OVER (PARTITION BY run, iteration))
 GROUP BY run, iteration ORDER BY run, iteration
 """  # the first evaluation of an iteration is the experiment's; those that were made since are others
 METRICS = """
 WITH played AS (
     SELECT run, iteration, count(*) AS episodes, sum(turns) AS turns, sum(response_tokens) AS tokens
     FROM (SELECT run, iteration, turns, response_tokens FROM base WHERE branch = ''
-          UNION ALL SELECT run, iteration, turns - coalesce(pivot_turn, 0), response_tokens FROM retries WHERE branch = ''
+          UNION ALL SELECT run, iteration, turns - coalesce(pivot_turn, 0), response_tokens FROM retries
+          WHERE branch = ''
           UNION ALL SELECT run, iteration, turns - pivot_turn, response_tokens FROM continuations WHERE branch = '')
     GROUP BY run, iteration),
-reflected AS (SELECT run, iteration, sum(len(response_ids)) AS reflection_tokens FROM reflections WHERE branch = '' GROUP BY run, iteration)
-SELECT run, iteration, episodes::BIGINT AS episodes, turns::BIGINT AS turns, (tokens + coalesce(reflection_tokens, 0))::BIGINT AS tokens,
-       stage_seconds AS seconds, base_reward, base_turns, entropy, grad_norm, kl_start, loss, clip_fraction, pivot_mean, pivot_fraction,
-       retry_improvement, retry_improvement_failed, reward_gain, parse_rate, outcome_accuracy, trained_tokens, update_seconds,
+reflected AS (SELECT run, iteration, sum(len(response_ids)) AS reflection_tokens FROM reflections WHERE branch = ''
+GROUP BY run, iteration)
+SELECT run, iteration, episodes::BIGINT AS episodes, turns::BIGINT AS turns, (tokens + coalesce(reflection_tokens,
+0))::BIGINT AS tokens,
+       stage_seconds AS seconds, base_reward, base_turns, entropy, grad_norm, kl_start, loss, clip_fraction, pivot_mean,
+       pivot_fraction,
+       retry_improvement, retry_improvement_failed, reward_gain, parse_rate, outcome_accuracy, trained_tokens,
+       update_seconds,
        mixed_groups / groups AS mixed
 FROM iterations JOIN played USING (run, iteration) LEFT JOIN reflected USING (run, iteration)
 WHERE branch = '' ORDER BY run, iteration
@@ -169,8 +175,8 @@ def joined(results: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
 
 
 def grown(kept: Answer, asked_now: Sequence[Answer]) -> Answer:
-    """Return a kept answer with the rows of the runs that are stored now: a table by seed grows with the runs, any other
-    stays as it was when its runs were there. A seed of both is asked now: its policy may have been made anew."""
+    """Return a kept answer with the rows of the runs that are stored now: a table by seed grows with the runs, any
+    other stays as it was when its runs were there. A seed of both is asked now: its policy may have been made anew."""
     now = next((one.rows for one in asked_now if (one.title, one.rate) == (kept.title, kept.rate)), [])
     if not all("seed" in row for row in [*kept.rows, *now]):
         return kept

@@ -1,4 +1,5 @@
-"""Continuations: from a turn of a base, rolled back to and played on as the policy would, to see what it is worth there."""
+"""Continuations: from a turn of a base, rolled back to and played on as the policy would, to see what it is worth
+there."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ def wanted_of(plan: SamplingPlan, base: Episode) -> list[tuple[Episode, int, int
 
 
 async def continue_from(explorer: Explorer, task: Task, base: Episode, turn: int, number: int) -> Episode:
-    """Return what follows if turn `turn` of the base is played anew. One that diverged or failed is a row without a turn
-    of its own."""
+    """Return what follows if turn `turn` of the base is played anew. One that diverged or failed is a row without a
+    turn of its own."""
     about = base.trajectory
     name = f"{about.trajectory_id}/from={turn}/continuation={number}"
     played = await _played(explorer, task, base, turn, name)

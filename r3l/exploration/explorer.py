@@ -45,7 +45,8 @@ class Explorer:
     teacher: Teacher | None = None  # writes the reflections, where the plan's guidance is a teacher's
 
     def opening(self, observation: str, guidance: str = "") -> list[int]:
-        """Return ids of an episode's start: system prompt, guidance where there is any, tools, the first observation."""
+        """Return ids of an episode's start: system prompt, guidance where there is any, tools, the first
+        observation."""
         system = self.world.system_prompt() + (f"\n\n{guidance}" if guidance else "")
         messages = [{"role": "system", "content": system}, {"role": "user", "content": observation}]
         return self.chat.opening(messages, tools=bool(tools_of(self.world)))

@@ -45,7 +45,8 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """An attempt that is to be reflected on: `attempt` counts the reflections on its base, `name` is the new one's id."""
+    """An attempt that is to be reflected on: `attempt` counts the reflections on its base, `name` is the new one's
+    id."""
 
     explorer: Explorer
     task: Task

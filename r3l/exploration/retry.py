@@ -42,7 +42,8 @@ async def _rolled_back(
     retry_id: str,
     pivot: int,
 ) -> tuple[Played, int]:
-    """Return what was played, and from which pivot: rollback that sees other observations is dropped or restarts at 0."""
+    """Return what was played, and from which pivot: rollback that sees other observations is dropped or restarts at
+    0."""
     try:
         rollback = await _roll_back(explorer, task, parent.turns, retry_id, pivot)
         if rollback.diverged_at is not None:

@@ -69,8 +69,8 @@ def named(kind: str | type) -> str:
         return kind
     if kind.__module__ == "__main__" or "." in kind.__qualname__:
         raise ConfigError(
-            f"{kind.__qualname__} is defined in a script, a notebook or a function, where worker processes can't import "
-            "it: put it at the top of a module of its own (a file my_world.py beside this one)"
+            f"{kind.__qualname__} is defined in a script, a notebook or a function, where worker processes can't "
+            "import it: put it at the top of a module of its own (a file my_world.py beside this one)"
         )
     path = f"{kind.__module__}:{kind.__qualname__}"
     plugins.allow(path)
@@ -150,8 +150,8 @@ def train(
     """
     if iterations < 1 or config.iteration is not None:
         raise ConfigError(
-            f"train: iterations={iterations}, config.iteration={config.iteration}: expected 1 or more further iterations, and "
-            "an empty config.iteration"
+            f"train: iterations={iterations}, config.iteration={config.iteration}: expected 1 or more further "
+            "iterations, and an empty config.iteration"
         )
     done: list[Figures] = []
     tools = Tools()

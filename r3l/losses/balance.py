@@ -1,4 +1,5 @@
-"""BAPO's clip bounds (Xi et al. 2025): moved until the rows of positive advantage hold a given share of the loss's mass.
+"""BAPO's clip bounds (Xi et al. 2025): moved until the rows of positive advantage hold a given share of the loss's
+mass.
 
 Shapes: T = trained tokens of one row, C = candidates for the bounds. The bounds are chosen once for a whole batch: the
 masses of all its rows are summed before.
@@ -45,7 +46,8 @@ def candidates(
 
 
 def masses(ratio_T: Tensor, advantage: Advantage, weights_T: Tensor, tried: Sequence[Bounds]) -> Tensor:
-    """Return (positive, negative) mass of a row under each candidate, shape [C, 2]: the sum of weights x clipped ratio x
+    """Return (positive, negative) mass of a row under each candidate, shape [C, 2]: the sum of weights x clipped ratio
+    x
     |advantage|."""
     credit_T = weights_T * advantage
     good_T, bad_T = credit_T.clamp(min=0), -credit_T.clamp(max=0)

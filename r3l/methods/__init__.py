@@ -105,5 +105,6 @@ def training_rows_stage(
 
 
 def counted_groups(credit: Iterable[Credit]) -> int:
-    """Return groups that count in the batch's mean: the denominator of `groups` reductions. A filtered group does not."""
+    """Return groups that count in the batch's mean: the denominator of `groups` reductions. A filtered group does
+    not."""
     return len({one.group_id for one in credit if one.rule not in UNCOUNTED})

@@ -1,4 +1,5 @@
-"""Agent-RLVR (Da et al. 2025, arXiv:2506.11425): failures are guided by the environment, and guided successes are preferred."""
+"""Agent-RLVR (Da et al. 2025, arXiv:2506.11425): failures are guided by the environment, and guided successes are
+preferred."""
 
 from __future__ import annotations
 
@@ -12,9 +13,10 @@ from r3l.records import Credit, Kind, SamplingPlan, Trajectory
 
 
 class AgentRLVR(Method[AgentRLVRSettings]):
-    """N/2 trajectories, the environment's guidance on each failure, a retry from the start, which is trained without it.
-    A retry that solves the task is preferred to the attempt that did not: advantage 1 and -1, which is DPO's gradient
-    where the policy is its own reference, with beta 2. Whatever is in no such pair is not trained on. No ratio, no KL.
+    """N/2 trajectories, the environment's guidance on each failure, a retry from the start, which is trained without
+    it. A retry that solves the task is preferred to the attempt that did not: advantage 1 and -1, which is DPO's
+    gradient where the policy is its own reference, with beta 2. Whatever is in no such pair is not trained on. No
+    ratio, no KL.
     """
 
     def plan(self, settings: AgentRLVRSettings, group_size: int) -> SamplingPlan:

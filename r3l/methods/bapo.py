@@ -11,8 +11,9 @@ SEARCH = ("clip_low", "clip_low_least", "clip_low_step", "clip_high", "clip_high
 
 
 class BAPO(RatioMethod[BAPOSettings]):
-    """N trajectories, advantages as GRPO, mean over all tokens, no KL. For each update the lower bound of the ratio rises
-    from 0.6 to at most 0.8, then the upper one from 1.2 to at most 2, until positive rows hold half of the batch's mass.
+    """N trajectories, advantages as GRPO, mean over all tokens, no KL. For each update the lower bound of the ratio
+    rises from 0.6 to at most 0.8, then the upper one from 1.2 to at most 2, until positive rows hold half of the
+    batch's mass.
     """
 
     loss = "balanced_ratio"

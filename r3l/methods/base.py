@@ -67,8 +67,8 @@ class Method(Generic[S]):
     """N trajectories, group-relative advantages (amplified by setting), policy gradient. Each method says what
     differs.
 
-    `version` counts the versions of a plug-in's rules: raise it with every change that gives the same trajectories other
-    credit or rows.
+    `version` counts the versions of a plug-in's rules: raise it with every change that gives the same trajectories
+    other credit or rows.
     """
 
     version = 1

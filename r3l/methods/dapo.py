@@ -13,8 +13,8 @@ from r3l.records import Credit, SamplingPlan, Trajectory
 
 class DAPO(RatioMethod[DAPOSettings]):
     """N trajectories, advantages as GRPO, ratio clipped at 0.2 below and 0.28 above, mean over all tokens, no KL. With
-    dynamic sampling, groups of equal rewards leave the batch, and up to `resample_rounds` times new tasks are sampled in
-    their place.
+    dynamic sampling, groups of equal rewards leave the batch, and up to `resample_rounds` times new tasks are sampled
+    in their place.
     """
 
     def plan(self, settings: DAPOSettings, group_size: int) -> SamplingPlan:

@@ -1,4 +1,5 @@
-"""HINT (Wang et al. 2025, arXiv:2510.09388): a group without a success is sampled again with a hint, which is then removed."""
+"""HINT (Wang et al. 2025, arXiv:2510.09388): a group without a success is sampled again with a hint, which is then
+removed."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from r3l.records import Kind, SamplingPlan, Trajectory
 
 
 class HINT(RatioMethod[HINTSettings]):
-    """N trajectories. Where none of them solves the task, N more with a hint of it stand in their place, and are trained
-    without the hint. Credit and loss as GRPO, no KL.
+    """N trajectories. Where none of them solves the task, N more with a hint of it stand in their place, and are
+    trained without the hint. Credit and loss as GRPO, no KL.
     """
 
     def plan(self, settings: HINTSettings, group_size: int) -> SamplingPlan:

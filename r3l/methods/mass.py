@@ -28,8 +28,8 @@ class TurnMass:
 
 @dataclass(slots=True)
 class Mass:
-    """Sums of absolute mass, over an iteration. `before` and `after`: on replies of failed bases before the turn that the
-    oracle names, and from it on; bases without a verdict are in neither."""
+    """Sums of absolute mass, over an iteration. `before` and `after`: on replies of failed bases before the turn that
+    the oracle names, and from it on; bases without a verdict are in neither."""
 
     rows: int = 0
     raised: float = 0.0

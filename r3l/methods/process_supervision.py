@@ -14,9 +14,9 @@ from r3l.records import Turn
 
 
 class ProcessSupervision(RatioMethod[ProcessSupervisionSettings]):
-    """N trajectories. A turn's reward is the share of sub-goals that it adds, or below 0 that it loses, as the environment
-    knows it: an upper bound for what a learned judge of turns could give. Rewards are normalised over all turns of the
-    group; a turn's advantage is the sum of those from it on. Loss: GRPO's.
+    """N trajectories. A turn's reward is the share of sub-goals that it adds, or below 0 that it loses, as the
+    environment knows it: an upper bound for what a learned judge of turns could give. Rewards are normalised over all
+    turns of the group; a turn's advantage is the sum of those from it on. Loss: GRPO's.
     """
 
     credits_turns = True
@@ -31,8 +31,8 @@ class ProcessSupervision(RatioMethod[ProcessSupervisionSettings]):
 
 
 def gains(turns: Sequence[Turn], reward: float) -> Floats:
-    """Return what each turn added to the share of sub-goals reached, shape [K]; where the environment tells of none, its
-    only sub-goal is the reward at the end."""
+    """Return what each turn added to the share of sub-goals reached, shape [K]; where the environment tells of none,
+    its only sub-goal is the reward at the end."""
     if all(turn.progress is None for turn in turns):
         return at_the_end(len(turns), reward)
     shares = [0.0]

@@ -15,8 +15,8 @@ class R3L(Method[R3LSettings]):
     """N/2 bases, a reflection on each, retries from the pivot. Amplified advantages, suffixes only, plus the SFT of
     the reflections and retries that worked. No ratio, no reference. Each ablation is a setting.
 
-    The meta-task terms are expectations over what the policy itself reflects and retries under: guidance of another source
-    gives none, unless `sft_guidance` says so.
+    The meta-task terms are expectations over what the policy itself reflects and retries under: guidance of another
+    source gives none, unless `sft_guidance` says so.
     """
 
     def plan(self, settings: R3LSettings, group_size: int) -> SamplingPlan:

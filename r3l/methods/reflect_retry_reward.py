@@ -14,8 +14,8 @@ from r3l.records import Kind, Reflection, SamplingPlan, Status, Trajectory
 
 
 class ReflectRetryReward(RatioMethod[ReflectRetryRewardSettings]):
-    """N/2 bases, a reflection on each failure, a retry from the start behind it. The reflections of a task are one group
-    of GRPO: the reward of a reflection is its retry's. Attempts and retries are not trained on.
+    """N/2 bases, a reflection on each failure, a retry from the start behind it. The reflections of a task are one
+    group of GRPO: the reward of a reflection is its retry's. Attempts and retries are not trained on.
     """
 
     def plan(self, settings: ReflectRetryRewardSettings, group_size: int) -> SamplingPlan:

@@ -107,8 +107,8 @@ def starting_policy(config: Config) -> PolicySnapshot:
         household_start(path, asked["recipe"], int(asked["seed"]), forgets=forgets)
     if not (path / "config.json").is_file():
         raise ConfigError(
-            f"policy folder {path}: {'no config.json found' if path.is_dir() else 'not there'}; expected a transformers "
-            "model folder. Make the embedded policy with `r3l warm-start`, or set --set policy.path=FOLDER"
+            f"policy folder {path}: {'no config.json found' if path.is_dir() else 'not there'}; expected a "
+            "transformers model folder. Make the embedded policy with `r3l warm-start`, or set --set policy.path=FOLDER"
         )
     if wrong := cut_weights(path):
         raise ConfigError(f"policy folder {path}: {wrong}; copy or download it again")

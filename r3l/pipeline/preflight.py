@@ -29,7 +29,8 @@ def check(config: Config, training: bool = True) -> Store:
 
     Raises:
         StoreError: the store is not writable, or what the run would go on from is not what its update wrote.
-        ConfigError: a plug-in that can't be used, no policy, no such iteration, too few tasks, a limit that leaves no room for a reply.
+        ConfigError: a plug-in that can't be used, no policy, no such iteration, too few tasks, a limit that leaves no
+            room for a reply.
         ChatFormatError: no tokenizer, or a chat template that can't be extended turn by turn.
         WorldError: the environment's data or packages are missing.
     """
@@ -57,10 +58,12 @@ def check(config: Config, training: bool = True) -> Store:
 
 
 def check_waves(config: Config) -> None:
-    """Raise `ConfigError` where new tasks would have to be played on other hosts: those play the shards of the batch."""
+    """Raise `ConfigError` where new tasks would have to be played on other hosts: those play the shards of the
+    batch."""
     if config.placement.shards != "here" and plan(config.method, config.rollout.group_size).resample_rounds:
         raise ConfigError(
-            f"method.resample_rounds samples new tasks on this host alone, and placement.shards={config.placement.shards} "
+            "method.resample_rounds samples new tasks on this host alone, and "
+            f"placement.shards={config.placement.shards} "
             "samples on others: set method.resample_rounds=0, or placement.shards=here"
         )
 

@@ -26,13 +26,15 @@ def load_config(store: Store, run: str, branch: str, iteration: int) -> Config:
     content = store.files.read(_path(run, branch, iteration))
     if content is None:
         raise StoreError(
-            f"run {run}{f' branch {branch}' if branch else ''}: no iteration {iteration} in {store.root}; see `r3l runs`"
+            f"run {run}{f' branch {branch}' if branch else ''}: no iteration {iteration} in {store.root}; see `r3l "
+            "runs`"
         )
     return as_now(content, _path(run, branch, iteration))
 
 
 def newest_settings(store: Store, run: str) -> dict[str, Any] | None:
-    """Return what the run's newest iteration was run with, with the store where it is now; None where the run has none."""
+    """Return what the run's newest iteration was run with, with the store where it is now; None where the run has
+    none."""
     newest = store.next_iteration(run) - 1
     if newest < 0:
         return None

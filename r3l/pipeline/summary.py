@@ -32,7 +32,8 @@ FROM stages WHERE run = ? AND branch = ? AND iteration = ? GROUP BY stage
 """
 QUESTIONS = [
     "SELECT run, outcome, count(*) AS retries, avg(gain) AS gain FROM pivots GROUP BY ALL",
-    "SELECT run, pivot_turn, count(*) AS retries, avg((gain > 0)::INT) AS improved FROM pivots GROUP BY ALL ORDER BY ALL",
+    "SELECT run, pivot_turn, count(*) AS retries, avg((gain > 0)::INT) AS improved FROM pivots GROUP BY ALL "
+    "ORDER BY ALL",
     "SELECT run, iteration, base_success, retry_improvement, mixed_groups, loss FROM iterations ORDER BY ALL",
 ]
 
@@ -62,8 +63,8 @@ def questions(run: str, branch: str) -> list[str]:
 
 
 def summarise(store: Store, run: str, branch: str, iteration: int) -> Summary:
-    """Return the row of the `iterations` view; `stages`: stage -> seconds, from the start of its first shard to the end of its
-    last one; and `before`: column -> figure of the iteration before, empty for the first."""
+    """Return the row of the `iterations` view; `stages`: stage -> seconds, from the start of its first shard to the end
+    of its last one; and `before`: column -> figure of the iteration before, empty for the first."""
     with connect(store, [run], question=ROW) as connection:
         place = [run, branch, iteration]
         row = query(connection, f"{ROW} = ?", place)

@@ -1,4 +1,5 @@
-"""Who guides the retries, where it is not the policy itself: whether there is such a guide, and the teacher's engine."""
+"""Who guides the retries, where it is not the policy itself: whether there is such a guide, and the teacher's
+engine."""
 
 from __future__ import annotations
 
@@ -57,8 +58,8 @@ def check_guidance(config: Config) -> None:
         )
     if source == "hint" and not isinstance(make_world(config.environment), Hinting):
         raise ConfigError(
-            f"method.guidance=hint: environment {kind} has no hints; alfworld and household have, and a world of your own "
-            "may (`hints`, r3l/environments/base.py)"
+            f"method.guidance=hint: environment {kind} has no hints; alfworld and household have, and a world of "
+            "your own may (`hints`, r3l/environments/base.py)"
         )
     if source == "teacher" and isinstance(config.method, GuidedSettings) and not on_a_server(config.method):
         ChatFormat.load(teacher_folder(config), config.policy.thinking, light=True)

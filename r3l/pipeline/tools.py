@@ -61,8 +61,8 @@ class Tools:
             return self._teachers[name]
 
     def begin(self, config: Config) -> None:
-        """Start what the configuration asks for before a stage does: beside it, the caller goes on. Only an engine in this
-        process starts early: one that takes a GPU waits until the iteration is this writer's."""
+        """Start what the configuration asks for before a stage does: beside it, the caller goes on. Only an engine in
+        this process starts early: one that takes a GPU waits until the iteration is this writer's."""
         if config.engine.kind == "transformers_local" and config.placement.shards == "here":
             for start in (self.pool, self.engine):
                 threading.Thread(target=_early, name="r3l-early", args=[start, config], daemon=True).start()

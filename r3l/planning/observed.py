@@ -10,7 +10,8 @@ from r3l.store.stage import Store
 
 COUNTS = """
 SELECT count(DISTINCT (iteration, task)),
-       sum(turns) FILTER (kind = 'base') + sum(turns - coalesce(pivot_turn, 0)) FILTER (kind IN ('retry', 'continuation')),
+       sum(turns) FILTER (kind = 'base') + sum(turns - coalesce(pivot_turn, 0)) FILTER (kind IN ('retry',
+       'continuation')),
        sum(response_tokens) FILTER (kind IN ('base', 'retry', 'continuation')),
        sum(response_tokens) FILTER (kind IN ('base', 'retry', 'continuation', 'distilled'))
 FROM trajectories WHERE run = ? AND branch = '' AND iteration >= 0 AND kind <> 'evaluation'

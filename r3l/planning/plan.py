@@ -75,7 +75,8 @@ def _memory(config: Config, shape: Shape, machine: Machine) -> tuple[list[Figure
             "training GPU: activations of one path",
             training.activations / GB,
             "GB",
-            f"{config.policy.context_tokens} tokens, the longest path{', recomputed' if config.training.checkpoint_segments else ''}",
+            f"{config.policy.context_tokens} tokens, the longest "
+            f"path{', recomputed' if config.training.checkpoint_segments else ''}",
         ),
         Figure(
             "memory",
@@ -129,7 +130,8 @@ def _memory_troubles(config: Config, machine: Machine, training_bytes: float, ca
     gpu = GPUS[machine.gpu]
     if training_bytes > RESERVE * gpu.memory_gb * GB:
         yield (
-            f"the update needs {training_bytes / GB:.0f} GB a GPU and a {machine.gpu} has {gpu.memory_gb:g}: more processes with "
+            f"the update needs {training_bytes / GB:.0f} GB a GPU and a {machine.gpu} has {gpu.memory_gb:g}: more "
+            "processes with "
             "training.sharding=fsdp2, training.checkpoint_segments=true, a shorter policy.context_tokens, or an adapter"
         )
     if cache_tokens < config.policy.context_tokens:
@@ -208,9 +210,10 @@ def _assumptions(config: Config, machine: Machine, row: CostRow, observed: Obser
         said.append(f"tokens: as run {observed.run} had them for a task; another policy, world, method or N has others")
     else:
         said += [
-            "tokens: the paper's table counts sampled tokens only; prompts come on top and are mostly found in the prefix cache",
-            f"time: linear in tasks, N and parameters; {machine.engine_gpus} GPU{'s'[: machine.engine_gpus > 1]} sample and "
-            f"{machine.training_gpus} train; the paper's sixteen {GPU} taken as eight and eight",
+            "tokens: the paper's table counts sampled tokens only; prompts come on top and are mostly found in the "
+            "prefix cache",
+            f"time: linear in tasks, N and parameters; {machine.engine_gpus} GPU{'s'[: machine.engine_gpus > 1]} "
+            f"sample and {machine.training_gpus} train; the paper's sixteen {GPU} taken as eight and eight",
         ]
         if row.turns_scale != 1.0:
             said.append(f"{config.environment.kind}: ALFWorld's row times {row.turns_scale:g}, the ratio of max_turns")

@@ -1,4 +1,5 @@
-"""The size of a policy: the dimensions of the paper's models, or of a folder's config.json, and what follows from them."""
+"""The size of a policy: the dimensions of the paper's models, or of a folder's config.json, and what follows from
+them."""
 
 from __future__ import annotations
 

@@ -110,8 +110,8 @@ class Turn:
     progress: Annotated[
         float | None,
         Column(
-            "share of the task's sub-goals that stand reached after the action, in [0, 1]; null: a malformed reply, or an "
-            "environment that does not tell",
+            "share of the task's sub-goals that stand reached after the action, in [0, 1]; null: a malformed reply, "
+            "or an environment that does not tell",
             since=5,
         ),
     ] = None

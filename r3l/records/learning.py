@@ -26,8 +26,8 @@ class Credit:
     rule: Annotated[
         str,
         Column(
-            "which case applied: top, positive, negative, zero, degenerate, alone; RAFT: kept, rejected; DAPO: filtered; "
-            "Agent-RLVR: chosen, refused, untrained"
+            "which case applied: top, positive, negative, zero, degenerate, alone; RAFT: kept, rejected; DAPO: "
+            "filtered; Agent-RLVR: chosen, refused, untrained"
         ),
     ]
     mask_turn: Annotated[int, Column("turns before it carry no weight (paper, Eq. 7)")]
@@ -48,7 +48,8 @@ class Credit:
 
 @dataclass(frozen=True, slots=True)
 class TrainingRow:
-    """One sequence for the update job. Loss of a row = sum_t weights[t] * l(logp[t], advantages[t] or advantage, ...)."""
+    """One sequence for the update job. Loss of a row = sum_t weights[t] * l(logp[t], advantages[t] or advantage,
+    ...)."""
 
     row_id: Annotated[str, Column("e.g. iteration=3/task=17/distilled=2/row")]
     group_id: Annotated[str, Column("the group, whose rows form one token trie")]
@@ -169,7 +170,8 @@ class OptimiserStep:
     canary_error: Annotated[
         float,
         Column(
-            "mean |log-prob difference| a token between the engine and the trainer, at most 256 tokens of a trained row",
+            "mean |log-prob difference| a token between the engine and the trainer, at most 256 tokens of a trained "
+            "row",
             bits=64,
         ),
     ]

@@ -123,7 +123,8 @@ def opened(
 
 
 def needed(question: str) -> frozenset[str]:
-    """Return the names that a question needs; all where it names a table that is none of them, or asks what there is."""
+    """Return the names that a question needs; all where it names a table that is none of them, or asks what there
+    is."""
     words = frozenset(re.findall(r"\w+", question.lower()))
     known = words & {*ALL, LEFT_OUT} or (words and not words & READS)
     if not known or words & LOOKS_AROUND or any(word.startswith(("credit_", "mask_")) for word in words):
@@ -164,8 +165,8 @@ def build(
 
 
 def fill(connection: duckdb.DuckDBPyConnection, table: str, rows: Mapping[str, list[Any]]) -> None:
-    """Add rows of `stages`, given as columns. As parameters: making an Arrow array of a list imports pandas, which takes
-    longer than all the rest.
+    """Add rows of `stages`, given as columns. As parameters: making an Arrow array of a list imports pandas, which
+    takes longer than all the rest.
     """
     types = {field.name: duck_type(field.type) for field in STAGES_SCHEMA}
     declared = ", ".join(f'"{name}" {type_}' for name, type_ in types.items())

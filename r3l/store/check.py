@@ -140,7 +140,8 @@ def lost_policies(store: Store, run: str) -> Iterator[tuple[str, str]]:
 
 
 def verify(store: Store, key: StageKey) -> Manifest:
-    """Return a stage's manifest, its parts verified. Raise StoreError for the first that isn't what the manifest says."""
+    """Return a stage's manifest, its parts verified. Raise StoreError for the first that isn't what the manifest
+    says."""
     manifest = store.manifest(key)
     for part in manifest["parts"]:
         rows, columns = footer(manifests.read_part(store.files, key, part))  # the bytes themselves are vouched for

@@ -89,8 +89,8 @@ class Contents:
         self.taken_over.extend(other.taken_over)
 
     def newest(self, count: int) -> Contents:
-        """Return the contents of the newest iterations alone, `count` of each run and branch. A bundle stays whole where
-        it has one of them."""
+        """Return the contents of the newest iterations alone, `count` of each run and branch. A bundle stays whole
+        where it has one of them."""
         first: dict[tuple[str, str], int] = {}
         for rows in (self.stages, self.seen):
             for run, branch, iteration in zip(rows["run"], rows["branch"], rows["iteration"], strict=True):

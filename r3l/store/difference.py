@@ -34,8 +34,10 @@ ROWS = f"""
 SELECT row_id, a.row_id IS NOT NULL AND b.row_id IS NOT NULL AS in_both, a.row_id IS NOT NULL AS in_a,
        a.token_ids <> b.token_ids AS other_tokens, a.weights <> b.weights AS other_weights,
        (a.advantage, a.advantages) IS DISTINCT FROM (b.advantage, b.advantages) AS other_advantage,
-       list_sum(a.weights) AS mass_a, list_sum(b.weights) AS mass_b, a.trained_tokens AS trained_a, b.trained_tokens AS trained_b
-FROM {SIDES.format(table="training_rows", side="a")} FULL JOIN {SIDES.format(table="training_rows", side="b")} USING (row_id)
+       list_sum(a.weights) AS mass_a, list_sum(b.weights) AS mass_b, a.trained_tokens AS trained_a,
+       b.trained_tokens AS trained_b
+FROM {SIDES.format(table="training_rows", side="a")} FULL JOIN {SIDES.format(table="training_rows", side="b")}
+USING (row_id)
 ORDER BY row_id
 """
 
@@ -187,7 +189,10 @@ def difference_lines(difference: Difference) -> Iterator[str]:
         yield f"  advantages     {of['changed']} of {of['members']} changed{size}"
     counts = difference.rows
     yield f"  training rows  {counts['both']} in both, {len(counts['only_b'])} in, {len(counts['only_a'])} out"
-    yield f"  weights        {counts['other_weights']} rows changed; {counts['trained_b']} tokens with weight (were {counts['trained_a']})"
+    yield (
+        f"  weights        {counts['other_weights']} rows changed; {counts['trained_b']} tokens with weight (were "
+        f"{counts['trained_a']})"
+    )
     yield from (f"  {row['name']:<14} {shown(row['b'])} (was {shown(row['a'])})" for row in difference.figures)
     yield from (
         f"  {what:<14} {', '.join(stages)}"
@@ -195,7 +200,10 @@ def difference_lines(difference: Difference) -> Iterator[str]:
         if stages
     )
     if difference.proven:
-        yield f"  proven: unchanged settings, and the deterministic stages ({', '.join(DETERMINISTIC)}) came out with equal digests"
+        yield (
+            f"  proven: unchanged settings, and the deterministic stages ({', '.join(DETERMINISTIC)}) came out "
+            "with equal digests"
+        )
 
 
 def shown(value: object) -> str:

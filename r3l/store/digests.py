@@ -71,7 +71,8 @@ def lasting(table: pa.Table) -> pa.Table:
 
 
 def values(array: pa.Array) -> list[bytes]:
-    """Return an array as bytes that depend on its values alone: which are null, list or string lengths, then the items."""
+    """Return an array as bytes that depend on its values alone: which are null, list or string lengths, then the
+    items."""
     present = np.packbits(array.is_valid().to_numpy(zero_copy_only=False)).tobytes()
     array = array.drop_null()
     if pa.types.is_list(array.type):

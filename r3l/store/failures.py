@@ -1,4 +1,5 @@
-"""Stages in which errors of the engine or the environment ended too many attempts, mostly because the work was stopped."""
+"""Stages in which errors of the engine or the environment ended too many attempts, mostly because the work was
+stopped."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ allowed AS (
     SELECT run, branch, iteration, stage, max(json_extract(metrics, '$.max_failed_share')::DOUBLE) AS share
     FROM stages GROUP BY ALL
 )
-SELECT run, branch, iteration, stage, count(*) AS attempts, count(*) FILTER (status IN ('environment_error', 'engine_error')) AS failed,
+SELECT run, branch, iteration, stage, count(*) AS attempts,
+       count(*) FILTER (status IN ('environment_error', 'engine_error')) AS failed,
        min_by(status || ': ' || reason, id) FILTER (status IN ('environment_error', 'engine_error')) AS first,
        failed / attempts > coalesce(any_value(share), $tolerated) AS too_many
 FROM made LEFT JOIN allowed USING (run, branch, iteration, stage)

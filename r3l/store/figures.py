@@ -20,7 +20,8 @@ Answers = dict[str, list[dict[str, Any]]]
 TOGETHER = 32  # runs that one connection is made for: bounds its memory and its open files
 LINES = """
 SELECT run, branch, count(DISTINCT iteration) FILTER (iteration >= 0) AS iterations, max(iteration) AS last_iteration,
-       sum(rows)::BIGINT AS rows, sum(bytes)::BIGINT AS bytes, min(committed_at) AS first_commit, max(committed_at) AS last_commit
+       sum(rows)::BIGINT AS rows, sum(bytes)::BIGINT AS bytes, min(committed_at) AS first_commit,
+       max(committed_at) AS last_commit
 FROM stages GROUP BY run, branch ORDER BY run, branch
 """
 

@@ -15,12 +15,14 @@ from r3l.store.stage import Store
 
 Row = dict[str, Any]
 TURNS = """
-SELECT t.turn, t.action, t.valid, t.observation, t.response, t.response_ids, t.response_logprobs, len(t.context_ids) AS context_tokens
+SELECT t.turn, t.action, t.valid, t.observation, t.response, t.response_ids, t.response_logprobs,
+len(t.context_ids) AS context_tokens
 FROM lines.turns t
 WHERE t.branch = $branch AND (t.trajectory_id = $id OR (t.trajectory_id = $parent AND t.turn < $kept)) ORDER BY t.turn
 """
 FROM_HERE = """
-SELECT f.reflection_id, f.status, f.outcome, f.pivot_turn, f.decision, p.retry_id, p.retry_reward, p.gain, p.distilled_id
+SELECT f.reflection_id, f.status, f.outcome, f.pivot_turn, f.decision, p.retry_id, p.retry_reward, p.gain,
+p.distilled_id
 FROM lines.reflections f LEFT JOIN lines.pivots p USING (run, branch, iteration, reflection_id)
 WHERE f.branch = $branch AND f.trajectory_id = $id ORDER BY f.reflection_id
 """
@@ -31,9 +33,9 @@ class Story:
     """The answer of `why`: `line` is the trajectory's row of the view `genealogy`."""
 
     line: Row
-    turns: list[
-        Row
-    ]  # turn, action, tokens, weight (of each of its tokens; 0: masked or not trained), advantage, loss_weight = weight x advantage
+    # turn, action, tokens, weight (of each of its tokens; 0: masked or not trained), advantage,
+    # loss_weight = weight x advantage
+    turns: list[Row]
     offspring: list[Row]  # reflections on it, and the retries they led to
     tokens: list[Row]  # of the turn that was asked for: token, id, logprob, weight
 
@@ -64,10 +66,14 @@ def one(connection: duckdb.DuckDBPyConnection, run: str, branch: str, trajectory
     ).to_pylist()
     if rows:
         return rows[0]
-    near = "SELECT trajectory_id FROM lines.trajectories WHERE branch = $branch ORDER BY levenshtein(trajectory_id, $id) LIMIT 3"
+    near = (
+        "SELECT trajectory_id FROM lines.trajectories WHERE branch = $branch "
+        "ORDER BY levenshtein(trajectory_id, $id) LIMIT 3"
+    )
     others = [row["trajectory_id"] for row in query(connection, near, place).to_pylist()]
     raise StoreError(
-        f"{trajectory_id}: not in run {run}{' branch ' + branch if branch else ''}; the closest are {', '.join(others) or 'none'}"
+        f"{trajectory_id}: not in run {run}{' branch ' + branch if branch else ''}; the closest are "
+        f"{', '.join(others) or 'none'}"
     )
 
 
@@ -115,17 +121,29 @@ def tokens(turn: Row) -> list[Row]:
 def story_lines(story: Story) -> Iterator[str]:
     """Yield the story in lines of text."""
     line = story.line
-    yield f"{line['trajectory_id']}  {line['kind']} of run {line['run']}{' branch ' + line['branch'] if line['branch'] else ''}"
+    yield (
+        f"{line['trajectory_id']}  {line['kind']} of run "
+        f"{line['run']}{' branch ' + line['branch'] if line['branch'] else ''}"
+    )
     yield f"  task         {line['environment']}/{line['split']} {plain(line['task_id'])} ({plain(line['task_type'])})"
-    yield f"  came to      {line['status']}, reward {line['reward']:g} after {line['turns']} turns, sampled by policy {line['sampled_by']}"
+    yield (
+        f"  came to      {line['status']}, reward {line['reward']:g} after {line['turns']} turns, sampled by "
+        f"policy {line['sampled_by']}"
+    )
     if line["kind"] == "continuation":
-        yield f"  base         {line['base_id']}, reward {line['base_reward']:g}; played on from its turn {line['pivot_turn']}"
+        yield (
+            f"  base         {line['base_id']}, reward {line['base_reward']:g}; played on from its turn "
+            f"{line['pivot_turn']}"
+        )
     elif line["base_id"] != line["trajectory_id"]:
         yield f"  base         {line['base_id']}, reward {line['base_reward']:g}"
         yield f"  reflection   {line['reflection_id']}: {line['outcome']}, asks for turn {line['pivot_asked']}"
         yield f"  guidance     {guide_of(line['guidance'], line['hint_level'], line['guided_by'])}"
         yield from (f"               {plain(text)}" for text in (line["root_cause"], line["suggestion"]) if text)
-        yield f"  pivot        {line['pivot_turn']} turns kept of {line['parent_id']}, {line['shared_turns']} shared with the base"
+        yield (
+            f"  pivot        {line['pivot_turn']} turns kept of {line['parent_id']}, {line['shared_turns']} shared "
+            "with the base"
+        )
         yield f"  retry        {line['retry_id']}, distilled into {line['distilled_id'] or 'nothing'}"
     yield from credit_lines(line)
     yield from (f"  led to       {offspring_line(row)}" for row in story.offspring)
@@ -148,14 +166,23 @@ def credit_lines(line: Row) -> Iterator[str]:
     if line["rule"]:
         group = f"group of {line['group_size']}, mean {line['group_mean']:.4g}, deviation {line['group_std']:.4g}"
         own = "; its turns have their own" if line["turn_advantages"] is not None else ""
-        yield f"  credit       {line['rule']}: advantage {line['advantage']:+.4g} (scaled {line['scaled']:+.4g}; {group}){own}"
+        yield (
+            f"  credit       {line['rule']}: advantage {line['advantage']:+.4g} (scaled {line['scaled']:+.4g}; "
+            f"{group}){own}"
+        )
     if line["row_id"]:
         term = f"{line['term']} term, coefficient {line['coefficient']:g}, by {line['reduction']}"
-        yield f"  row          {line['row_id']}: {line['objective']} as {line['role']}, {term}; {line['trained_tokens']} tokens with weight"
+        yield (
+            f"  row          {line['row_id']}: {line['objective']} as {line['role']}, {term}; "
+            f"{line['trained_tokens']} tokens with weight"
+        )
     if line["events"]:
         yield f"  events       {plain(line['events'])}"
     if line["row_id"] and line["step"] is not None:
-        yield f"  step         {line['step']}: {line['parent_policy']} -> {line['written_policy']} in {line['written_path']}"
+        yield (
+            f"  step         {line['step']}: {line['parent_policy']} -> {line['written_policy']} in "
+            f"{line['written_path']}"
+        )
 
 
 def offspring_line(row: Row) -> str:

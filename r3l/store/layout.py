@@ -74,7 +74,8 @@ def check_name(what: str, name: str) -> None:
     """Raise StoreError for a name that could leave its folder or read as a part of the layout."""
     if not NAME.fullmatch(name):
         raise StoreError(
-            f"{what} name {name!r:.120}: letters, digits, '.', '_' and '-' only, at most 100, beginning with a letter or digit"
+            f"{what} name {name!r:.120}: letters, digits, '.', '_' and '-' only, at most 100, beginning with a "
+            "letter or digit"
         )
 
 

@@ -111,15 +111,16 @@ def unseal(content: bytes, key: StageKey) -> Manifest:
     checksum = sha256(canonical({name: value for name, value in manifest.items() if name != "checksum"})).hexdigest()
     if checksum != manifest["checksum"]:
         raise StoreError(
-            f"{key.manifest}: changed after it was written (checksum {manifest['checksum']!s:.12}, content {checksum[:12]})"
+            f"{key.manifest}: changed after it was written (checksum {manifest['checksum']!s:.12}, content "
+            f"{checksum[:12]})"
         )
     got = StageKey(manifest["run"], manifest["branch"], manifest["iteration"], manifest["stage"], manifest["shard"])
     if got != key:
         raise StoreError(f"{key.manifest}: this manifest belongs to {got}; delete it and the stage is made again")
     if manifest["schema_version"] > VERSIONS[key.stage] or set(manifest) > FIELDS:
         raise NewerVersion(
-            f"{key.manifest}: version {manifest['schema_version']} of stage {key.stage}; this code reads up to {VERSIONS[key.stage]}: "
-            f"it was written by r3l {manifest['code_version']}: use that version or a later one"
+            f"{key.manifest}: version {manifest['schema_version']} of stage {key.stage}; this code reads up to "
+            f"{VERSIONS[key.stage]}: it was written by r3l {manifest['code_version']}: use that version or a later one"
         )
     return cast(Manifest, manifest)
 
@@ -194,6 +195,7 @@ def read_verified(files: Files, path: str, entry: StoredFile) -> bytes:
         )
     if sha256(content).hexdigest() != entry["sha256"]:
         raise StoreError(
-            f"{path}: its content changed after it was written (sha256 differs); run the iteration again to make it anew"
+            f"{path}: its content changed after it was written (sha256 differs); run the iteration again to make it "
+            "anew"
         )
     return content

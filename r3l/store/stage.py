@@ -125,8 +125,8 @@ class Store:
             raise StoreError(f"stage {key}: another evaluation is there; give this one the next shard")
         if not same and self.files.token(after.manifest) is not None:
             raise StoreError(
-                f"stage {key}: iteration {after.iteration} continues from it, and these would rewrite it; replay it into a branch: "
-                f"r3l replay {key.run} --iteration {key.iteration} --from {key.stage} --set ..."
+                f"stage {key}: iteration {after.iteration} continues from it, and these would rewrite it; replay it "
+                f"into a branch: r3l replay {key.run} --iteration {key.iteration} --from {key.stage} --set ..."
             )
 
     def _put_part(self, key: StageKey, table: str, rows: pa.Table) -> ManifestPart:
@@ -284,7 +284,8 @@ def refuse_dropped(key: StageKey, part: ManifestPart, names: Sequence[str]) -> N
     """Raise StoreError for a column that was pruned: it is empty where it had been full."""
     if dropped := set(names) & set(part.get("dropped", ())):
         raise StoreError(
-            f"stage {key}: {part['table']}.{', '.join(sorted(dropped))} was pruned; replay from an earlier stage instead"
+            f"stage {key}: {part['table']}.{', '.join(sorted(dropped))} was pruned; replay from an earlier stage "
+            "instead"
         )
 
 

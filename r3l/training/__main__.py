@@ -3,8 +3,8 @@
 Without `--job` the process imports what a job needs, and waits: each line on stdin is the path of a job file. It ends
 with stdin, after a job that failed, and after a job on a GPU, which it would keep from others.
 
-One JSON object a line on stdout: part, start, scored, micro_batch, out_of_memory, finish, failed, idle. Exit status 0, or
-1 with the cause.
+One JSON object a line on stdout: part, start, scored, micro_batch, out_of_memory, finish, failed, idle. Exit status 0,
+or 1 with the cause.
 """
 
 from __future__ import annotations

@@ -63,7 +63,8 @@ def gathered(tensors: Iterable[tuple[str, Tensor]], keep: bool, dtype: torch.dty
 
 
 def policy_weights(policy: Policy, dtype: str, keep: bool = True) -> dict[str, Tensor]:
-    """Return what is saved of a policy: an adapter's weights, or a model's in `dtype`, tied ones once. As `gathered`."""
+    """Return what is saved of a policy: an adapter's weights, or a model's in `dtype`, tied ones once. As
+    `gathered`."""
     state = policy.model.state_dict(keep_vars=True)
     if policy.is_adapter:
         return gathered(((name, tensor) for name, tensor in state.items() if "lora_" in name), keep)

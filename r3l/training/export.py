@@ -41,7 +41,8 @@ def export_policy(path: str | Path, out: str | Path, base_path: str | None = Non
 
 
 def _merged(adapter: Path, base_folder: Path) -> Any:
-    """Return the base with the adapter's product added to its weights, summed in float32 and kept in the base's dtype."""
+    """Return the base with the adapter's product added to its weights, summed in float32 and kept in the base's
+    dtype."""
     from peft import PeftModel
 
     written = json.loads((base_folder / "config.json").read_text()).get("dtype") or "float32"

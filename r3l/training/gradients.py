@@ -30,7 +30,8 @@ class Denominators:
         choices = {"groups": self.groups, "tokens": self.tokens[row.term], "sum": 1}
         if row.reduction not in choices:
             raise TrainingError(
-                f"training row {row.row_id}: reduction {row.reduction!r} is unknown; expected one of {', '.join(choices)}"
+                f"training row {row.row_id}: reduction {row.reduction!r} is unknown; expected one of "
+                f"{', '.join(choices)}"
             )
         return float(max(1, choices[row.reduction]))
 

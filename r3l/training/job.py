@@ -82,8 +82,8 @@ class UpdateEvent(TypedDict):
 
 
 class UpdateResult(TypedDict):
-    """What `update.json` holds: the figures of `OptimiserStep`, under its names, and these. The digests of the policy and
-    of the optimiser's state are added by whoever runs the job."""
+    """What `update.json` holds: the figures of `OptimiserStep`, under its names, and these. The digests of the policy
+    and of the optimiser's state are added by whoever runs the job."""
 
     policy: NotRequired[str]
     optimiser: NotRequired[str]

@@ -104,7 +104,8 @@ def load_model(folder: Path, dtype: torch.dtype) -> Any:
 
 
 def find_base(path: str, base_path: str | None) -> Path:
-    """Return the folder of the whole model: of an adapter `base_path`, or the base that its adapter_config.json names."""
+    """Return the folder of the whole model: of an adapter `base_path`, or the base that its adapter_config.json
+    names."""
     file = Path(path) / "adapter_config.json"
     if not file.is_file():
         return Path(path)

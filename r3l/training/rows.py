@@ -134,6 +134,7 @@ class UpdateRow:
         return self.loss.uses_ratio and self.behaviour_policy != policy
 
     def needs_scoring(self, policy: str) -> bool:
-        """Return whether dL/dlogp depends on logp. A ratio to the trained policy itself is exactly 1, so it does not."""
+        """Return whether dL/dlogp depends on logp. A ratio to the trained policy itself is exactly 1, so it does
+        not."""
         on_policy_ratio = self.loss.uses_ratio and self.behaviour_policy == policy
         return self.kl_coefficient > 0 or bool(self.off_policy) or not (self.loss.straight or on_policy_ratio)

@@ -73,7 +73,8 @@ class Scorer:
         wanted: Callable[[UpdateRow], bool],
         within: Collection[str] | None = None,
     ) -> tuple[dict[str, Floats], int]:
-        """Return (log-probabilities by row id, tokens computed) of the wanted rows, of all groups or of those `within`."""
+        """Return (log-probabilities by row id, tokens computed) of the wanted rows, of all groups or of those
+        `within`."""
         policy = load_policy(
             path,
             base_path,
@@ -133,8 +134,8 @@ def score_others(
     for digest in sorted(survey.behaviours):
         if digest not in job.policies:
             raise TrainingError(
-                f"behaviour policy {digest} sampled some rows with a ratio, but the job's `policies` has no folder for it; "
-                f"got {', '.join(job.policies) or 'none'}"
+                f"behaviour policy {digest} sampled some rows with a ratio, but the job's `policies` has no folder "
+                f"for it; got {', '.join(job.policies) or 'none'}"
             )
         others.old |= scorer.score(
             job.policies[digest], job.policy.base_path, partial(sampled_by, digest, job.policy.digest)

@@ -1,10 +1,10 @@
 """The table of attacks: `python -m tests.attacks [SHARE] [WORD]`.
 
-Each attack is made on the real code over small stores of its own. Printed is how often it was tried, held and not held; the
-exit code is 1 where anything did not hold.
+Each attack is made on the real code over small stores of its own. Printed is how often it was tried, held and not held;
+the exit code is 1 where anything did not hold.
 
-SHARE: of the tries of those attacks that have a number of them, above 0 to 1 (1). WORD: only the attacks with it in their
-name.
+SHARE: of the tries of those attacks that have a number of them, above 0 to 1 (1). WORD: only the attacks with it in
+their name.
 """
 
 from __future__ import annotations

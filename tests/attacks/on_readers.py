@@ -129,8 +129,8 @@ ACTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def sql_at_files(folder: Path, tally: Tally, tries: int) -> None:
-    """SQL that reads files, writes, loads extensions or changes settings: refused by the command's connection and by the
-    page's box, and nothing is written."""
+    """SQL that reads files, writes, loads extensions or changes settings: refused by the command's connection and by
+    the page's box, and nothing is written."""
     store = Store.open(str(folder / "runs"))
     commit_iteration(store)
     (folder / "runs" / "secret.csv").write_text("a\n1\n")

@@ -90,7 +90,8 @@ def failing(number: int, error: OSError) -> Any:
 
 
 def second_starts(folder: Path, tally: Tally, tries: int) -> None:
-    """A second start of a run sweeps while an update lives: the update's folder stays; once its maker is dead, it goes."""
+    """A second start of a run sweeps while an update lives: the update's folder stays; once its maker is dead, it
+    goes."""
     for number in range(tries):
         run = folder / f"run-{number}"
         run.mkdir()

@@ -39,8 +39,8 @@ def refusal(asked: Callable[[], object]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """An attack on the real code, in a folder of its own. `tries` is what `work` is asked for; where each try has a name,
-    it makes all of them.
+    """An attack on the real code, in a folder of its own. `tries` is what `work` is asked for; where each try has a
+    name, it makes all of them.
     """
 
     name: str

@@ -1,8 +1,9 @@
-"""Processor seconds of commands that people wait for: `python -m tests.benchmarks.commands [FOLDER] [RUNS] [ITERATIONS]` (200
-runs of 2 iterations, and one run of 100; FOLDER keeps the two stores for another time).
+"""Processor seconds of commands that people wait for: `python -m tests.benchmarks.commands [FOLDER] [RUNS]
+[ITERATIONS]` (200 runs of 2 iterations, and one run of 100; FOLDER keeps the two stores for another time).
 
-Each command is a process of its own, its interpreter's start included. `first` makes the indexes; `then` is the smallest of
-three later tries; `ratio` is that over `python -c "import duckdb"`, the smallest of tries in turn with the command's.
+Each command is a process of its own, its interpreter's start included. `first` makes the indexes; `then` is the
+smallest of three later tries; `ratio` is that over `python -c "import duckdb"`, the smallest of tries in turn with the
+command's.
 """
 
 from __future__ import annotations

@@ -72,8 +72,9 @@ def main(calls: int = 2000, prompt: int = 2000, reply: int = 100, connections: i
         future.result()
     wall, cpu = time.perf_counter() - began, time.process_time() - worked
     print(
-        f"{calls} calls of {prompt} + {reply} tokens: {1e3 * cpu / calls:.2f} ms of the processor a call here, so at most "
-        f"{calls / cpu:.0f} calls/s a process; {calls / wall:.0f} calls/s on the clock, {engine.counts()['retried_calls']:.0f} retried"
+        f"{calls} calls of {prompt} + {reply} tokens: {1e3 * cpu / calls:.2f} ms of the processor a call here, so at "
+        f"most {calls / cpu:.0f} calls/s a process; {calls / wall:.0f} calls/s on the clock, "
+        f"{engine.counts()['retried_calls']:.0f} retried"
     )
     engine.close()
     here.send(None)

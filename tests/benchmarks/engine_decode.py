@@ -50,7 +50,8 @@ def main() -> None:
         shared + ids(chance, options.prompt - options.shared, model.config.vocab_size) for _ in range(options.batch)
     ]
     print(
-        f"batch {options.batch}, prompts of {options.prompt} tokens, {options.shared} of them shared, {options.reply} tokens a reply"
+        f"batch {options.batch}, prompts of {options.prompt} tokens, {options.shared} of them shared, "
+        f"{options.reply} tokens a reply"
     )
     print("tokens per CPU-second (per second)")
     plain = generate_rates(model, prompts, options.reply)
@@ -219,12 +220,15 @@ def episodes(engine: Engine, options: argparse.Namespace, vocabulary: int) -> No
     spent = {name: value - before[name] for name, value in engine.counts().items()}
     later = sum(prompt for _, prompts in kept for prompt in prompts[1:])
     print(
-        f"episodes: {2 * options.episodes} ({options.turns} turns and a retry from turn 4) in {seconds:.1f} CPU-s, {wall:.1f} s: "
-        f"{2 * options.episodes / seconds:.1f} episodes and {spent['sampled_tokens'] / seconds:.0f} sampled tokens per CPU-second"
+        f"episodes: {2 * options.episodes} ({options.turns} turns and a retry from turn 4) in {seconds:.1f} CPU-s, "
+        f"{wall:.1f} s: "
+        f"{2 * options.episodes / seconds:.1f} episodes and {spent['sampled_tokens'] / seconds:.0f} sampled tokens "
+        "per CPU-second"
     )
     print(
         f"  {spent['steps']:.0f} steps, {1000 * seconds / spent['steps']:.2f} CPU-ms a step, "
-        f"{spent['cached_tokens'] / spent['prompt_tokens']:.1%} of all prompt tokens not computed again, {later} in later turns"
+        f"{spent['cached_tokens'] / spent['prompt_tokens']:.1%} of all prompt tokens not computed again, {later} in "
+        "later turns"
     )
 
 

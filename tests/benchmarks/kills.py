@@ -11,6 +11,7 @@ if __name__ == "__main__":
         found = main(f"{folder}/store", kills, seed)
     print(f"an undisturbed iteration takes {found['seconds']:.2f} s, and is found again in {found['found_s']:.2f} s")
     print(
-        f"kills {found['kills']}, iterations {found['iterations']}, rows lost {len(found['lost'])}, committed shards found after kills "
+        f"kills {found['kills']}, iterations {found['iterations']}, rows lost {len(found['lost'])}, committed shards "
+        "found after kills "
         f"{found['kept']}, of those done again {found['redone']}, left in staging {len(found['staged'])}"
     )

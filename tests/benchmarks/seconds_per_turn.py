@@ -75,7 +75,8 @@ def main() -> None:
     for side in ("cpu", "clock"):
         best = {method: min(getattr(cost, side) / cost.turns for cost in found) for method, found in costs.items()}
         print(
-            f"{side:5} seconds a turn: GRPO {best['grpo']:.4f}, R3L {best['paper']:.4f}, ratio {best['paper'] / best['grpo']:.2f}"
+            f"{side:5} seconds a turn: GRPO {best['grpo']:.4f}, R3L {best['paper']:.4f}, ratio "
+            f"{best['paper'] / best['grpo']:.2f}"
         )
     for method, found in costs.items():
         print(

@@ -19,7 +19,8 @@ def timed(what: str, work: Callable[[], object]) -> None:
     began, worked = time.perf_counter(), time.process_time()
     result = work()
     print(
-        f"{what:<60} {time.perf_counter() - began:7.3f} s ({time.process_time() - worked:.3f} s of the processor)  {result}"
+        f"{what:<60} {time.perf_counter() - began:7.3f} s ({time.process_time() - worked:.3f} s of the processor)  "
+        f"{result}"
     )
 
 

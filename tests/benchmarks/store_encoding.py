@@ -125,7 +125,8 @@ def main() -> None:
         seconds = commit_seconds(replies(ids))
         print(
             f"{source:<15} commit of {len(ids):,} tokens: median {statistics.median(seconds) * 1e3:.0f} ms, "
-            f"best {min(seconds) * 1e3:.0f} ms, worst {max(seconds) * 1e3:.0f} ms (half of them sampled, with log-probs)"
+            f"best {min(seconds) * 1e3:.0f} ms, worst {max(seconds) * 1e3:.0f} ms (half of them sampled, with "
+            "log-probs)"
         )
 
 

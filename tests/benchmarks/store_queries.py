@@ -209,7 +209,8 @@ def sqlite_seconds(connection: duckdb.DuckDBPyConnection, folder: Path) -> float
     """The question of pivots asked of SQLite, its key indexed."""
     lite = sqlite3.connect(folder / "rows.sqlite")
     lite.execute(
-        "CREATE TABLE trajectories (trajectory_id TEXT PRIMARY KEY, kind TEXT, reward REAL, base_id TEXT, pivot_turn INTEGER)"
+        "CREATE TABLE trajectories (trajectory_id TEXT PRIMARY KEY, kind TEXT, reward REAL, base_id TEXT, pivot_turn "
+        "INTEGER)"
     )
     rows = connection.execute("SELECT trajectory_id, kind, reward, base_id, pivot_turn FROM trajectories").fetchall()
     lite.executemany("INSERT INTO trajectories VALUES (?, ?, ?, ?, ?)", rows)
@@ -241,7 +242,8 @@ def main(trajectories: int = 1_000_000, tasks: int = 400, bundled: int = 1, thre
         began = time.perf_counter()
         iterations = fill(store, trajectories, tasks)
         print(
-            f"{iterations} iterations written in {time.perf_counter() - began:.1f} s, {sum(store.files.sizes('').values()) / 1e6:.0f} MB"
+            f"{iterations} iterations written in {time.perf_counter() - began:.1f} s, "
+            f"{sum(store.files.sizes('').values()) / 1e6:.0f} MB"
         )
         if bundled:
             began = time.perf_counter()

@@ -82,7 +82,8 @@ def main() -> None:
             )
             found.append(json.loads(done.stdout.splitlines()[-1]))
             print(
-                f"checkpoint_segments={recompute}  {length:6} tokens {found[-1]['seconds']:5.1f} s extra {found[-1]['extra MB']:6.0f} MB"
+                f"checkpoint_segments={recompute}  {length:6} tokens {found[-1]['seconds']:5.1f} s extra "
+                f"{found[-1]['extra MB']:6.0f} MB"
             )
         slope = (found[-1]["extra MB"] - found[0]["extra MB"]) / (LENGTHS[-1] - LENGTHS[0]) * 1000
         print(f"checkpoint_segments={recompute}  slope {slope:.1f} MB for 1,000 tokens")

@@ -137,7 +137,8 @@ def test_every_page_fits_its_window_and_can_be_read(page, address):
 
 COLOURS = """element => {
   let under = element;
-  while (getComputedStyle(under).backgroundColor.startsWith("rgba(") && under.parentElement) under = under.parentElement;
+  const clear = one => getComputedStyle(one).backgroundColor.startsWith("rgba(");
+  while (clear(under) && under.parentElement) under = under.parentElement;
   return [getComputedStyle(under).backgroundColor, getComputedStyle(element).color];
 }"""
 

@@ -34,7 +34,8 @@ model = "household"
 iterations = 2
 evaluate_every = 2
 seeds = [0]
-settings = ["policy.path=\\"data/policies/embedded\\"", "rollout.tasks=2", "rollout.group_size=4", "environment.max_turns=3",
+settings = ["policy.path=\\"data/policies/embedded\\"", "rollout.tasks=2", "rollout.group_size=4",
+"environment.max_turns=3",
             "evaluation.tasks=2", "environment.reply_tokens=24", "rollout.reflection_tokens=48"]
 """
 FORKED = FILE.replace(

@@ -26,7 +26,10 @@ from r3l.pipeline.doctor.findings import Finding, Verdict
 from tests.unit.chat_tokenizers import FAMILIES, family_tokenizer
 
 POLICY = Path("data/policies/household-easy-0").absolute()
-NEVER = """{{ bos_token }}{% for m in messages %}{{ loop.index }}/{{ messages|length }}<|user|>{{ m['content'] }}<|end|>{% endfor %}"""
+NEVER = (
+    "{{ bos_token }}{% for m in messages %}{{ loop.index }}/{{ messages|length }}"
+    "<|user|>{{ m['content'] }}<|end|>{% endfor %}"
+)
 
 
 def config_of(policy: Path | str, machine: str = "", *assignments: str) -> Config:

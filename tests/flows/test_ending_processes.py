@@ -1,5 +1,6 @@
 """Ending real runs in real processes: `r3l iterate` in a terminal's place and the deployment under a worker, on a real
-Prefect server, each in the middle of sampling, reflecting, retrying and updating. Then the same run again, to its end."""
+Prefect server, each in the middle of sampling, reflecting, retrying and updating. Then the same run again, to its
+end."""
 
 from __future__ import annotations
 
@@ -70,9 +71,9 @@ def player(request: pytest.FixtureRequest) -> Iterator[Halting]:
 
 def config_of(root: Path, url: str, *more: str) -> Config:
     return small_config(
-        root, "engine.kind=vllm_server", f'engine.urls="{url}"', "method.retry_when=always", "environment.kind=household",
-        "environment.level=easy", "environment.max_turns=12", "environment.reply_tokens=80", "rollout.tasks=4", *more,
-        iteration=0,
+        root, "engine.kind=vllm_server", f'engine.urls="{url}"', "method.retry_when=always",
+        "environment.kind=household", "environment.level=easy", "environment.max_turns=12",
+        "environment.reply_tokens=80", "rollout.tasks=4", *more, iteration=0,
     )  # fmt: skip
 
 
@@ -80,8 +81,8 @@ def command(config: Config) -> list[str]:
     """`r3l iterate` with these settings."""
     code = (
         "import sys; from flows import prefect_settings; prefect_settings.apply(quiet=True)\n"
-        "from r3l.config import Config; from r3l.errors import Interrupted\nfrom flows.cli.terminal import run_iteration\n"
-        "try: run_iteration(Config.model_validate_json(sys.argv[1]))\n"
+        "from r3l.config import Config; from r3l.errors import Interrupted\nfrom flows.cli.terminal import "
+        "run_iteration\ntry: run_iteration(Config.model_validate_json(sys.argv[1]))\n"
         "except Interrupted as ended: print('ended:', ended, file=sys.stderr); sys.exit(130)"
     )
     return [sys.executable, "-c", code, config.model_dump_json()]

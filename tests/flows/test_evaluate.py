@@ -95,8 +95,8 @@ def test_no_evaluation_takes_the_place_of_another(tmp_path):
     assert [ref.shard for ref in store.stages("small", "", -1)] == [0, 1, 2, 3]
     rows = ask(
         store,
-        "SELECT evaluation, tasks, of_tasks, repeats, seed, data, round(temperature, 1)::VARCHAR AS temperature, count(*) AS n "
-        "FROM evaluations GROUP BY ALL ORDER BY min(shard)",
+        "SELECT evaluation, tasks, of_tasks, repeats, seed, data, round(temperature, 1)::VARCHAR AS temperature, "
+        "count(*) AS n FROM evaluations GROUP BY ALL ORDER BY min(shard)",
     )
     assert [row.pop("evaluation") for row in rows] == [one["evaluation"] for one in found]
     assert [tuple(row.values()) for row in rows] == [

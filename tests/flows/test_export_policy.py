@@ -41,14 +41,15 @@ def settings(root: Path) -> Config:
 
 def episode(iteration: int, task: int, success: bool) -> EvaluatedEpisode:
     return EvaluatedEpisode(
-        f"iteration={iteration}/evaluation/task={task}", iteration, "household/heldout", "", "single", "e1", "kitchen-0",
-        "heldout", 4, 400, 1, 0, 0, f"t{task}", "a|b", "p", 0.4, "completed", float(success), success, 5,
+        f"iteration={iteration}/evaluation/task={task}", iteration, "household/heldout", "", "single", "e1",
+        "kitchen-0", "heldout", 4, 400, 1, 0, 0, f"t{task}", "a|b", "p", 0.4, "completed", float(success), success, 5,
     )  # fmt: skip
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """Two iterations of a run, whose policies are copies of one that ships; the newer one differs by its card's place."""
+    """Two iterations of a run, whose policies are copies of one that ships; the newer one differs by its card's
+    place."""
     root = tmp_path / "runs"
     found = Store.open(str(root))
     for iteration in range(2):

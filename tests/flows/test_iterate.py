@@ -150,8 +150,8 @@ def test_another_alpha_changes_the_advantages_of_the_branch_alone(run):
     assert ask(store, "SELECT digest FROM stages WHERE branch = '' ORDER BY ALL") == before
     rows = ask(
         store,
-        "SELECT a.advantage AS alpha3, b.advantage AS alpha5 FROM lines.credit a JOIN lines.credit b USING (iteration, trajectory_id) "
-        "WHERE a.branch = '' AND b.branch = 'alpha5' AND a.advantage > 0",
+        "SELECT a.advantage AS alpha3, b.advantage AS alpha5 FROM lines.credit a JOIN lines.credit b "
+        "USING (iteration, trajectory_id) WHERE a.branch = '' AND b.branch = 'alpha5' AND a.advantage > 0",
     )
     assert rows
     assert all(row["alpha5"] == pytest.approx(row["alpha3"] * 5 / 3) for row in rows)

@@ -1,4 +1,5 @@
-"""What SIGKILL leaves behind: an ephemeral server ends by itself, and the next run ends the dead runs in Prefect's database."""
+"""What SIGKILL leaves behind: an ephemeral server ends by itself, and the next run ends the dead runs in Prefect's
+database."""
 
 from __future__ import annotations
 
@@ -140,7 +141,8 @@ def test_a_tied_server_ends_soon_after_its_launcher_was_killed(tmp_path: Path) -
     launching = """
 import os, subprocess, sys
 from r3l.store.files.process import mark
-subprocess.run([sys.executable, "-m", "flows.serving.tied"], env=os.environ | {"R3L_LAUNCHER": mark()}, start_new_session=True)
+environment = os.environ | {"R3L_LAUNCHER": mark()}
+subprocess.run([sys.executable, "-m", "flows.serving.tied"], env=environment, start_new_session=True)
 """
     paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": paths}

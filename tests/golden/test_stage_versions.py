@@ -1,8 +1,8 @@
 """Each stage on a fixed input, its rows pinned by their digest under the version of the code that computes it.
 
 A failing test says that the code makes other rows of the same input: raise the stage's version in `CODE_VERSIONS`
-(r3l/pipeline/stages/identity.py), so that what was stored before is not taken for it, and pin the new digest here beside the
-new version. The update's figures are held by `test_ten_steps.py`.
+(r3l/pipeline/stages/identity.py), so that what was stored before is not taken for it, and pin the new digest here
+beside the new version. The update's figures are held by `test_ten_steps.py`.
 """
 
 from __future__ import annotations
@@ -148,7 +148,8 @@ def digest(made: Tables) -> str:
 @pytest.mark.parametrize("stage", MADE)
 def test_other_rows_of_the_same_input_come_with_another_version_of_the_code(stage: str, tmp_path: Path) -> None:
     assert PINNED.get((stage, VERSIONS[stage], CODE_VERSIONS[stage])) == digest(MADE[stage](tmp_path)), (
-        f"stage {stage} makes other rows of the same input: raise its version in r3l/pipeline/stages/identity.py and pin the digest here"
+        f"stage {stage} makes other rows of the same input: raise its version in r3l/pipeline/stages/identity.py and "
+        "pin the digest here"
     )
 
 

@@ -10,6 +10,7 @@ from r3l.store.stage import Store
 
 
 def ask(store: Store, sql: str, *, run: str = "") -> list[dict[str, Any]]:
-    """Return the rows, over all runs or one. Only the views that the question needs are made: all take half a second."""
+    """Return the rows, over all runs or one. Only the views that the question needs are made: all take half a
+    second."""
     with connect(store, [run] if run else None, question=sql) as connection:
         return query(connection, sql).to_pylist()

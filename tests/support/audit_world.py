@@ -80,7 +80,10 @@ class World:
         draw = self.random
         thing, place = draw.choice(THINGS), draw.choice(PLACES)
         action = draw.choice(VERBS).format(t=thing, p=place)
-        observed = f"You arrive at {place}. On the {place}, you see a {thing} {draw.randint(1, 4)}, and a {draw.choice(THINGS)}."
+        observed = (
+            f"You arrive at {place}. On the {place}, you see a {thing} {draw.randint(1, 4)}, and a "
+            f"{draw.choice(THINGS)}."
+        )
         reply = f"<think>The {thing} may be at {place}.</think> <action>{action}</action>"
         ids = [draw.randint(10, 3000) for _ in reply.split()] + [2]
         context = [draw.randint(10, 3000) for _ in observed.split()]

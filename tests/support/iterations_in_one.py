@@ -1,7 +1,7 @@
 """Whole iterations in one process, and what of it grows: `python -m tests.support.iterations_in_one STORE ITERATIONS`.
 
-The engine, the worlds' processes and the update's process are the real ones, on the smallest sizes. After each iteration a line
-of JSON: resident megabytes, open files, threads and children of this process.
+The engine, the worlds' processes and the update's process are the real ones, on the smallest sizes. After each
+iteration a line of JSON: resident megabytes, open files, threads and children of this process.
 """
 
 from __future__ import annotations

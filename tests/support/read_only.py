@@ -26,7 +26,8 @@ from r3l.store.stage import Store
 app = make_app(Store.open(root, reading=True))
 task, base = "iteration%3D0/task%3D0", "iteration%3D0/task%3D0/base%3D0"
 with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
-    for page in ("/", f"/run/{run}", f"/run/{run}/groups", f"/run/{run}/group?id={task}&iteration=0", f"/run/{run}/open?id={base}",
+    for page in ("/", f"/run/{run}", f"/run/{run}/groups", f"/run/{run}/group?id={task}&iteration=0",
+    f"/run/{run}/open?id={base}",
                  f"/run/{run}/reflections", f"/run/{run}/account", f"/run/{run}/tasks", f"/compare?line={run}",
                  "/sql?q=SELECT+count(*)+FROM+stages", "/sql/answer.csv?q=SELECT+run+FROM+stages"):
         status = client.get(page).status_code
@@ -35,7 +36,8 @@ app.state.audit.close()
 from flows.cli.app import app_of
 commands = app_of(["sql", "runs", "check", "status", "show", "why"])
 of = ["iteration=0/task=0/base=0", "--run", run]
-for words in (["sql", "SELECT count(*) FROM turns"], ["runs"], ["check", run], ["status", run], ["show", *of], ["why", *of]):
+for words in (["sql", "SELECT count(*) FROM turns"], ["runs"], ["check", run], ["status", run], ["show", *of], ["why",
+*of]):
     try:
         code = commands([*words, "--store", root], standalone_mode=False)
     except SystemExit as ended:

@@ -15,7 +15,8 @@ def environment(folder: Path) -> Path:
     python.parent.mkdir(parents=True)
     paths = f"{ROOT / 'tests/support/vllm_stand_in'}:{ROOT}"
     python.write_text(
-        f'#!/bin/sh\nexport PYTHONPATH="{paths}${{PYTHONPATH:+:$PYTHONPATH}}"\nexec {shlex.quote(sys.executable)} "$@"\n'
+        f'#!/bin/sh\nexport PYTHONPATH="{paths}${{PYTHONPATH:+:$PYTHONPATH}}"\nexec {shlex.quote(sys.executable)} '
+        '"$@"\n'
     )
     python.chmod(0o755)
     return python

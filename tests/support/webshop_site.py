@@ -11,14 +11,15 @@ from r3l.environments.webshop.nouns import title_words
 from r3l.environments.webshop.reward import score
 
 HEAD = (
-    "<!DOCTYPE html>\n<html>\n  <head>\n    <title>WebShop</title>\n    <script>let x = '<b>';</script>\n  </head>\n  <body>\n"
-    "    <!-- a note -->\n"
+    "<!DOCTYPE html>\n<html>\n  <head>\n    <title>WebShop</title>\n    <script>let x = '<b>';</script>\n  </head>\n "
+    " <body>\n    <!-- a note -->\n"
 )
 
 
 def button(text, action):
     return (
-        f'    <form method="post" action="{escape(action)}">\n      <button type="submit" class="btn">{escape(text)}</button>\n'
+        f'    <form method="post" action="{escape(action)}">\n      <button type="submit" class="btn">{escape(text)}'
+        "</button>\n"
         "    </form>\n"
     )
 
@@ -41,23 +42,24 @@ class Site:
 
     def heading(self, session, goal, *buttons):
         return (
-            f'{HEAD}      <div id="instruction-text">\n        <h4>Instruction:<br>{escape(goal.instruction)}</h4>\n      </div>\n'
-            + button("Back to Search", f"/{session}")
-            + "".join(button(*pair) for pair in buttons)
+            f'{HEAD}      <div id="instruction-text">\n        <h4>Instruction:<br>{escape(goal.instruction)}</h4>\n '
+            "     </div>\n" + button("Back to Search", f"/{session}") + "".join(button(*pair) for pair in buttons)
         )
 
     def search(self, session, goal):
         return (
             f"{HEAD}      <h2>WebShop</h2>\n      <h4>Instruction: <br>{escape(goal.instruction)}</h4>\n"
             f'      <form method="post" action="/{session}">\n        <input id="search_input" type="text" required/>\n'
-            '        <button class="btn" type="submit"><i class="glyphicon"></i>Search</button>\n      </form>\n  </body>\n</html>'
+            '        <button class="btn" type="submit"><i class="glyphicon"></i>Search</button>\n      </form>\n  '
+            "</body>\n</html>"
         )
 
     def search_results(self, goal, session, keywords, page):
         found, number = self.shop.cached_search(tuple(keywords.split(" "))), int(page)
         place = f"/search_results/{session}/{quote(keywords, safe='')}"
         items = "".join(
-            f'      <h4><a class="product-link" href="{self.item_address(session, item.asin, keywords, page, {})}">{item.asin}</a></h5>\n'
+            '      <h4><a class="product-link" '
+            f'href="{self.item_address(session, item.asin, keywords, page, {})}">{item.asin}</a></h5>\n'
             f"      <h4>{escape(item.title)}</h5>\n      <h5>{escape(item.price_text)}</h6>\n"
             for item in found[(number - 1) * 10 : number * 10]
         )
@@ -98,7 +100,8 @@ class Site:
         return (
             self.heading(session, goal, back)
             + groups
-            + f"      <h2>{escape(item.title)}</h2>\n      <h4>Price: {item.price_text}</h4>\n      <h4>Rating: {item.rating}</h4>\n"
+            + f"      <h2>{escape(item.title)}</h2>\n      <h4>Price: {item.price_text}</h4>\n      <h4>Rating: "
+            f"{item.rating}</h4>\n"
             + subs
             + button("Buy Now", f"/done/{session}/{asin}/{quote(options, safe='')}")
             + "  </body>\n</html>"
@@ -115,7 +118,8 @@ class Site:
             body = "".join(f'      <li><p class="product-info"> {escape(bullet)}</p></li>\n' for bullet in item.bullets)
         else:
             body = "".join(
-                f'      <h4 class="blue-text">"{escape(review.title)}"</h4>\n      <p>\n        <span>{review.score}</span>\n'
+                f'      <h4 class="blue-text">"{escape(review.title)}"</h4>\n      <p>\n        <span>{review.score}'
+                "</span>\n"
                 f'        <span class="fa"></span>\n      </p>\n      <p class="content">{escape(review.body)}</p>\n'
                 for review in item.reviews
             )

@@ -21,7 +21,8 @@ from tests.unit.test_engine_reuse import adapted, adapter_on
 
 IDS = [10, 40, 77, 23, 5, 61, 90, 14, 33, 52]
 STEP = 3e-5
-"""Of every weight, up or down: so small that the tolerance lets the old policy pass, as it has to where rounding is as large."""
+"""Of every weight, up or down: so small that the tolerance lets the old policy pass, as it has to where rounding is as
+large."""
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,8 @@ def test_a_winning_and_a_losing_episode_with_a_rollback_to_every_turn(world: Wor
     task = world.tasks("train")[2]
     environment = world.make()
     opening = environment.reset(task).text
-    winning = winning_actions(environment.at.engine, read_trajectory(games_root(world.settings), task))  # type: ignore[attr-defined]
+    known = read_trajectory(games_root(world.settings), task)  # type: ignore[attr-defined]
+    winning = winning_actions(environment.at.engine, known)  # type: ignore[attr-defined]
     for actions, won in ((winning, True), (["look", "inventory", *winning[:-1]], False)):
         environment.reset(task)
         steps = [environment.step(action) for action in actions]
@@ -171,7 +172,10 @@ def test_a_missing_game_says_how_to_get_it(world: World) -> None:
 
 
 def test_importing_the_environments_loads_no_engine() -> None:
-    script = "import sys, r3l.environments; print([name for name in ('alfworld', 'textworld', 'torch') if name in sys.modules])"
+    script = (
+        "import sys, r3l.environments; print([name for name in ('alfworld', 'textworld', 'torch') if name in "
+        "sys.modules])"
+    )
     found = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
     )

@@ -29,8 +29,10 @@ from r3l.audit.web.app import make_app
 from r3l.store.stage import Store
 
 app = make_app(Store.open(sys.argv[1]))
-pages = ["/", "/run/large", "/run/large/groups", "/run/large/groups?mixed=yes&gain=better&sort=best_gain&page=3", "/run/large/reflections",
-         "/run/large/group?id=iteration%3D77/task%3D3&iteration=77", "/run/large/account", "/sql?q=SELECT+avg(gain)+FROM+pivots"]
+pages = ["/", "/run/large", "/run/large/groups", "/run/large/groups?mixed=yes&gain=better&sort=best_gain&page=3",
+"/run/large/reflections",
+         "/run/large/group?id=iteration%3D77/task%3D3&iteration=77", "/run/large/account",
+         "/sql?q=SELECT+avg(gain)+FROM+pivots"]
 with TestClient(app, base_url="http://localhost") as client:
     for path in pages:
         begun = time.process_time()

@@ -187,7 +187,10 @@ def test_a_third_question_at_once_is_refused(box, monkeypatch):
 
 
 def test_values_come_over_as_they_are_shown(box):
-    query = "SELECT 1.50::DECIMAL(4, 2), sum(i), NULL, [1, 2], DATE '2026-01-02', 'inf'::FLOAT, repeat('x', 1000), true FROM range(3) t(i)"
+    query = (
+        "SELECT 1.50::DECIMAL(4, 2), sum(i), NULL, [1, 2], DATE '2026-01-02', 'inf'::FLOAT, repeat('x', 1000), "
+        "true FROM range(3) t(i)"
+    )
     assert box.ask(query).rows == [
         (Decimal("1.50"), 3, None, "[1, 2]", "2026-01-02", math.inf, f"{'x' * 400}… (1,000 characters)", True)
     ]

@@ -10,7 +10,10 @@ from r3l.engines.chat_format import ChatFormat
 from r3l.errors import ChatFormatError
 from tests.unit.chat_tokenizers import CHATML, FAMILIES, family_tokenizer, tokenizer_with
 
-PLAIN = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{{ '<|im_start|>assistant\n' }}"
+PLAIN = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{{ "
+    "'<|im_start|>assistant\n' }}"
+)
 
 
 def chat_of(family: str) -> ChatFormat:
@@ -32,7 +35,8 @@ def test_qwen_conversation_as_text_by_hand() -> None:
     ids += [*chat.tokenizer.encode("Hello", add_special_tokens=False), chat.stop_ids[0]]
     ids += chat.following([{"role": "system", "content": "Hint"}, {"role": "user", "content": "Go"}])
     assert chat.tokenizer.decode(ids) == (
-        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello<|im_end|>\n"
+        "<|im_start|>system\nBe "
+        "brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello<|im_end|>\n"
         "<|im_start|>system\nHint<|im_end|>\n<|im_start|>user\nGo<|im_end|>\n<|im_start|>assistant\n"
     )
 

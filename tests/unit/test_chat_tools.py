@@ -39,7 +39,8 @@ def test_a_call_and_its_result_as_text_by_hand() -> None:
         '{"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}}}'
     )
     assert format.tokenizer.decode(ids) == (
-        "<|im_start|>system\nFind it.\n\n# Tools\n\nThe functions that may be called, within <tools></tools>:\n<tools>\n"
+        "<|im_start|>system\nFind it.\n\n# Tools\n\nThe functions that may be called, within "
+        "<tools></tools>:\n<tools>\n"
         f"{shown}\n</tools>\n\nA call is a JSON object within <tool_call></tool_call>:\n<tool_call>\n"
         '{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call><|im_end|>\n'
         f"<|im_start|>user\nWhere is the key?<|im_end|>\n<|im_start|>assistant\n{CALL}<|im_end|>\n"
@@ -71,8 +72,8 @@ def test_what_a_tool_returns_can_not_pose_as_the_templates_own_marks() -> None:
         ((TEMPLATES / "smollm2.jinja").read_text(), "does not show tools"),
         (TEMPLATE.replace("message.content + '\\n</tool_response>'", "'\\n</tool_response>'"), "leaves out messages"),
         (
-            "{% for m in messages %}{% if tools and loop.last %}{{ tools | tojson }}{% endif %}<|im_start|>{{ m.role }}\n"
-            "{{ m.content }}<|im_end|>\n{% endfor %}{{ '<|im_start|>assistant\n' }}",
+            "{% for m in messages %}{% if tools and loop.last %}{{ tools | tojson }}{% endif %}<|im_start|>{{ m.role "
+            "}}\n{{ m.content }}<|im_end|>\n{% endfor %}{{ '<|im_start|>assistant\n' }}",
             "rewrites earlier turns",
         ),
         (TEMPLATE.replace("<tool_response>\\n'", "<tool_response ' + loop.index|string"), "rewrites earlier turns"),

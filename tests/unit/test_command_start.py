@@ -1,4 +1,5 @@
-"""What a command loads and opens: `r3l --help` lists the commands without loading one, and a question costs its own files."""
+"""What a command loads and opens: `r3l --help` lists the commands without loading one, and a question costs its own
+files."""
 
 from __future__ import annotations
 
@@ -141,8 +142,8 @@ def test_a_question_about_bases_opens_the_retries_of_a_task_only_where_they_hold
 
 
 def test_what_a_view_is_made_of_is_made_too(root):
-    """The figures of iterations rest on nearly every table and on the stages; a view alone answers as it does beside all
-    others."""
+    """The figures of iterations rest on nearly every table and on the stages; a view alone answers as it does beside
+    all others."""
     store = Store.open(root, reading=True)
     assert {"stages", "base", "updates"} <= needed("FROM iterations")
     for name in sorted(ALL):

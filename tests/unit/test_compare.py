@@ -104,7 +104,8 @@ def test_cells_take_their_rate_and_their_starting_policy_by_seed(tmp_path):
     (tmp_path / "x.toml").write_text("""
 name = "x"\ntitle = "t"\npaper = "p"\nknowledge = "k"\nenvironment = "household"
 [[arms]]\nname = "GRPO"\npreset = "grpo"
-[sizes.laptop]\nmodel = "household"\niterations = 2\nevaluate_every = 1\nseeds = [0, 1, 2]\npolicies = ["a", "b"]\nrates = [1e-3, 3e-4]
+[sizes.laptop]\nmodel = "household"\niterations = 2\nevaluate_every = 1\nseeds = [0, 1, 2]
+policies = ["a", "b"]\nrates = [1e-3, 3e-4]
 seconds_per_iteration = 60\ndevices = 4
 """)
     experiment = load_experiment(tmp_path / "x.toml")

@@ -18,8 +18,8 @@ from tests.support.store_iteration import commit_iteration
 
 
 def test_grpo_spreads_its_mass_over_all_turns_and_r3l_behind_the_pivot():
-    """A base of two replies (2 and 3 tokens) that failed, its retry from turn 1 that won: advantages -0.7071, 0.7071 before
-    amplification (mean 1/2, deviation sqrt(1/2))."""
+    """A base of two replies (2 and 3 tokens) that failed, its retry from turn 1 that won: advantages -0.7071, 0.7071
+    before amplification (mean 1/2, deviation sqrt(1/2))."""
     first, second = ([1], [11, 12]), ([2], [13, 14, 15])
     won = ([2], [23, 24, 25])
     episodes = [
@@ -35,7 +35,8 @@ def test_grpo_spreads_its_mass_over_all_turns_and_r3l_behind_the_pivot():
     assert plain.share_before == pytest.approx(0.4)
     ours = mass_of(compose(method="paper").method, episodes, [reflection(0, pivot=1)], faults)
     assert (ours.before, ours.after) == pytest.approx((0.0, 3 * share), rel=1e-5)
-    # the stitched suffix has alpha = 3; the lessons, a reflection and its retry, weigh as rows of advantage 1: 1 / G each
+    # the stitched suffix has alpha = 3; the lessons, a reflection and its retry, weigh as rows of advantage 1: 1 / G
+    # each
     assert ours.lessons == pytest.approx(2 * 1 / 2)
     assert ours.raised == pytest.approx(3 * 3 / (5 * 2) + ours.lessons)
     assert {(one.role, one.turn) for one in ours.turns} == {("explore", 1), ("reflect", 0), ("retry", 0)}

@@ -39,7 +39,10 @@ def test_confusion_counts_what_was_said_against_what_was(connection):
 
 
 def test_an_iteration_carries_them(connection):
-    columns = "positive_share, alpha_min, variance_ratio, outcome_accuracy, reward_gain_relative, clip_fraction, reference_tokens"
+    columns = (
+        "positive_share, alpha_min, variance_ratio, outcome_accuracy, reward_gain_relative, clip_fraction, "
+        "reference_tokens"
+    )
     (row,) = connection.execute(f"SELECT {columns} FROM iterations").fetchall()
     # both retried bases got 0, so the relative gain has no denominator
     assert row == (pytest.approx(2 / 3), pytest.approx(1), pytest.approx(14 / 18), 1.0, None, 0.0, 0)

@@ -1,5 +1,5 @@
-"""Guidance by its source: the policy, the environment's oracle, a hint of the task, a teacher. In the corridor, in stored
-tables with defects planted, and in the identity of a stage."""
+"""Guidance by its source: the policy, the environment's oracle, a hint of the task, a teacher. In the corridor, in
+stored tables with defects planted, and in the identity of a stage."""
 
 from __future__ import annotations
 
@@ -210,8 +210,8 @@ def a_teacher_without_a_name(stages):
 
 
 def told_in_the_open(stages):
-    """The guided opening of a retry, in it and in a later turn of what is distilled from it: hints and oracles have no ids
-    of their own, so the retry's context alone can tell."""
+    """The guided opening of a retry, in it and in a later turn of what is distilled from it: hints and oracles have no
+    ids of their own, so the retry's context alone can tell."""
     of_another_source(stages)
     for one in stages["distilled"]["trajectories"]:
         told = next(
@@ -298,7 +298,8 @@ def test_agent_rlvr_prefers_a_guided_success_to_the_failure_that_it_corrects():
 
 
 def test_agent_rlvrs_pair_has_dpos_gradient_where_the_policy_is_its_own_reference():
-    """-log sigmoid(beta (log pi(chosen) / ref - log pi(refused) / ref)) at pi = ref, beta 2, on replies of two tokens."""
+    """-log sigmoid(beta (log pi(chosen) / ref - log pi(refused) / ref)) at pi = ref, beta 2, on replies of two
+    tokens."""
     rows = rows_of_update(
         [record(name, [3, 4, 5], [0, 1.0, 1.0], advantage=a) for name, a in (("c", 1.0), ("r", -1.0))]
     )

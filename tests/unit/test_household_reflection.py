@@ -91,7 +91,8 @@ def task(game: Game = GAME) -> Task:
             [*FETCH[:2], "look"],
             2,
             "mug 1 is not clean and hot.",
-            "Take mug 1 from cabinet 1, then clean mug 1 with sinkbasin 1, then heat mug 1 with microwave 1, then move mug 1 to box 1.",
+            "Take mug 1 from cabinet 1, then clean mug 1 with sinkbasin 1, then heat mug 1 with microwave 1, then "
+            "move mug 1 to box 1.",
         ),
     ],
 )

@@ -57,7 +57,8 @@ def test_the_solver_wins_every_task_on_its_last_action(level):
 def test_a_winning_episode_in_alfworlds_words():
     env = world().make()
     assert env.reset(small()).text == (
-        "You are in the middle of a room. Looking quickly around you, you see a cabinet 1, a countertop 1, a shelf 1, a sinkbasin 1, "
+        "You are in the middle of a room. Looking quickly around you, you see a cabinet 1, a countertop 1, a shelf "
+        "1, a sinkbasin 1, "
         "a microwave 1, a fridge 1, a box 1, and a garbagecan 1.\n\nYour task is to: put a clean mug in shelf."
     )
     spoken = {

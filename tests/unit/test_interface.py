@@ -95,7 +95,8 @@ def test_iterations_evaluations_and_a_replay_without_prefect(tmp_path):
     """In a process of its own, whose modules are looked at."""
     code = f"""
 import json, sys, r3l
-config = r3l.compose(run="py", environment="household", policy="household", settings={SMALL!r} | {{"store.root": {str(tmp_path)!r}}})
+settings = {SMALL!r} | {{"store.root": {str(tmp_path)!r}}}
+config = r3l.compose(run="py", environment="household", policy="household", settings=settings)
 heard = []
 done = r3l.train(config, 3, on_iteration=lambda figures: heard.append(figures["iteration"]) or len(heard) < 2)
 figures = r3l.iterate(config)

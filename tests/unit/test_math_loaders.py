@@ -15,8 +15,8 @@ from r3l.environments.math.world import MathWorld
 from r3l.errors import WorldError
 
 DAPO_PROMPT = (
-    "Solve the following math problem step by step. The last line of your response should be of the form Answer: $Answer "
-    "(without quotes) where $Answer is the answer to the problem.\n\nWhat is 2+3?\n\n"
+    "Solve the following math problem step by step. The last line of your response should be of the form Answer: "
+    "$Answer (without quotes) where $Answer is the answer to the problem.\n\nWhat is 2+3?\n\n"
     'Remember to put your answer on its own line after "Answer:".'
 )
 LAYOUTS = {

@@ -189,8 +189,8 @@ def test_errors_of_an_environment_are_messages(pool: WorldPool, tasks: list[Task
 
 def test_workers_end_with_a_parent_that_was_killed(settings: AlfworldSettings) -> None:
     script = (
-        "import sys, time; from r3l.config.environments import AlfworldSettings; from r3l.environments.workers.pool import WorldPool\n"
-        "pool = WorldPool(AlfworldSettings(workers=2))\n"
+        "import sys, time; from r3l.config.environments import AlfworldSettings; from r3l.environments.workers.pool "
+        "import WorldPool\npool = WorldPool(AlfworldSettings(workers=2))\n"
         "print(*[worker.process.pid for worker in pool.workers], flush=True); time.sleep(60)"
     )
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=ROOT)

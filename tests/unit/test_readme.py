@@ -1,5 +1,5 @@
-"""README.md is true: its commands run or parse, its links lead somewhere, its figures are those of the kept results, and
-every command of `r3l` is in a guide."""
+"""README.md is true: its commands run or parse, its links lead somewhere, its figures are those of the kept results,
+and every command of `r3l` is in a guide."""
 
 import importlib.util
 import json

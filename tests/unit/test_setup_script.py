@@ -23,8 +23,8 @@ def test_another_set_up_that_builds_the_same_is_waited_for_and_that_is_said(tmp_
         (programs / name).write_text(STAND_IN)
         (programs / name).chmod(0o755)
     environment = {
-        "PATH": f"{programs}:{os.environ['PATH']}", "PYTHON": str(programs / "python"), "VENV": str(tmp_path), "R3L_EXTRAS": "dev",
-        "CALLS": str(tmp_path / "calls"),
+        "PATH": f"{programs}:{os.environ['PATH']}", "PYTHON": str(programs / "python"), "VENV": str(tmp_path),
+        "R3L_EXTRAS": "dev", "CALLS": str(tmp_path / "calls"),
     }  # fmt: skip
     done = subprocess.run(["bash", str(SCRIPT)], env=environment | given, capture_output=True, text=True, check=True)
     assert f"this one waits for it, up to {seconds} s (UV_LOCK_TIMEOUT)" in done.stdout

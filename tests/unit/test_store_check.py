@@ -217,7 +217,7 @@ def test_a_stage_of_attempts_that_were_broken_off_is_named(tmp_path) -> None:
     commit_iteration(store, tables=tables)
     found = [finding for finding in check_run(store, "demo") if finding.check == "failed attempts"]
     what = (
-        "4 of 4 attempts ended by errors of the engine or the environment; the first: engine_error: the engine is closed. "
-        "Replay the iteration from base, or remove its folder and run it again"
+        "4 of 4 attempts ended by errors of the engine or the environment; the first: engine_error: the engine is "
+        "closed. Replay the iteration from base, or remove its folder and run it again"
     )
     assert [(finding.place, finding.what) for finding in found] == [("demo iteration=0/base", what)]

@@ -208,8 +208,8 @@ print("all of them")
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_store_that_may_only_be_read_is_read(store):
-    """By another user, who can write neither to the store nor to a cache. Not below the folder of the tests, which pytest
-    closes to other users."""
+    """By another user, who can write neither to the store nor to a cache. Not below the folder of the tests, which
+    pytest closes to other users."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         root = shutil.copytree(store.root, Path(folder, "runs"))

@@ -67,7 +67,10 @@ def test_what_was_pruned_is_refused_by_name_and_the_rest_is_read(store):
     with pytest.raises(StoreError, match="context_ids, response_ids, response_logprobs was pruned"):
         store.read(base, "turns")
     assert store.read(store.stages("demo", iteration=1)[1], "turns").num_rows == 12
-    sql = "SELECT iteration, list_sort(list_distinct(flatten(list(pruned)))) FROM stages GROUP BY iteration ORDER BY iteration"
+    sql = (
+        "SELECT iteration, list_sort(list_distinct(flatten(list(pruned)))) FROM stages GROUP BY iteration "
+        "ORDER BY iteration"
+    )
     rows = connect(store).execute(sql).fetchall()
     assert [iteration for iteration, columns in rows if columns] == [0]
     assert "training_rows.token_ids" in rows[0][1]

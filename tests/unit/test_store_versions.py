@@ -114,8 +114,8 @@ def test_a_change_of_columns_comes_with_a_version(stage):
     columns = "\n".join(f"{table}: {arrow_schema(table)}" for table in (*STAGES[stage].tables, "events"))
     pinned = PINNED.get((stage, VERSIONS[stage]))
     assert pinned == sha256(columns.encode()).hexdigest()[:16], (
-        "say at the new column since which version it is there (above those of all stages that write the table) and what "
-        "rows before have in it, and pin it here"
+        "say at the new column since which version it is there (above those of all stages that write the table) and "
+        "what rows before have in it, and pin it here"
     )
 
 

@@ -47,7 +47,10 @@ def test_no_rows_are_a_head():
 
 
 def test_a_story_has_signs_in_colour():
-    lines = "iteration=0/task=0/base=1  base of run a-1\n  credit       top: advantage -3 (mean 0.5)\n    turn   0  go  w·A +1e-3"
+    lines = (
+        "iteration=0/task=0/base=1  base of run a-1\n  credit       top: advantage -3 (mean 0.5)\n    turn   0  "
+        "go  w·A +1e-3"
+    )
     told = story(lines)
     assert isinstance(told, Text)
     assert told.plain == lines

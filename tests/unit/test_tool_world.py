@@ -1,5 +1,5 @@
-"""The world of tools: episodes, retries that roll back what the tools changed, workers, and a template that has no place
-for tools."""
+"""The world of tools: episodes, retries that roll back what the tools changed, workers, and a template that has no
+place for tools."""
 
 from __future__ import annotations
 

@@ -74,8 +74,8 @@ def test_gigpo_agrees_with_its_authors_to_six_digits(scale):
 
 
 def test_gigpo_by_hand():
-    """Two walks, discount 0.5. Won in 3 turns: returns 1/4, 1/2, 1; lost: zeros. State a is seen by both at turn 0 and by
-    the second again at turn 1; b by the first alone; c by both at the end."""
+    """Two walks, discount 0.5. Won in 3 turns: returns 1/4, 1/2, 1; lost: zeros. State a is seen by both at turn 0 and
+    by the second again at turn 1; b by the first alone; c by both at the end."""
     one, other = credited(
         GiGPOSettings(scale="none", discount=0.5, step_weight=2.0), [walked(0, 1.0, "abc"), walked(1, 0.0, "aac")]
     )
@@ -193,7 +193,10 @@ def test_views_why_and_panes_show_each_turns_advantage(rehearsed):
     own = next(one.turn_advantages for one in tables["credit"]["credit"] if one.trajectory_id == WON)
     assert own[0] > own[-1] > 0  # its last states are seen by no other walk
     with connect(store) as connection:
-        asked = f"SELECT turn, own, advantage, weight * tokens * advantage, mass FROM turn_credit WHERE trajectory_id = '{WON}'"
+        asked = (
+            "SELECT turn, own, advantage, weight * tokens * advantage, mass FROM turn_credit "
+            f"WHERE trajectory_id = '{WON}'"
+        )
         seen = connection.execute(f"{asked} ORDER BY turn").fetchall()
     assert [(turn, is_own) for turn, is_own, *_ in seen] == [(turn, True) for turn in range(5)]
     assert [advantage for _, _, advantage, _, _ in seen] == pytest.approx(own)

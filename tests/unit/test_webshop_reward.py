@@ -145,13 +145,16 @@ def test_normalised_options():
             0.85,
         ),
         (
-            "Saireed UL Listed 2 Prong Power Cord for JBL Bar 3.1 Bar 2.1 Channel 4K Ultra HD Soundbar Home Theater System Subwoofer",
-            "BRST AC Power Cord Outlet Socket Cable Plug Lead for Panasonic SC-HT830V DVD/VCR Combo Home Theater System",
+            "Saireed UL Listed 2 Prong Power Cord for JBL Bar 3.1 Bar 2.1 Channel 4K Ultra HD Soundbar Home Theater "
+            "System Subwoofer",
+            "BRST AC Power Cord Outlet Socket Cable Plug Lead for Panasonic SC-HT830V DVD/VCR Combo Home Theater "
+            "System",
             0.31,
         ),
         (
             "Saireed UL Listed 2 Prong Power Cord for JBL Bar 3.1 Bar 2.1 Channel 4K Ultra HD Soundbar",
-            "BRST AC Power Cord Outlet Socket Cable Plug Lead for Panasonic SC-HT830V DVD/VCR Combo Home Theater System",
+            "BRST AC Power Cord Outlet Socket Cable Plug Lead for Panasonic SC-HT830V DVD/VCR Combo Home Theater "
+            "System",
             0.17,
         ),
         (
@@ -177,7 +180,8 @@ def model(monkeypatch, tmp_path):
     (tmp_path / "spacy.py").write_text(
         "from types import SimpleNamespace\n"
         "def load(model, disable):\n"
-        "    return lambda title: [SimpleNamespace(text=w, pos_='PROPN' if w.istitle() else 'ADJ') for w in title.split()]\n"
+        "    return lambda title: [SimpleNamespace(text=w, pos_='PROPN' if w.istitle() else 'ADJ') for w in "
+        "title.split()]\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "spacy", raising=False)

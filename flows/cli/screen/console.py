@@ -1,4 +1,5 @@
-"""Output of all commands to the terminal. Text is shown as it is: markup and control characters in it have no effect."""
+"""Output of all commands to the terminal. Text is shown as it is: markup and control characters in it have no
+effect."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ TITLE = {"title_justify": "left", "title_style": "bold", "box": None, "padding":
 
 
 def result(console: Console, summary: Summary, ask: bool = True, verbose: bool = False) -> None:
-    """The eight figures that are looked at first, or all, with the seconds of each stage; with `ask`, where it is stored
-    and what to ask."""
+    """The eight figures that are looked at first, or all, with the seconds of each stage; with `ask`, where it is
+    stored and what to ask."""
     title = f"{summary['run']}, iteration {summary['iteration']}"
     if "evaluation" in summary:  # made after the summary
         summary = summary | {"evaluation_success": summary["evaluation"]["rate"]}

@@ -217,7 +217,8 @@ def hovers(
                 rows.append((colour, f"{one.name} {shown(known[x])}{between}".strip()))
         strip = (
             f'<rect class="hit" x="{left:.1f}" y="0" width="{right - left:.1f}" height="{HEIGHT}"/>'
-            f'<line class="rule" x1="{at}" x2="{at}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>{tooltip(f"{below} {x:g}", rows, at)}'
+            f'<line class="rule" x1="{at}" x2="{at}" y1="{TOP}" '
+            f'y2="{HEIGHT - BOTTOM}"/>{tooltip(f"{below} {x:g}", rows, at)}'
         )
         spoken = f"{below} {x:g}: {'; '.join(text for _, text in rows)}"
         # The table of iterations has the same links for who uses the keyboard.
@@ -234,7 +235,8 @@ def tooltip(head: str, rows: Sequence[tuple[int, str]], at: float) -> str:
     width = 30 + 6.2 * max([len(head), *(len(text) for _, text in rows)])
     left = max(2.0, at + 8 if at + 8 + width < WIDTH else at - 8 - width)
     texts = "".join(
-        f'<rect class="swatch c{colour % COLOURS}" x="{left + 8:.1f}" y="{TOP + 24 + 15 * place}" width="8" height="8"/>'
+        f'<rect class="swatch c{colour % COLOURS}" x="{left + 8:.1f}" y="{TOP + 24 + 15 * place}" width="8" '
+        'height="8"/>'
         f'<text class="tip" x="{left + 21:.1f}" y="{TOP + 32 + 15 * place}">{escape(text)}</text>'
         for place, (colour, text) in enumerate(rows)
     )

@@ -71,7 +71,8 @@ CHARTS = charts_of(FOLLOWED)
 
 
 def iteration_charts(rows: Sequence[Row], curves: Sequence[Curve], line: Line | None = None) -> list[dict[str, Any]]:
-    """Return the charts of one line, held-out success first. Points link to the iterations of `line`; a report has none."""
+    """Return the charts of one line, held-out success first. Points link to the iterations of `line`; a report has
+    none."""
     link = partial(iteration_url, line) if line else None
     named = [(curve.benchmark, [curve]) for curve in curves]
     return [

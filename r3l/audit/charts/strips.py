@@ -54,5 +54,6 @@ def token_strip(
     points = " ".join(f"{k + 0.5} {round(1 + min(22.0, -logprob * 5.5), 1)}" for k, logprob in enumerate(logprobs))
     return Markup(
         f'<svg class="strip" viewBox="0 0 {count} 24" preserveAspectRatio="none" aria-hidden="true">'
-        f'<line class="axis" x1="0" x2="{count}" y1="12" y2="12"/>{"".join(parts)}<polyline class="sure" points="{points}"/></svg>'
+        f'<line class="axis" x1="0" x2="{count}" y1="12" y2="12"/>{"".join(parts)}'
+        f'<polyline class="sure" points="{points}"/></svg>'
     )

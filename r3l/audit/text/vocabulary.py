@@ -27,7 +27,8 @@ def decoder(reader: Reader, line: Line) -> Callable[[int], str]:
 
 
 def tokenizer_files(reader: Reader, line: Line) -> Iterator[bytes]:
-    """Yield those of the policies that the line or its run wrote, the newest first; then that of the starting policy."""
+    """Yield those of the policies that the line or its run wrote, the newest first; then that of the starting
+    policy."""
     files = reader.store.files
     for folder in dict.fromkeys((line_folder(line.run, line.branch), line.run)):
         for name in sorted(files.folders(f"{folder}/policies"), reverse=True):

@@ -40,8 +40,8 @@ def key_for(host: str) -> str:
         return ""
     if len(key) < SHORTEST:
         raise ConfigError(
-            f"--host {host} is open to other machines and {KEY} has {len(key)} characters, expected {SHORTEST} or more: "
-            f"set it (`openssl rand -hex 24` makes one), or listen on 127.0.0.1"
+            f"--host {host} is open to other machines and {KEY} has {len(key)} characters, expected {SHORTEST} or "
+            f"more: set it (`openssl rand -hex 24` makes one), or listen on 127.0.0.1"
         )
     return key
 

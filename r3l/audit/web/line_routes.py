@@ -177,10 +177,13 @@ def text(
 
 
 TEXTS = {
-    "observation": "SELECT observation FROM lines.turns WHERE run = ? AND branch = ? AND trajectory_id = ? AND turn = ?",
+    "observation": "SELECT observation FROM lines.turns WHERE run = ? AND branch = ? AND trajectory_id = ? "
+    "AND turn = ?",
     "response": "SELECT response FROM lines.turns WHERE run = ? AND branch = ? AND trajectory_id = ? AND turn = ?",
-    "final": "SELECT final_observation FROM lines.trajectories WHERE run = ? AND branch = ? AND trajectory_id = ? AND ? IS NOT NULL",
-    "reflection": "SELECT text FROM lines.reflections WHERE run = ? AND branch = ? AND reflection_id = ? AND ? IS NOT NULL",
+    "final": "SELECT final_observation FROM lines.trajectories WHERE run = ? AND branch = ? AND trajectory_id = ? "
+    "AND ? IS NOT NULL",
+    "reflection": "SELECT text FROM lines.reflections WHERE run = ? AND branch = ? AND reflection_id = ? "
+    "AND ? IS NOT NULL",
 }
 
 

@@ -12,7 +12,8 @@ from r3l.store.figures import LINES, remembered
 from r3l.store.stage import Store
 
 PAST = """
-SELECT run, branch, iteration, bases, base_reward, base_success, parse_rate, retries, retry_improvement, mixed_groups, groups,
+SELECT run, branch, iteration, bases, base_reward, base_success, parse_rate, retries, retry_improvement, mixed_groups,
+groups,
        trained_tokens, step, kl_start
 FROM lines.iterations ORDER BY run, branch, iteration
 """

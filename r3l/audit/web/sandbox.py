@@ -132,7 +132,8 @@ class Asked:
         return Answer(said["columns"], cells[:rows], len(cells) > rows, time.monotonic() - begun)
 
     def _line(self, seconds: float, late: str) -> dict[str, Any]:
-        """Return the next line. Raise StoreError with `late` where none comes in time, and where the process has ended."""
+        """Return the next line. Raise StoreError with `late` where none comes in time, and where the process has
+        ended."""
         assert self.process.stdout is not None
         end = time.monotonic() + seconds
         parts = [self.unread]

@@ -29,7 +29,8 @@ GRACE_SECONDS = 1.0  # the parent's clock comes first
 
 
 def fetch(cursor: duckdb.DuckDBPyConnection, query: str, rows: int) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Return the column names and the first rows. In a read-only transaction: a SELECT may hold a DELETE in its WITH."""
+    """Return the column names and the first rows. In a read-only transaction: a SELECT may hold a DELETE in its
+    WITH."""
     try:
         cursor.execute("BEGIN TRANSACTION READ ONLY")
         relation = cursor.sql(one_select(query))

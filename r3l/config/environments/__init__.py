@@ -43,13 +43,15 @@ class HouseholdSettings(EnvironmentSettings):
     kind: Literal["household"] = "household"
     level: Literal["easy", "standard", "long"] = Field(
         "standard",
-        description="Difficulty of the tasks. long: tasks of 20 turns and more, with late errors that cannot be undone.",
+        description="Difficulty of the tasks. long: tasks of 20 turns and more, with late errors that cannot be "
+        "undone.",
     )
     max_turns: int = Field(
         25,
         ge=1,
         le=1000,
-        description="Largest number of turns per episode, 1 to 1000. Level long needs 32 or more and has 50 by default.",
+        description="Largest number of turns per episode, 1 to 1000. Level long needs 32 or more and has 50 by "
+        "default.",
     )
     train_tasks: int = Field(1000, ge=1, le=100_000, description="Number of training tasks, 1 to 100000.")
     heldout_tasks: int = Field(
@@ -170,7 +172,8 @@ class MathSettings(EnvironmentSettings):
     grade_timeout_s: float = Field(
         1,
         gt=0,
-        description="Seconds of processor time that the grader may take per answer. An ordinary answer takes at most 0.3.",
+        description="Seconds of processor time that the grader may take per answer. An ordinary answer takes at most "
+        "0.3.",
     )
 
 

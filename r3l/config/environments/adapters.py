@@ -17,7 +17,8 @@ class AdaptedSettings(EnvironmentSettings):
         8000,
         ge=100,
         le=1_000_000,
-        description="Largest number of characters of an observation, 100 to 1000000. The middle of a longer one is left out.",
+        description="Largest number of characters of an observation, 100 to 1000000. The middle of a longer one is "
+        "left out.",
     )
     train_tasks: int = Field(1000, ge=1, le=100_000, description="Number of training tasks, 1 to 100000.")
     heldout_tasks: int = Field(200, ge=1, le=100_000, description="Number of held-out tasks, 1 to 100000.")
@@ -44,7 +45,8 @@ class GameSettings(AdaptedSettings):
 
     reply_format: Literal["tags", "text"] = Field(
         "tags",
-        description="How a reply gives its action. tags: <think>...</think> <action>...</action>; text: it is the action.",
+        description="How a reply gives its action. tags: <think>...</think> <action>...</action>; text: it is the "
+        "action.",
     )
 
 
@@ -52,7 +54,8 @@ class GymnasiumSettings(GameSettings, RangedSettings):
     kind: Literal["gymnasium"] = "gymnasium"
     env: str = Field(
         "",
-        description="Id of the registered environment, such as Name-v0, or module:Name-v0 where importing module registers it.",
+        description="Id of the registered environment, such as Name-v0, or module:Name-v0 where importing module "
+        "registers it.",
     )
     options: dict[str, Any] = Field({}, description="Keyword arguments of the environment, such as {size: 4}.")
 
@@ -77,7 +80,8 @@ class OpenEnvSettings(GameSettings, RangedSettings):
     url: str = Field("http://127.0.0.1:8000", description="Address of the environment's server.")
     action_field: str = Field(
         "message",
-        description="Field of the server's action that the policy's action is put in. If empty, the action is a JSON object.",
+        description="Field of the server's action that the policy's action is put in. If empty, the action is a JSON "
+        "object.",
     )
     observation_field: str = Field(
         "", description="Field of the observation that the policy is shown. If empty, the whole observation as JSON."

@@ -83,7 +83,8 @@ class DAPOSettings(ClippedSettings):
     def refuse_limit_below_its_ramp(self) -> DAPOSettings:
         if self.overlong_tokens > 0 and self.overlong_limit < self.overlong_tokens:
             raise ValueError(
-                f"overlong_limit={self.overlong_limit} is below overlong_tokens={self.overlong_tokens}: the penalty rises "
+                f"overlong_limit={self.overlong_limit} is below overlong_tokens={self.overlong_tokens}: the penalty "
+                "rises "
                 "over the last overlong_tokens before overlong_limit. Give the limit in reply tokens per trajectory"
             )
         return self
@@ -100,7 +101,8 @@ class BAPOSettings(ClippedSettings):
         ge=0,
         le=1,
         description=(
-            "Share of the loss's mass that rows of positive advantage are to hold, 0 to 1. The clip bounds move until they do."
+            "Share of the loss's mass that rows of positive advantage are to hold, 0 to 1. The clip bounds move "
+            "until they do."
         ),
     )
     clip_low_least: float = Field(0.2, gt=0, lt=1, description="Where clip_low ends, above 0, below 1.")
@@ -112,8 +114,10 @@ class BAPOSettings(ClippedSettings):
     def refuse_bounds_that_do_not_move(self) -> BAPOSettings:
         if self.clip_low_least > self.clip_low or self.clip_high_most < self.clip_high:
             raise ValueError(
-                f"clip_low falls from {self.clip_low:g} to clip_low_least={self.clip_low_least:g} and clip_high rises from "
-                f"{self.clip_high:g} to clip_high_most={self.clip_high_most:g}: lower clip_low_least, or raise clip_high_most"
+                f"clip_low falls from {self.clip_low:g} to clip_low_least={self.clip_low_least:g} and clip_high "
+                "rises from "
+                f"{self.clip_high:g} to clip_high_most={self.clip_high_most:g}: lower clip_low_least, or raise "
+                "clip_high_most"
             )
         return self
 
@@ -186,7 +190,8 @@ class VinePPOSettings(ClippedSettings):
     scale: Literal["std", "none"] = Field(
         "none",
         description=(
-            "What differences of values are divided by. std: the standard deviation of the group's rewards + 1e-6; none."
+            "What differences of values are divided by. std: the standard deviation of the group's rewards + 1e-6; "
+            "none."
         ),
     )
     kl_coefficient: float = Field(0.0001, ge=0, le=10, description=KL)

@@ -1,4 +1,5 @@
-"""What the settings of all methods share, and of those with an importance ratio; the descriptions that several repeat."""
+"""What the settings of all methods share, and of those with an importance ratio; the descriptions that several
+repeat."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ POSITION = (
     "message at the pivot; user: in a user message at the pivot."
 )
 GUIDANCE = (
-    "What retries are told. own: their own reflection, which the policy writes; oracle: the turn and the cause that the "
+    "What retries are told. own: their own reflection, which the policy writes; oracle: the turn and the cause that "
+    "the "
     "environment's oracle names; hint: a hint of the task; teacher: a reflection that another model writes. Control "
     "experiments: shuffled: the policy's reflection on another task; none: nothing."
 )
@@ -83,9 +85,10 @@ class MethodSettings(Member):
     def refuse_diluted_top(self) -> MethodSettings:
         if self.amplify and self.scale == "std" and self.top_rule != "none" and self.top_value == 1:
             raise ValueError(
-                "scale=std with top_value=1 is refused: with N = 8, binary rewards and one success, the ratio of positive to "
-                "negative advantage mass is 0.40 (paper: 1.21, released: 1.14), and the only success gets advantage 1.0, "
-                "where plain GRPO gives 2.47. Leave top_value empty (top_value=alpha), or use scale=none."
+                "scale=std with top_value=1 is refused: with N = 8, binary rewards and one success, the ratio of "
+                "positive to "
+                "negative advantage mass is 0.40 (paper: 1.21, released: 1.14), and the only success gets advantage "
+                "1.0, where plain GRPO gives 2.47. Leave top_value empty (top_value=alpha), or use scale=none."
             )
         return self
 
@@ -124,7 +127,8 @@ class GuidedSettings(MethodSettings):
         0,
         ge=0,
         le=9,
-        description="For guidance=hint: the first hint's level, 0 to 9. 0 is the vaguest; each further retry of the same "
+        description="For guidance=hint: the first hint's level, 0 to 9. 0 is the vaguest; each further retry of the "
+        "same "
         "base is told one that is more precise.",
     )
 

@@ -36,7 +36,8 @@ def attend(
     step: Step,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Compute attention as transformers calls it: query (1, H*G, N, D), key and value (1, H, N, D) -> (1, N, H*G, D)."""
+    """Compute attention as transformers calls it: query (1, H*G, N, D), key and value (1, H, N, D) -> (1, N, H*G,
+    D)."""
     wide = torch.float32 if query.device.type == "cpu" else query.dtype  # on a CPU small products are faster in float32
     heads, count, size = key.shape[1:]
     query_HGND = query[0].view(heads, -1, count, size)

@@ -22,8 +22,8 @@ class Grammars:
             import llguidance.hf
         except ImportError as error:
             raise EngineError(
-                "replies by JSON schema need the package llguidance in this environment: pip install 'r3l[structured]', "
-                "or set rollout.structured_reflections=false"
+                "replies by JSON schema need the package llguidance in this environment: pip install "
+                "'r3l[structured]', or set rollout.structured_reflections=false"
             ) from error
         from transformers import AutoTokenizer
 

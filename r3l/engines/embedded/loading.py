@@ -69,8 +69,8 @@ def _adapted_layer(layer: Any, path: str) -> AdaptedLinear:
         or any(layer.use_dora.values())
     ):
         raise EngineError(
-            f"the adapter {path} has a layer {type(layer).__name__} on {type(layer.base_layer).__name__}: expected plain "
-            "LoRA on linear layers; set policy.dtype=float32, or merge it with `r3l export-policy`"
+            f"the adapter {path} has a layer {type(layer).__name__} on {type(layer.base_layer).__name__}: expected "
+            "plain LoRA on linear layers; set policy.dtype=float32, or merge it with `r3l export-policy`"
         )
     dtype = layer.base_layer.weight.dtype
     down, up = (part["default"].weight.to(dtype) for part in (layer.lora_A, layer.lora_B))

@@ -58,8 +58,8 @@ class VllmFleet:
                 raise failure
         if not self.healthy:
             raise EngineError(
-                f"no server runs the policy {snapshot.path}: {'; '.join(map(str, failures)) or self.settings.urls}. Start "
-                "one with infra/engine/serve.sh and set engine.urls"
+                f"no server runs the policy {snapshot.path}: {'; '.join(map(str, failures)) or self.settings.urls}. "
+                "Start one with infra/engine/serve.sh and set engine.urls"
             )
         for server in self.servers:
             if not server.equipped:

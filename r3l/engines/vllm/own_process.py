@@ -22,8 +22,8 @@ from r3l.home import home
 
 SERVE = Path(__file__).parent / "launch" / "serve.py"
 PYTHON, OPTIONS = "R3L_VLLM_PYTHON", "R3L_VLLM_OPTIONS"
-"""What is run stands in this host's environment, never in settings, which come from stores and forms too: the interpreter
-of vLLM's environment, and further options of its server, as on its command line."""
+"""What is run stands in this host's environment, never in settings, which come from stores and forms too: the
+interpreter of vLLM's environment, and further options of its server, as on its command line."""
 DEFAULT_PYTHON = ".venv-vllm/bin/python"
 NOT_PASSED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # of this environment, not of vLLM's
 STOP_S = 20.0  # more than serve.py's own patience
@@ -92,7 +92,8 @@ class OwnProcess:
                 os.killpg(self.process.pid, signal.SIGKILL)
 
     def last_words(self) -> str:
-        """The first error that it logged since its last start, which the others follow from; else the end of its log."""
+        """The first error that it logged since its last start, which the others follow from; else the end of its
+        log."""
         try:
             with self.log.open("rb") as log:
                 log.seek(self.began)

@@ -14,7 +14,8 @@ from r3l.engines.vllm.http_clients import HttpClients
 from r3l.errors import EngineError
 
 WHOLE_DISTRIBUTION = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
-"""Said in every call: else vLLM takes them from the policy's generation_config.json (top_p 0.8 and more for Qwen2.5)."""
+"""Said in every call: else vLLM takes them from the policy's generation_config.json (top_p 0.8 and more for
+Qwen2.5)."""
 
 
 RANKS = (8, 16, 32, 64, 128, 256, 512)

@@ -1,8 +1,8 @@
 """Episodes of environments that are Python objects: a snapshot is a deep copy, and copies are held against a replay.
 
-Such an environment may keep something of an episode where no copy reaches it: in its module, in a file, in a process. So
-the first copies that are played on are played on twice, beside an episode that took the same actions again. Where the
-two answer differently, no copy is made any more: rollbacks take the actions again.
+Such an environment may keep something of an episode where no copy reaches it: in its module, in a file, in a process.
+So the first copies that are played on are played on twice, beside an episode that took the same actions again. Where
+the two answer differently, no copy is made any more: rollbacks take the actions again.
 """
 
 from __future__ import annotations
@@ -149,7 +149,8 @@ class CopiedEnvironment(ABC):
         return step
 
     def proven_step(self, copied: Played, action: str) -> Step:
-        """Return a step of a copy and of a replay. Where they differ, copies are given up and another replay goes on."""
+        """Return a step of a copy and of a replay. Where they differ, copies are given up and another replay goes
+        on."""
         self.unproven = False
         before = replace(copied, actions=list(copied.actions), observations=list(copied.observations))
         try:
@@ -175,7 +176,7 @@ class CopiedEnvironment(ABC):
         if fresh.observations != played.observations:
             turn = next(k for k, text in enumerate(fresh.observations) if text != played.observations[k])
             raise WorldError(
-                f"{played.task.task_id}: the same actions gave another observation at turn {turn}: the environment draws numbers "
-                "that its seed does not set"
+                f"{played.task.task_id}: the same actions gave another observation at turn {turn}: the environment "
+                "draws numbers that its seed does not set"
             )
         return fresh

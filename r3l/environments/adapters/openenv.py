@@ -147,8 +147,8 @@ class OpenEnvEnvironment:
         field = self.settings.observation_field
         if field and (not isinstance(observation, dict) or field not in observation):
             raise WorldError(
-                f"the observation of {self.settings.url} has no field {field!r}: it is {json.dumps(observation)[:200]}; "
-                "set environment.observation_field"
+                f"the observation of {self.settings.url} has no field {field!r}: it is "
+                f"{json.dumps(observation)[:200]}; set environment.observation_field"
             )
         text = observation[field] if field else json.dumps(observation, ensure_ascii=False, sort_keys=True)
         return Observation(cleaned(text, self.settings.observation_characters))

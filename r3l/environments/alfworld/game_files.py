@@ -31,7 +31,10 @@ DOWNLOADED_SPLITS = {
     "valid_seen": "valid_seen",
     "valid_unseen": "valid_unseen",
 }
-REMEDY = "run `alfworld-download` elsewhere and copy json_2.1.1 to the folder alfworld of the data root, or set ALFWORLD_DATA"
+REMEDY = (
+    "run `alfworld-download` elsewhere and copy json_2.1.1 to the folder alfworld of the data root, or set "
+    "ALFWORLD_DATA"
+)
 OnProgress = Callable[[int, int], None]  # games done, games in all
 
 
@@ -125,7 +128,8 @@ def downloaded_games(root: Path, split: str, progress: OnProgress | None) -> lis
     paths = game_paths(folder)
     if not paths:
         raise WorldError(
-            f"no ALFWorld games under {folder}: run `r3l prepare alfworld`, or `alfworld-download` and set ALFWORLD_DATA"
+            f"no ALFWorld games under {folder}: run `r3l prepare alfworld`, or `alfworld-download` and set "
+            "ALFWORLD_DATA"
         )
     index = folder / INDEX_FILE
     known = json.loads(index.read_text()) if index.is_file() else {}

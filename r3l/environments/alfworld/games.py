@@ -90,7 +90,8 @@ def generate_game(games: Games, seed: int, split: str, index: int) -> Game:
         if drawn is not None:
             return write_out(f"{index:05d}", *drawn, rng)
     raise WorldError(
-        f"no room suits {kinds[index % len(kinds)]} in {TRIES} draws (games {games}, seed {seed}, game {index} of {split})"
+        f"no room suits {kinds[index % len(kinds)]} in {TRIES} draws (games {games}, seed {seed}, game {index} of "
+        f"{split})"
     )
 
 

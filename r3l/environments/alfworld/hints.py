@@ -13,8 +13,8 @@ from r3l.environments.household.hints import VAGUE
 
 
 def hints(task_type: str, about: Mapping[str, Any], game_file: Path) -> Sequence[str]:
-    """Return three hints, of which the first one is the same for all errands and the last one says where the object lies at
-    the start; the first alone for other kinds of tasks. `about`: the game's `pddl_params`."""
+    """Return three hints, of which the first one is the same for all errands and the last one says where the object
+    lies at the start; the first alone for other kinds of tasks. `about`: the game's `pddl_params`."""
     if task_type not in KNOWN or about.get("object_sliced"):
         return [VAGUE]
     errand = Errand.of(task_type, about)

@@ -226,7 +226,8 @@ class HouseholdEngine:
         return act
 
     def marked(self, mark: int, bit: int) -> int:
-        """Return an object's marks after a treatment. Hot and cool exclude each other; strictly, a second change ruins."""
+        """Return an object's marks after a treatment. Hot and cool exclude each other; strictly, a second change
+        ruins."""
         if not bit & (HOT | COOL):
             return mark | bit
         if self.game.strict and mark & (HOT | COOL):

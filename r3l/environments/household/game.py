@@ -1,4 +1,5 @@
-"""A household task: receptacles, objects, and what is wanted where. A game is data: its JSON is the payload of a task."""
+"""A household task: receptacles, objects, and what is wanted where. A game is data: its JSON is the payload of a
+task."""
 
 from __future__ import annotations
 

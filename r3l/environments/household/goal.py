@@ -79,7 +79,8 @@ def knives(engine: HouseholdEngine, state: State) -> list[int]:
 
 
 def winnable(engine: HouseholdEngine, state: State) -> bool:
-    """Return whether any sequence of actions still wins. The kinds that are wanted differ, so each can be judged alone."""
+    """Return whether any sequence of actions still wins. The kinds that are wanted differ, so each can be judged
+    alone."""
     for wanted in engine.game.wanted:
         if sum(usable(engine, state, i, wanted) for i in instances(engine, wanted)) < wanted.count:
             return False

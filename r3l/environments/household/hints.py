@@ -7,8 +7,8 @@ from r3l.environments.household.game import TREATMENTS, Wanted
 from r3l.environments.household.goal import instances
 
 VAGUE = (
-    "Find what is asked for before anything else, and look into closed places, too. Bring it only when everything that is "
-    "asked of it is done."
+    "Find what is asked for before anything else, and look into closed places, too. Bring it only when everything "
+    "that is asked of it is done."
 )
 
 

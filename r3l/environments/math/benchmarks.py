@@ -80,8 +80,8 @@ def file_problems(path: Path, settings: MathSettings, split: str) -> list[Proble
         raise WorldError(f"{path.name} has no split {split!r}: expected train, test (or heldout), or all")
     if settings.heldout_tasks >= len(problems):
         raise WorldError(
-            f"{path.name} has {len(problems)} problems, of which heldout_tasks={settings.heldout_tasks} would leave none "
-            "to train on: lower heldout_tasks, or ask for split all"
+            f"{path.name} has {len(problems)} problems, of which heldout_tasks={settings.heldout_tasks} would leave "
+            "none to train on: lower heldout_tasks, or ask for split all"
         )
     return parted(problems, split, settings.heldout_tasks, settings.tasks_seed)
 

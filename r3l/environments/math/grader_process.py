@@ -31,7 +31,8 @@ MERCY_S = 0.5  # of processor time, from the alarm to the end of the process
 
 
 class OutOfTime(BaseException):
-    """Raised at the time limit. It is no `Exception`, so that no library treats it as an answer that it cannot parse."""
+    """Raised at the time limit. It is no `Exception`, so that no library treats it as an answer that it cannot
+    parse."""
 
 
 def main() -> None:
@@ -85,7 +86,8 @@ def marked(request: dict[str, Any], seconds: float) -> dict[str, Any]:
         return wrong("timeout")
     except (MemoryError, RecursionError, OverflowError) as error:
         return wrong(f"too large: {type(error).__name__}")
-    except Exception as error:  # noqa: BLE001 - a scorer may raise anything at what a policy wrote; it becomes the mark's reason
+    # A scorer may raise anything at what a policy wrote: it becomes the mark's reason.
+    except Exception as error:  # noqa: BLE001
         return wrong(f"unreadable: {type(error).__name__}")
 
 

@@ -18,10 +18,12 @@ FINAL_LINE = re.compile(r"####\s*(.+?)\s*$")
 WRAPPING = [
     re.compile(pattern, re.DOTALL | re.IGNORECASE)
     for pattern in (
-        r"^Solve the following math problem step by step\. The last line of your response should be of the form Answer: .*?"
+        r"^Solve the following math problem step by step\. The last line of your response should be of the form "
+        r"Answer: .*?"
         r"is the answer to the problem\.\s*",
         r"\s*Remember to put your answer on its own line after .Answer:.\.?\s*$",
-        r"\s*(Please|Let's) (reason|think) step by step,? and (put|output) (your|the) final answer within \\boxed\{\}\.?\s*$",
+        r"\s*(Please|Let's) (reason|think) step by step,? and (put|output) (your|the) final answer within "
+        r"\\boxed\{\}\.?\s*$",
     )
 ]
 
@@ -63,7 +65,8 @@ def problem_of(row: Mapping[str, Any], name: str, task_type: str) -> Problem:
     if not isinstance(question, str) or not gold:
         raise WorldError(
             f"row {name}: no {'gold answer' if question else 'question'} in its columns {', '.join(row)}; expected "
-            f"{' or '.join(QUESTIONS)}, and answer, final_answer, reward_model.ground_truth or a solution with \\boxed{{}}"
+            f"{' or '.join(QUESTIONS)}, and answer, final_answer, reward_model.ground_truth or a solution with "
+            f"\\boxed{{}}"
         )
     kind = next((str(row[column]) for column in TYPES if row.get(column)), task_type)
     return Problem(name, unwrapped(question, row.get("context")), gold, kind)

@@ -65,8 +65,8 @@ def generated(kinds: tuple[str, ...], split: str, seed: int, number: int) -> tup
     streams = [list(islice(questions(kind, split, seed, each), each)) for kind in kinds]
     if short := [f"{kind} ({len(stream)})" for kind, stream in zip(kinds, streams, strict=True) if len(stream) < each]:
         raise WorldError(
-            f"procedural math: {each} {split} questions asked of each kind, too few in {', '.join(short)}: ask for fewer "
-            "tasks or name other kinds"
+            f"procedural math: {each} {split} questions asked of each kind, too few in {', '.join(short)}: ask for "
+            "fewer tasks or name other kinds"
         )
     return tuple(problem for turn in zip(*streams, strict=True) for problem in turn)[:number]
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def alfworld(settings: AlfworldSettings, root: Path, download: bool, progress: O
     if settings.games != "downloaded":
         counts = {"train": settings.train_games, "heldout": settings.heldout_games}
         for split in counts:
-            list_games(settings, split, lambda done, total, split=split: progress(f"games of {split}", done, total))  # type: ignore[misc]
+            list_games(settings, split, partial(progress, f"games of {split}"))
         return DataPlan(games_root(settings).name, ("train", "heldout"), (games_root(settings),), counts)
     if not games_root(settings).is_dir():
         if not download:
@@ -172,8 +173,8 @@ def math(settings: MathSettings, root: Path, download: bool, progress: OnProgres
         file = located(settings.dataset)
         if not file.is_file():
             raise WorldError(
-                f"dataset {settings.dataset!r} is neither a file nor a benchmark: expected procedural, {', '.join(BENCHMARKS)} "
-                "or a jsonl or parquet file"
+                f"dataset {settings.dataset!r} is neither a file nor a benchmark: expected procedural, "
+                f"{', '.join(BENCHMARKS)} or a jsonl or parquet file"
             )
         return DataPlan(file.stem, ("train", "test"), (file,))
     benchmark, files = BENCHMARKS[settings.dataset], []

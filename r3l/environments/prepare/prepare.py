@@ -87,8 +87,8 @@ def narrowed(kind: str, splits: Sequence[str], plan: DataPlan) -> DataPlan:
 
 
 def plan_of(settings: EnvironmentSettings) -> Callable[..., DataPlan]:
-    """Return what finds or fetches an environment's data: a function of `KINDS`, or the function ``prepare`` of a plug-in's
-    world class, of the same arguments. Raise `ConfigError` where it has none."""
+    """Return what finds or fetches an environment's data: a function of `KINDS`, or the function ``prepare`` of a
+    plug-in's world class, of the same arguments. Raise `ConfigError` where it has none."""
     found = KINDS.get(settings.kind) or getattr(world_class(settings.kind), "prepare", None)
     if found is None:
         raise ConfigError(f"nothing to prepare for {settings.kind!r}: its world has no `prepare`")

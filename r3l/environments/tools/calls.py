@@ -1,5 +1,5 @@
-"""Calls of tools in a reply: ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``, as Hermes and Qwen write them,
-or the bare JSON object. A reply without a call is the answer.
+"""Calls of tools in a reply: ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``, as Hermes and Qwen write
+them, or the bare JSON object. A reply without a call is the answer.
 
 An action is JSON, the same for both forms: ``{"calls": [{"name": ..., "arguments": {...}}]}`` or ``{"answer": "..."}``.
 """

@@ -1,5 +1,5 @@
-"""A warehouse as four tools: find things, bring them to the gate, ship them, and say what is left. What has been shipped
-does not come back, so a wrong count can't be mended."""
+"""A warehouse as four tools: find things, bring them to the gate, ship them, and say what is left. What has been
+shipped does not come back, so a wrong count can't be mended."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Warehouse:
         self.stock = {place: dict(things) for place, things in task["stock"].items()} | {GATE: {}}
         wanted = " and ".join(f"{count} {item}" for item, count in task["order"].items())
         return (
-            f"Ship {wanted}, no more and no less. Only what lies at the gate can be shipped. Then answer with the number "
-            f"of {task['asked']} that are left in the whole warehouse, as a number alone."
+            f"Ship {wanted}, no more and no less. Only what lies at the gate can be shipped. Then answer with the "
+            f"number of {task['asked']} that are left in the whole warehouse, as a number alone."
         )
 
     def score(self, answer: str) -> float:

@@ -52,7 +52,8 @@ def described(settings_json: str) -> dict[str, Any]:
 
 
 def of(settings: VerifiersSettings) -> dict[str, Any]:
-    """System prompt, tools, and the rows of each split. Where there is no evaluation set, rows are parted by the seed."""
+    """System prompt, tools, and the rows of each split. Where there is no evaluation set, rows are parted by the
+    seed."""
     env = load(settings)
     train, heldout = rows_of(env.get_dataset), rows_of(env.get_eval_dataset)
     if not train or train == heldout:

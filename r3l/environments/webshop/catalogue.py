@@ -108,7 +108,8 @@ def make_review(row: Row) -> Review:
 
 
 def prices_of(text: str | None) -> list[float]:
-    """Return one price, or the two ends of a range, of "$12.99" or "$9.50 - $20.00"; 100 dollars where there is none."""
+    """Return one price, or the two ends of a range, of "$12.99" or "$9.50 - $20.00"; 100 dollars where there is
+    none."""
     prices = [re.sub(r"[^\d.]", "", part) for part in (text or "").split("$")[1:]]
     return [float(part) for part in prices if part][:2] or [UNPRICED]
 
@@ -122,7 +123,8 @@ def options_of(groups: Mapping[str, Sequence[Row] | None]) -> dict[str, tuple[st
 
 
 def draw_cap(price: float, draw: random.Random) -> float:
-    """Return the higher of two of the next four tens above the price; none where the price is above all tens but one."""
+    """Return the higher of two of the next four tens above the price; none where the price is above all tens but
+    one."""
     above = [cap for cap in CAPS if cap > price][:NEAREST_CAPS]
     return max(draw.sample(above, 2)) if len(above) >= 2 else NO_CAP
 

@@ -85,7 +85,8 @@ def file_of(folder: Path, names: tuple[str, ...]) -> Path | None:
 
 
 def read(folder: Path, names: tuple[str, ...], layout: type, optional: bool = False) -> Any:
-    """Return the first of `names` that is there. Raise `WorldError` where none is, or where its JSON is something else."""
+    """Return the first of `names` that is there. Raise `WorldError` where none is, or where its JSON is something
+    else."""
     path = file_of(folder, names)
     if path is None:
         if optional:

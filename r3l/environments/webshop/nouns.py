@@ -18,11 +18,14 @@ from r3l.errors import WorldError
 NOUNS = {"NOUN", "PROPN"}
 SPACY_MODELS = ("en_core_web_lg", "en_core_web_sm")
 OTHER_WORDS = (
-    "a an and are as at by for from in into is it of on or per plus the this that to up with without your our my his her their its all "
-    "any each more most other new best great good big small large medium mini extra super soft hard long short light heavy thin thick "
-    "natural organic fresh dry easy free high low full real premium perfect beautiful elegant modern vintage classic cute funny "
-    "comfortable casual portable adjustable durable waterproof wireless electric digital automatic manual multi fast slow quick hot "
-    "cold warm cool sweet black white red blue green yellow pink purple brown grey gray"
+    "a an and are as at by for from in into is it of on or per plus the this that to up with without your our my his "
+    "her their its all "
+    "any each more most other new best great good big small large medium mini extra super soft hard long short light "
+    "heavy thin thick "
+    "natural organic fresh dry easy free high low full real premium perfect beautiful elegant modern vintage classic "
+    "cute funny "
+    "comfortable casual portable adjustable durable waterproof wireless electric digital automatic manual multi fast "
+    "slow quick hot cold warm cool sweet black white red blue green yellow pink purple brown grey gray"
 )
 NOT_NOUNS = frozenset(OTHER_WORDS.split())
 WORD = re.compile(r"\w+(?:[.'’]\w+)*")
@@ -44,8 +47,8 @@ def finder(rule: Rule) -> str:
     model = installed_model()
     if rule == "spacy" and not model:
         raise WorldError(
-            f"title_nouns=spacy: no English model; pip install spacy, python -m spacy download {SPACY_MODELS[0]}, or set "
-            "environment.title_nouns=words"
+            f"title_nouns=spacy: no English model; pip install spacy, python -m spacy download {SPACY_MODELS[0]}, or "
+            "set environment.title_nouns=words"
         )
     return model or "words"
 

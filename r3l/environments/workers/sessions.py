@@ -74,7 +74,8 @@ class Sessions:
         return step
 
     def rollback(self, session_id: str, task: Task, actions: list[str], observations: list[str]) -> Rollback:
-        """Return a new session in the state after `actions`; see `WorldPool.rollback`. It is ended where it diverged."""
+        """Return a new session in the state after `actions`; see `WorldPool.rollback`. It is ended where it
+        diverged."""
         opening = self.start(session_id, task)
         session, seen, standing = self.sessions[session_id], [opening.text], 0.0
         role = opening.role

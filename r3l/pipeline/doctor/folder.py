@@ -86,8 +86,8 @@ def thinking(chat: ChatFormat) -> Iterator[Finding]:
     yield note(
         "thinking",
         f"the template drops it from earlier turns; the ids keep it{opened}",
-        "the policy is trained on what it saw and wrote, so its thoughts fill the context; a server that renders the chat "
-        "anew shows it another prompt. policy.thinking=false turns it off where the template can",
+        "the policy is trained on what it saw and wrote, so its thoughts fill the context; a server that renders the "
+        "chat anew shows it another prompt. policy.thinking=false turns it off where the template can",
     )
 
 

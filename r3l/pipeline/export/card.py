@@ -37,7 +37,8 @@ SECTIONS = (
 CURVE = ("base_success", "base_reward", "retry_improvement", "loss", "entropy", "kl_start")
 CURVE_ROWS = "FROM iterations WHERE iteration <= ? ORDER BY iteration"
 EVALUATED = """
-SELECT iteration, benchmark, split, evaluation, temperature, tasks, of_tasks, list(success) AS success, list(reward) AS reward,
+SELECT iteration, benchmark, split, evaluation, temperature, tasks, of_tasks, list(success) AS success,
+list(reward) AS reward,
        list(task_id) AS ids
 FROM evaluations WHERE iteration IN (-1, ?) GROUP BY ALL ORDER BY benchmark, split, iteration
 """

@@ -80,8 +80,8 @@ def push(folder: Path, name: str, message: str, public: bool = False) -> str:
         ) from error
     except (OSError, HfHubHTTPError, HFValidationError) as error:
         raise ConfigError(
-            f"{name} can't be uploaded: {' '.join(str(error).split())[:300]}. The folder is {folder}; upload it again with "
-            f"`hf upload {name} {folder}`"
+            f"{name} can't be uploaded: {' '.join(str(error).split())[:300]}. The folder is {folder}; upload it "
+            f"again with `hf upload {name} {folder}`"
         ) from error
     return str(made)
 

@@ -1,4 +1,5 @@
-"""Attempts that an error of the engine or the environment ended: a few are ordinary rows, too many make the stage fail."""
+"""Attempts that an error of the engine or the environment ended: a few are ordinary rows, too many make the stage
+fail."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def tolerable(bench: Workbench, key: StageKey, tables: Mapping[str, Sequence[Any
         raise FailedAttempts(
             f"{key.stage}: {len(failed)} of {len(attempts)} attempts ended by errors of the engine or the environment"
             f"{f' ({together} of about {expected:.0f} in the whole stage)' if shards > 1 else ''}, more than "
-            f"rollout.max_failed_share={share:g} allows; nothing of it is stored. The first: {failed[0].status}: {failed[0].reason}"
+            f"rollout.max_failed_share={share:g} allows; nothing of it is stored. The first: {failed[0].status}: "
+            f"{failed[0].reason}"
         )
     return counts
 

@@ -83,7 +83,8 @@ def started(spec: Path, processes: int) -> tuple[subprocess.Popen[str], Output]:
 
 
 def run_here(job: JobSpec, on_line: Callable[[dict[str, Any]], None]) -> UpdateResult:
-    """Run the job in this process, without a watchdog: for policies whose step takes less time than starting a process."""
+    """Run the job in this process, without a watchdog: for policies whose step takes less time than starting a
+    process."""
     from r3l.training.job import Job
     from r3l.training.parallel.ranks import Ranks
     from r3l.training.update import run_update

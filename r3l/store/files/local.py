@@ -136,7 +136,8 @@ class LocalFiles:
         except OSError as error:
             staged.unlink(missing_ok=True)
             raise StoreError(
-                f"{target}: can't be written ({error.strerror}); nothing was left half written; run again when there is room"
+                f"{target}: can't be written ({error.strerror}); nothing was left half written; run again when there "
+                "is room"
             ) from error
 
     def put_if(self, path: str, content: bytes, token: str | None) -> bool:

@@ -36,7 +36,8 @@ def to_table(table: str, rows: Rows) -> pa.Table:
         for column in TABLES[table]:
             if not column.nullable and given[column.name].null_count:
                 raise StoreError(
-                    f"table {table}: column {column.name} is null in {given[column.name].null_count} rows, and must not be null"
+                    f"table {table}: column {column.name} is null in {given[column.name].null_count} rows, and must "
+                    "not be null"
                 )
         given.validate(full=True)
         return given.cast(schema)
@@ -91,7 +92,8 @@ def decode(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def footer(content: bytes) -> tuple[int, list[str]]:
-    """(rows, names of the columns) of a part, without its rows. Raises StoreError for bytes that are no Parquet file."""
+    """(rows, names of the columns) of a part, without its rows. Raises StoreError for bytes that are no Parquet
+    file."""
     try:
         with pq.ParquetFile(pa.BufferReader(content)) as file:
             return file.metadata.num_rows, list(file.schema_arrow.names)

@@ -49,8 +49,8 @@ def orphaned(files: Files, prefix: str) -> list[str]:
 
 
 def withdraw(files: Files, key: StageKey) -> None:
-    """Delete a committed stage: its manifest first, so that it is never there in part, then its parts. The caller holds the iteration's
-    lock."""
+    """Delete a committed stage: its manifest first, so that it is never there in part, then its parts. The caller holds
+    the iteration's lock."""
     drop_bundle(files, key)
     files.delete(key.manifest)
     delete(files, [path for path in files.paths(key.folder) if is_part(path) and path.rpartition("/")[0] == key.folder])

@@ -48,7 +48,8 @@ class Puller:
         self._lock = threading.Lock()
 
     def pull(self, place: str, digest: str) -> Path:
-        """Return the policy's folder here. Raise `StoreError` for a place that is none, or that holds another policy."""
+        """Return the policy's folder here. Raise `StoreError` for a place that is none, or that holds another
+        policy."""
         if not PLACE.fullmatch(place):
             raise StoreError(f"place {place!r}: expected RUN/policies/iteration=00007/policy, or .policies/DIGEST")
         with self._lock:

@@ -64,7 +64,8 @@ def cut_weights(folder: Path | str) -> str:
 
 
 def optimiser_digest(folder: Path | str) -> str:
-    """Return 16 hex digits that identify an optimiser's state, moments and counts of steps; empty where there is none."""
+    """Return 16 hex digits that identify an optimiser's state, moments and counts of steps; empty where there is
+    none."""
     paths = sorted(path for path in Path(folder).glob("*") if path.is_file())
     return content_digest(paths) if paths else ""
 

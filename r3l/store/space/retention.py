@@ -105,7 +105,8 @@ def dropped_columns(table: str, drop: Drop) -> tuple[str, ...]:
 
 
 def emptied(files: Files, key: StageKey, part: ManifestPart, names: tuple[str, ...]) -> ManifestPart:
-    """Return the entry of a part without these columns' content; its digest stays that of the rows as they were made."""
+    """Return the entry of a part without these columns' content; its digest stays that of the rows as they were
+    made."""
     dropped = set(part.get("dropped", ()))
     if not part["rows"] or set(names) <= dropped:
         return part

@@ -1,4 +1,5 @@
-"""Every table as a list of columns, made from its record: Arrow schemas, DuckDB views and the data dictionary read it."""
+"""Every table as a list of columns, made from its record: Arrow schemas, DuckDB views and the data dictionary read
+it."""
 
 from __future__ import annotations
 

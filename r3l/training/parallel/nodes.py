@@ -58,7 +58,8 @@ def joined(wait_s: float = WAIT_S, pause: Callable[[float], None] = time.sleep) 
     while not Path(pointer).is_file():
         if time.monotonic() > until:
             raise TrainingError(
-                f"{pointer} was not written within {wait_s:g} s: check that the first node started and shares this volume"
+                f"{pointer} was not written within {wait_s:g} s: check that the first node started and shares this "
+                "volume"
             )
         pause(0.5)
     spec = Path(Path(pointer).read_text())

@@ -14,7 +14,8 @@ from r3l.training.trie.products import product
 
 
 def token_logprobs(hidden_NH: Tensor, head: torch.nn.Linear, targets_N: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
-    """Return (log-probabilities of the targets, entropies of the distributions in nats), both [N], without a gradient."""
+    """Return (log-probabilities of the targets, entropies of the distributions in nats), both [N], without a
+    gradient."""
     with torch.no_grad():
         weight_VH, bias_V = head.weight.to(hidden_NH.dtype), _narrow(head.bias, hidden_NH)
         parts = [

@@ -16,7 +16,8 @@ TOLERANCE = {torch.float64: 1e-4, torch.float32: 1e-3, torch.bfloat16: 5e-2}  # 
 
 
 def why_not_exact(config: Any) -> str:
-    """Return why a model of this config can't be run along a trie with plain cached forward calls; empty where it can."""
+    """Return why a model of this config can't be run along a trie with plain cached forward calls; empty where it
+    can."""
     for i, layer in enumerate(DynamicCache(config=config).layers):
         if not isinstance(layer, DynamicLayer):
             return f"layer {i} keeps a {type(layer).__name__}, not keys and values"
@@ -47,7 +48,8 @@ def check(decoder: Decoder, segments: bool) -> None:
         second, _ = decoder.forward(ids[SPLIT:], SPLIT, [path])
         if _differ(torch.cat([first, second]), hidden, decoder.dtype):
             raise TrainingError(
-                f"{name} gives other hidden states for two segments than for one sequence; set training.layout to padded"
+                f"{name} gives other hidden states for two segments than for one sequence; set training.layout to "
+                "padded"
             )
 
 

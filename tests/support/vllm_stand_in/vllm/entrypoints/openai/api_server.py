@@ -1,5 +1,5 @@
-"""What `python -m vllm.entrypoints.openai.api_server` is to `launch/serve.py` where no vLLM is at hand: a server process
-that speaks the routes that are used, and has an engine process of its own, as vLLM has.
+"""What `python -m vllm.entrypoints.openai.api_server` is to `launch/serve.py` where no vLLM is at hand: a server
+process that speaks the routes that are used, and has an engine process of its own, as vLLM has.
 
 With VLLM_STAND_IN=embedded it samples from the policy by the embedded engine, so that log-probabilities are the
 policy's; else its answers are scripted. It dies while it starts where VLLM_STAND_IN=broken.
