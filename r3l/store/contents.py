@@ -46,8 +46,8 @@ LAST_ITERATION = re.compile(r"/(?:iteration=|\.bundles/-?[0-9]+-)(-?[0-9]+)/")  
 
 class Part(NamedTuple):
     """One file of one table. `seen_by`: the branch that took it over; None: the line that it lies in. `shard` says
-    where a row's shard stands: in the file's `path`, in its `column`, or nowhere (`none`). `kind`: of all its trajectories,
-    where the file says that they are of one; else empty."""
+    where a row's shard stands: in the file's `path`, in its `column`, or nowhere (`none`). `kind`: of all its
+    trajectories, where the file says that they are of one; else empty."""
 
     seen_by: str | None
     shard: str

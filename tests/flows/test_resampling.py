@@ -13,7 +13,8 @@ from r3l.pipeline.workbench import Workbench
 from r3l.records import Task
 from r3l.store.check import check_run
 from r3l.store.stage import Store
-from tests.flows.corridor import ask, corridor, iteration
+from tests.flows.corridor import corridor, iteration
+from tests.support.answers import ask
 from tests.support.fakes import explorer
 from tests.support.rehearsal import tiny_policy
 

@@ -137,7 +137,8 @@ def test_weight_is_zero_off_sampled_tokens_and_before_the_pivot(episodes, mask, 
 def test_no_method_reads_another_members_tokens(kind, episodes):
     """A row holds its own member's ids only, and none of them where another member's replies are replaced."""
     settings = compose(method={"r3l": "paper"}.get(kind, kind)).method
-    credit, _ = credit_stage(settings, [one.trajectory for one in episodes])
+    turns = [turn for one in episodes for turn in one.turns]
+    credit, _ = credit_stage(settings, [one.trajectory for one in episodes], turns)
     rows, _ = training_rows_stage(settings, episodes, [], credit)
     whole = {
         one.trajectory.trajectory_id: [t for turn in one.turns for t in (*turn.context_ids, *turn.response_ids)]

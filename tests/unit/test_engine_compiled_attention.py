@@ -22,6 +22,8 @@ from tests.unit.engine_policies import STOP, VOCABULARY, plain_model, plain_repl
 
 CPU = torch.device("cpu")
 needs_compiler = pytest.mark.skipif(compiled(8, torch.float32, CPU) is None, reason="no C compiler")
+packs_bfloat16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+needs_bfloat16 = pytest.mark.skipif(not packs_bfloat16, reason="oneDNN has no bfloat16 on this processor")
 PROMPTS = [[(7 * k + i) % (VOCABULARY - 1) for i in range(20 + 9 * k)] for k in range(5)]
 
 
@@ -83,7 +85,9 @@ def test_replies_are_those_of_generate_with_and_without_a_compiler(
     engine.close()
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float32, 1e-5), pytest.param(torch.bfloat16, 2e-2, marks=needs_bfloat16)]
+)
 def test_packed_layers_compute_what_plain_ones_do(dtype: torch.dtype, tolerance: float) -> None:
     plain = nn.Linear(100, 70, dtype=dtype).requires_grad_(False)
     for tokens in (1, 3, 64):
@@ -101,6 +105,13 @@ def test_a_head_tied_to_the_embeddings_is_packed_and_the_embeddings_stay(tmp_pat
     torch.testing.assert_close(packed(ids).logits, before, atol=2e-4, rtol=1e-4)
 
 
+@pytest.mark.skipif(packs_bfloat16, reason="of processors on which oneDNN has no bfloat16")
+def test_a_processor_without_bfloat16_keeps_plain_layers(tmp_path: Path) -> None:
+    model = plain_model(tiny_policy(tmp_path)).to(torch.bfloat16).requires_grad_(False)
+    assert not any(isinstance(module, PackedLinear) for module in pack(model).modules())
+
+
+@needs_bfloat16
 def test_a_step_too_small_for_the_digits_of_bfloat16_arrives() -> None:
     """Merged into the weights, five sixths of it would round away, and the policy before it would be sampled from."""
     torch.manual_seed(0)

@@ -29,7 +29,9 @@ GOING_ON, WON, LOST = (
     ],
 )
 def test_verdicts_by_hand(progress, last, verdict):
-    assert verdict_of(progress, last) == verdict
+    given = verdict_of(progress, last)
+    assert (given.pivot, given.why) == (verdict.pivot, verdict.why)
+    assert bool(given.cause) == bool(given.advice) == (verdict.why != "won"), "in words, for a guide"
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="no Java: apt-get install default-jre-headless")

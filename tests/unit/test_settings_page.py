@@ -24,7 +24,7 @@ def test_it_has_every_setting_with_type_default_bounds_and_stages():
                 assert f"| `{name}.{setting}` |" in said or setting == "kind", f"{name}.{setting}"
     lines = {line.split("`")[1]: line for line in said.splitlines() if line.startswith("| `")}
     assert "| integer | `8` | ≥ 2, ≤ 256, a multiple of 2 |" in lines["rollout.group_size"]
-    assert lines["rollout.group_size"].endswith("| base, reflections, retries |")
+    assert lines["rollout.group_size"].endswith("| base, reflections, retries, continuations |")
     assert lines["rollout.shards_in_flight"].endswith("| – |")
     assert lines["seed"].endswith("| all |")
     assert "| true or false or empty |  |  |" in lines["policy.thinking"]

@@ -102,9 +102,8 @@ def footer(content: bytes) -> tuple[int, list[str]]:
 
 
 def only_value(path: str, column: str) -> str:
-    """Return the one value that a column of text has in every row of a file, by the file's statistics; empty where it has
-    several, or where they do not say.
-    """
+    """Return the one value that a column of text has in every row of a file, by the file's statistics; empty where it
+    has several, or where they do not say."""
     values: set[str] = set()
     metadata = pq.read_metadata(path)
     for group in (metadata.row_group(number) for number in range(metadata.num_row_groups)):
