@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import r3l
 from r3l.errors import ConfigError, StoreError
 from r3l.store.check import check_run
 from r3l.store.stage import Store
@@ -186,3 +187,23 @@ def test_more_tasks_than_exist_are_refused_before_anything_is_written(tmp_path):
     with pytest.raises(ConfigError, match="has only"):
         iterate(small_config(tmp_path / "new", "rollout.tasks=5000"))
     assert not (tmp_path / "new" / "small").exists()
+
+
+@pytest.mark.slow
+def test_training_from_python_is_flow_runs_where_prefect_is_asked_for(tmp_path):
+    from prefect.client.orchestration import get_client
+
+    settings = {
+        **{"store.root": str(tmp_path), "rollout.tasks": 2, "rollout.group_size": 2, "environment.workers": 1},
+        **{"environment.level": "easy", "environment.max_turns": 4, "evaluation.tasks": 2, "evaluation.every": 2},
+    }
+    config = r3l.compose(run="python", environment="household", policy="household", settings=settings)
+    heard = []
+    done = r3l.train(config, 2, on_iteration=lambda figures: heard.append(figures["iteration"]), prefect=True)
+    assert heard == [0, 1] == [figures["iteration"] for figures in done]
+    assert ["evaluation" in figures for figures in done] == [False, True]
+    assert done[1]["evaluation"]["episodes"] == 2
+    with get_client(sync_client=True) as client:
+        runs = [run for run in client.read_flow_runs() if "python" in run.name]
+    assert sorted(run.name for run in runs) == ["evaluate python", "python iteration=0", "python iteration=1"]
+    assert {run.state_name for run in runs} == {"Completed"}

@@ -11,11 +11,19 @@ import pytest
 from tests.support.installed import clean, fresh_environment, run
 
 EXAMPLE = Path(__file__).parents[1] / "example_plugin"
-SMALL = ["environment.workers=1", "rollout.tasks=2", "rollout.group_size=4", "training.processes=0"]
+GUESS = {
+    "run": "g",
+    "environment": "guess",
+    "engine": "guess_player",
+    "settings": {
+        **{"environment.workers": 1, "rollout.tasks": 8, "rollout.group_size": 4},
+        **{"training.processes": 0, "training.learning_rate": 0.002},
+    },
+}
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
-def test_an_installed_world_and_player_are_iterated_evaluated_and_checked(wheel, tmp_path):
+def test_an_installed_player_learns_an_installed_game_and_is_evaluated_and_checked(wheel, tmp_path):
     source, person, empty = tmp_path / "guess", tmp_path / "person", tmp_path / "empty"
     shutil.copytree(EXAMPLE, source, ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
     person.mkdir()
@@ -26,11 +34,20 @@ def test_an_installed_world_and_player_are_iterated_evaluated_and_checked(wheel,
     def r3l(*words: str) -> str:
         return run(programs / "r3l", *words, cwd=empty, env=environment).stdout
 
-    settings = [word for assignment in SMALL for word in ("--set", assignment)]
+    code = f"import r3l; config = r3l.compose(**{GUESS!r}); r3l.train(config, 5)"
+    run(programs / "python", "-c", code, cwd=empty, env=environment)
+    asked = r3l("sql", "SELECT base_success, retry_success FROM iterations ORDER BY iteration", "--run", "g", "--json")
+    curve = [json.loads(line) for line in asked.splitlines()]
+    held_out = json.loads(r3l("evaluate", "g", "--repeats", "3", "--tasks", "8", "--json").splitlines()[-1])
+    assert len(curve) == 5
+    assert {row["retry_success"] for row in curve} == {1}, "told to halve, the player halves"
+    assert curve[0]["base_success"] < 0.4, "the starting policy, on numbers to train on"
+    assert held_out["rate"] >= 0.7, "after five steps, on numbers that it never saw"
+
+    settings = [word for name, value in GUESS["settings"].items() for word in ("--set", f"{name}={value}")]
     done = r3l("iterate", "--run", "g", "--environment", "guess", "--engine", "guess_player", "--json", *settings)
     figures = json.loads(done.splitlines()[-1])
-    assert figures["stepped"]
-    assert figures["retry_success"] == 1  # told to halve, the player halves
+    assert (figures["iteration"], figures["retry_success"]) == (5, 1)
     found = json.loads(r3l("evaluate", "g", "--benchmark", "guess/small", "--tasks", "2", "--json").splitlines()[-1])
     assert (found["benchmark"], found["episodes"], found["broken"]) == ("guess/small", 2, [])
     assert r3l("check", "g").strip() == "g: ok"
