@@ -9,25 +9,25 @@ from typing import Any
 from r3l import plugins
 from r3l.config.methods import AnyMethod
 from r3l.errors import ConfigError
-from r3l.methods.agent_rlvr import AgentRLVR
 from r3l.methods.bapo import BAPO
 from r3l.methods.base import UNCOUNTED, Method
-from r3l.methods.critique_grpo import CritiqueGRPO
 from r3l.methods.dapo import DAPO
-from r3l.methods.gigpo import GiGPO
 from r3l.methods.grpo import GRPO
 from r3l.methods.gspo import GSPO
-from r3l.methods.hint import HINT
+from r3l.methods.guided.agent_rlvr import AgentRLVR
+from r3l.methods.guided.critique_grpo import CritiqueGRPO
+from r3l.methods.guided.hint import HINT
+from r3l.methods.guided.reflect_grpo import ReflectGRPO
+from r3l.methods.guided.reflect_retry_reward import ReflectRetryReward
 from r3l.methods.ngrpo import NGRPO
 from r3l.methods.opmd import OPMD
-from r3l.methods.process_supervision import ProcessSupervision
 from r3l.methods.r3l import R3L
 from r3l.methods.raft import RAFT
-from r3l.methods.reflect_grpo import ReflectGRPO
-from r3l.methods.reflect_retry_reward import ReflectRetryReward
 from r3l.methods.rloo import RLOO
 from r3l.methods.stages import credit_groups, training_rows
-from r3l.methods.vineppo import VinePPO
+from r3l.methods.turns.gigpo import GiGPO
+from r3l.methods.turns.process_supervision import ProcessSupervision
+from r3l.methods.turns.vineppo import VinePPO
 from r3l.records import Credit, Episode, Event, Reflection, SamplingPlan, TrainingRow, Trajectory, Turn
 
 METHODS: dict[str, Method[Any]] = {

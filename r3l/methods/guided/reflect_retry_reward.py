@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from r3l.config.methods.rivals import ReflectRetryRewardSettings
-from r3l.config.section import taken
 from r3l.credit.advantages import Floats, scaled_advantages
 from r3l.methods.base import LeftOut, Lesson, Objective, RatioMethod
+from r3l.methods.guided.retried_once import retried_once
 from r3l.records import Kind, Reflection, SamplingPlan, Status, Trajectory
 
 
@@ -19,15 +19,7 @@ class ReflectRetryReward(RatioMethod[ReflectRetryRewardSettings]):
     """
 
     def plan(self, settings: ReflectRetryRewardSettings, group_size: int) -> SamplingPlan:
-        return taken(
-            SamplingPlan,
-            settings,
-            bases=group_size // 2,
-            reflection="report",
-            retries_per_base=1,
-            retry_from="start",
-            retry_when="not_success",
-        )
+        return retried_once(settings, group_size, retry_from="start", retry_when="not_success")
 
     def advantages(
         self, settings: ReflectRetryRewardSettings, rewards_G: Floats, scaled_G: Floats

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from r3l.config.methods.rivals import AgentRLVRSettings
-from r3l.config.section import taken
 from r3l.methods.base import Method
+from r3l.methods.guided.retried_once import retried_once
 from r3l.records import Credit, Kind, SamplingPlan, Trajectory
 
 
@@ -20,15 +20,7 @@ class AgentRLVR(Method[AgentRLVRSettings]):
     """
 
     def plan(self, settings: AgentRLVRSettings, group_size: int) -> SamplingPlan:
-        return taken(
-            SamplingPlan,
-            settings,
-            bases=group_size // 2,
-            reflection="report",
-            retries_per_base=1,
-            retry_from="start",
-            retry_when="not_success",
-        )
+        return retried_once(settings, group_size, retry_from="start", retry_when="not_success")
 
     def credit(self, settings: AgentRLVRSettings, members: Sequence[Trajectory]) -> list[Credit]:
         solved = {one.trajectory_id for one in members if one.reward >= settings.success_threshold}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from r3l.config.methods.rivals import ReflectGRPOSettings
-from r3l.config.section import taken
 from r3l.methods.base import RatioMethod
+from r3l.methods.guided.retried_once import retried_once
 from r3l.records import SamplingPlan
 
 
@@ -15,10 +15,4 @@ class ReflectGRPO(RatioMethod[ReflectGRPOSettings]):
     """
 
     def plan(self, settings: ReflectGRPOSettings, group_size: int) -> SamplingPlan:
-        return taken(
-            SamplingPlan,
-            settings,
-            bases=group_size // 2,
-            reflection="report",
-            retries_per_base=1,
-        )
+        return retried_once(settings, group_size)

@@ -1,0 +1,14 @@
+"""Half of the group's budget is spent on bases, the rest on one guided retry of each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from r3l.config.methods.shared import MethodSettings
+from r3l.config.section import taken
+from r3l.records import SamplingPlan
+
+
+def retried_once(settings: MethodSettings, group_size: int, **others: Any) -> SamplingPlan:
+    """Return the plan of N/2 bases, a report on each and one retry behind it; `others` are further fields of it."""
+    return taken(SamplingPlan, settings, bases=group_size // 2, reflection="report", retries_per_base=1, **others)

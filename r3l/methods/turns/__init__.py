@@ -1,0 +1,1 @@
+"""Methods that give each turn an advantage of its own."""
