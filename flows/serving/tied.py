@@ -9,13 +9,13 @@ from __future__ import annotations
 import atexit
 import os
 import runpy
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from r3l.ports import free_port
 from r3l.store.files.process import mark
 from r3l.training.parallel.launcher import LAUNCHER, end_with_launcher
 
@@ -71,12 +71,6 @@ def served(port: int, settings: Mapping[str, str] | None = None) -> subprocess.P
         env={**os.environ, **environment, **(settings or {}), LAUNCHER: mark()},
         start_new_session=True,
     )
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 if __name__ == "__main__":

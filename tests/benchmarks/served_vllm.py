@@ -4,7 +4,6 @@ spends."""
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +13,8 @@ from pathlib import Path
 import httpx
 import psutil
 
+from r3l.ports import free_port
+
 SERVE = Path(__file__).parent.parent.parent / "infra/engine/serve.sh"
 
 
@@ -22,9 +23,7 @@ def serving(
     policy: str, dtype: str, environment: str, log: Path, seconds: float = 1800
 ) -> Iterator[tuple[str, Callable[[], float]]]:
     """(address, CPU seconds of the server and all its processes so far); waits up to `seconds` until it is healthy."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [str(SERVE), policy, str(port), "--dtype", dtype]
     settings = {"ENGINE_ENV": environment, "CONTEXT": "2048", "LORA_RANK": "0", "HF_HUB_OFFLINE": "1"}
     with log.open("w") as output:

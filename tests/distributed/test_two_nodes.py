@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,18 +12,13 @@ from pathlib import Path
 import pytest
 
 from r3l.errors import TrainingError
+from r3l.ports import free_port
 from r3l.training.parallel import nodes
 from r3l.training.parallel.ranks import Ranks
 from r3l.training.update import run_update
 from tests.distributed.test_two_ranks import make_job, same_step
 
 ROOT = Path(__file__).parents[2]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.slow

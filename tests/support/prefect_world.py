@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from typing import Any
 import httpx
 
 from flows.serving.own import key_of
+from r3l.ports import free_port
 
 BIN = Path(sys.executable).parent
 PREFECT = str(BIN / "prefect")
@@ -108,12 +108,6 @@ def start(to: Served, name: str, *words: str, command: Sequence[str] = (PREFECT,
     """A process of Prefect in a group of its own; what it says goes to ``<name>.log``."""
     with (to.folder / f"{name}.log").open("w") as log:
         return subprocess.Popen([*command, *words], env=to.environment, stdout=log, stderr=log, start_new_session=True)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait(what: str, seconds: float, condition: Callable[[], Any]) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from r3l.engines.canary import check_canary, compare
 from r3l.engines.vllm.own_servers import OwnServers
 from r3l.engines.vllm.server import VllmServer
 from r3l.errors import EngineError
+from r3l.ports import free_port
 from tests.unit.chat_tokenizers import family_tokenizer
 from tests.unit.engine_canaries import caught, updated_adapter, updated_weights
 from tests.unit.engine_policies import plain_logprobs, plain_model, tiny_policy
@@ -76,9 +76,7 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PolicySnapsh
 
 @pytest.fixture(scope="module")
 def engine(policies: dict[str, PolicySnapshot]) -> Iterator[VllmServer]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     server = subprocess.Popen(
         [ROOT / "infra/engine/serve.sh", policies["start"].path, str(port), "--dtype", "float32", "--enforce-eager"],
         env=os.environ

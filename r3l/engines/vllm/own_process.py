@@ -8,7 +8,6 @@ import re
 import secrets
 import shlex
 import signal
-import socket
 import subprocess
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from r3l.config.sections import PolicySettings
 from r3l.engines.vllm.routes import largest_rank
 from r3l.errors import EngineError
 from r3l.home import home
+from r3l.ports import free_port
 
 SERVE = Path(__file__).parent / "launch" / "serve.py"
 PYTHON, OPTIONS = "R3L_VLLM_PYTHON", "R3L_VLLM_OPTIONS"
@@ -148,10 +148,3 @@ def device(gpu: str) -> str:
             f"engine.gpus names GPU {gpu}, and CUDA_VISIBLE_DEVICES shows {len(visible)}: expected numbers below that"
         )
     return visible[int(gpu)] if visible else gpu
-
-
-def free_port() -> int:
-    """Return a port of loopback that nobody listens on now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
