@@ -58,7 +58,6 @@ def run_evaluation(config: Config, *, quiet: bool = False) -> Scores:
     with displayed(pose(config).config, quiet, training=False) as display, closing(Tools()) as tools:
         from flows import evaluate
 
-        tools.begin(pose(config).config)
         display.phase = "evaluating"
         if config.evaluation.tasks:  # else the whole split: the flow counts it
             display.planned = {"evaluations": config.evaluation.tasks * config.evaluation.repeats}
