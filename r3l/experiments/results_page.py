@@ -226,11 +226,7 @@ def index(folder: Path) -> str:
     for file in sorted(folder.glob("*.json")):
         saved = json.loads(file.read_text())
         of = saved["experiment"]["sizes"][saved["size"]]
-        policies = (
-            {seed % max(1, len(of["policies"])) for seed in (cell["seed"] for cell in saved["cells"])}
-            if of["policies"]
-            else {0}
-        )
+        policies = {cell["seed"] % (len(of["policies"]) or 1) for cell in saved["cells"]}
         rates = sorted({cell["rate"] for cell in saved["cells"] if cell["rate"] is not None})
         drawn = sorted(one.name for one in (folder / file.stem).glob("*.svg"))
         pictures = ", ".join(f"[{name.removesuffix('.svg')}]({file.stem}/{name})" for name in drawn)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from r3l import freed_memory
 from r3l.config import Config
 from r3l.errors import ConfigError, Interrupted
 from r3l.exploration.progress import Progress
-from r3l.pipeline import freed_memory, policies, replay_buffer
+from r3l.pipeline import policies, replay_buffer
 from r3l.pipeline.logs import log
 from r3l.pipeline.runner import Runner
 from r3l.pipeline.saved_config import save_config

@@ -15,7 +15,7 @@ from r3l.pipeline import iteration
 FREED = """
 import threading
 import psutil
-from r3l.pipeline.freed_memory import give_back
+from r3l.freed_memory import give_back
 
 def resident() -> float:
     return psutil.Process().memory_info().rss / 2**20

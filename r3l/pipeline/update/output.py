@@ -7,10 +7,13 @@ import queue
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
 
+from r3l.child_environment import child_environment
 from r3l.errors import Interrupted, TrainingError
+from r3l.store.files.process import mark
+from r3l.training.parallel.launcher import LAUNCHER
 
 STOP_GRACE_S = 4.0  # an ended run ends within 10 s
 LOOK_S = 0.5
@@ -59,6 +62,19 @@ class Output:
                 return
             silent_since = time.monotonic()
             yield said
+
+
+def begun(command: Sequence[str], log: IO[str] | int, stdin: int | None = None) -> subprocess.Popen[str]:
+    """Start a process of the update, whose lines are read. It ends with this one, however this one ends."""
+    return subprocess.Popen(
+        command,
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+        start_new_session=True,
+        env=child_environment({"PYTHONUNBUFFERED": "1", LAUNCHER: mark()}),
+    )
 
 
 def parsed(line: str) -> dict[str, Any]:

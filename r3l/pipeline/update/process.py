@@ -11,14 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from r3l.child_environment import child_environment
 from r3l.errors import TrainingError
-from r3l.pipeline.update.output import Output, stop
+from r3l.pipeline.update.output import Output, begun, stop
 from r3l.pipeline.update.waiting import WaitingProcess
-from r3l.store.files.process import mark
 from r3l.store.files.staging import staged_update
 from r3l.training.job import JobSpec, UpdateResult
-from r3l.training.parallel.launcher import LAUNCHER
 from r3l.training.parallel.nodes import announce
 from r3l.training.parallel.nodes import command as _command
 
@@ -71,14 +68,7 @@ def launch(
 def started(spec: Path, processes: int) -> tuple[subprocess.Popen[str], Output]:
     """Start the job in a process that does nothing else; its log is a file beside the job."""
     with (spec.parent / LOG).open("w") as log:
-        process = subprocess.Popen(
-            _command(spec, processes),
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            start_new_session=True,
-            env=child_environment({"PYTHONUNBUFFERED": "1", LAUNCHER: mark()}),
-        )
+        process = begun(_command(spec, processes), log)
     return process, Output(process)
 
 

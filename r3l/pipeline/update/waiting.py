@@ -8,10 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
-from r3l.child_environment import child_environment
-from r3l.pipeline.update.output import Output, stop
-from r3l.store.files.process import mark
-from r3l.training.parallel.launcher import LAUNCHER
+from r3l.pipeline.update.output import Output, begun, stop
 from r3l.training.parallel.nodes import several
 
 COMMAND = [sys.executable, "-m", "r3l.training"]
@@ -26,19 +23,12 @@ class WaitingProcess:
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Start a process where none waits. It ends with this one, however this one ends."""
+        """Start a process where none waits."""
         with self._lock:
             if several() or (self._process and self._process.poll() is None):
                 return
-            self._process = subprocess.Popen(
-                COMMAND,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,  # until it has a job, and with that a file for it
-                text=True,
-                start_new_session=True,
-                env=child_environment({"PYTHONUNBUFFERED": "1", LAUNCHER: mark()}),
-            )
+            # Its log goes nowhere until it has a job, and with that a file for it.
+            self._process = begun(COMMAND, subprocess.DEVNULL, stdin=subprocess.PIPE)
             self._output = Output(self._process)
 
     def take(self, spec: Path) -> tuple[subprocess.Popen[str], Output] | None:
