@@ -88,21 +88,19 @@ def command(config: Config) -> list[str]:
     return [sys.executable, "-c", code, config.model_dump_json()]
 
 
-def in_the_middle(player: Halting, stage: str, of: Callable[[], psutil.Process]) -> None:
-    """Wait until the run is at work on the stage."""
+def in_the_middle(player: Halting, stage: str, root: Path, of: Callable[[], psutil.Process]) -> None:
+    """Wait until the run in `root` is at work on the stage, and hold it there. `of`: a process above the update's."""
     if stage != "updates":
         assert player.reached.wait(START_S), f"{stage} was not reached"
         return
-
-    def job() -> bool:
-        return any(
-            "r3l.training" in " ".join(one.cmdline()) for one in of().children(recursive=True) if one.is_running()
-        )
-
     until = time.monotonic() + START_S
-    while not job():
+    while not any(root.rglob("job.json")):
         assert time.monotonic() < until, "no update job"
-        time.sleep(0.05)
+        time.sleep(0.02)
+    updates = [one for one in of().children(recursive=True) if "r3l.training" in " ".join(one.cmdline())]
+    assert updates
+    for one in updates:
+        one.suspend()  # the step of so small a policy would be done before a cancel is seen
 
 
 def newest(server: Served, known: set[str]) -> dict[str, Any]:
@@ -139,7 +137,7 @@ def test_a_run_in_a_terminal(server: Served, player: Halting, tmp_path: Path, st
     with subprocess.Popen(
         command(config), env=server.environment, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as run:
-        in_the_middle(player, stage, lambda: psutil.Process(run.pid))
+        in_the_middle(player, stage, tmp_path, lambda: psutil.Process(run.pid))
         if way == "Ctrl-C":
             os.killpg(run.pid, signal.SIGINT)  # as a terminal does it: the whole group
         elif way == "SIGTERM":
@@ -164,7 +162,7 @@ def test_sampling_servers_that_go_away(server: Served, player: Halting, tmp_path
     known = {run["id"] for run in server.asked("flow_runs")}
     config = config_of(tmp_path, player.url, "engine.timeout_s=3")
     with subprocess.Popen(command(config), env=server.environment, stderr=subprocess.PIPE, text=True) as run:
-        in_the_middle(player, stage, lambda: psutil.Process(run.pid))
+        in_the_middle(player, stage, tmp_path, lambda: psutil.Process(run.pid))
         player.stop()
         player.going_on.set()
         said = run.communicate(timeout=120)[1]
@@ -188,7 +186,7 @@ def test_a_deployed_run_that_is_cancelled_in_the_ui(
     config = config_of(tmp_path, player.url)
     parameters = json.dumps({"config": json.loads(config.model_dump_json())})
     server.prefect("deployment", "run", "r3l/iterate", "--params", parameters)
-    in_the_middle(player, stage, lambda: worker_of(server))
+    in_the_middle(player, stage, tmp_path, lambda: worker_of(server))
     asked = {"state": {"type": "CANCELLING", "name": "Cancelling"}}
     httpx.post(f"{server.api}/flow_runs/{newest(server, known)['id']}/set_state", json=asked, timeout=30)
     state = wait("the end", 60, lambda: final(server, known))

@@ -1,12 +1,13 @@
 """The update's process that starts before its first job and does one job after another."""
 
 import sys
+import threading
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from r3l.errors import TrainingError
+from r3l.errors import Interrupted, TrainingError
 from r3l.pipeline.update import process, waiting
 from r3l.pipeline.update.waiting import WaitingProcess
 from tests.support.update_world import group, write_policy, write_rows
@@ -20,6 +21,13 @@ for line in sys.stdin:
         sys.exit(1)
     pathlib.Path(job["out"], "update.json").write_text(json.dumps({"pid": os.getpid(), "said": dict(os.environ)}))
     print(json.dumps({"event": "idle"}), flush=True)
+"""
+
+BEGINS = """
+import time
+input()
+print('{"event": "start"}', flush=True)
+time.sleep(600)
 """
 
 
@@ -66,6 +74,21 @@ def test_a_hung_job_is_stopped_with_its_process(monkeypatch, tmp_path, cold):
         with pytest.raises(TrainingError, match="silent for 1 s and was stopped"):
             launch(tmp_path / "first", ready, timeout_s=1)
         assert launch(tmp_path / "second", ready)["pid"] == 0
+
+
+def test_a_job_whose_process_is_closed_because_the_work_ended_did_not_fail(monkeypatch, tmp_path, cold):
+    stopped = threading.Event()
+    ready = waits(monkeypatch, BEGINS)
+
+    def end():
+        stopped.set()
+        ready.close()
+
+    def on_line(line):  # the end comes while the next line is awaited
+        threading.Timer(0.1, end).start()
+
+    with pytest.raises(Interrupted, match="nobody waits for it"):
+        process.launch({"out": str(tmp_path)}, tmp_path, 1, 60, on_line, stopped, ready)
 
 
 def test_several_nodes_start_their_own(monkeypatch):

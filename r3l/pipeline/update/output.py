@@ -44,8 +44,7 @@ class Output:
         """
         silent_since = time.monotonic()
         while True:
-            if stopped.is_set():
-                raise Interrupted("the update job was stopped, since nobody waits for it any more")
+            going_on(stopped)
             try:
                 line = self._lines.get(timeout=min(timeout_s, LOOK_S))
             except queue.Empty:
@@ -55,6 +54,7 @@ class Output:
                     f"the update job was silent for {timeout_s:g} s and was stopped (training.timeout_s sets the limit)"
                 ) from None
             if line is None:
+                going_on(stopped)  # whoever ended the work may have closed the process by now
                 self.ended = True
                 return
             said = parsed(line)
@@ -62,6 +62,11 @@ class Output:
                 return
             silent_since = time.monotonic()
             yield said
+
+
+def going_on(stopped: threading.Event) -> None:
+    if stopped.is_set():
+        raise Interrupted("the update job was stopped, since nobody waits for it any more")
 
 
 def begun(command: Sequence[str], log: IO[str] | int, stdin: int | None = None) -> subprocess.Popen[str]:
