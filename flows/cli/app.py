@@ -21,26 +21,15 @@ from r3l.version import __version__
 ENDED = 130  # exit code where Ctrl-C, a cancel or SIGTERM ended the work: as shells have it
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
-# Box of `--help` -> module of this folder -> its commands. A command is the function of its name, with _ for -.
+# Box of `--help` -> folder here, and its commands: each is the function of its name in the file of its name, _ for -.
 COMMANDS = {
-    "Run": {"learning": "iterate train", "evaluate": "evaluate", "compare": "compare", "replay": "replay"},
-    "Serve": {"server": "up down server register prefect"},
-    "Look": {
-        "audit": "audit report show status track",
-        "tables": "runs why",
-        "credit": "credit",
-        "compare": "results",
-        "plan": "presets",
-    },
-    "Ask and keep": {"tables": "sql check export compact prune"},
-    "Prepare": {"doctor": "doctor", "plan": "plan", "prepare": "new prepare warm-start export-policy"},
+    "Run": ("run", "iterate train evaluate compare replay"),
+    "Serve": ("serve", "up down server register prefect"),
+    "Look": ("look", "audit report show status track runs why credit results presets"),
+    "Ask and keep": ("tables", "sql check export compact prune"),
+    "Prepare": ("prepare", "doctor plan new prepare warm-start export-policy"),
 }
-PLACES = {
-    command: (module, box)
-    for box, modules in COMMANDS.items()
-    for module, names in modules.items()
-    for command in names.split()
-}
+PLACES = {command: (folder, box) for box, (folder, names) in COMMANDS.items() for command in names.split()}
 
 
 def tell_version(asked: bool) -> None:
@@ -75,8 +64,9 @@ def app_of(commands: Iterable[str], find: Callable[[str], Callable[..., None]] |
 
 def function(command: str) -> Callable[..., None]:
     """Return the function of a command, of the module that it is in."""
-    found: Callable[..., None] = getattr(import_module(f"flows.cli.{PLACES[command][0]}"), command.replace("-", "_"))
-    return found
+    name = command.replace("-", "_")
+    written: Callable[..., None] = getattr(import_module(f"flows.cli.{PLACES[command][0]}.{name}"), name)
+    return written
 
 
 def listed(command: str) -> Callable[..., None]:
@@ -86,8 +76,8 @@ def listed(command: str) -> Callable[..., None]:
     def described() -> None:
         raise AssertionError(f"{command} is only listed here")
 
-    source = Path(__file__).with_name(f"{PLACES[command][0]}.py").read_text(encoding="utf-8")
     name = command.replace("-", "_")
+    source = Path(__file__).parent.joinpath(PLACES[command][0], f"{name}.py").read_text(encoding="utf-8")
     described.__doc__ = next(
         ast.get_docstring(node)
         for node in ast.parse(source).body

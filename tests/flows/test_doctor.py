@@ -14,7 +14,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from flows.cli.doctor import doctor, show
+from flows.cli.prepare.doctor import doctor, show
 from flows.cli.screen.console import CleanConsole
 from flows.cli.settings import settings
 from r3l.config import Config

@@ -19,7 +19,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 # What commands import sooner or later. Prefect is not among them: whether a command loads it is asked.
-PRELOADED = ("flows.cli.app", "flows.cli.tables", "flows.cli.plan", "r3l.pipeline.preflight")
+PRELOADED = (
+    "flows.cli.app",
+    "flows.cli.tables.sql",
+    "flows.cli.look.why",
+    "flows.cli.prepare.plan",
+    "r3l.pipeline.preflight",
+)
 LIMIT_S = 120.0
 
 

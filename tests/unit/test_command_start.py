@@ -60,6 +60,12 @@ def test_a_reading_command_loads_no_settings(words, root):
     assert not loaded(*words, "--store", root) & {*NEVER, "r3l.config", "r3l.environments", "r3l.engines"}
 
 
+def test_every_command_has_a_file_of_its_own():
+    files = {path for folder, _ in app.COMMANDS.values() for path in Path(app.__file__).parent.glob(f"{folder}/*.py")}
+    names = {path.stem.replace("_", "-") for path in files} - {"--init--"}
+    assert names == {*app.PLACES}
+
+
 def test_every_command_is_described_as_it_is_written():
     for name in app.PLACES:
         assert inspect.getdoc(app.listed(name)) == inspect.getdoc(app.function(name)), name

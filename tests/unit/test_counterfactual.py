@@ -3,7 +3,7 @@
 import pytest
 from rich.console import Console
 
-from flows.cli.credit import table
+from flows.cli.look.credit import table
 from r3l.config.compose import compose
 from r3l.config.methods.rivals import GRPOSettings
 from r3l.errors import ConfigError, StoreError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flows.cli.evaluate import config_of
+from flows.cli.run.evaluate import config_of
 from r3l.config import compose
 from r3l.errors import ConfigError
 from r3l.pipeline.saved_config import save_config

@@ -56,13 +56,13 @@ def test_leaks_are_found_in_a_store_and_a_clean_run_has_none(tmp_path):
 
 def test_check_says_so(tmp_path):
     """`r3l check` of a run whose files and invariants are sound, and which showed an answer all the same."""
-    from flows.cli import tables
+    from flows.cli.tables.check import check
 
     store = Store.open(str(tmp_path))
     commit(store, "clean", "Your answer is not correct.", "Count again.")
     commit(store, "leaky", "Your answer is not correct.", f"Answer {GOLD}.")
     app = Typer()
-    app.command()(tables.check)
+    app.command()(check)
     result = CliRunner().invoke(app, ["leaky", "--store", str(tmp_path)])
     assert result.exit_code == 1
     assert result.stdout.splitlines()[0].startswith(

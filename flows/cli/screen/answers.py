@@ -1,14 +1,16 @@
-"""Rows and stories as a terminal shows them."""
+"""Rows, stories and warnings as a terminal shows them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
+
+from flows.cli.screen.console import screen
 
 CELL = 60
 RECORD_CELL = 400  # a record has a line, or more, for each column
@@ -75,3 +77,10 @@ def story(text: str) -> Text:
                 line.highlight_regex(pattern, style)
         shown = line if number == 0 else shown.append("\n").append_text(line)
     return shown
+
+
+def warn_of_left_out(left_out: Mapping[str, str]) -> None:
+    """Print a warning for each damaged run."""
+    for run, why in left_out.items():
+        said = f"warning: run {run} is left out: {why}; `r3l check {run}` names what is damaged"
+        screen(stderr=True).print(Text(said, style="yellow"), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`r3l iterate` and `r3l train`: iterations of a run."""
+"""`r3l iterate`: one iteration of a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from flows.cli.options import (
 )
 from flows.cli.screen.console import say
 from flows.cli.settings import settings
-from flows.cli.terminal import run_iteration, run_training
+from flows.cli.terminal import run_iteration
 
 
 def iterate(
@@ -63,30 +63,3 @@ def iterate(
     summary = run_iteration(config, quiet=quiet or as_json, verbose=verbose)
     if as_json:
         say(json.dumps(summary, default=str))
-
-
-def train(
-    word: RunWord = "",
-    run: Run = "",
-    preset: Preset = "paper",
-    method: Method = "r3l",
-    policy: Policy = "embedded",
-    environment: EnvironmentName = "alfworld",
-    engine: Engine = "",
-    machine: Machine = "",
-    iterations: Annotated[int, typer.Option(min=1, help="number of further iterations")] = 10,
-    evaluate_every: Annotated[
-        int, typer.Option(min=0, help="number of iterations between two evaluations; 0: no evaluation")
-    ] = 0,
-    set_: Set = None,
-    store: Root = "",
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    as_json: AsJson = False,
-) -> None:
-    """Run further iterations of a run, one after another (the flow `r3l-train`)."""
-    given = [f"evaluation.every={evaluate_every}", *at(store, set_)]
-    config = settings(the_run(word, run, "demo"), preset, method, policy, environment, engine, given, machine=machine)
-    done = run_training(config, iterations, quiet=quiet or as_json, verbose=verbose)
-    if as_json:
-        say(json.dumps(done, default=str))

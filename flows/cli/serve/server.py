@@ -1,43 +1,19 @@
-"""`r3l up`, `down`, `server`, `register`, `prefect`: a local Prefect server that requires a key."""
+"""`r3l server`: a Prefect server in this process, which requires a key."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from flows import prefect_settings
-from flows.cli.screen.console import say, screen
-from flows.serving import background
+from flows.cli.options import Port
+from flows.cli.screen.console import screen
 from flows.serving.own import KEY, Own, forget, key_of, own_server, remember
 from r3l import pasted
 from r3l.errors import ConfigError
 from r3l.store.files.process import mark
-
-Port = Annotated[int, typer.Option(min=1, max=65535, help="port on this machine")]
-
-
-def up(port: Port = 4200) -> None:
-    """Start Prefect's server and a worker in the background, and register the flows: everything for a run from the
-    UI."""
-    console, folder = screen(stderr=True), prefect_settings.prefect_home()
-    console.print("server, flows and worker start (half a minute)")
-    own = background.up(folder, port)
-    console.print(
-        f"Prefect's UI   {own.ui}\nits password   {own.key}\nlog files      {folder}\nend it with    "
-        f"{pasted.r3l('down')}",
-        soft_wrap=True,
-    )
-
-
-def down() -> None:
-    """Stop what `r3l up` started. Active runs end; the next start continues from the last committed shard."""
-    stopped = background.down(prefect_settings.prefect_home())
-    say(f"stopped: {', '.join(stopped)}" if stopped else "nothing runs")
 
 
 def server(
@@ -78,17 +54,3 @@ def server(
         serve(host, port, origins, names)
     finally:
         forget(folder)
-
-
-def register() -> None:
-    """Give the server the work pool, deployments, limits and automations. Running it again changes nothing."""
-    background.register()
-
-
-def prefect(context: typer.Context) -> None:
-    """Run a command of Prefect against the project's server, e.g. `r3l prefect deployment run r3l/iterate`."""
-    raise typer.Exit(
-        subprocess.run(
-            [str(Path(sys.executable).with_name("prefect")), *context.args], env=prefect_settings.loud(), check=False
-        ).returncode
-    )

@@ -1,5 +1,4 @@
-"""`r3l plan`: what an iteration will need, before you pay for it; `r3l presets`. They load neither Prefect nor
-torch."""
+"""`r3l plan`: what an iteration will need, before you pay for it. It loads neither Prefect nor torch."""
 
 from __future__ import annotations
 
@@ -13,10 +12,8 @@ from rich.table import Table
 
 from flows.cli.options import Root
 from flows.cli.screen.console import say, screen
-from r3l import plugins
-from r3l.config import Config, compose, preset_names
+from r3l.config import Config, compose
 from r3l.config.machines import Machine, load_machine
-from r3l.config.preset_diff import diff_presets
 from r3l.engines.policy_names import model_of
 from r3l.planning.fits import Fit, fits
 from r3l.planning.observed import observe_run
@@ -104,25 +101,3 @@ def shown(value: float, unit: str) -> str:
     if abs(value) >= 1:
         digits = 0 if abs(value) >= 100 else 1
     return f"{value:,.{digits}f} {unit}".rstrip()
-
-
-def presets(
-    diff: Annotated[tuple[str, str] | None, typer.Option(help="two method presets to compare")] = None,
-) -> None:
-    """List the presets of policies, environments, methods and machines, and installed plug-ins; or compare two
-    methods."""
-    if diff:
-        _show_differences(*diff)
-        return
-    for folder in ("policies", "environments", "methods", "machines"):
-        say(f"{folder}: {', '.join(preset_names(folder))}")
-    for section in plugins.GROUPS:
-        for kind, claims in plugins.installed(section).items():
-            say(f"{section} from outside: {kind} ({', '.join(map(plugins.package, claims))})")
-
-
-def _show_differences(a: str, b: str) -> None:
-    table = Table("setting", a, b, header_style="bold")
-    for name, left, right in diff_presets(a, b):
-        table.add_row(name, *("—" if value is None else str(value) for value in (left, right)))
-    screen().print(table)

@@ -1,4 +1,4 @@
-"""`r3l compare` and `r3l results`: experiments from a terminal."""
+"""`r3l compare`: the cells of an experiment."""
 
 from __future__ import annotations
 
@@ -57,23 +57,3 @@ def compare(
     else:
         with on_prefect():
             say(flow(path, size, store, results, workers, minutes, arms, seeds, rates))
-
-
-def results(
-    out: Annotated[Path, typer.Option(help="file of the page")] = Path("data/RESULTS.md"),
-    claims: Annotated[Path, typer.Option(help="file of the paper's claims")] = Path("data/claims.toml"),
-    folder: Annotated[Path, typer.Option(help="folder that `r3l compare` wrote")] = Path("data/results"),
-) -> None:
-    """Make the pages and pictures of experiments anew from their kept results, and compare the paper's claims with
-    them."""
-    from r3l.experiments.claims import load_claims
-    from r3l.experiments.claims_page import results_page
-    from r3l.experiments.results_page import index, write_again
-    from r3l.store.files.local import replace_text
-
-    page, experiments = located(out), located(folder)
-    for file in sorted(experiments.glob("*.json")):
-        write_again(file)
-    replace_text(page, results_page(load_claims(located(claims)), experiments))
-    replace_text(experiments / "README.md", index(experiments))
-    say(page)

@@ -1,0 +1,27 @@
+"""`r3l report`: a run as one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.options import Branch, Root, Run, RunWord, the_run
+from flows.cli.screen.console import say
+from r3l.store.stage import Store
+
+
+def report(
+    word: RunWord = "",
+    run: Run = "",
+    out: Annotated[Path | None, typer.Option("--out", help="file to write; empty: RUN.html in this folder")] = None,
+    branch: Branch = "",
+    store: Root = "",
+) -> None:
+    """Write a run's report: one HTML file with plots, tables and ten telling attempts."""
+    run = the_run(word, run)
+    from r3l.audit.report import write_report
+
+    name = f"{run}-{branch}" if branch else run
+    say(write_report(Store.open(store, reading=True), run, out or Path(f"{name}.html"), branch))

@@ -1,0 +1,39 @@
+"""`r3l why`: the story of a trajectory, from its weights back to its task."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from flows.cli.options import Branch, Root, RunOf
+from flows.cli.screen.answers import story
+from flows.cli.screen.console import screen
+from r3l.errors import ConfigError
+from r3l.store.genealogy import why as genealogy
+from r3l.store.stage import Store
+
+
+def why(
+    trajectory: str,
+    run: RunOf = "",
+    branch: Branch = "",
+    turn: Annotated[int | None, typer.Option(help="also show this turn token by token")] = None,
+    store: Root = "",
+) -> None:
+    """Why a trajectory was trained with its weights: row, credit, retry, reflection, base, task, and the step it went
+    into."""
+    opened = Store.open(store, reading=True)
+    screen().print(story(str(genealogy(opened, only_run(opened, run), trajectory, branch, turn))), soft_wrap=True)
+
+
+def only_run(store: Store, named: str) -> str:
+    """Return the run that is named, else the store's only one.
+
+    Raises:
+        ConfigError: none is named, and the store has none or several.
+    """
+    runs = [named] if named else store.runs()
+    if len(runs) != 1:
+        raise ConfigError(f"--run: which one? {store.root} has {', '.join(runs) or 'none'}")
+    return runs[0]

@@ -1,0 +1,10 @@
+"""`r3l register`: work pool, deployments, limits and automations."""
+
+from __future__ import annotations
+
+from flows.serving import background
+
+
+def register() -> None:
+    """Give the server the work pool, deployments, limits and automations. Running it again changes nothing."""
+    background.register()

@@ -1,0 +1,22 @@
+"""`r3l up`: a Prefect server and a worker in the background."""
+
+from __future__ import annotations
+
+from flows import prefect_settings
+from flows.cli.options import Port
+from flows.cli.screen.console import screen
+from flows.serving import background
+from r3l import pasted
+
+
+def up(port: Port = 4200) -> None:
+    """Start Prefect's server and a worker in the background, and register the flows: everything for a run from the
+    UI."""
+    console, folder = screen(stderr=True), prefect_settings.prefect_home()
+    console.print("server, flows and worker start (half a minute)")
+    own = background.up(folder, port)
+    console.print(
+        f"Prefect's UI   {own.ui}\nits password   {own.key}\nlog files      {folder}\nend it with    "
+        f"{pasted.r3l('down')}",
+        soft_wrap=True,
+    )

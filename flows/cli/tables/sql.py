@@ -1,0 +1,58 @@
+"""`r3l sql`: a question to the tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from flows.cli.options import Root
+from flows.cli.screen.answers import rows_view, warn_of_left_out
+from flows.cli.screen.console import say, screen
+from r3l.errors import StoreError
+from r3l.store.figures import known
+from r3l.store.query import ask, connect_for_users
+from r3l.store.stage import Store
+
+AsJson = Annotated[bool, typer.Option("--json", help="print rows as JSON lines")]
+QUERY_SECONDS = 600.0
+
+
+def sql(
+    question: str,
+    store: Root = "",
+    run: Annotated[list[str] | None, typer.Option(help="only these runs")] = None,
+    branch: Annotated[str, typer.Option(help="show this branch of each run instead of the run itself")] = "",
+    verify: Annotated[
+        bool, typer.Option("--verify", help="hash every file again, even if this machine has hashed it before")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the tables in SQL (DuckDB). Views: tasks, base, reflections, pivots, retries, distilled, credit, iterations,
+    ..."""
+    opened = Store.open(store, reading=True)
+    known(opened, run or ())
+    with connect_for_users(opened, run, branch=branch, verify=verify, question=question) as connection:
+        left_out = dict(connection.execute("FROM left_out").fetchall())
+        warn_of_left_out(left_out)
+        if branch:
+            refuse_unknown_branch(opened, run or opened.runs(), branch)
+        answer = ask(connection, question, seconds=QUERY_SECONDS)
+    if as_json:
+        for row in answer.to_pylist():
+            say(json.dumps(row, default=str))
+        return
+    console = screen()
+    console.print(rows_view(answer, console.width))
+    pooled = [] if "run" in answer.column_names else {*(run or opened.runs())} - left_out.keys()
+    over = f" of {len(pooled)} runs together; --run names one" if len(pooled) > 1 else ""
+    screen(stderr=True).print(f"{answer.num_rows} rows{over}", style="dim")
+
+
+def refuse_unknown_branch(store: Store, runs: Iterable[str], branch: str) -> None:
+    """Raise StoreError where none of the runs has the branch."""
+    there = sorted({name for run in runs for name in store.branches(run)})
+    if branch not in there:
+        raise StoreError(f"branch {branch!r}: no run has it; there are {', '.join(there) or 'no branches'}")
