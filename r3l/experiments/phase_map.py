@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from r3l.experiments.claims import Claim, Results, differences, gap
+from r3l.experiments.claims import Claim, Results, differences, gap, values
 from r3l.experiments.compare import mean
 from r3l.experiments.verdicts import Gap
 
@@ -149,6 +149,34 @@ def map_lines(results: Results, rate: float) -> list[str]:
     return lines
 
 
+def success_lines(results: Results, rate: float) -> list[str]:
+    """Return each arm's success after the last step, by the points of the dial: the table over all runs pools them."""
+    arms = list(dict.fromkeys(cell["arm"] for cell in results["cells"] if cell["rate"] == rate))
+    rows = []
+    for forgets, seeds in dial(results).items():
+        finals = {}
+        for arm in arms:
+            claim = Claim(claim="", paper="", arm=arm, measure="final", rate=rate, seeds=seeds)
+            finals[arm] = [value for (value,) in values(results, claim, arm).values()]
+        if any(finals.values()):
+            rows.append(f"| {forgets:g} | {' | '.join(map(mean_text, finals.values()))} |")
+    return [
+        f"### Success after the last step, mean and range over policies, at learning rate {rate:g}",
+        "",
+        f"| F | {' | '.join(arms)} |",
+        f"|---|{'---|' * len(arms)}",
+        *rows,
+        "",
+    ]
+
+
+def mean_text(found: Sequence[float]) -> str:
+    """Return the mean; of several also the least, the largest and how many they are."""
+    if len(found) < 2:
+        return "".join(f"{one:.3f}" for one in found)
+    return f"{mean(found):.3f} ({min(found):.3f} to {max(found):.3f}; {len(found)})"
+
+
 def interval_text(over: Gap) -> str:
     """Return the mean with its 95 % interval over policies; for one policy with the error by the test episodes
     alone."""
@@ -163,6 +191,7 @@ def map_section(results: Results, folder: str) -> list[str]:
     run."""
     rates = list(dict.fromkeys(cell["rate"] for cell in results["cells"])) if dial(results) else []
     lines = [line for rate in rates for line in map_lines(results, rate)]
+    lines += [line for rate in rates for line in success_lines(results, rate)]
     picture = f"![The gap of R3L over GRPO]({folder}/map.svg)"
     return ["## The map", "", picture, "", *lines, *policy_lines(results)] if lines else []
 

@@ -73,6 +73,7 @@ def test_the_map_says_its_n():
     assert "| 1 | 0.000 | 0.000 | +0.400 [" in text
     assert "| 0.8 | 2 | digest-5 |" in map_section(RESULTS, "x-laptop")
     assert "Crossing: p = 0.133, 95 % bootstrap over policies " in text
+    assert "| 0.8 | 0.400 (0.300 to 0.500; 3) | 0.600 (0.500 to 0.700; 3) |" in map_section(RESULTS, "x-laptop")
     drawn = draw_map(places(RESULTS, "GRPO", 1e-3), "GRPO", "Gap")
     assert "Gap (n = 3 starting policies a point)" in drawn
     assert "crossing, as predicted" in drawn
