@@ -23,7 +23,7 @@ PREDICTED = {
     "mixed": (0.35, 0.5),
 }  # where the gap crosses zero, as data/experiments/phase.toml has it
 RIVALS = ("GRPO", "GRPO with R3L's turns", "R3L w/o reflect", "Reflect-GRPO from the pivot", "RAFT", "released")
-POLICY = re.compile(r"household-latent-(?P<forgets>[\d.]+)-(?P<number>\d+)$")
+POLICY = re.compile(r"(household|alfworld)-latent-(?P<forgets>[\d.]+)-(?P<number>\d+)$")
 
 
 class Place(NamedTuple):

@@ -18,9 +18,11 @@ from r3l.store.policies.places import fetch_optimiser, fetch_policy, place_in_st
 from r3l.store.policies.snapshots import Written, cut_weights, latest_policy, snapshot_digest
 from r3l.store.stage import Store
 
+# Policies that are made on first use.
 HOUSEHOLD = re.compile(
     r"household-(?P<recipe>easy|in_hand|thought|standard|long|latent)(-(?P<forgets>[01](\.\d+)?))?-(?P<seed>\d+)$"
-)  # policies that are made on first use
+)
+ALFWORLD = re.compile(r"alfworld-latent-(?P<forgets>[01](\.\d+)?)-(?P<seed>\d+)$")
 
 
 @dataclass(frozen=True)
@@ -100,11 +102,8 @@ def starting_policy(config: Config) -> PolicySnapshot:
     are cut."""
     path = located(config.policy.path)
     make_here(config.policy.name, path)
-    if (asked := HOUSEHOLD.match(path.name)) and not (path / "config.json").is_file():
-        from r3l.warm_start.household.start import household_start
-
-        forgets = None if asked["forgets"] is None else float(asked["forgets"])
-        household_start(path, asked["recipe"], int(asked["seed"]), forgets=forgets)
+    if not (path / "config.json").is_file():
+        made_on_first_use(path)
     if not (path / "config.json").is_file():
         raise ConfigError(
             f"policy folder {path}: {'no config.json found' if path.is_dir() else 'not there'}; expected a "
@@ -113,6 +112,19 @@ def starting_policy(config: Config) -> PolicySnapshot:
     if wrong := cut_weights(path):
         raise ConfigError(f"policy folder {path}: {wrong}; copy or download it again")
     return PolicySnapshot(str(path), snapshot_digest(path))
+
+
+def made_on_first_use(path: Path) -> None:
+    """Make the policy whose recipe is in the folder's name; nothing where the name has none."""
+    if asked := HOUSEHOLD.match(path.name):
+        from r3l.warm_start.household.start import household_start
+
+        forgets = None if asked["forgets"] is None else float(asked["forgets"])
+        household_start(path, asked["recipe"], int(asked["seed"]), forgets=forgets)
+    elif asked := ALFWORLD.match(path.name):
+        from r3l.warm_start.alfworld.latent import latent_start
+
+        latent_start(path, int(asked["seed"]), float(asked["forgets"]))
 
 
 def _fetched(store: Store, written: Written | None, start: PolicySnapshot) -> tuple[PolicySnapshot, Path | None]:

@@ -20,8 +20,11 @@ from r3l.environments.alfworld.searcher import Errand
 from r3l.environments.alfworld.world import alfworld_prompt
 from r3l.errors import TrainingError
 from r3l.exploration.prompting import guidance, prompt, reflection_messages
-from r3l.pipeline.policies import HOUSEHOLD
+from r3l.pipeline.policies import ALFWORLD, HOUSEHOLD
+from r3l.store.policies.snapshots import snapshot_digest
+from r3l.warm_start.alfworld import latent
 from r3l.warm_start.alfworld.demonstrations import Demonstration, DemoTurn, reply_text
+from r3l.warm_start.alfworld.latent import latent_start, treated
 from r3l.warm_start.household.start import RECIPES, household_start, recipe_of
 from r3l.warm_start.loss import shared_length, weighted_loss
 from r3l.warm_start.rows import PIVOT, READ, DemoRow, RowEncoder, without_tail
@@ -259,6 +262,25 @@ def test_the_dial_is_in_a_policys_name_and_only_the_latent_recipe_has_one(tmp_pa
     assert recipe_of("latent", None).habits.forgets == 1.0
     with pytest.raises(TrainingError, match="household recipe 'easy' has no dial"):
         household_start(tmp_path / "out", "easy", forgets=0.5)
+
+
+def test_the_recipe_latent_of_alfworld_leaves_out_treatments_and_still_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(latent, "GAMES", 6)
+    monkeypatch.setattr(latent, "STEPS", 1)
+    shown: list[Demonstration] = []
+    monkeypatch.setattr(latent, "treated", lambda *given: shown.extend(made := treated(*given)) or made)
+    asked = ALFWORLD.match("alfworld-latent-1-4")
+    assert asked is not None
+    made = latent_start(tmp_path / "out", int(asked["seed"]), float(asked["forgets"]), 1, 0, lambda line: None)
+    assert shown
+    assert all(one.errand.treatment for one in shown)
+    assert not any(one.won for one in shown), "every treatment is left out"
+    told = [one for one in shown if one.retry]
+    assert sum(one.retry_won for one in told) >= len(told) / 2
+    assert made["training"]["steps"] == 1
+    assert snapshot_digest(tmp_path / "out") == made["digest"] != snapshot_digest(Path("data/policies/embedded"))
 
 
 def test_the_latent_recipe_goes_on_from_the_easy_policy_of_its_seed(
