@@ -23,17 +23,25 @@ from r3l.pipeline.tools import Tools
 from r3l.store.stage import Store
 
 
-def run_iteration(config: Config, *, quiet: bool = False, verbose: bool = False) -> Summary:
-    """Run one iteration in this process, on the configured Prefect server or an ephemeral one, and return its summary.
+def run_iteration(config: Config, *, quiet: bool = False, verbose: bool = False, prefect: bool = True) -> Summary:
+    """Run one iteration in this process, on the configured Prefect server or an ephemeral one, or without Prefect, and
+    return its summary.
 
     Raises:
         R3LError: whatever is wrong, before work starts where it can be known.
     """
-    with displayed(config, quiet) as display, closing(Tools()) as tools:
-        from flows import iterate
-
+    with displayed(config, quiet, prefect=prefect) as display, closing(Tools()) as tools:
         begin(tools, config)
-        summary = iterate.watched(next_iteration(display, config), tools=tools)(config)
+        progress = next_iteration(display, config)
+        if prefect:
+            from flows import iterate
+
+            summary = iterate.watched(progress, tools=tools)(config)
+        else:
+            from r3l.pipeline.iteration import iterate_directly
+
+            display.phase = "starting the engine"
+            summary = iterate_directly(config, Store.open(config.store.root), tools, progress)
     if not quiet:
         result(display.console, summary, verbose=verbose)
     return summary
@@ -112,20 +120,24 @@ def title(config: Config) -> str:
 
 
 @contextlib.contextmanager
-def displayed(config: Config, quiet: bool, training: bool = True) -> Iterator[Display]:
-    """A display, after the settings were checked: that comes before Prefect, whose start takes seconds.
+def displayed(config: Config, quiet: bool, training: bool = True, prefect: bool = True) -> Iterator[Display]:
+    """A display, after the settings were checked: that comes before Prefect, whose start takes seconds. `prefect`:
+    whether the block runs a flow.
 
     Raises:
         Interrupted: the block's flow run was ended from outside.
     """
     from r3l.pipeline import preflight
 
-    if not prefect_settings.server_is_named():
+    if prefect and not prefect_settings.server_is_named():
         tied.begin()
     display = Display(screen(stderr=True), title(config), Progress())
     with contextlib.nullcontext() if quiet else watching(display, plain=not display.console.is_terminal):
         display.phase = "checking the settings, the policy and the tasks"
         preflight.check(config, training)
+        if not prefect:
+            yield display
+            return
         display.phase = "starting Prefect"
         with on_prefect():
             if training and (config.placement.update_deployment or config.placement.shards == "workers"):

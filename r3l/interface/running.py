@@ -15,12 +15,10 @@ from r3l.errors import ConfigError
 from r3l.evaluation.benchmarks import pose
 from r3l.evaluation.score import score
 from r3l.exploration.progress import Progress
-from r3l.pipeline import evaluation, preflight, tracking
-from r3l.pipeline.iteration import open_iteration, run_stages, the_iteration
+from r3l.pipeline import evaluation, preflight
+from r3l.pipeline.iteration import iterate_directly
 from r3l.pipeline.runner import Threads
-from r3l.pipeline.summary import summarise
 from r3l.pipeline.tools import Tools
-from r3l.store.stage import Store
 
 Figures = dict[str, Any]
 
@@ -105,7 +103,7 @@ def iterate(config: Config, *, progress: Progress | None = None, prefect: bool =
         return _flow_run(iteration_flow.iterate, config)
     tools = Tools()
     try:
-        return _iterated(config, preflight.check(config), tools, progress)
+        return dict(iterate_directly(config, preflight.check(config), tools, progress))
     finally:
         tools.close()
 
@@ -113,18 +111,6 @@ def iterate(config: Config, *, progress: Progress | None = None, prefect: bool =
 def _flow_run(flow: Any, config: Config) -> Figures:
     """Run a flow, whose form takes all settings too."""
     return dict(flow(config))
-
-
-def _iterated(config: Config, store: Store, tools: Tools, progress: Progress | None) -> Figures:
-    iteration = the_iteration(config, store)
-    with open_iteration(config, store, iteration, progress=progress, runner=Threads(), tools=tools) as bench:
-        refs = run_stages(bench)
-    figures = summarise(store, config.run, config.branch, iteration)
-    return dict(figures) | {
-        "store": store.root,
-        "stages_committed": len(refs),
-        "trackers": tracking.feed(config, store),
-    }
 
 
 def train(
@@ -158,7 +144,9 @@ def train(
     try:
         store = preflight.check(config)
         while len(done) < iterations:
-            figures = iterate(config, prefect=True) if prefect else _iterated(config, store, tools, progress)
+            figures = (
+                iterate(config, prefect=True) if prefect else dict(iterate_directly(config, store, tools, progress))
+            )
             if config.evaluation.every and (figures["iteration"] + 1) % config.evaluation.every == 0:
                 figures["evaluation"] = _evaluated(config, tools, progress, prefect)
             done.append(figures)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -181,10 +182,10 @@ class Run:
         return Replayed(Run(self.tables, self.name, made["branch"]), found)
 
 
-def open_store(path: str = "") -> Tables:
+def open_store(path: str | Path = "") -> Tables:
     """Open a store: a folder or an s3:// address; empty: R3L_STORE, else data/runs.
 
     Raises:
         StoreError: there is no store.
     """
-    return Tables(Store.open(path, reading=True))
+    return Tables(Store.open(str(path), reading=True))

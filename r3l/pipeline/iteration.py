@@ -9,14 +9,15 @@ from r3l import freed_memory
 from r3l.config import Config
 from r3l.errors import ConfigError, Interrupted
 from r3l.exploration.progress import Progress
-from r3l.pipeline import policies, replay_buffer
+from r3l.pipeline import policies, replay_buffer, tracking
 from r3l.pipeline.logs import log
-from r3l.pipeline.runner import Runner
+from r3l.pipeline.runner import Runner, Threads
 from r3l.pipeline.saved_config import save_config
 from r3l.pipeline.stages import calls
 from r3l.pipeline.stages.shards import shard_stages
 from r3l.pipeline.stages.task_batch import shards_of
 from r3l.pipeline.stages.waves import wave_stages, waves
+from r3l.pipeline.summary import Summary, summarise
 from r3l.pipeline.tools import Tools
 from r3l.pipeline.update.stage import sweep_staging
 from r3l.pipeline.workbench import Placement, Replay, Workbench
@@ -86,6 +87,28 @@ def open_iteration(
             yield bench
         if replay is None and not alone:
             store.sweep(config.run)
+
+
+def iterate_directly(config: Config, store: Store, tools: Tools, progress: Progress | None = None) -> Summary:
+    """Run one iteration without Prefect, its stages side by side on threads, and return its figures; trackers get them
+    too.
+
+    Raises:
+        ConfigError: the settings ask for other hosts, which Prefect would reach.
+        R3LError: as of `open_iteration`, and whatever stopped a stage.
+    """
+    placed = config.placement
+    if placed.shards != "here" or placed.update_deployment:
+        raise ConfigError(
+            f"placement.shards={placed.shards}, placement.update_deployment={placed.update_deployment!r}: other hosts "
+            "are reached by Prefect alone; run the flow, or leave both as they are by default"
+        )
+    iteration = the_iteration(config, store)
+    with open_iteration(config, store, iteration, progress=progress, runner=Threads(), tools=tools) as bench:
+        refs = run_stages(bench)
+    summary = summarise(store, config.run, config.branch, iteration)
+    summary |= {"store": store.root, "stages_committed": len(refs), "trackers": tracking.feed(config, store)}
+    return summary
 
 
 @contextmanager

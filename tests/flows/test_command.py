@@ -93,6 +93,18 @@ def test_an_iteration_that_can_not_be(refused_at_once, tmp_path):
     refused_at_once("policies/iteration=00001/policy in", "iterate", "--run", "sample", "--quiet", **store)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--environment", "webshop"),
+        ("--recipe", "easy"),
+        ("--recipe", "standard", "--forgets", "0.5"),
+    ],
+)
+def test_a_warm_start_that_no_recipe_makes(refused, arguments):
+    refused("expected alfworld with standard or latent, or the household", "warm-start", *arguments)
+
+
 def test_more_test_tasks_than_exist(refused_at_once, tmp_path):
     refused_at_once(
         "evaluation.tasks=5000: alfworld/heldout has only 100 tasks", "evaluate", "--tasks", "5000", "--quiet",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -88,6 +89,33 @@ def test_a_store_answers_in_arrow_pandas_and_rows():
 def test_an_answer_in_polars():
     pytest.importorskip("polars", reason="polars is not installed")
     assert r3l.open_store(SAMPLE).sql("SELECT 1 AS one").polars()["one"].to_list() == [1]
+
+
+def test_an_iteration_without_prefect_stays_on_this_host(tmp_path):
+    config = r3l.compose(settings={"store.root": str(tmp_path), "placement.update_deployment": "r3l-update/gpu"})
+    with pytest.raises(r3l.R3LError, match="other hosts are reached by Prefect alone"):
+        r3l.iterate(config)
+
+
+@pytest.mark.slow
+def test_the_terminal_runs_an_iteration_without_prefect(tmp_path):
+    """Where a flow run would find no server."""
+    given = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
+    command = ["iterate", "--run", "direct", "--direct", "--json", "--store", str(tmp_path)]
+    world = ["--environment", "household", "--policy", "household"]
+    done = subprocess.run(
+        [Path(sys.executable).parent / "r3l", *command, *world, *given],
+        env=os.environ | {"PREFECT_API_URL": "http://127.0.0.1:9/api"},
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout)["iteration"] == 0
+    run = r3l.open_store(tmp_path).run("direct")
+    assert run.check() == []
+    assert "updates" in {row["stage"] for row in run.sql("SELECT stage FROM stages").rows()}
 
 
 @pytest.mark.slow

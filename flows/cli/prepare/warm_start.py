@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from flows.cli.screen.console import say, screen
+from r3l.errors import ConfigError
 from r3l.home import home
 
 
 def warm_start(
     out: Annotated[
         Path | None,
-        typer.Option(help="folder of the policy; empty: data/policies/embedded, or household-RECIPE-SEED there"),
+        typer.Option(help="folder of the policy; empty: data/policies/embedded, or ENVIRONMENT-RECIPE-SEED there"),
     ] = None,
     environment: Annotated[str, typer.Option(help="alfworld or household")] = "alfworld",
     recipe: Annotated[
-        str, typer.Option(help="recipe of the household: easy, in_hand, thought, standard, long or latent")
-    ] = "easy",
+        str,
+        typer.Option(
+            help="recipe; alfworld: standard or latent; household: easy, in_hand, thought, standard, long or latent"
+        ),
+    ] = "",
     forgets: Annotated[
         float | None,
         typer.Option(min=0, max=1, help="share of treatments that the demonstrations of recipe latent leave out"),
@@ -38,26 +42,43 @@ def warm_start(
     """Make a small starting policy: tokenizer, demonstrations in the world itself, supervised training, held-out
     figures."""
 
+    say(json.dumps(made(out, environment, recipe, forgets, seed, minutes, init), indent=1))
+
+
+def made(
+    out: Path | None,
+    environment: str,
+    recipe: str,
+    forgets: float | None,
+    seed: int,
+    minutes: float | None,
+    init: Path | None,
+) -> dict[str, Any]:
+    """Make the policy that is asked for, and return what was done. Raise `ConfigError` where no recipe makes it."""
+
     def log_line(line: str) -> None:
         screen(stderr=True).print(line)
 
+    policies = home() / "data/policies"
     if environment == "household":
         from r3l.warm_start.household.start import household_start
 
+        recipe = recipe or "easy"
         named = "-".join(["household", recipe, *([] if forgets is None else [f"{forgets:g}"]), str(seed)])
-        figures = household_start(
-            out or home() / "data/policies" / named,
-            recipe,
-            seed,
-            minutes,
-            progress=log_line,
-            init=init,
-            forgets=forgets,
+        return household_start(
+            out or policies / named, recipe, seed, minutes, progress=log_line, init=init, forgets=forgets
         )
-    else:
-        from r3l.warm_start.start import warm_start as make
+    if (environment, recipe) == ("alfworld", "latent"):
+        from r3l.warm_start.alfworld.latent import latent_start
 
-        figures = make(
-            out or home() / "data/policies/embedded", seed=seed, minutes=minutes or 20.0, init=init, progress=log_line
+        share = 1.0 if forgets is None else forgets
+        named = f"alfworld-latent-{share:g}-{seed}"
+        return latent_start(out or policies / named, seed, share, progress=log_line, init=init)
+    if environment != "alfworld" or recipe not in {"", "standard"} or forgets is not None:
+        raise ConfigError(
+            f"warm-start of {environment} with recipe {recipe or 'standard'}: expected alfworld with standard or "
+            "latent, or the household with one of its recipes; --forgets goes with latent alone"
         )
-    say(json.dumps(figures, indent=1))
+    from r3l.warm_start.start import warm_start as from_nothing
+
+    return from_nothing(out or policies / "embedded", seed=seed, minutes=minutes or 20.0, init=init, progress=log_line)

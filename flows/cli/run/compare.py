@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.options import Root
+from flows.cli.options import Direct, Root
 from flows.cli.screen.console import say, screen
 from r3l.home import located
 
@@ -26,7 +26,7 @@ def compare(
     arms: Annotated[str, typer.Option(help="only these, separated by commas")] = "",
     seeds: Annotated[str, typer.Option(help="only these, separated by commas")] = "",
     rates: Annotated[str, typer.Option(help="only these, separated by commas: 0.0003,0.001")] = "",
-    direct: Annotated[bool, typer.Option("--direct", help="without Prefect: some seconds faster")] = False,
+    direct: Direct = False,
 ) -> None:
     """Run or resume the cells of an experiment, and make its table, plots and page (the flow `r3l-compare`)."""
     from r3l.experiments.experiment import load_experiment, plan_lines

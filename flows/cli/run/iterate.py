@@ -10,6 +10,7 @@ import typer
 from flows.cli.options import (
     AsJson,
     Branch,
+    Direct,
     Engine,
     EnvironmentName,
     Machine,
@@ -41,13 +42,14 @@ def iterate(
     machine: Machine = "",
     iteration: Annotated[int | None, typer.Option(help="number of the iteration; empty: the run's next one")] = None,
     branch: Branch = "",
+    direct: Direct = False,
     set_: Set = None,
     store: Root = "",
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run one training iteration (the flow `r3l`)."""
+    """Run one training iteration: the flow `r3l`, or its stages without Prefect."""
     config = settings(
         the_run(word, run, "demo"),
         preset,
@@ -60,6 +62,6 @@ def iterate(
         branch=branch or None,
         machine=machine,
     )
-    summary = run_iteration(config, quiet=quiet or as_json, verbose=verbose)
+    summary = run_iteration(config, quiet=quiet or as_json, verbose=verbose, prefect=not direct)
     if as_json:
         say(json.dumps(summary, default=str))
