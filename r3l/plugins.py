@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from r3l.errors import ConfigError
+from r3l.errors import ConfigError, R3LError
 
 GROUPS = {"environment": "r3l.environments", "method": "r3l.methods", "engine": "r3l.engines"}
 NAMED = "R3L_PLUGINS"  # dotted paths that may be imported, with commas; processes that are started have it too
@@ -85,6 +86,8 @@ def load(section: str, kind: str) -> type:
             f"{section}.kind={kind!r:.200} names code that this process may not import; if you trust it, set "
             f"{NAMED}={kind:.200}, or install it as a package with an entry point in {GROUPS[section]}"
         )
+    if dotted(kind):
+        reach_named()
     return _load(section, kind, tuple(sys.path))
 
 
@@ -110,6 +113,12 @@ def reach() -> None:
     sys.path += [
         folder for folder in os.environ.get(FOLDERS, "").split(os.pathsep) if folder and folder not in sys.path
     ]
+
+
+def reach_named() -> None:
+    """Make importable what the user named by a path: the working folder's modules too, here and in child processes."""
+    reach()
+    look_in(Path.cwd())
 
 
 def look_in(folder: Path | str) -> None:
@@ -141,6 +150,21 @@ def settings_class(section: str, kind: str, base: type) -> type:
             f"{base.__module__}.{base.__name__}"
         )
     return found
+
+
+@contextmanager
+def blaming(section: str, kind: str, own: Iterable[str]) -> Iterator[None]:
+    """Raise what the code of a plug-in raises as a `ConfigError` that names the plug-in."""
+    try:
+        yield
+    except R3LError:
+        raise
+    except Exception as error:
+        if kind in own:
+            raise
+        raise ConfigError(
+            f"{section}.kind={kind}: its code failed: {type(error).__name__}: {error} (--debug shows where)"
+        ) from error
 
 
 def fulfilling(kind: str, found: type, contract: type) -> type:

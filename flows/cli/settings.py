@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from r3l import plugins
 from r3l.config import Config, compose
 from r3l.config.compose import allow_named, assigned
 from r3l.engines.policy_names import model_of
@@ -28,9 +26,6 @@ def settings(
     """
     chosen = preset if method == "r3l" or preset != "paper" else method
     model, given = model_of(policy, top.get("machine") or "")
-    if any(map(plugins.dotted, [preset, method, environment, engine])):
-        plugins.look_in(Path.cwd())
-    allow_named_by(assignments or [])
     if engine:
         given.append(f"engine.kind={engine}")
     return compose(
@@ -44,8 +39,5 @@ def settings(
 
 
 def allow_named_by(assignments: list[str]) -> None:
-    """Let the plug-ins be imported that ``--set`` names as ``module:Class``, from the working folder too."""
-    given = assigned({}, [one for one in assignments if ".kind=" in one])
-    if any(plugins.dotted(str(part.get("kind"))) for part in given.values() if isinstance(part, dict)):
-        plugins.look_in(Path.cwd())
-        allow_named(given)
+    """Let the plug-ins be imported that ``--set`` names as ``module:Class``, on top of stored settings."""
+    allow_named(assigned({}, [one for one in assignments if ".kind=" in one]))

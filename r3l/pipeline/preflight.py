@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from r3l import plugins
 from r3l.config import Config
 from r3l.config.engines import VllmServerSettings
 from r3l.engines import maker
 from r3l.engines.chat_format import ChatFormat
 from r3l.engines.model_folder import check_context
 from r3l.engines.vllm.own_process import interpreter
-from r3l.environments import make_world, tasks_of
-from r3l.environments.base import tools_of
+from r3l.environments import ENVIRONMENTS, make_world, tasks_of
+from r3l.environments.base import shown_by, tools_of
 from r3l.errors import ConfigError
 from r3l.evaluation.sampling import evaluated_tasks
 from r3l.methods import plan
@@ -39,7 +40,9 @@ def check(config: Config, training: bool = True) -> Store:
     store = Store.open(config.store.root)
     iteration = the_iteration(config, store) if training else evaluated_iteration(config, store) + 1
     snapshots = policies.find(config, store, iteration)
-    tools = tools_of(make_world(config.environment))
+    with plugins.blaming("environment", config.environment.kind, ENVIRONMENTS):
+        world = make_world(config.environment)
+        tools, _ = tools_of(world), shown_by(world)
     ChatFormat.load(snapshots.start.path, config.policy.thinking, tools, light=True)
     check_servers(config, Path(snapshots.start.path))
     if config.environment.reply_tokens >= config.policy.context_tokens:
@@ -51,9 +54,11 @@ def check(config: Config, training: bool = True) -> Store:
         check_guidance(config)
         check_waves(config)
         policies.check_optimiser(store, snapshots)
-        enough(config, len(tasks_of(config.environment, config.environment.split)))
-    else:
-        evaluated_tasks(config, iteration - 1)
+    with plugins.blaming("environment", config.environment.kind, ENVIRONMENTS):
+        if training:
+            enough(config, len(tasks_of(config.environment, config.environment.split)))
+        else:
+            evaluated_tasks(config, iteration - 1)
     return store
 
 

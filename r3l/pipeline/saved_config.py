@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from r3l.config import Config
+from r3l.config.complaints import complaint
 from r3l.errors import StoreError
 from r3l.store.layout import SETTINGS, iteration_folder
 from r3l.store.manifest import seal, unsealed
@@ -54,16 +55,10 @@ def as_now(content: bytes, path: str) -> Config:
             part |= {name: renamed.get(part[name], part[name])} if name in part else {}
         return Config.model_validate(settings)
     except (ValidationError, ValueError, AttributeError, TypeError) as error:
-        what = first_of(error) if isinstance(error, ValidationError) else str(error)
+        what = complaint(dict(error.errors()[0])) if isinstance(error, ValidationError) else str(error)
         raise StoreError(
-            f"{path}: these settings can't be read by this version ({what}); its tables can still be queried"
+            f"{path}: these settings can't be read here ({what}); its tables can still be queried"
         ) from error
-
-
-def first_of(error: ValidationError) -> str:
-    """Return the first thing that is wrong, in one line."""
-    one = error.errors()[0]
-    return f"{'.'.join(map(str, one['loc']))}: {one['msg']}, got {one.get('input')!r:.80}"
 
 
 def _path(run: str, branch: str, iteration: int) -> str:

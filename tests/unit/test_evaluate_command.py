@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flows.cli.run.evaluate import config_of
+from r3l import plugins
 from r3l.config import compose
 from r3l.errors import ConfigError
 from r3l.pipeline.saved_config import save_config
@@ -50,6 +51,14 @@ def test_a_run_is_evaluated_as_it_was_trained(root):
         None,
     )
     assert config_of("long", NOTHING, "vllm_server", [f"store.root={root}"], -1).engine.kind == "vllm_server"
+
+
+def test_an_engine_may_be_a_class_that_the_command_names(root, monkeypatch):
+    for name in (plugins.NAMED, plugins.FOLDERS):
+        monkeypatch.setenv(name, "")
+    monkeypatch.syspath_prepend("tests/example_plugin")
+    config = config_of("long", NOTHING, "guess_player:Player", [f"store.root={root}"], None)
+    assert (config.engine.kind, config.method.kind) == ("guess_player:Player", "grpo")
 
 
 def test_what_is_named_counts_instead(root):

@@ -17,12 +17,14 @@ from r3l.config import Config, compose
 from r3l.config.form import Form
 from r3l.engines import maker
 from r3l.environments import make_world, world_class
+from r3l.environments.adapters.named import object_named
 from r3l.environments.oracles import has_oracle, verdict_of
 from r3l.environments.prepare.prepare import prepare
 from r3l.environments.workers.pool import WorldPool
 from r3l.errors import ConfigError, StoreError, WorldError
 from r3l.evaluation.benchmarks import benchmark_named, pose
 from r3l.methods import plan
+from r3l.pipeline import preflight
 from r3l.pipeline.saved_config import load_config
 from r3l.pipeline.stages.identity import stage_settings
 from r3l.store.stage import Store
@@ -167,12 +169,41 @@ def test_a_world_that_can_not_be_made_in_a_worker_says_why(install):
         ("household", "", "household: the name is taken: r3l itself and r3l-other 0.1 have it"),
     ],
 )
-def test_what_can_not_be_used_is_refused_with_its_reason(kind, module, said, install):
+def test_the_preflight_refuses_what_can_not_be_used_with_its_reason(kind, module, said, install, tmp_path):
     guess(install)
     points = "[r3l.environments]\nguess = mine:World\nhousehold = mine:World\n"
     install(points, "r3l-other", mine=module)
     with pytest.raises(ConfigError, match=said):
-        make_world(compose(environment=kind).environment)
+        preflight.check(compose(environment=kind, assignments=[f"store.root={tmp_path}"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("...", "AttributeError: 'EnvironmentSettings' object has no attribute"),  # it names no settings of its own
+        ("def system_prompt(self): return self.lost", "AttributeError: .* 'lost'"),
+        ("def __init__(self, settings): 1 / 0", "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_the_preflight_says_whose_code_fails(text, said, install, tmp_path):
+    start = "from r3l.config.environments import HouseholdSettings\n"
+    start += "from r3l.environments.household.world import HouseholdWorld\nclass World(HouseholdWorld):\n"
+    start += "" if text == "..." else "    Settings = HouseholdSettings\n"
+    install("", mine=f"{start}    {text}\n")
+    with pytest.raises(ConfigError, match=f"environment.kind=mine:World: its code failed: {said}"):
+        preflight.check(compose(environment="mine:World", assignments=[f"store.root={tmp_path}"]))
+
+
+def test_what_the_user_named_is_found_in_the_working_folder_and_nothing_else_is(tmp_path, monkeypatch):
+    (tmp_path / "mine_here.py").write_text("class World: ...\nclass Desk: ...\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(plugins.NAMED, "mine_here:Desk")
+    with pytest.raises(ConfigError, match="names code that this process may not import"):
+        plugins.load("environment", "mine_here:World")
+    assert str(tmp_path) not in sys.path
+    assert object_named("mine_here:Desk", "environment.toolset").__name__ == "Desk"
+    monkeypatch.setenv(plugins.NAMED, "mine_here:World")
+    assert plugins.load("environment", "mine_here:World").__name__ == "World"
 
 
 def test_a_class_that_lacks_something_is_named_with_what_it_lacks(install):
@@ -233,9 +264,8 @@ def test_what_a_store_or_a_page_names_is_not_imported(tmp_path, install):
     store, config = Store.open(str(tmp_path / "store")), compose(run="demo")
     stored = config.model_dump(mode="json") | {"environment": {"kind": "mine:World"}}
     store.files.put("demo/iteration=00000/config.json", json.dumps(stored).encode())
-    with pytest.raises(
-        StoreError, match=r"mine:World' names code that this process may not import.* set R3L_PLUGINS=mine:World"
-    ):
+    refused = r"can't be read here \(environment.kind='mine:World' names code that this .* set R3L_PLUGINS=mine:World"
+    with pytest.raises(StoreError, match=refused):
         load_config(store, "demo", "", 0)
     with pytest.raises(ValueError, match="names code that this process may not import"):
         Config.model_validate({"method": {"kind": "mine:World"}})

@@ -29,7 +29,6 @@ def prepare(
 ) -> None:
     """Find or download an environment's data, verify counts and hashes, write the task manifest."""
     if plugins.dotted(kind):
-        plugins.look_in(Path.cwd())
         plugins.allow(kind)
     settings = assigned({"games": "downloaded", "partial": True} if partial else {}, set_ or [])
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

@@ -11,7 +11,7 @@ from flows.cli.options import AsJson, Quiet, Root, Run, at, the_run
 from flows.cli.screen.console import say
 from flows.cli.settings import settings
 from r3l.config import Config, compose
-from r3l.config.compose import assigned, validated
+from r3l.config.compose import allow_named, assigned, validated
 from r3l.evaluation.benchmarks import with_environment
 from r3l.pipeline.saved_config import newest_settings
 from r3l.store.stage import Store
@@ -92,7 +92,9 @@ def config_of(run: str, named: dict[str, str], engine: str, given: list[str], it
     if saved is None:
         chosen = {name: value or DEFAULTS[name] for name, value in named.items()}
         return settings(run, **chosen, engine=engine, assignments=given, iteration=iteration)
-    asked = assigned(saved, ([f"engine.kind={engine}"] if engine else []) + given)
+    given = ([f"engine.kind={engine}"] if engine else []) + given
+    allow_named(assigned({}, given))
+    asked = assigned(saved, given)
     return validated(asked | {"iteration": iteration})
 
 

@@ -21,7 +21,6 @@ def object_named(path: str, setting: str) -> Any:
     if not module or not name:
         raise ConfigError(f"{setting}={path!r:.200}: expected module:name")
     refuse_unnamed(path, setting)
-    plugins.reach()
     try:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
@@ -29,9 +28,13 @@ def object_named(path: str, setting: str) -> Any:
 
 
 def refuse_unnamed(path: str, setting: str) -> None:
-    """Raise `ConfigError` where a setting, of a stored run or of a form, names code that the user did not."""
-    if plugins.dotted(path) and not path.startswith(OWN) and path not in plugins.allowed():
+    """Raise `ConfigError` where a setting, of a stored run or of a form, names code that the user did not. Code that
+    the user named is found in the working folder too."""
+    if not plugins.dotted(path) or path.startswith(OWN):
+        return
+    if path not in plugins.allowed():
         raise ConfigError(
             f"{setting}={path!r:.200} names code that this process may not import; if you trust it, set "
             f"{plugins.NAMED}={path:.200}"
         )
+    plugins.reach_named()
