@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from glob import glob
 from pathlib import Path
 
 from r3l import plugins
@@ -23,6 +25,8 @@ from r3l.pipeline.stages.task_batch import enough
 from r3l.pipeline.teaching import check_guidance
 from r3l.store.stage import Store
 
+GPUS = ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dxg")  # NVIDIA's, AMD's, those of WSL
+
 
 def check(config: Config, training: bool = True) -> Store:
     """Return the opened store, if the run can start. An evaluation needs no training tasks: its benchmark may have
@@ -31,10 +35,12 @@ def check(config: Config, training: bool = True) -> Store:
     Raises:
         StoreError: the store is not writable, or what the run would go on from is not what its update wrote.
         ConfigError: a plug-in that can't be used, no policy, no such iteration, too few tasks, a limit that leaves no
-            room for a reply.
+            room for a reply, no GPU for the update.
         ChatFormatError: no tokenizer, or a chat template that can't be extended turn by turn.
         WorldError: the environment's data or packages are missing.
     """
+    if training:
+        check_gpu(config)
     maker(config.engine)
     plan(config.method, config.rollout.group_size)
     store = Store.open(config.store.root)
@@ -60,6 +66,17 @@ def check(config: Config, training: bool = True) -> Store:
         else:
             evaluated_tasks(config, iteration - 1)
     return store
+
+
+def check_gpu(config: Config) -> None:
+    """Raise `ConfigError` where the update of this host asks for a GPU and there is none: it would say so only after
+    everything is sampled."""
+    here = not config.placement.update_deployment and sys.platform == "linux"
+    if here and config.training.device == "cuda" and not any(glob(place) for place in GPUS):
+        raise ConfigError(
+            f"training.device=cuda, and this machine has no GPU ({', '.join(GPUS)}); run on one that has, or set "
+            "training.device=auto for an update on the CPU"
+        )
 
 
 def check_waves(config: Config) -> None:

@@ -20,6 +20,7 @@ from flows.cli.settings import settings
 from r3l.config import Config
 from r3l.config.machines import load_machine
 from r3l.engines.chat_format import ChatFormat
+from r3l.pipeline import preflight
 from r3l.pipeline.doctor import folder as of
 from r3l.pipeline.doctor.examine import examine
 from r3l.pipeline.doctor.findings import Finding, Verdict
@@ -66,6 +67,12 @@ def test_a_policy_that_works() -> None:
     assert {"reply", "reflection"} <= set(found)
 
 
+def test_the_embedded_policy_as_its_preset_has_it() -> None:
+    found = list(examine(settings("doctor", "paper", "r3l", "embedded", "household", "", []), sampling=False))
+    assert {one.verdict for one in found} == {Verdict.WORKS}
+    assert {"weights", "context", "memory", "tokenizer", "template", "thinking"} <= {one.check for one in found}
+
+
 def test_an_engine_that_runs_another_policy_fails_the_canary(monkeypatch: pytest.MonkeyPatch) -> None:
     from r3l.training import canary
 
@@ -109,6 +116,7 @@ def test_a_policy_that_is_not_there() -> None:
     ("family", "verdict", "said"),
     [
         ("qwen2.5", Verdict.WORKS, "the template knows none"),
+        ("smollm2", Verdict.WORKS, "the template knows none"),
         ("qwen3", Verdict.NOTE, "drops it from earlier turns; the ids keep it"),
         ("qwen3-plain", Verdict.NOTE, r"a reply opens with '<think>\n\n</think>\n\n'"),
     ],
@@ -140,6 +148,16 @@ def test_memory_is_that_of_the_machine_or_of_this_host(monkeypatch: pytest.Monke
     monkeypatch.setattr(psutil, "virtual_memory", lambda: free)
     [short] = of.memory(config_of(POLICY), None)
     assert short.verdict == Verdict.FAILS
+
+
+def test_an_update_without_its_gpu_is_told_beside_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "GPUS", ("/not/here",))
+    found = by_check(examine(config_of(POLICY, "one_gpu"), load_machine("one_gpu"), sampling=False))
+    assert (found["gpu"].verdict, found["memory"].verdict) == (Verdict.FAILS, Verdict.WORKS)
+    assert "this machine has no GPU" in found["gpu"].seen
+    monkeypatch.setattr(preflight, "GPUS", ("/dev/null",))
+    assert [one.verdict for one in of.gpu(config_of(POLICY, "one_gpu"))] == [Verdict.WORKS]
+    assert list(of.gpu(config_of(POLICY))) == []
 
 
 def test_the_command_ends_with_2_where_something_fails(changed: Callable[..., Path]) -> None:

@@ -15,7 +15,8 @@ from r3l.config.engines import VllmServerSettings
 from r3l.engines import made_policies
 from r3l.engines.made_policies import hub_name, make_here
 from r3l.errors import ConfigError, EngineError
-from r3l.pipeline.preflight import check, check_servers
+from r3l.pipeline import preflight
+from r3l.pipeline.preflight import check, check_gpu, check_servers
 
 EMBEDDED = Path("data/policies/household-easy-0").absolute()
 
@@ -105,7 +106,21 @@ def test_pickles_and_foreign_code_are_refused(
     assert not folder.exists()
 
 
+def test_an_update_without_its_gpu_is_refused_before_anything_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = [f"store.root={tmp_path}", "policy.path=not/there"]
+    monkeypatch.setattr(preflight, "GPUS", (str(tmp_path / "nvidia[0-9]*"),))
+    with pytest.raises(ConfigError, match=r"training.device=cuda, and this machine has no GPU .*training.device=auto"):
+        check(config_of("org/name", "one_gpu", *asked))
+    for elsewhere in ("training.device=cpu", "placement.update_deployment=r3l-update/update"):
+        check_gpu(config_of("org/name", "one_gpu", *asked, elsewhere))
+    (tmp_path / "nvidia0").touch()
+    check_gpu(config_of("org/name", "one_gpu", *asked))
+
+
 def test_what_vllm_would_refuse_is_said_before_the_run_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "GPUS", ("/dev/null",))
     policy = tmp_path / "policy"
     shutil.copytree(EMBEDDED, policy)
     asked = [f"store.root={tmp_path / 'runs'}", "environment.level=easy"]

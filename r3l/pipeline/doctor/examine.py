@@ -38,6 +38,7 @@ def examine(config: Config, machine: Machine | None = None, sampling: bool = Tru
     yield from guarded("weights", lambda: of.weights(config, folder))
     yield from guarded("context", lambda: of.context(config, folder))
     yield from guarded("memory", lambda: of.memory(config, machine))
+    yield from guarded("gpu", lambda: of.gpu(config))
     try:
         tools = tools_of(make_world(config.environment))
     except R3LError as error:

@@ -13,6 +13,7 @@ from r3l.engines.chat_format import ChatFormat
 from r3l.engines.model_folder import model_config, trained_context, why_not
 from r3l.errors import ChatFormatError
 from r3l.pipeline.doctor.findings import Finding, fails, note, works
+from r3l.pipeline.preflight import check_gpu
 from r3l.planning.fits import fit
 from r3l.planning.memory import WIDTHS, training_memory
 from r3l.planning.shapes import shape_of
@@ -125,3 +126,10 @@ def memory(config: Config, machine: Machine | None) -> Iterator[Finding]:
         yield fails(
             "memory", f"{said}, {free / GB:.1f} GB free here", "a shorter policy.context_tokens, or another machine"
         )
+
+
+def gpu(config: Config) -> Iterator[Finding]:
+    """Yield that the update has a GPU, where it asks for one. Raise `ConfigError` where it has none."""
+    check_gpu(config)
+    if config.training.device == "cuda":
+        yield works("gpu", f"the update has one: {config.placement.update_deployment or 'that of this machine'}")
