@@ -23,6 +23,7 @@ from r3l.experiments.experiment import Cell, load_experiment  # noqa: E402
 from r3l.experiments.kept import kept_results  # noqa: E402
 from r3l.experiments.results import read_results  # noqa: E402
 from r3l.experiments.results_page import file_of, page, write_results  # noqa: E402
+from r3l.experiments.verdicts import statistics  # noqa: E402
 from r3l.home import located  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
@@ -82,9 +83,10 @@ def run_experiment(
     """Do what the flow does, without Prefect, and return the page.
 
     Raises:
-        ConfigError: no such experiment, size, arm, seed or rate, or settings that can't be.
+        ConfigError: no such experiment, size, arm, seed or rate, settings that can't be, or no scipy.
     """
     experiment, opened = load_experiment(located(path)), Store.open(store)
+    statistics()  # what the page needs is missed before the runs, not after them
     wanted = only.of(experiment.cells(size))
     kept = kept_results(file_of(located(results), experiment, size))
     unfinished = set(read_results(experiment, size, opened, kept).unfinished)

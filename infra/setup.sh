@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 VENV="${VENV:-.venv}"
 CONSTRAINTS=infra/constraints/python311.txt
-EXTRAS="${R3L_EXTRAS:-trainer,alfworld,math,webshop,structured,trackers,cluster,dev}"
+EXTRAS="${R3L_EXTRAS:-trainer,alfworld,math,webshop,structured,trackers,cluster,experiments,dev}"
 
 missing() { printf 'r3l: %s is missing: %s\n' "$1" "$2" >&2; exit 1; }
 

@@ -29,6 +29,7 @@ EXTRAS = [
     "ray",
     "reasoning_gym",
     "scienceworld",
+    "scipy",
     "snowballstemmer",
     "tensorboard",
     "textarena",

@@ -1,6 +1,6 @@
 """From nothing to a plot in ten cells, as a marimo notebook: `.venv/bin/marimo edit data/queries/first_run.py`.
 
-Needs `uv pip install -e '.[notebook,pictures]'`. It trains the small policy that ships for three iterations, a few
+Needs `uv pip install -e '.[notebook,experiments]'`. It trains the small policy that ships for three iterations, a few
 minutes of a laptop; opened again it goes on from what is stored. `R3L_STORE` names another store, `R3L_TASKS` another
 size.
 """

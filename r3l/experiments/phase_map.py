@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from r3l.experiments.claims import Claim, Results, differences, gap, values
 from r3l.experiments.compare import mean
-from r3l.experiments.verdicts import Gap
+from r3l.experiments.verdicts import Gap, statistics
 
 PREDICTED = {
     "p": (0.05, 0.09),
@@ -108,14 +107,18 @@ def crossing_interval(placed: Sequence[Place], draws: int = 2000, seed: int = 0)
         means = gaps[:, np.asarray(chosen, dtype=int)].mean(axis=1)
         return crossing([(one.p, float(height)) for one, height in zip(placed, means, strict=True)])
 
-    drawn = stats.bootstrap(
-        (np.arange(len(policies)),),
-        of,
-        vectorized=False,
-        method="percentile",
-        n_resamples=draws,
-        rng=np.random.default_rng(seed),
-    ).bootstrap_distribution
+    drawn = (
+        statistics()
+        .bootstrap(
+            (np.arange(len(policies)),),
+            of,
+            vectorized=False,
+            method="percentile",
+            n_resamples=draws,
+            rng=np.random.default_rng(seed),
+        )
+        .bootstrap_distribution
+    )
     known = drawn[~np.isnan(drawn)]
     return (float(np.quantile(known, 0.025)), float(np.quantile(known, 0.975))) if 2 * len(known) > draws else None
 

@@ -1,5 +1,5 @@
-"""Pictures of an experiment as SVG, by matplotlib (the extra `pictures`). Without it, pages and figures are still made,
-and existing pictures stay."""
+"""Pictures of an experiment as SVG, by matplotlib (the extra `experiments`). Without it, pages and figures are still
+made, and existing pictures stay."""
 
 from __future__ import annotations
 

@@ -6,14 +6,22 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from scipy import stats
-
+from r3l.errors import ConfigError
 from r3l.experiments.compare import episodes_error, mean, standard_error
 
 LEVEL = 0.05  # of the expected share of wrong verdicts among those that are decided (Benjamini and Hochberg 1995)
 Direction = Literal["higher", "lower", "same"]
+
+
+def statistics() -> Any:
+    """Return scipy's statistics. Raise ConfigError, with the command that installs it, where it is not there."""
+    try:
+        from scipy import stats
+    except ImportError as error:
+        raise ConfigError(f"results are judged by scipy ({error}): pip install 'r3l[experiments]'") from error
+    return stats
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +44,14 @@ class Gap:
             return math.nan
         if self.error == 0:
             return 0.0 if self.mean else 1.0
-        return float(2 * stats.t.sf(abs(self.mean) / self.error, self.freedom))
+        return float(2 * statistics().t.sf(abs(self.mean) / self.error, self.freedom))
 
     @property
     def interval(self) -> tuple[float, float]:
         """95 %."""
         if self.freedom < 1:
             return math.nan, math.nan
-        half = float(stats.t.ppf(0.975, self.freedom)) * self.error
+        half = float(statistics().t.ppf(0.975, self.freedom)) * self.error
         return self.mean - half, self.mean + half
 
 
@@ -79,7 +87,7 @@ def adjusted(ps: Sequence[float]) -> list[float]:
     known = [p for p in ps if not math.isnan(p)]
     if not known:
         return list(ps)
-    qs = iter(stats.false_discovery_control(known).tolist())
+    qs = iter(statistics().false_discovery_control(known).tolist())
     return [p if math.isnan(p) else next(qs) for p in ps]
 
 

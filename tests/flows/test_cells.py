@@ -2,6 +2,7 @@
 page."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,15 @@ def test_an_error_in_a_process_of_its_own_is_an_outcome(tmp_path: Path):
     (ended,) = run_cells(experiment, experiment.cells("laptop")[1:], 2, Store.open(str(tmp_path / "store")), workers=1)
     assert not ended.whole
     assert ended.error.startswith("ConfigError: evaluation.tasks=100000: household/heldout has only 200 tasks")
+
+
+def test_an_experiment_whose_page_could_not_be_made_is_refused_before_its_runs(tmp_path: Path, monkeypatch):
+    (tmp_path / "tiny.toml").write_text(FILE)
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    ended: list[object] = []
+    with pytest.raises(ConfigError, match=r"r3l\[experiments\]"):
+        run_experiment(str(tmp_path / "tiny.toml"), "laptop", str(tmp_path / "store"), "", 0, 0, Only(), ended.append)
+    assert ended == []
 
 
 @pytest.mark.slow

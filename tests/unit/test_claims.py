@@ -11,6 +11,7 @@ from r3l.experiments.claims_page import gap_text, held_at, places, results_page
 from r3l.experiments.experiment import load_experiment
 from r3l.experiments.results_page import index
 
+pytest.importorskip("scipy", reason="the extra [experiments] is not installed")
 RESULTS = {
     "experiment": {"sizes": {"laptop": {"model": "household", "policies": ["one", "two"]}}},
     "size": "laptop",

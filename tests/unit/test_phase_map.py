@@ -8,6 +8,7 @@ import pytest
 from r3l.experiments.map_picture import draw_map
 from r3l.experiments.phase_map import crossing, crossing_interval, dial, map_lines, map_section, places
 
+pytest.importorskip("scipy", reason="the extra [experiments] is not installed")
 POLICIES = [f"data/policies/household-latent-{forgets}-{number}" for number in (0, 1, 2) for forgets in ("1", "0.8")]
 P = {0: 0.0, 1: 0.2, 2: 0.0, 3: 0.1, 4: 0.0, 5: 0.3}
 FINAL = {"R3L": [0.4, 0.5, 0.3, 0.4, 0.5, 0.3], "GRPO": [0.0, 0.6, 0.0, 0.5, 0.0, 0.7]}  # by seed
