@@ -45,7 +45,7 @@ def resampling(corridor, monkeypatch, tmp_path):
     store = Store.open(str(tmp_path / "store"))
     said = ["rollout.tasks=2", "rollout.group_size=4", f"store.root={store.root}"]
     start = f"policy.path={tiny_policy(tmp_path / 'start', 0)}"
-    return store, compose(run="demo", method="dapo_resampling", assignments=[*said, start])
+    return store, compose(run="demo", method="dapo", assignments=[*said, start, "method.resample_rounds=3"])
 
 
 def test_a_group_that_does_not_count_is_replaced_until_one_does(resampling):
@@ -99,5 +99,5 @@ def test_replacements_are_drawn_by_seed_and_none_twice():
 
 def test_other_hosts_are_refused():
     with pytest.raises(ConfigError, match=r"set method\.resample_rounds=0"):
-        check_waves(compose(method="dapo_resampling", assignments=["placement.shards=workers"]))
+        check_waves(compose(method="dapo", assignments=["method.resample_rounds=3", "placement.shards=workers"]))
     check_waves(compose(method="dapo", assignments=["placement.shards=workers"]))

@@ -18,10 +18,9 @@ PRESETS = preset_names("methods")
 PAGE = Path(__file__).parents[2] / "data" / "METHODS.md"
 # Passes at S > 1: the behaviour policy and the policy itself for a ratio, the reference and the policy itself for a KL
 # term.
-LATER = dict.fromkeys(("released", "dapo", "dapo_resampling", "bapo", "dr_grpo", "hint"), 2) | dict.fromkeys(
+LATER = dict.fromkeys(("released", "dapo", "bapo", "dr_grpo", "hint"), 2) | dict.fromkeys(
     (
         "grpo",
-        "grpo_off_policy_mask",
         "grpo_pa",
         "gspo",
         "ngrpo",
