@@ -69,7 +69,7 @@ class TokenPage:
         return split
 
     def logprob(self, token: Row) -> float | None:
-        """Of the policy that sampled it; None where the token was not sampled."""
+        """Return the log-probability under the policy that sampled the token; None if the token was not sampled."""
         known = token["logprob"]
         if known is not None and math.isnan(known):
             return self.behind.get(token["place"])

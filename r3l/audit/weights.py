@@ -44,7 +44,7 @@ class Trained:
         return own[0] if own else float(self.row["advantage"])
 
     def effect(self, turn: int) -> float:
-        """weight x advantage of the turn's most heavily weighted token; 0 where nothing of it is trained."""
+        """Return weight x advantage of the turn's most heavily weighted token; 0 if none of its tokens is trained."""
         return max(self.weights.get(turn, [0.0]), default=0.0) * self.advantage(turn)
 
 

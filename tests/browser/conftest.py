@@ -53,4 +53,5 @@ def page(request, browser):
         found.on("pageerror", lambda error: complaints.append(str(error)))
         found.on("requestfailed", lambda asked: complaints.append(asked.url))
         yield found
+        found.wait_for_load_state()  # what is still loading when the page is closed counts as failed
     assert complaints == []

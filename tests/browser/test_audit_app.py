@@ -81,6 +81,18 @@ def test_a_narrow_window_shows_one_pane_at_a_time(page, address):
     assert page.evaluate("document.documentElement.scrollWidth") <= 420
 
 
+def test_a_table_with_columns_out_of_sight_casts_a_shadow_on_their_side(page, address):
+    def shadow() -> str:
+        return page.locator(".scroll").first.evaluate("table => getComputedStyle(table).boxShadow")
+
+    page.goto(f"{address}/run/demo/groups")
+    assert shadow() == "none"
+    page.set_viewport_size({"width": 420, "height": 800})
+    page.wait_for_function("getComputedStyle(document.querySelector('.scroll')).boxShadow.includes(' -9px ')")
+    page.evaluate("document.querySelector('.scroll').scrollLeft = 10000")
+    page.wait_for_function("getComputedStyle(document.querySelector('.scroll')).boxShadow.includes(' 9px ')")
+
+
 def test_a_query_is_written_and_run(page, address):
     page.goto(f"{address}/sql")
     page.fill("#q", "SELECT run, retry_id, gain FROM pivots WHERE branch = '' ORDER BY retry_id LIMIT 3")

@@ -39,7 +39,7 @@ def visitor(page, address):
     assert 0 < found.clicks <= 4
 
 
-def test_the_best_retry(visitor):
+def test_the_best_retry_is_found(visitor):
     visitor.tab("Groups")
     visitor.click("#groups th >> text=best gain")
     visitor.page.wait_for_url("**sort=best_gain**")
@@ -47,41 +47,43 @@ def test_the_best_retry(visitor):
     assert "+1.00" in visitor.page.inner_text(".attempts [aria-current]")
 
 
-def test_the_panes(visitor):
+def test_the_four_panes_are_opened(visitor):
     visitor.group()
     assert visitor.page.locator(".pane-head").count() > 1
 
 
-def test_why_a_token_has_its_weight(visitor):
+def test_the_weight_of_a_token_is_explained(visitor):
     visitor.group()
     visitor.click(".pane-head >> text=token by token")
     assert "Role" in visitor.page.inner_text("main")
     assert visitor.page.locator("table.tokens tbody tr").count() > 0
 
 
-def test_two_runs_side_by_side(visitor):
+def test_two_runs_are_compared(visitor):
     visitor.click("nav >> text=Side by side")
     visitor.click("label:has-text('demo') input")
     visitor.click("label:has-text('demo/bold') input")
     visitor.click("button >> text=compare")
     assert visitor.page.locator(".beside .card").count() == 2
+    first = visitor.page.locator(".beside .tiles .tile:first-child .what").all_inner_texts()
+    assert first == ["held-out success"] * 2
     assert visitor.page.locator("svg.chart").count() > 5
 
 
-def test_a_reflection_that_can_not_be_read(visitor):
+def test_a_reflection_that_can_not_be_read_is_found(visitor):
     visitor.tab("Reflections")
     visitor.choose("select[name=fault]", "can't be read")
     visitor.click("table.worst td.name a")
     assert "no JSON object in the reply" in visitor.page.inner_text("td.reflection")
 
 
-def test_from_a_trajectory_to_its_optimiser_step(visitor):
+def test_a_trajectory_leads_to_its_optimiser_step(visitor):
     visitor.group()
     visitor.click(".pane-head >> text=optimiser step")
     assert "Optimiser step 3" in visitor.page.inner_text("#step")
 
 
-def test_a_question_of_ones_own_as_a_chart(visitor):
+def test_a_question_of_ones_own_is_drawn_as_a_chart(visitor):
     visitor.click("nav >> text=SQL")
     visitor.page.fill("#q", "SELECT branch, iteration, base_reward FROM iterations")
     visitor.click("button >> text=run")
@@ -92,7 +94,7 @@ def test_a_question_of_ones_own_as_a_chart(visitor):
     assert len(rows) > 3
 
 
-def test_a_link_to_share(visitor):
+def test_a_shared_link_shows_the_same_panes(visitor):
     visitor.group()
     visitor.click(".attempts tbody tr:last-child td.name a")
     visitor.page.wait_for_url("**attempt=**")
@@ -101,13 +103,13 @@ def test_a_link_to_share(visitor):
     assert visitor.page.inner_text(".panes") == shown
 
 
-def test_success_by_task_type(visitor):
+def test_success_is_shown_by_task_type(visitor):
     visitor.tab("Tasks")
     cells = visitor.page.locator("table.heat td").all_inner_texts()
     assert [text for text in cells if text.endswith("%")]
 
 
-def test_the_same_task_over_the_iterations(visitor):
+def test_a_task_is_followed_over_the_iterations(visitor):
     visitor.tab("Tasks")
     visitor.click("#often td.name a")
     assert visitor.page.locator(".mark").count() >= 4

@@ -16,7 +16,7 @@ ACTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes a text that begin
 
 
 def as_csv(answer: Answer) -> bytes:
-    """UTF-8 with a head line. A text that a spreadsheet would run as a formula gets an apostrophe before it."""
+    """Write UTF-8 with a head line. A text that a spreadsheet would run as a formula gets an apostrophe before it."""
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(answer.columns)

@@ -102,7 +102,7 @@ def open_id(app_state: CurrentState, line: OfLine, id: Short) -> RedirectRespons
 
 @router.get("/reflections")
 def reflections(app_state: CurrentState, line: OfLine, iteration: Short = "", fault: Short = "") -> HTMLResponse:
-    """Outcome x reward, gain by pivot, and the reflections that misled."""
+    """Show claims against outcomes, gain by pivot, and the reflections that misled."""
     at = whole_number(iteration)
     return app_state.line_page(
         "reflections.html",
