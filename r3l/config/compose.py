@@ -49,8 +49,8 @@ def load_preset(folder: str, name: str, files: bool = True) -> dict[str, Any]:
         return {section: {"kind": name}}
     known = [*preset_names(folder), *offered]
     raise ConfigError(
-        f"unknown preset {name!r} in {folder}: expected one of {', '.join(nearest_first(name, known))}, "
-        f"or a file that ends in .toml{', or module:Class' if section else ''}"
+        f"unknown preset {name!r} in {folder}: expected one of {', '.join(nearest_first(name, known))}, or a file that "
+        f"ends in .toml{', or module:Class' if section else ''}"
     )
 
 

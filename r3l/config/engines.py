@@ -96,7 +96,9 @@ class VllmServerSettings(EngineSettings):
     )
     adopt: bool = Field(
         False,
-        description="Use a running server with the policy that it has, because another client loads policies into it.",
+        description=(
+            "Use the policy that a running server has and load none, because another client loads policies into it."
+        ),
         json_schema_extra=identity_of(),
     )
     connections: int = Field(
@@ -111,29 +113,31 @@ class VllmServerSettings(EngineSettings):
     gpus: str = Field(
         "",
         pattern=r"^(\d+(,\d+)*)?$",
-        description="GPUs on each of which the run starts a server of its own, for example 0 or 4,5,6,7. Empty: none "
-        "is "
-        "started, and the servers at the addresses above are used.",
+        description="GPUs on each of which the run starts a server of its own, for example 0 or 4,5,6,7. If empty, the "
+        "run starts none and uses the servers at urls.",
         json_schema_extra=identity_of(),
     )
     memory_share: float = Field(
         0.9,
         gt=0,
         le=0.98,
-        description="The share of a GPU's memory that an own server takes while it is awake, above 0, up to 0.98.",
+        description="Share of a GPU's memory that a server of the run takes while it is awake, above 0, up to 0.98.",
         json_schema_extra=identity_of(),
     )
     start_s: float = Field(
         900,
         gt=0,
-        description="The seconds that an own server may take until it answers.",
+        description="Seconds that a server of the run may take until it answers, above 0.",
         json_schema_extra=identity_of(),
     )
     restarts: int = Field(
         3,
         ge=0,
         le=100,
-        description="How often an own server that died is started again between two loads of a policy, 0 to 100.",
+        description=(
+            "Number of times that a server of the run that died is started again between two loads of a policy, 0 to "
+            "100."
+        ),
         json_schema_extra=identity_of(),
     )
 

@@ -75,7 +75,7 @@ class Answers(Section):
     @model_validator(mode="before")
     @classmethod
     def take_settings(cls, given: Any) -> Any:
-        """All settings are an answer too: a form with every section set."""
+        """Accept a form with every section set, too: all settings are a valid answer."""
         return given.model_dump(mode="json") if isinstance(given, Config) else given
 
     @property

@@ -35,7 +35,7 @@ class Config(Section):
         description="Branch of the run that the iteration belongs to. If empty, the run itself.",
         json_schema_extra=identity_of(),
     )
-    seed: int = Field(0, ge=0, description="Seed of everything that is drawn, 0 or more.")
+    seed: int = Field(0, ge=0, description="Seed of all random numbers of the run, 0 or more.")
     method: AnyMethod = Field(
         default_factory=R3LSettings,
         description="The method: what it samples, how it assigns credit and which loss it uses.",

@@ -66,7 +66,10 @@ class RolloutSettings(Section):
         8, ge=2, le=256, multiple_of=2, description="Number N of trajectories per task: even, 2 to 256."
     )
     tasks_per_shard: int = Field(
-        2, ge=1, le=10_000, description="Number of tasks per shard, which is one Prefect task per stage, 1 to 10000."
+        2,
+        ge=1,
+        le=10_000,
+        description="Number of tasks per shard, 1 to 10000. Each stage of a shard is one Prefect task.",
     )
     shards_in_flight: int = Field(
         8,

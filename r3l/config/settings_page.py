@@ -19,8 +19,9 @@ Made by `python -m r3l.config.settings_page` from `r3l/config/`; a test keeps it
 file, in Prefect's form, or in Python: `r3l.compose(settings={"method.alpha": 5})`. Presets of policies, environments, methods and machines
 are in `r3l/presets/`; `r3l presets` lists them. A plug-in has settings of its own: see Plug-ins in `CONTRIBUTING.md`.
 
-*Stages*: whose identity the setting belongs to. With another value these stages, and those made from them, are computed anew. "–": no
-stored row depends on it. A method's settings belong to the sampled stages as well where they change what the method has sampled (its plan).
+The column *stages* lists the stages whose identity the setting belongs to. If the value changes, these stages and those made from them are
+computed anew. "–": no stored row depends on the setting. A method's settings also belong to the sampled stages if they change what the method
+samples (its plan).
 """
 TABLE = "| setting | type | default | bounds | meaning | stages |\n|---|---|---|---|---|---|"
 BOUNDS = {
@@ -58,7 +59,7 @@ def parts(name: str, field: FieldInfo) -> Iterator[tuple[str, str, str, type[Sec
         yield (
             f'### {name}.kind = "{is_kind}"',
             name,
-            f"What it has beside, or otherwise than, every {name}.",
+            "Settings that only this kind has, or whose default or meaning differs from those above.",
             kind,
             section,
         )

@@ -37,13 +37,13 @@ SECTIONS = {
 
 
 def section_title(section: type) -> str:
-    """Policy, not PolicySettings."""
+    """Return the title of a section: Policy, not PolicySettings."""
     name = section.__name__.removesuffix("Settings")
     return SECTIONS.get(name, name)
 
 
 def setting_title(name: str, _: Any) -> str:
-    """KL coefficient, not kl_coefficient."""
+    """Return the title of a setting: KL coefficient, not kl_coefficient."""
     words = name.split("_")
     last = UNITS.get(words[-1], "") if len(words) > 1 else ""
     said = " ".join(WRITTEN.get(word, word) for word in (words[:-1] if last else words))

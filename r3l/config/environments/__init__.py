@@ -43,8 +43,8 @@ class HouseholdSettings(EnvironmentSettings):
     kind: Literal["household"] = "household"
     level: Literal["easy", "standard", "long"] = Field(
         "standard",
-        description="Difficulty of the tasks. long: tasks of 20 turns and more, with late errors that cannot be "
-        "undone.",
+        description="Difficulty of the tasks. easy: 7 places, 4 to 8 turns; standard: 14 places, two objects at times; "
+        "long: tasks of 20 turns and more, with late errors that cannot be undone.",
     )
     max_turns: int = Field(
         25,

@@ -28,8 +28,10 @@ class AdaptedSettings(EnvironmentSettings):
 class RangedSettings(AdaptedSettings):
     """What those have whose rewards may be any numbers."""
 
-    lowest_reward: float = Field(0.0, description="Sum of an episode's rewards that is worth 0.")
-    highest_reward: float = Field(1.0, description="Sum of an episode's rewards that is worth 1, and a success.")
+    lowest_reward: float = Field(0.0, description="Sum of an episode's rewards that becomes reward 0.")
+    highest_reward: float = Field(
+        1.0, description="Sum of an episode's rewards that becomes reward 1 and counts as a success."
+    )
 
     @model_validator(mode="after")
     def refuse_no_range(self) -> RangedSettings:
@@ -80,7 +82,7 @@ class OpenEnvSettings(GameSettings, RangedSettings):
     url: str = Field("http://127.0.0.1:8000", description="Address of the environment's server.")
     action_field: str = Field(
         "message",
-        description="Field of the server's action that the policy's action is put in. If empty, the action is a JSON "
+        description="Field of the server's action that holds the policy's action. If empty, the action is a JSON "
         "object.",
     )
     observation_field: str = Field(
@@ -113,7 +115,7 @@ class VerifiersSettings(RangedSettings):
     tools_shown: Literal["template", "prompt"] = Field(
         "template",
         description=(
-            "Where the tools of an environment are shown that has some. template: by the policy's chat template; "
+            "Where the tools are shown if the environment has any. template: by the policy's chat template; "
             "prompt: in the system prompt, for templates that know no tools."
         ),
     )

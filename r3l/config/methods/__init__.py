@@ -55,12 +55,14 @@ class R3LSettings(GuidedSettings):
     retry_when: RetryWhen = Field(
         "not_success",
         description=(
-            "Which base trajectories are retried. not_success: those that did not solve the task; reward_below: "
-            "those with less than retry_reward_below; group_failed: all of a group in which none reaches it; always; "
-            "never."
+            "Which base trajectories are retried, of those whose reflection names a pivot. not_success: all, unless "
+            "the reflection calls the outcome a success; reward_below: those with a reward below retry_reward_below; "
+            "group_failed: all of a group in which no reward reaches it; always: all; never: none."
         ),
     )
-    retry_reward_below: float = Field(1.0, description="Reward for retry_when reward_below and group_failed.")
+    retry_reward_below: float = Field(
+        1.0, description="Threshold of the reward if retry_when is reward_below or group_failed."
+    )
     retry_from: RetryFrom = Field(
         "pivot",
         description=(
@@ -103,12 +105,15 @@ class R3LSettings(GuidedSettings):
             "turn_before: one turn earlier; random: at a random turn; oracle: at the environment's true pivot."
         ),
     )
-    sft_weight: float = Field(1.0, ge=0, le=100, description="Weight of the meta-task loss, 0 to 100.")
+    sft_weight: float = Field(
+        1.0, ge=0, le=100, description="Weight of the meta-task loss (SFT on reflections and retries), 0 to 100."
+    )
     sft_rule: Literal["improved", "solved", "none"] = Field(
         "improved",
         description=(
             "Which reflections and retries become meta-task rows. improved: those whose retry has a higher reward "
-            "than its base; solved: the rule of the release; none: no rows."
+            "than its base; solved: those whose retry solves the task and is better or shorter than its base, and "
+            "reports that rightly say success, as the release does; none: no rows."
         ),
     )
     sft_reduction: Literal["group", "tokens", "sum"] = Field(
@@ -123,8 +128,8 @@ class R3LSettings(GuidedSettings):
         "own",
         description=(
             "Whose guidance gives meta-task rows. own: the policy's own reflections, and retries under them; any: also "
-            "retries under the oracle's words, a hint or a teacher's reflection, and the teacher's reflections where "
-            "they have the policy's tokens."
+            "retries under the oracle's words, a hint or a teacher's reflection, and the teacher's reflections if the "
+            "teacher has the policy's tokenizer."
         ),
     )
     sft_as_rl: bool = Field(

@@ -44,10 +44,14 @@ class GSPOSettings(ClippedSettings):
         0.0003,
         gt=0,
         lt=1,
-        description="The ratio of a whole sequence is clipped below 1 minus this value, above 0, below 1.",
+        description=(
+            "Lower clip range, above 0, below 1. The ratio of a whole sequence is clipped at 1 minus this value."
+        ),
     )
     clip_high: float = Field(
-        0.0004, gt=0, description="The ratio of a whole sequence is clipped above 1 plus this value, above 0."
+        0.0004,
+        gt=0,
+        description="Upper clip range, above 0. The ratio of a whole sequence is clipped at 1 plus this value.",
     )
 
 
@@ -64,19 +68,19 @@ class DAPOSettings(ClippedSettings):
         ge=0,
         le=20,
         description=(
-            "With dynamic_sampling: number of times that the groups which were left out are replaced by as many new "
-            "tasks, 0 to 20. Their turns and tokens count as sampled."
+            "Number of times that groups which dynamic_sampling leaves out are replaced by as many new tasks, 0 to 20. "
+            "The turns and tokens of all tasks count as sampled."
         ),
     )
     overlong_tokens: int = Field(
         0,
         ge=0,
         description=(
-            "Number of reply tokens before overlong_limit over which the reward falls by up to 1. 0: no such penalty."
+            "Number of reply tokens before overlong_limit in which the reward falls linearly by 1. 0: no penalty."
         ),
     )
     overlong_limit: int = Field(
-        0, ge=0, description="Number of reply tokens per trajectory from which the reward is 1 lower."
+        0, ge=0, description="Number of reply tokens per trajectory from which on the reward is 1 lower."
     )
 
     @model_validator(mode="after")
@@ -84,8 +88,8 @@ class DAPOSettings(ClippedSettings):
         if self.overlong_tokens > 0 and self.overlong_limit < self.overlong_tokens:
             raise ValueError(
                 f"overlong_limit={self.overlong_limit} is below overlong_tokens={self.overlong_tokens}: the penalty "
-                "rises "
-                "over the last overlong_tokens before overlong_limit. Give the limit in reply tokens per trajectory"
+                "rises over the last overlong_tokens before overlong_limit. Give the limit in reply tokens per "
+                "trajectory"
             )
         return self
 
@@ -105,18 +109,17 @@ class BAPOSettings(ClippedSettings):
             "until they do."
         ),
     )
-    clip_low_least: float = Field(0.2, gt=0, lt=1, description="Where clip_low ends, above 0, below 1.")
+    clip_low_least: float = Field(0.2, gt=0, lt=1, description="Smallest value of clip_low, above 0, below 1.")
     clip_low_step: float = Field(0.05, gt=0, description="Step by which clip_low falls, above 0.")
-    clip_high_most: float = Field(1.0, gt=0, description="Where clip_high ends, above 0.")
+    clip_high_most: float = Field(1.0, gt=0, description="Largest value of clip_high, above 0.")
     clip_high_step: float = Field(0.05, gt=0, description="Step by which clip_high rises, above 0.")
 
     @model_validator(mode="after")
     def refuse_bounds_that_do_not_move(self) -> BAPOSettings:
         if self.clip_low_least > self.clip_low or self.clip_high_most < self.clip_high:
             raise ValueError(
-                f"clip_low falls from {self.clip_low:g} to clip_low_least={self.clip_low_least:g} and clip_high "
-                "rises from "
-                f"{self.clip_high:g} to clip_high_most={self.clip_high_most:g}: lower clip_low_least, or raise "
+                f"clip_low falls from {self.clip_low:g} to clip_low_least={self.clip_low_least:g} and clip_high rises "
+                f"from {self.clip_high:g} to clip_high_most={self.clip_high_most:g}: lower clip_low_least, or raise "
                 "clip_high_most"
             )
         return self
@@ -131,8 +134,8 @@ class ReflectGRPOSettings(ClippedSettings, GuidedSettings):
     retry_when: Literal["not_success", "always"] = Field(
         "always",
         description=(
-            "Which base trajectories are retried. always: each one with a valid reflection; not_success: those "
-            "that did not solve the task."
+            "Which base trajectories are retried, of those whose reflection names a pivot. always: all; not_success: "
+            "all, unless the reflection calls the outcome a success."
         ),
     )
     invalid_reflection: InvalidReflection = Field("skip", description=INVALID)
@@ -169,7 +172,7 @@ class GiGPOSettings(ClippedSettings):
         0.95,
         gt=0,
         le=1,
-        description="Factor per turn by which a turn's return counts what comes later, above 0, up to 1.",
+        description="Discount factor per turn in the return of a turn, above 0, up to 1.",
     )
 
 
@@ -180,7 +183,7 @@ class ProcessSupervisionSettings(ClippedSettings):
         ge=0,
         le=1,
         description=(
-            "Factor per turn by which a turn's advantage counts the rewards of later turns, 0 to 1. 0: only its own."
+            "Discount factor per turn of later rewards in a turn's advantage, 0 to 1. 0: only the turn's own reward."
         ),
     )
 
@@ -196,15 +199,15 @@ class VinePPOSettings(ClippedSettings):
     )
     kl_coefficient: float = Field(0.0001, ge=0, le=10, description=KL)
     continuations: int = Field(
-        3, ge=1, le=64, description="Episodes that are played from each of these turns, 1 to 64 (paper: 9)."
+        3, ge=1, le=64, description="Number of episodes that are played from each sampled turn, 1 to 64 (paper: 9)."
     )
     turns_sampled: int = Field(
         3,
         ge=1,
         le=256,
         description=(
-            "Most turns of a trajectory, after the first, whose value is sampled, spread evenly over it, 1 to 256. "
-            "The turns from one to the next share an advantage."
+            "Largest number of turns per trajectory, besides the first, whose value is sampled, 1 to 256. They are "
+            "spread evenly; the turns from one of them up to the next share an advantage."
         ),
     )
 

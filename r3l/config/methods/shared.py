@@ -13,32 +13,30 @@ from r3l.records.plan import GuidanceRule
 Normalisation = Literal["trajectory", "trajectory_unmasked", "token", "constant"]
 SCALE = "How rewards R of a group become advantages. std: (R - mean) / (std + 1e-6), with ddof 1; none: R - mean."
 NORMALISATION = (
-    "How the loss of a group is averaged. trajectory: over all reply tokens of each trajectory, masked "
-    "ones too, then over the group; trajectory_unmasked: the same without the masked tokens; token: mean "
-    "over all tokens; constant: loss_tokens in place of the reply tokens of each trajectory, then over the group "
-    "(Dr. GRPO)."
+    "How the loss of a group is averaged. trajectory: over all reply tokens of each trajectory, masked ones too, then "
+    "over the group; trajectory_unmasked: the same without the masked tokens; token: mean over all tokens; constant: "
+    "loss_tokens in place of the reply tokens of each trajectory, then over the group (Dr. GRPO)."
 )
 TOP_RULE = (
-    "Which trajectories get top_value as their advantage. group_max: the best of a group; success: those "
-    "that solved the task; none: no trajectory."
+    "Which trajectories get top_value as their advantage. group_max: the best of a group; success: those that solved "
+    "the task; none: no trajectory."
 )
-AMPLIFY = "Amplify positive advantages (paper, Eq. 8)."
+AMPLIFY = "Amplify positive advantages: the top ones to top_value, the others by alpha (paper, Eq. 8)."
 KL = "Weight of the KL penalty to the starting policy, 0 to 10. 0: no reference policy is loaded."
-CLIP_LOW = "The importance ratio is clipped below 1 minus this value, above 0, below 1."
-CLIP_HIGH = "The importance ratio is clipped above 1 plus this value, above 0."
+CLIP_LOW = "Lower clip range, above 0, below 1. The importance ratio is clipped at 1 minus this value."
+CLIP_HIGH = "Upper clip range, above 0. The importance ratio is clipped at 1 plus this value."
 INVALID = (
-    "What an invalid reflection leads to. skip: no retry; clamp: a retry from the nearest valid pivot; "
-    "zero: a retry from turn 0."
+    "What an invalid reflection leads to. skip: no retry; clamp: a retry from the nearest valid pivot; zero: a retry "
+    "from turn 0."
 )
 POSITION = (
-    "Where the guidance stands in the context. system: in the system prompt; mid_system: in a system "
-    "message at the pivot; user: in a user message at the pivot."
+    "Where the guidance stands in the context. system: in the system prompt; mid_system: in a system message at the "
+    "pivot; user: in a user message at the pivot."
 )
 GUIDANCE = (
     "What retries are told. own: their own reflection, which the policy writes; oracle: the turn and the cause that "
-    "the "
-    "environment's oracle names; hint: a hint of the task; teacher: a reflection that another model writes. Control "
-    "experiments: shuffled: the policy's reflection on another task; none: nothing."
+    "the environment's oracle names; hint: a hint of the task; teacher: a reflection that another model writes. "
+    "Control experiments: shuffled: the policy's reflection on another task; none: nothing."
 )
 
 
@@ -52,7 +50,9 @@ class MethodSettings(Member):
     loss_tokens: int = Field(
         1024,
         ge=1,
-        description="With loss_normalisation=constant, the constant, in reply tokens of a trajectory, 1 or more.",
+        description=(
+            "Number of reply tokens that divides a trajectory's loss if loss_normalisation is constant, 1 or more."
+        ),
     )
     loss_factor: float = Field(1.0, gt=0, description="Factor on the RL loss, above 0 (preset released: 0.5).")
     kl_coefficient: float = Field(0.0, ge=0, le=10, description=KL)
@@ -67,7 +67,7 @@ class MethodSettings(Member):
     top_rule: Literal["group_max", "success", "none"] = Field("none", description=TOP_RULE)
     top_value: float | None = Field(None, description="Advantage of the top trajectories. If empty, alpha.")
     alpha: float = Field(
-        3.0, ge=1, le=100, description="Factor on the other positive advantages, 1 to 100 (paper, Eq. 8: 3)."
+        3.0, ge=1, le=100, description="Factor on positive advantages below the top, 1 to 100 (paper, Eq. 8: 3)."
     )
     amplify: bool = Field(False, description=AMPLIFY)
     success_threshold: float = Field(1.0, description="Smallest reward with which a trajectory counts as solved.")
@@ -75,9 +75,9 @@ class MethodSettings(Member):
         0.0,
         ge=0,
         description=(
-            "Rows of negative advantage are masked where the mean log-probability of their trained tokens has fallen "
-            "by more than this since they were sampled, guidance in the context or not, in nats, 0 or more "
-            "(DeepSeek-V3.2). 0: no mask."
+            "Threshold of the off-policy mask in nats per token, 0 or more (DeepSeek-V3.2). A row of negative "
+            "advantage is masked if the mean log-probability of its trained tokens is lower by more than this than "
+            "when they were sampled, under guidance or not. 0: no mask."
         ),
     )
 
@@ -86,9 +86,9 @@ class MethodSettings(Member):
         if self.amplify and self.scale == "std" and self.top_rule != "none" and self.top_value == 1:
             raise ValueError(
                 "scale=std with top_value=1 is refused: with N = 8, binary rewards and one success, the ratio of "
-                "positive to "
-                "negative advantage mass is 0.40 (paper: 1.21, released: 1.14), and the only success gets advantage "
-                "1.0, where plain GRPO gives 2.47. Leave top_value empty (top_value=alpha), or use scale=none."
+                "positive to negative advantage mass is 0.40 (paper: 1.21, released: 1.14), and the only success gets "
+                "advantage 1.0, where plain GRPO gives 2.47. Leave top_value empty (top_value=alpha), or use "
+                "scale=none."
             )
         return self
 
@@ -127,9 +127,8 @@ class GuidedSettings(MethodSettings):
         0,
         ge=0,
         le=9,
-        description="For guidance=hint: the first hint's level, 0 to 9. 0 is the vaguest; each further retry of the "
-        "same "
-        "base is told one that is more precise.",
+        description="Level of the first hint if guidance is hint, 0 to 9. 0 is the vaguest. Each further retry of the "
+        "same base gets a hint that is one level more precise.",
     )
 
     @model_validator(mode="after")
