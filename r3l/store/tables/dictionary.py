@@ -15,27 +15,30 @@ HEAD = """# Data dictionary
 
 Made by `python -m r3l.store.tables.dictionary` from `r3l/records/`, `r3l/store/views/` and `r3l/store/invariants/`; a test keeps it so.
 
-A stage lies in `<store>/<run>/[branch=<b>/]iteration=00007/<stage>/[shard=003/]`: one `part-<table>-<content>.parquet` per table and
-`stage.json`, the manifest, written last. Readers go by manifests. Ask with `r3l sql "..."`; worked questions are in `queries/`.
-Every table has the columns of its place beside its own. A plain name shows one line of each run: the run itself or, with
-`r3l sql --branch NAME`, that branch of it. Schema `lines` has the same tables and views for every line, branches with what they took over
-from their run; schema `stored` has the tables as they are stored, each row once. A run that is damaged is left out, and named in
-`left_out`.
+The tables of a stage are in `<store>/<run>/[branch=<b>/]iteration=00007/<stage>/[shard=003/]`: one `part-<table>-<content>.parquet` per
+table, and the manifest `stage.json`, which is written last. Readers use only what a manifest names. `r3l sql "..."` runs a query; worked
+questions are in `queries/`. Besides its own columns, every table has those of its place: run, branch and shard.
+
+A table or view without a schema, such as `base`, shows each run without its branches, or, with `r3l sql --branch NAME`, this branch of each
+run. The schema `lines` shows all runs and all branches; a branch includes the stages that it takes over from its run. The schema `stored`
+shows the tables as they are stored, each row once. A run whose files are damaged is left out and listed in `left_out`.
 
 ## What can be relied on
 
-- A part is named by its content and the manifest holds its rows, bytes and sha256: a damaged one is found before use, and made again.
-- A stage is found again only with the same fingerprint (stage, version, columns, settings, parents' fingerprints, policy, seed) and only
-  while what it was made from is unchanged. Its digest is of its rows: equal rows, equal digest, whatever the wall time.
-- One writer per iteration holds `writer.lock`, which names host and process; the lock of a dead process is taken over. Readers need none.
-- A policy is used only while its files are those that its update wrote; a lost or changed one is named, and its update is taken again.
-- Every attempt has a seed. A shard sampled again by `transformers_local` has the same replies, whatever else the engine is doing, but for
-  a token that rounding decides; servers of vLLM round by what else is in their batch, so the same seeds may give other replies there.
-- An older version of a stage is read as the present one; a newer one is refused by name.
-- `r3l replay` writes into `branch=<name>/` and never touches what it replays; `r3l prune` empties heavy columns of old iterations, or
-  deletes their policies, and says what can't be replayed any more; `r3l export` writes one nested file, or a log of Inspect; `r3l compact`
-  adds `.bundles/`, copies in few large files that make long runs quick to ask, and that may be deleted at any time.
-- The root may be a folder or `s3://bucket/prefix` (keys and endpoint from the `AWS_...` variables; local copies in `R3L_CACHE`).
+- A part is named by its content, and the manifest has its rows, bytes and sha256. A damaged part is found before it is used, and is made
+  again.
+- A stage is reused only if its fingerprint is the same (stage, version, columns, settings, parents' fingerprints, policy, seed) and what it
+  was made from is unchanged. Its digest depends on its rows alone: equal rows have the same digest, whatever the wall time.
+- Each iteration has one writer, which holds `writer.lock` with its host and process. The lock of a dead process is taken over. Readers need
+  no lock.
+- A policy is used only if its files are those that its update wrote. If one is lost or changed, r3l names it and repeats its update.
+- Every attempt has a seed. If `transformers_local` samples a shard again, the replies are the same, whatever else the engine does, except
+  for tokens that rounding decides. vLLM's rounding depends on the rest of its batch, so there the same seeds may give other replies.
+- A stage of an older version is read as the present version. A newer one is refused by name.
+- `r3l replay` writes into `branch=<name>/` and never changes what it replays. `r3l prune` empties the heavy columns of old iterations, or
+  deletes their policies, and says what can't be replayed any more. `r3l export` writes one nested file, or a log of Inspect. `r3l compact`
+  adds `.bundles/`: copies in few large files, which make queries on long runs fast and may be deleted at any time.
+- The root is a folder or `s3://bucket/prefix` (keys and endpoint from the `AWS_...` variables; local copies in `R3L_CACHE`).
 
 Without r3l, the files of a stage that its manifest names are plain Parquet, readable by anything.
 """
