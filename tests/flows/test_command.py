@@ -41,14 +41,14 @@ def refused_at_once(refused):
     return ends
 
 
-def test_a_policy_that_is_neither_a_folder_nor_a_preset(refused_at_once):
+def test_a_policy_that_is_neither_a_folder_nor_a_preset_is_refused(refused_at_once):
     refused_at_once("policy ./missing: there is no such folder; expected one with", "iterate", "--policy", "./missing")
     refused_at_once(
         "policy embeded: neither a preset nor a folder; the presets are embedded", "evaluate", "--policy", "embeded"
     )
 
 
-def test_a_policy_whose_weights_are_cut(refused_at_once, tmp_path):
+def test_truncated_weights_are_refused(refused_at_once, tmp_path):
     policy = Path("data/policies/household-easy-0")
     shutil.copytree(policy, tmp_path / "policy")
     weights = tmp_path / "policy" / "model.safetensors"
@@ -70,14 +70,14 @@ def test_a_policy_whose_weights_are_cut(refused_at_once, tmp_path):
         (["--iteration", "1", "--set", "method.alpah=5"], "method.alpah: unknown setting"),
     ],
 )
-def test_a_replay_that_can_not_be(refused_at_once, asked, message, tmp_path):
+def test_an_impossible_replay_is_refused_at_once(refused_at_once, asked, message, tmp_path):
     shutil.copytree("data/sample_run", tmp_path / "store")
     before = sorted(tmp_path.rglob("*"))
     refused_at_once(message, "replay", "sample", *asked, "--store", str(tmp_path / "store"))
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_an_iteration_that_can_not_be(refused_at_once, tmp_path):
+def test_an_impossible_iteration_is_refused_at_once(refused_at_once, tmp_path):
     shutil.copytree("data/sample_run", tmp_path / "store")
     store = {"R3L_STORE": str(tmp_path / "store")}
     refused_at_once(
@@ -101,38 +101,38 @@ def test_an_iteration_that_can_not_be(refused_at_once, tmp_path):
         ("--recipe", "standard", "--forgets", "0.5"),
     ],
 )
-def test_a_warm_start_that_no_recipe_makes(refused, arguments):
+def test_a_warm_start_that_no_recipe_makes_is_refused(refused, arguments):
     refused("expected alfworld with standard or latent, or the household", "warm-start", *arguments)
 
 
-def test_more_test_tasks_than_exist(refused_at_once, tmp_path):
+def test_more_test_tasks_than_the_split_has_are_refused(refused_at_once, tmp_path):
     refused_at_once(
         "evaluation.tasks=5000: alfworld/heldout has only 100 tasks", "evaluate", "--tasks", "5000", "--quiet",
         R3L_STORE=str(tmp_path / "store"),
     )  # fmt: skip
 
 
-def test_an_unknown_preset(refused):
+def test_an_unknown_preset_is_refused(refused):
     refused("unknown preset 'papr' in methods: expected one of", "iterate", "--preset", "papr")
 
 
-def test_an_unknown_setting(refused):
+def test_an_unknown_setting_is_refused(refused):
     refused("method.alpah: unknown setting", "iterate", "--set", "method.alpah=5")
 
 
 @pytest.mark.parametrize(
     ("value", "message"), [("7", "multiple of 2 (got 7)"), ("0", "greater than or equal to 2 (got 0)")]
 )
-def test_an_odd_or_too_small_group(refused, value, message):
+def test_an_odd_or_too_small_group_size_is_refused(refused, value, message):
     refused(message, "iterate", "--set", f"rollout.group_size={value}")
 
 
-def test_a_store_that_is_not_writable(refused, tmp_path):
+def test_a_store_that_is_not_writable_is_refused(refused, tmp_path):
     (tmp_path / "file").write_text("")
     refused("not writable", "iterate", R3L_STORE=str(tmp_path / "file" / "store"))
 
 
-def test_a_policy_folder_without_a_tokenizer(refused, tmp_path):
+def test_a_policy_folder_without_a_tokenizer_is_refused(refused, tmp_path):
     (tmp_path / "policy").mkdir()
     (tmp_path / "policy" / "config.json").write_text("{}")
     source = Path("data/policies/embedded/model.safetensors").absolute()
@@ -141,7 +141,7 @@ def test_a_policy_folder_without_a_tokenizer(refused, tmp_path):
     assert not (tmp_path / "store").exists()
 
 
-def test_a_chat_template_that_rewrites_history(refused, tmp_path):
+def test_a_chat_template_that_rewrites_history_is_refused(refused, tmp_path):
     from transformers import AutoTokenizer
 
     policy = tmp_path / "policy"
@@ -157,7 +157,7 @@ def test_a_chat_template_that_rewrites_history(refused, tmp_path):
     assert not (tmp_path / "store").exists()
 
 
-def test_more_tasks_than_exist(refused, tmp_path):
+def test_more_tasks_than_the_split_has_are_refused(refused, tmp_path):
     refused(
         "rollout.tasks=5000: alfworld/train has only 200 tasks",
         "iterate",
@@ -168,7 +168,7 @@ def test_more_tasks_than_exist(refused, tmp_path):
     assert not (tmp_path / "store").exists()
 
 
-def test_a_query_that_is_none(refused, tmp_path):
+def test_a_query_with_a_syntax_error_is_refused(refused, tmp_path):
     (tmp_path / "store").mkdir()
     refused("this query can't be run", "sql", "SELEC 1", R3L_STORE=str(tmp_path / "store"))
 

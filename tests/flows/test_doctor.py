@@ -57,7 +57,7 @@ def changed(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
-def test_a_policy_that_works() -> None:
+def test_a_policy_that_works_fails_no_check() -> None:
     found = by_check(examine(config_of(POLICY, "", "environment.reply_tokens=48", "rollout.reflection_tokens=64")))
     assert [name for name, one in found.items() if one.verdict == Verdict.FAILS] == []
     assert found["canary"].verdict == Verdict.WORKS
@@ -107,7 +107,7 @@ def test_what_a_folder_says_of_itself(
     assert said in found[check].seen
 
 
-def test_a_policy_that_is_not_there() -> None:
+def test_a_missing_policy_fails_the_first_check() -> None:
     [only] = examine(config_of("embedded", "", 'policy.path="/not/here"'))
     assert (only.check, only.verdict) == ("policy", Verdict.FAILS)
 
@@ -121,14 +121,14 @@ def test_a_policy_that_is_not_there() -> None:
         ("qwen3-plain", Verdict.NOTE, r"a reply opens with '<think>\n\n</think>\n\n'"),
     ],
 )
-def test_what_becomes_of_thinking(family: str, verdict: Verdict, said: str) -> None:
+def test_the_doctor_says_what_a_template_does_with_thinking(family: str, verdict: Verdict, said: str) -> None:
     template, thinking = FAMILIES[family]
     [found] = of.thinking(ChatFormat(family_tokenizer(template), thinking))
     assert found.verdict == verdict
     assert said in found.seen
 
 
-def test_a_template_that_keeps_thinking() -> None:
+def test_a_template_that_keeps_thinking_between_turns_is_reported() -> None:
     tokenizer = family_tokenizer("qwen2.5")
     keeping = type(tokenizer)(tokenizer_object=tokenizer.backend_tokenizer, eos_token="<|im_end|>")
     keeping.chat_template = tokenizer.chat_template + "{# a <think> is kept as it is #}"

@@ -131,7 +131,9 @@ def and_again(config: Config, store: Store, server: Served) -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("way", ["Ctrl-C", "SIGTERM", "cancel"])
-def test_a_run_in_a_terminal(server: Served, player: Halting, tmp_path: Path, stage: str, way: str) -> None:
+def test_a_run_in_a_terminal_ends_cleanly_when_interrupted(
+    server: Served, player: Halting, tmp_path: Path, stage: str, way: str
+) -> None:
     known = {run["id"] for run in server.asked("flow_runs")}
     config = config_of(tmp_path, player.url)
     with subprocess.Popen(
@@ -179,7 +181,7 @@ def test_sampling_servers_that_go_away(server: Served, player: Halting, tmp_path
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_deployed_run_that_is_cancelled_in_the_ui(
+def test_a_deployed_run_ends_cleanly_when_cancelled_in_the_ui(
     server: Served, player: Halting, tmp_path: Path, stage: str
 ) -> None:
     known = {run["id"] for run in server.asked("flow_runs")}

@@ -107,7 +107,7 @@ def test_no_evaluation_takes_the_place_of_another(tmp_path):
     ]
 
 
-def test_a_policy_that_is_not_there_yet(tmp_path):
+def test_an_iteration_without_a_policy_is_not_evaluated(tmp_path):
     from flows.evaluate import evaluate
 
     with pytest.raises(ConfigError, match="has policies up to iteration -1"):

@@ -29,7 +29,7 @@ def test_the_margins_held_on_every_seed_that_is_kept():
 
 
 @pytest.mark.slow
-def test_both_learn_again(tmp_path: Path):
+def test_grpo_and_r3l_without_reflection_still_learn(tmp_path: Path):
     run_experiment(
         str(DATA / "experiments" / "main_alfworld.toml"),
         "laptop",

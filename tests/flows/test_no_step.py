@@ -75,7 +75,7 @@ def test_a_step_that_was_not_taken_is_said_everywhere(lost) -> None:
     assert SAID in render(reader, Line("small"))
 
 
-def test_the_log_says_it(lost, caplog) -> None:
+def test_the_log_says_that_no_step_was_taken(lost, caplog) -> None:
     store, _ = lost
     with caplog.at_level(logging.WARNING, logger="r3l.pipeline"):
         assert iterate(small_config(store.root, "training.processes=0", iteration=0))["no_step"] == SAID

@@ -30,7 +30,7 @@ def test_the_ephemeral_server_asks_for_a_key_and_a_token(prefect_server):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_up_run_down(tmp_path):
+def test_up_starts_a_server_that_runs_an_iteration_and_down_stops_it(tmp_path):
     port = free_port()
     environment = {
         name: value for name, value in os.environ.items() if name not in SECURED | {"PREFECT_API_URL", "PREFECT_HOME"}

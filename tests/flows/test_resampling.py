@@ -97,7 +97,7 @@ def test_replacements_are_drawn_by_seed_and_none_twice():
     assert first != replacements(config, 4, 1, 5)
 
 
-def test_other_hosts_are_refused():
+def test_resampling_on_other_hosts_is_refused():
     with pytest.raises(ConfigError, match=r"set method\.resample_rounds=0"):
         check_waves(compose(method="dapo", assignments=["method.resample_rounds=3", "placement.shards=workers"]))
     check_waves(compose(method="dapo", assignments=["placement.shards=workers"]))

@@ -52,7 +52,7 @@ def test_every_fault_can_be_made(mutant: Mutant) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("tests", sorted({mutant.tests for mutant in MUTANTS}))
-def test_without_a_fault_they_pass(tree: Path, tests: str) -> None:
+def test_the_tests_pass_without_a_fault(tree: Path, tests: str) -> None:
     done = ran(tree, tests)
     assert done.returncode == 0, done.stdout
 

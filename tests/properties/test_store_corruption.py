@@ -132,7 +132,7 @@ def test_a_thousand_corruptions_are_found(tmp_path):
     assert hunt(tmp_path, range(1000, 2000)) == 1000
 
 
-def test_the_file_is_named(tmp_path):
+def test_the_error_names_the_corrupt_file(tmp_path):
     store = Store.open(str(tmp_path))
     refs = list(commit_iteration(store).values())
     _, ref, path = corrupted(store, refs, 0)

@@ -158,7 +158,7 @@ def test_what_is_light_stays_light(package):
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=module)
-def test_small_rooms(path):
+def test_files_and_functions_are_small(path):
     text = path.read_text()
     assert text.count("\n") <= 300, f"{path} has {text.count(chr(10))} lines"
     for node in ast.walk(ast.parse(text)):

@@ -82,7 +82,7 @@ def test_a_strip_has_one_block_per_run_of_equal_weights_raised_or_lowered():
     assert [(rect.get("class"), rect.get("y")) for rect in down.iter("rect")] == [("down", "12")]
 
 
-def test_scale_and_bar():
+def test_scales_and_bars_have_the_expected_widths():
     assert Scale(10, 20, 0, 100)(12.5) == 25.0
     assert Scale(3, 3, 0, 100)(3) == 0.0
     assert 'width="30.0"' in str(bar(0.25, width=120))

@@ -66,7 +66,7 @@ def test_settings_that_differ_between_a_run_and_its_branch(reader):
     assert differing_settings(reader, [LINE, Line("demo", "bold")]) == [("credit.alpha", [None, 5])]
 
 
-def test_what_a_branch_changed(reader):
+def test_the_changes_of_a_branch_are_counted(reader):
     change = branch_difference(reader, [Line("demo", "bold"), LINE])
     assert (change.iteration, change.branch_a, change.branch_b) == (1, "", "bold")
     assert (change.advantages["changed"], change.advantages["members"], change.advantages["largest"]) == (2, 6, 2.0)
@@ -74,7 +74,7 @@ def test_what_a_branch_changed(reader):
     assert branch_difference(reader, [LINE]) is None
 
 
-def test_the_table_of_groups(reader):
+def test_the_table_of_groups_has_rewards_and_credit(reader):
     page = group_page(reader, LINE, Filter(sort="task", descending=False, iteration=1))
     assert page.total == 2
     first, second = page.rows
@@ -121,7 +121,7 @@ def test_the_table_of_groups(reader):
         (Filter(page=1), 0),
     ],
 )
-def test_filters(reader, asked, groups):
+def test_filters_select_the_expected_groups(reader, asked, groups):
     page = group_page(reader, LINE, asked)
     assert (page.total, len(page.rows)) == (groups, groups)
 
@@ -138,7 +138,7 @@ def test_sorting_goes_by_known_columns_only(reader):
     assert choices(reader, LINE) == {"task_types": ["look"], "statuses": ["completed"], "first": 0, "last": 1}
 
 
-def test_the_attempts_of_a_group(reader):
+def test_a_group_lists_its_attempts(reader):
     found = group(reader, LINE, 0, "iteration=0/task=0")
     shown = [
         (one.base["attempt"], one.reflection["status"], one.retry and one.retry["attempt"], one.gain)
@@ -198,7 +198,7 @@ def test_the_groups_beside_a_group(reader):
     ]
 
 
-def test_ids_are_found(reader):
+def test_an_id_leads_to_its_group(reader):
     found = find(reader, LINE, "iteration=1/task=1/base=1/reflection=0")
     assert (found.iteration, found.group_id, found.trajectory_id) == (
         1,
@@ -239,7 +239,7 @@ def test_the_worst_reflections_and_gain_by_pivot(reader):
     ]
 
 
-def test_pivots_against_the_oracle(reader):
+def test_pivots_are_compared_with_the_oracles(reader):
     """Of two readable reflections on failed bases one names the oracle's turn, and its retry won; the other is two
     turns off."""
     rows = accuracy(reader, LINE)
@@ -264,7 +264,7 @@ def test_pivots_against_the_oracle(reader):
     )
 
 
-def test_the_account_and_events(reader):
+def test_the_account_and_the_events_are_counted(reader):
     rows = {
         row["stage"]: (row["attempts"], row["trained"], row["led_on"], row["dropped"], row["unaccounted"])
         for row in account(reader, LINE, 0)
@@ -283,7 +283,7 @@ def test_the_account_and_events(reader):
     assert [row["stage"] for row in stages(reader, LINE, 1)][:2] == ["tasks", "base"]
 
 
-def test_a_row_token_by_token(reader):
+def test_a_row_is_shown_token_by_token(reader):
     page = token_page(reader, LINE, 0, "iteration=0/task=0/base=0", 0, every=False)
     assert [(token["place"], token["id"], token["weight"]) for token in page.tokens] == [
         (8, 1001, 1.0),

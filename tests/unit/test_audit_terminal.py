@@ -86,7 +86,7 @@ def test_status_says_who_is_writing(store):
     assert "nobody is writing it" in printed(status(store, "demo"))
 
 
-def test_the_commands(store, tmp_path):
+def test_report_status_show_and_track_print_a_run(store, tmp_path):
     app = app_of(["report", "status", "show", "track"])
     run = CliRunner()
     out = tmp_path / "report.html"

@@ -48,7 +48,7 @@ def test_links_are_quoted_and_leave_out_what_is_not_set():
     )
 
 
-def test_cells_and_reports():
+def test_long_cells_are_cut_and_reports_become_fields():
     assert cell([1] * 100).startswith("[1, 1")
     assert cell([1] * 100).endswith(", …]")
     assert cell("x" * 500) == "x" * 400 + "… (500 characters)"

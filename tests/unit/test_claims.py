@@ -165,7 +165,7 @@ def test_the_shipped_claims_name_experiments_and_arms_that_exist():
             assert {one.arm, one.against} - {""} <= {arm.name for arm in experiment.arms}, one.claim
 
 
-def test_a_claim_with_a_mistake(tmp_path):
+def test_a_claim_with_a_missing_field_is_refused(tmp_path):
     (tmp_path / "claims.toml").write_text('preface = ""\n[[claims]]\nclaim = "c"\n')
     with pytest.raises(ConfigError, match=r"claims\.0\.paper"):
         load_claims(tmp_path / "claims.toml")

@@ -54,12 +54,12 @@ def test_experiments_and_sizes_that_share_a_run_agree_on_it():
                 assert known.setdefault(cell.config.run, setup) == setup, f"{path.stem}, {size}: {cell.config.run}"
 
 
-def test_a_size_that_is_none():
+def test_an_unknown_size_is_refused():
     with pytest.raises(ConfigError, match="no size 'huge'; it has laptop, paper"):
         load_experiment(Path("data/experiments/main_alfworld.toml")).cells("huge")
 
 
-def test_an_experiment_with_a_mistake(tmp_path):
+def test_an_experiment_with_a_mistake_is_refused(tmp_path):
     (tmp_path / "x.toml").write_text('name = "x"\narms = []')
     with pytest.raises(ConfigError, match=r"title: Field required.*arms: List should have at least 1"):
         load_experiment(tmp_path / "x.toml")
@@ -129,7 +129,7 @@ def test_runs_are_named_by_their_cell():
     assert run_name("main", "R3L", 0, 3e-4) == "main.r3l.lr0.0003.s0"
 
 
-def test_area_by_hand():
+def test_the_area_agrees_with_a_calculation_by_hand():
     # (0.1 + 0.3)/2 * 5 + (0.3 + 0.5)/2 * 5 over 10
     assert area({-1: 0.1, 4: 0.3, 9: 0.5}) == pytest.approx(0.3)
     assert area({3: 0.7}) == 0.7
@@ -145,7 +145,7 @@ def test_where_a_curve_levels_off():
     assert math.isnan(rise({-1: 0.1, 0: 0.3}))  # one step has no middle third
 
 
-def test_an_arm_by_hand():
+def test_the_summary_of_an_arm_agrees_with_a_calculation_by_hand():
     spent = {-1: Spent(0, 0, 0, 0.0), 9: Spent(80, 400, 6000, 10.0)}
     found = summarise_arm("R3L", 1e-3, [{-1: 0.2, 9: 0.4}, {-1: 0.2, 9: 0.6}], [spent, spent], 0.5, 1000)
     assert (found.start, found.final, found.best, found.area) == pytest.approx((0.2, 0.5, 0.5, 0.35))

@@ -63,7 +63,7 @@ def explored(world, **control):
     return tasks, actions, bases, retries, prompts
 
 
-def test_by_default_the_reflections_own(world):
+def test_by_default_a_retry_takes_its_own_pivot_and_guidance(world):
     _, _, _, retries, prompts = explored(world)
     assert [one.trajectory.pivot_turn for one in retries] == [ASKED, ASKED]
     assert all(f"advice of task {slot}" in prompts[slot] for slot in (0, 1))
@@ -85,7 +85,7 @@ def test_no_guidance_is_the_base_context_as_it_was(world):
     assert all(one.trajectory.pivot_turn == ASKED for one in stitched)
 
 
-def test_the_oracles_pivot(world):
+def test_a_retry_may_take_the_oracles_pivot(world):
     tasks, actions, _, retries, prompts = explored(world, pivot="oracle")
     expected = [oracle_pivot(task, played).pivot for task, played in zip(tasks, actions, strict=True)]
     assert [one.trajectory.pivot_turn for one in retries] == expected

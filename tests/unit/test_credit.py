@@ -84,7 +84,7 @@ def test_partial_rewards_are_scaled_by_alpha_below_the_top():
     assert credited("released", [1.0, 0.6, 0.2, 0.2])[0] == pytest.approx([1, 0.3, -0.3, -0.3])
 
 
-def test_negative_rewards():
+def test_negative_rewards_are_credited_like_others():
     # WebShop as released: -.1 for a malformed reply. Rewards -.1 .5 -> mean .2, std sqrt(2 * .09) = .424264
     advantages, rules = credited("paper", [-0.1, 0.5])
     assert advantages == pytest.approx([-0.3 / math.sqrt(0.18), 3.0], abs=1e-5)
@@ -138,7 +138,7 @@ def test_pivot_mask_is_zero_before_the_pivot():
     assert distilled_mask_turn(None, "both") == 0
 
 
-def test_dominance_of_theorem_4_3():
+def test_dominance_agrees_with_theorem_4_3():
     # 2 of 8 succeed: A+ = .75 / s, A- = -.25 / s; p = .25: alpha_min = .75 * .25 / (.25 * .75) = 1, whatever s
     plain = dominance(scaled_advantages([1, 1, 0, 0, 0, 0, 0, 0], "std"))
     assert plain.positive_share == 0.25

@@ -18,7 +18,7 @@ def connection(tmp_path_factory):
     return connect(store)
 
 
-def test_dominance_is_the_pythons(connection):
+def test_the_view_dominance_agrees_with_the_python_function(connection):
     found = connection.sql("SELECT * FROM dominance").to_arrow_table().to_pylist()[0]
     credit = iteration_tables(0)["credit"]["credit"]
     plain, amplified = dominance([c.scaled for c in credit]), dominance([c.advantage for c in credit])
@@ -38,7 +38,7 @@ def test_confusion_counts_what_was_said_against_what_was(connection):
     assert rows == [("failure", False, 2, True), ("invalid", False, 1, None), ("success", True, 1, True)]
 
 
-def test_an_iteration_carries_them(connection):
+def test_the_view_iterations_has_the_figures_of_credit(connection):
     columns = (
         "positive_share, alpha_min, variance_ratio, outcome_accuracy, reward_gain_relative, clip_fraction, "
         "reference_tokens"

@@ -55,7 +55,7 @@ def test_every_route_asks_for_the_key(client, route, method):
     assert client.request(method, route, headers={"Authorization": f"Bearer {KEY}"}).json() == {"reached": route[1:]}
 
 
-def test_a_probe_needs_none(client):
+def test_a_health_probe_needs_no_key(client):
     assert client.get("/health").status_code == 200
 
 

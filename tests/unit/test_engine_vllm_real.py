@@ -148,7 +148,7 @@ def test_a_planted_policy_is_caught_by_its_canary(
     assert check_canary(engine, whole.canary, "float32") is not None
 
 
-def test_seeds_stops_and_schemas(engine: VllmServer, policies: dict[str, PolicySnapshot]) -> None:
+def test_seeds_stop_tokens_and_schemas_are_respected(engine: VllmServer, policies: dict[str, PolicySnapshot]) -> None:
     engine.load_policy(policies["start"])
     how = Sampling(1.0, 20, 11, (2,))
     first, again = (engine.complete(f"{k}", PROMPT, how).result(timeout=60) for k in range(2))

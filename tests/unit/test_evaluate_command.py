@@ -66,7 +66,7 @@ def test_what_is_named_counts_instead(root):
     assert (config.environment.kind, config.policy.path, config.iteration) == ("webshop", "data/policies/embedded", 0)
 
 
-def test_a_bare_model(tmp_path):
+def test_a_bare_model_is_evaluated_as_the_starting_policy(tmp_path):
     """No such run: the presets, and the starting policy is all that there is."""
     config = config_of(
         "bare", NOTHING, "", [f"store.root={tmp_path}", "evaluation.benchmark=gsm8k", "evaluation.attempts=3"], None

@@ -32,7 +32,7 @@ def test_wilson_intervals_of_newcombe(solved, episodes, low, high):
     assert wilson(solved, episodes) == pytest.approx((low, high), abs=5e-5)
 
 
-def test_a_score_by_hand():
+def test_a_score_agrees_with_a_calculation_by_hand():
     found = score([(True, 1.0), (False, 0.0), (False, 0.5), (True, 1.0)])
     assert (found.episodes, found.solved, found.rate, found.reward) == (4, 2, 0.5, 0.625)
     # deviations .375 -.625 -.125 .375: squares sum to .6875; / 3 / 4, root
@@ -91,12 +91,12 @@ def test_a_sample_has_each_type_in_its_share():
     assert stratified(tasks, len(tasks), seed=3) == tasks
 
 
-def test_by_task_type():
+def test_success_is_counted_by_task_type():
     found = by_type([("heat", True, 1.0), ("cool", False, 0.0), ("heat", False, 0.0)])
     assert {name: (one.solved, one.episodes) for name, one in found.items()} == {"cool": (0, 1), "heat": (1, 2)}
 
 
-def test_episodes_and_their_rows():
+def test_every_episode_of_an_evaluation_has_a_row():
     def script(name, prompt):
         if "task=1" in name:
             raise EngineError("gone")

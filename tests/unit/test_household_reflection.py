@@ -96,7 +96,7 @@ def task(game: Game = GAME) -> Task:
         ),
     ],
 )
-def test_failures_by_hand(actions, pivot, cause, advice):
+def test_failures_are_diagnosed_as_by_hand(actions, pivot, cause, advice):
     found = reflect(task(), actions)
     assert (found["trajectory_outcome"], found["retry_from_step"]) == ("failure", pivot)
     assert (found["root_cause_analysis"], found["improvement_suggestion"]) == (cause, advice)
@@ -111,7 +111,7 @@ def test_the_summary_names_the_task_and_the_last_useful_turn():
     assert reflect(task(), ["look"])["trajectory_summary"].endswith("Nothing was of use.")
 
 
-def test_successes_by_hand():
+def test_successes_are_judged_as_by_hand():
     rest = [
         "go to box 1",
         "move mug 1 to box 1",

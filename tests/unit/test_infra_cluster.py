@@ -72,7 +72,7 @@ def test_the_schemas_find_what_is_misspelt(base, name, path, value):
     assert schema_finding(wrong)
 
 
-def test_the_rules_hold(base, secrets):
+def test_the_manifests_break_no_rule(base, secrets):
     assert cluster_findings(base, secrets) == []
 
 

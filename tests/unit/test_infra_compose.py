@@ -70,7 +70,7 @@ def test_docker_reads_it_where_it_is_at_hand(folder, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_the_rules_hold(compose, keys):
+def test_the_compose_file_breaks_no_rule(compose, keys):
     assert compose_findings(compose, keys) == []
 
 

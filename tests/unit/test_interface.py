@@ -86,7 +86,7 @@ def test_a_store_answers_in_arrow_pandas_and_rows():
             asked()
 
 
-def test_an_answer_in_polars():
+def test_an_answer_can_be_had_in_polars():
     pytest.importorskip("polars", reason="polars is not installed")
     assert r3l.open_store(SAMPLE).sql("SELECT 1 AS one").polars()["one"].to_list() == [1]
 

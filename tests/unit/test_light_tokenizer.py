@@ -47,13 +47,13 @@ def same(heavy: ChatFormat, light: ChatFormat) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_papers_templates(family: str, tmp_path: Path) -> None:
+def test_the_papers_templates_render_as_with_transformers(family: str, tmp_path: Path) -> None:
     template, thinking = FAMILIES[family]
     family_tokenizer(template).save_pretrained(tmp_path)
     same(*both(tmp_path, thinking))
 
 
-def test_the_embedded_policy() -> None:
+def test_the_embedded_policy_is_tokenized_as_with_transformers() -> None:
     same(*both(Path("data/policies/embedded"), None))
 
 

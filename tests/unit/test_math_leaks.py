@@ -100,7 +100,7 @@ def test_a_report_that_no_reader_of_json_takes_is_one_text(report):
     assert reveals({"question": QUESTION, "gold": "45"}, f"{report} so it is 45", [])
 
 
-def test_rows_without_a_leak():
+def test_rows_without_a_leak_have_no_finding():
     assert gold_leaks([TASK], [BASE], TURNS, [REFLECTION]) == []
 
 

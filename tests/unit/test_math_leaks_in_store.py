@@ -54,7 +54,7 @@ def test_leaks_are_found_in_a_store_and_a_clean_run_has_none(tmp_path):
     assert leaks_in_store(connect(store, ["clean"])) == []
 
 
-def test_check_says_so(tmp_path):
+def test_check_reports_an_answer_that_was_shown(tmp_path):
     """`r3l check` of a run whose files and invariants are sound, and which showed an answer all the same."""
     from flows.cli.tables.check import check
 

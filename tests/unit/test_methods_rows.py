@@ -94,7 +94,7 @@ def test_guidance_in_the_system_prompt_keeps_no_turn_before_the_retrys_own():
     ("normalisation", "weight", "reduction"),
     [("trajectory", 1 / 18, "groups"), ("trajectory_unmasked", 1 / 12, "groups"), ("token", 1.0, "tokens")],
 )
-def test_normalisations(normalisation, weight, reduction):
+def test_each_normalisation_gives_its_weights_and_reduction(normalisation, weight, reduction):
     rows, _, _ = rows_of(R3LSettings(loss_normalisation=normalisation))
     row = rows[base(0).trajectory_id]
     assert max(row.weights) == pytest.approx(weight)

@@ -86,14 +86,14 @@ SAW = [
 DID = ["go to shelf 1", "go to desk 1", "take mug 2 from desk 1", "go to shelf 1", "move mug 2 to shelf 1"]
 
 
-def test_alfworld_a_mug_that_was_taken_and_never_heated(tmp_path):
+def test_alfworld_an_unheated_object_is_retried_from_the_turn_after_it_was_taken(tmp_path):
     """It was taken in turn 2: turn 3 should have gone to the microwave."""
     settings, about = alfworld(tmp_path, "pick_heat_then_place_in_recep")
     opening = SAW[0].replace("Your task", "You see a desk 1, a microwave 1, and a shelf 1. Your task")
     assert verdict_of(settings, about, DID, [opening, *SAW[1:]]).pivot == 3
 
 
-def test_alfworld_a_mug_that_was_seen_and_not_taken(tmp_path):
+def test_alfworld_an_object_left_lying_is_retried_from_the_turn_after_it_was_seen(tmp_path):
     """It was in sight after turn 1: turn 2 should have taken it."""
     settings, about = alfworld(tmp_path, "pick_and_place_simple")
     assert (
@@ -112,7 +112,7 @@ def test_alfworld_a_mug_that_was_seen_and_not_taken(tmp_path):
         ("pick_heat_then_place_in_recep", {"object_sliced": True}),
     ],
 )
-def test_alfworld_an_errand_that_its_oracle_does_not_know(tmp_path, task_type, params):
+def test_alfworld_an_unknown_errand_has_no_verdict(tmp_path, task_type, params):
     settings, about = alfworld(tmp_path, task_type, **params)
     assert verdict_of(settings, about, DID, SAW) == Verdict(None, "unknown errand")
 

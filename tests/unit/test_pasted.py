@@ -45,7 +45,7 @@ def test_by_its_name_where_the_path_leads_to_it(environment, monkeypatch):
     assert pasted.r3l("down") != "r3l down"  # another installation comes first
 
 
-def test_commands_in_messages(environment, monkeypatch):
+def test_commands_in_messages_can_be_pasted(environment, monkeypatch):
     monkeypatch.chdir(environment.parents[1])
     said = pasted.runnable("no games: run `r3l prepare alfworld`, or set r3l aside")
     assert said == "no games: run `.venv/bin/r3l prepare alfworld`, or set r3l aside"

@@ -42,7 +42,7 @@ def test_the_dial_is_read_from_the_policies_names():
     assert map_section(RESULTS | other, "x-laptop") == []
 
 
-def test_a_point_of_the_map():
+def test_a_point_of_the_map_has_its_gaps_and_their_mean():
     first, last = places(RESULTS, "GRPO", 1e-3)
     assert (first.forgets, first.p, first.mixed, first.gaps) == (1.0, 0.0, 0.0, {0: 0.4, 1: 0.3, 2: 0.5})
     assert first.over.mean == pytest.approx(0.4)

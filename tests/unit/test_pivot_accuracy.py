@@ -68,7 +68,7 @@ def accuracy(store: Store, run: str) -> dict[str, float | None]:
     return row
 
 
-def test_shares_by_hand(tmp_path):
+def test_the_shares_agree_with_a_count_by_hand(tmp_path):
     """Distances 0, 0, 1, 2, 3, 4, 9, 1 and a failure called a success at distance 0.
 
     Agreement 4 of 9, accurate 2, partial 4 (1, 2, 3, 1), misdiagnosed 3; of the agreeing ones three were retried and
@@ -104,7 +104,7 @@ def test_shares_by_hand(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_view_is_the_count(tmp_path, seed):
+def test_the_view_agrees_with_a_count_of_drawn_diagnoses(tmp_path, seed):
     rng = random.Random(seed)
     diagnoses = [
         (rng.randrange(12), rng.randrange(12), rng.random() < 0.2, rng.choice((True, False, None))) for _ in range(80)

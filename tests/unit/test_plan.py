@@ -164,7 +164,7 @@ def test_the_engines_cache_by_hand():
     assert engine_cache_tokens(config, PAPER["qwen2.5-1.5b"], 80) == pytest.approx((72e9 - 3_087_428_608) / 28_672)
 
 
-def test_storage_by_hand():
+def test_storage_agrees_with_a_calculation_by_hand():
     plan = planned()
     assert plan.value("policy and optimiser") == pytest.approx(14 * 1.543714304)
     assert plan.value("tables") == pytest.approx(12 * 2_140_800 / 1e9)
@@ -209,7 +209,7 @@ def test_a_folder_says_its_own_shape():
     assert shape_of(compose().policy).parameters > 100_000  # the embedded policy's own config.json
 
 
-def test_the_command(tmp_path):
+def test_the_command_plan_prints_its_figures(tmp_path):
     app = typer.Typer()
     app.command("plan")(plan_command)
     app.command("other")(lambda: None)

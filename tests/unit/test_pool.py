@@ -45,7 +45,7 @@ def pool(settings: AlfworldSettings) -> Iterator[WorldPool]:
         yield pool
 
 
-def test_sessions_from_many_threads(pool: WorldPool, settings: AlfworldSettings, tasks: list[Task]) -> None:
+def test_sessions_from_many_threads_do_not_mix(pool: WorldPool, settings: AlfworldSettings, tasks: list[Task]) -> None:
     def play(number: int) -> list[str]:
         task, session = tasks[number % len(tasks)], f"session {number}"
         seen = pool.start(session, task).result(60)
@@ -88,7 +88,7 @@ def test_signals_for_a_whole_terminal_do_not_reach_a_worker(pool: WorldPool, tas
     assert pool.counts()["restarts"] == 0
 
 
-def test_rollback_through_the_pool(pool: WorldPool, tasks: list[Task]) -> None:
+def test_a_rollback_through_the_pool_sees_the_same_observations(pool: WorldPool, tasks: list[Task]) -> None:
     seen = pool.start("base", tasks[0]).result(60)
     actions, texts = [], [seen.text]
     for turn in range(5):

@@ -222,7 +222,7 @@ def test_only_the_file_of_the_split_that_is_wanted_is_asked_for(tmp_path, monkey
         prepare("household", tmp_path, splits=["test"])
 
 
-def test_a_dataset_that_is_neither_a_benchmark_nor_a_file(tmp_path):
+def test_a_dataset_that_is_neither_a_benchmark_nor_a_file_is_refused(tmp_path):
     with pytest.raises(
         WorldError,
         match=r"dataset 'foo' is neither a file nor a benchmark: expected procedural, .* or a jsonl or parquet file",
@@ -256,7 +256,7 @@ def test_tasks_of_tools_are_listed(tmp_path):
     ]
 
 
-def test_unknown_kinds_and_settings(tmp_path):
+def test_unknown_kinds_and_settings_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="nothing to prepare for 'chess': expected one of alfworld, household, math"):
         prepare("chess", tmp_path)
     with pytest.raises(ConfigError, match="settings of webshop: 'catalog' is unknown"):

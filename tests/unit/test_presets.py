@@ -115,7 +115,7 @@ def test_amplification_is_a_setting_of_any_method(method):
     ]
 
 
-def test_a_condition_counts_in_its_environment_only():
+def test_a_condition_applies_in_its_environment_only():
     settings = {
         "environment": {"kind": "math"},
         "when": {"math": {"method": {"alpha": 5}}, "webshop": {"method": {"alpha": 7}}},

@@ -70,7 +70,7 @@ def test_telling_attempts_are_what_they_are_called(store):
     assert len({one.why for one in found}) >= 3
 
 
-def test_no_report_of_no_run(store, tmp_path):
+def test_a_report_of_an_unknown_run_is_refused(store, tmp_path):
     with pytest.raises(StoreError, match="nope: not in"):
         write_report(store, "nope", tmp_path / "nope.html")
     assert not (tmp_path / "nope.html").exists()

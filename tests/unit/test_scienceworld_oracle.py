@@ -28,14 +28,14 @@ GOING_ON, WON, LOST = (
         ([], None, Verdict(0, "stalled")),
     ],
 )
-def test_verdicts_by_hand(progress, last, verdict):
+def test_verdicts_agree_with_those_by_hand(progress, last, verdict):
     given = verdict_of(progress, last)
     assert (given.pivot, given.why) == (verdict.pivot, verdict.why)
     assert bool(given.cause) == bool(given.advice) == (verdict.why != "won"), "in words, for a guide"
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="no Java: apt-get install default-jre-headless")
-def test_verdicts_on_the_simulator():
+def test_verdicts_on_the_simulator_are_right():
     """Focusing on the cupboard in search of a plant loses at once. Water for boiling is in focus after turn 7, then
     nothing is done."""
     pytest.importorskip("scienceworld", reason="the extra [scienceworld] is not installed")

@@ -210,7 +210,7 @@ def test_no_section_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(("section", "kind"), KINDS)
-def test_so_does_a_kind(section: str, kind: str) -> None:
+def test_another_kind_changes_the_identity_of_its_stages(section: str, kind: str) -> None:
     config, default = Config.model_validate({section: {"kind": kind}}), Config()
     stages = set(OF_SECTION[section].split()) if kind != getattr(default, section).kind else set()
     assert differing(default, config) >= stages

@@ -79,7 +79,7 @@ def test_a_dropped_one_says_why(store):
     assert [turn["weight"] for turn in story.turns] == [0.0, 0.0, 0.0]
 
 
-def test_the_story_reads(store):
+def test_the_story_of_a_trajectory_has_every_step(store):
     assert (
         str(why(store, "demo", WON, turn=2))
         == """\

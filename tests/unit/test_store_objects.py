@@ -38,7 +38,7 @@ def test_an_iteration_there_is_the_iteration_here(store, tmp_path):
     assert (newest.place, newest.policy) == ("demo/policies/iteration=00000", "p1")
 
 
-def test_duckdb_reads_it_there(store):
+def test_duckdb_reads_from_an_object_store(store):
     commit_iteration(store)
     assert check_run(store, "demo") == []
     connection = connect_for_users(store)
@@ -48,7 +48,7 @@ def test_duckdb_reads_it_there(store):
         ask(connection, f"FROM read_parquet('{store.root}/demo/*/*/*/*.parquet')")
 
 
-def test_damage_is_seen_there(store):
+def test_damage_in_an_object_store_is_found(store):
     refs = commit_iteration(store)
     part = next(path for path in store.files.paths(refs["base"].key.folder) if "part-turns" in path)
     content = store.files.read(part)
@@ -68,7 +68,7 @@ def test_of_eight_writers_one_wins(store):
     assert not store.files.put_if("demo/gone", b"", "0" * 32)
 
 
-def test_one_writer_there_too(store):
+def test_an_object_store_has_one_writer_per_iteration(store):
     with store.writer_lock("demo", "", 0):
         with pytest.raises(StoreError, match="held by host"), store.writer_lock("demo", "", 0):
             pass
@@ -84,7 +84,7 @@ def test_a_replaced_stage_leaves_nothing_behind(store):
     assert len(store.files.paths("demo")) == 3
 
 
-def test_policies_travel(store, monkeypatch, tmp_path):
+def test_a_policy_is_fetched_on_another_machine(store, monkeypatch, tmp_path):
     written = store.run_folder("demo") / "policies" / "iteration=00000"
     written.mkdir(parents=True)
     (written / "model.safetensors").write_bytes(b"weights")

@@ -48,7 +48,7 @@ def answer(connection, name: str) -> list[dict[str, Any]]:
     return connection.sql((FOLDER / name).read_text()).to_arrow_table().to_pylist()
 
 
-def test_answers_counted_by_hand(connection):
+def test_worked_questions_agree_with_counts_by_hand(connection):
     """Per iteration: retries at pivot 1 (won, +1) and 2 (lost, 0); 4 reflections; one of two groups mixed."""
     pivots = answer(connection, "02_pivots_that_paid_off.sql")
     figures = [(row["pivot_turn"], row["retries"], row["improved"], row["mean_gain"]) for row in pivots]

@@ -30,7 +30,7 @@ def store(tmp_path) -> Store:
     return Store.open(str(tmp_path / "runs"))
 
 
-def test_places():
+def test_a_stage_key_and_its_path_determine_each_other():
     assert KEY.manifest == "demo/iteration=00007/base/shard=003/stage.json"
     fork = StageKey("demo", "warm", 0, "updates")
     assert fork.folder == "demo/branch=warm/iteration=00000/updates"

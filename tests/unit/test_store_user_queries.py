@@ -72,7 +72,7 @@ def test_what_is_no_single_select_is_refused(connection, sql, named):
         "WITH gone AS (DELETE FROM stages RETURNING *) FROM gone",
     ],
 )
-def test_no_other_file_is_read(connection, sql, tmp_path):
+def test_a_query_reads_no_file_outside_the_store(connection, sql, tmp_path):
     with pytest.raises(StoreError):
         ask(connection, sql.replace("{root}", str(tmp_path)))
     assert ask(connection, "SELECT count(*) AS n FROM stages").to_pylist() == [{"n": 9}]

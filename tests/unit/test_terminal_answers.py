@@ -42,7 +42,7 @@ def test_rows_wider_than_the_terminal_are_records():
     assert "".join(printed(rows_view(long, 30), 30).split()).count("word") == 80  # a cell has 400 characters at most
 
 
-def test_no_rows_are_a_head():
+def test_an_answer_without_rows_shows_its_columns():
     assert "loss" in printed(rows_view(FOUND.slice(0, 0), 10), 40)
 
 
@@ -84,12 +84,12 @@ def test_a_run_is_named_once():
         the_run("", "")
 
 
-def test_both_ways_find_the_same(root):
+def test_a_run_is_found_as_argument_and_as_option(root):
     assert invoked("check", "demo", "--store", root) == invoked("check", "--run", "demo", "--store", root)
     story_of = invoked("why", "iteration=0/task=0/base=0", "--store", root)  # the store's only run
     assert "base of run demo" in story_of
     assert story_of == invoked("why", "iteration=0/task=0/base=0", "--run", "demo", "--store", root)
 
 
-def test_the_version():
+def test_version_prints_the_version():
     assert CliRunner().invoke(app_of(["runs"]), ["--version"]).output.split() == ["r3l", __version__]

@@ -77,7 +77,7 @@ def test_without_a_terminal_a_line_is_printed_on_change():
     assert FRAMES <= 4
 
 
-def test_time_by_the_clock():
+def test_seconds_are_shown_as_a_clock():
     assert [clock(5), clock(65.9), clock(3605)] == ["0:05", "1:05", "1:00:05"]
 
 
@@ -124,7 +124,7 @@ def test_eight_figures_with_their_change_and_all_on_request(store):
     assert all(metric.name in said(whole) for metric in METRICS if metric.shown and metric.source != "evaluations")
 
 
-def test_the_trend_of_a_run(store):
+def test_the_trend_of_a_run_is_a_sparkline(store):
     past = history(store, "demo", "")
     assert ("base success", "▁▁", "25.0%", "25.0%") in trends(past)
     screen = console()

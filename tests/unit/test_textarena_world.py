@@ -132,7 +132,7 @@ def test_what_can_not_be_played_says_why() -> None:
 
 
 @needs_textarena
-def test_in_a_worker_process() -> None:
+def test_an_episode_and_its_rollback_work_in_a_worker_process() -> None:
     task = tasks_of(ALONE, "heldout")[0]
     with WorldPool(ALONE) as pool:
         opening = pool.start("base", task).result(120).text

@@ -31,7 +31,7 @@ FOUND = {"name": "find", "arguments": {"item": "lamps"}}
         ('<tool_call>{"name": "find"}</tool_call>', [{"name": "find", "arguments": {}}]),
     ],
 )
-def test_both_forms_are_read(reply: str, calls: list) -> None:
+def test_tagged_and_bare_calls_are_parsed(reply: str, calls: list) -> None:
     found = parse_calls(reply, NAMES)
     assert found.valid
     assert json.loads(found.action) == {"calls": calls}
@@ -114,7 +114,7 @@ class Desk:
         return a
 
 
-def test_a_function_as_schema() -> None:
+def test_a_function_becomes_its_schema() -> None:
     assert schema_of(Desk().add) == {
         "type": "function",
         "function": {
@@ -155,7 +155,7 @@ def test_a_function_that_is_no_tool_says_why(name: str, why: str) -> None:
         ("say", {"how": "high", "words": []}, "Error: how: Input should be 'loud' or 'low'", False),
     ],
 )
-def test_a_call_by_its_arguments(name: str, arguments: dict, text: str, accepted: bool) -> None:
+def test_a_call_is_answered_by_its_arguments(name: str, arguments: dict, text: str, accepted: bool) -> None:
     assert called(getattr(Desk(), name), arguments) == (text, accepted)
 
 

@@ -191,7 +191,7 @@ def test_attention_with_masks_where_the_fused_one_does_not_fit(
 
 
 @pytest.mark.parametrize("targets", ["all-linear", ["q_proj"], ["v_proj", "down_proj"]])
-def test_lora_on_the_trie(targets: list[str] | str, tmp_path: Any) -> None:
+def test_lora_gradients_on_the_trie_agree_with_separate_sequences(targets: list[str] | str, tmp_path: Any) -> None:
     """With q_proj alone the first layer's keys and values have no gradient to pass on."""
     assert compare([*group(3, "g0"), *group(4, "g1")], tmp_path, lora=targets) <= 1e-6
 
@@ -289,7 +289,9 @@ def tries(draw: Any) -> list[dict[str, Any]]:
 
 @settings(max_examples=12, deadline=None)
 @given(tries(), st.sampled_from([0, 64]))
-def test_random_tries(tmp_path_factory: Any, records: list[dict[str, Any]], micro_batch: int) -> None:
+def test_gradients_on_random_tries_agree_with_separate_sequences(
+    tmp_path_factory: Any, records: list[dict[str, Any]], micro_batch: int
+) -> None:
     if not any(row.has_gradient for row in rows_of(records)):
         return
     error = compare(

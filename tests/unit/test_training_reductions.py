@@ -20,7 +20,7 @@ from tests.support.update_world import record
         ("groups", "sft", 4.0),
     ],
 )
-def test_denominators(reduction, term, expected):
+def test_each_reduction_has_its_denominator(reduction, term, expected):
     row = UpdateRow.read(record("g0/base=0", range(2, 6), [0.0, 0.0, 1.0, 1.0], reduction=reduction, term=term))
     assert Denominators(4, Counter(rl=50, sft=9)).of(row) == expected
 

@@ -17,7 +17,7 @@ IDS = [3, 4, 5, 6, 7, 8]
 MASKED = [0, 0, 0, 1, 1, 0]
 
 
-def test_a_survey_by_hand(tmp_path: Path) -> None:
+def test_a_survey_agrees_with_a_count_by_hand(tmp_path: Path) -> None:
     one = write_rows(
         tmp_path / "a.parquet",
         [

@@ -11,7 +11,7 @@ from r3l.training.trie.tree import build_trie
 SEQUENCES = st.lists(st.lists(st.integers(0, 2), max_size=9), max_size=8)
 
 
-def test_a_group_by_hand() -> None:
+def test_a_trie_agrees_with_one_by_hand() -> None:
     #  1 2 3 4 5 | 1 2 3 9 | 1 2 7: root 1 2, then 3 (4 5 | 9) and 7
     trie = build_trie([np.array(ids) for ids in ([1, 2, 3, 4, 5], [1, 2, 3, 9], [1, 2, 7])])
     assert trie.ids.tolist() == [1, 2, 3, 4, 5, 9, 7]

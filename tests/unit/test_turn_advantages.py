@@ -73,7 +73,7 @@ def test_gigpo_agrees_with_its_authors_to_six_digits(scale):
         assert ours == pytest.approx(theirs, abs=2e-6)
 
 
-def test_gigpo_by_hand():
+def test_gigpo_agrees_with_a_calculation_by_hand():
     """Two walks, discount 0.5. Won in 3 turns: returns 1/4, 1/2, 1; lost: zeros. State a is seen by both at turn 0 and
     by the second again at turn 1; b by the first alone; c by both at the end."""
     one, other = credited(
@@ -101,7 +101,7 @@ def test_a_malformed_reply_leaves_the_state_as_it_was():
     assert other.turn_advantages == pytest.approx([-0.5, -0.5, -0.5 - 0.5])
 
 
-def test_the_arithmetic():
+def test_returns_and_anchored_advantages_agree_with_calculations_by_hand():
     assert discounted_returns([1.0, 0.0, 2.0], 0.5).tolist() == [1 + 0 + 0.5, 1.0, 2.0]
     assert at_the_end(3, 0.7).tolist() == [0, 0, 0.7]
     assert at_the_end(0, 0.7).tolist() == []

@@ -38,7 +38,7 @@ def reaching(attempt, reward, *shares):
     return replace(episode, turns=turns)
 
 
-def test_process_supervision_by_hand():
+def test_process_supervision_agrees_with_a_calculation_by_hand():
     """Gains .5, 0, .5 and .5, -.5 (the second ruined what it had): mean .2, and the sums of what is left from each
     turn."""
     episodes = [reaching(0, 1.0, 0.5, 0.5, 1.0), reaching(1, 0.0, 0.5, 0.0)]
@@ -92,7 +92,7 @@ def continuation(of, turn, number, reward, status="completed"):
     )
 
 
-def test_vineppo_by_hand():
+def test_vineppo_agrees_with_a_calculation_by_hand():
     """Base 0 wins in 4 turns; from its turn 1 one of two continuations wins, from turn 3 both. Base 1 loses in 2; from
     its turn 1 none wins, and one that diverged does not count. The group's mean, 1/2, is what the start is worth."""
     episodes = [reaching(0, 1.0, None, None, None, None), reaching(1, 0.0, None, None)]

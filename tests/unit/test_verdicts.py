@@ -73,7 +73,7 @@ def test_pooled_attempts_are_judged_apart_and_speak_of_their_policies_alone():
         (0.2, 0.2, "same", "no clear difference"),
     ],
 )
-def test_verdicts(mean, q, direction, said):
+def test_a_verdict_follows_from_gap_q_and_direction(mean, q, direction, said):
     assert verdict(Gap(mean, 0.1, 4, 5, 5), q, direction) == said
 
 

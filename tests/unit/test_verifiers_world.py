@@ -150,7 +150,7 @@ def test_what_can_not_be_played_says_why(update: dict, reason: str) -> None:
 
 
 @needs_verifiers
-def test_in_a_worker_process() -> None:
+def test_an_episode_and_its_rollback_work_in_a_worker_process() -> None:
     task = task_of(make_world(GUESS), "7")
     with WorldPool(GUESS) as pool:
         opening = pool.start("base", task).result(300).text

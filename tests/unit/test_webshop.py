@@ -119,7 +119,7 @@ def test_pages_read_as_the_original_writes_them(play, mode):
     assert shown == (GOLDEN / f"purchase_{mode}.txt").read_text()
 
 
-def test_a_winning_episode(play):
+def test_a_right_purchase_has_reward_1(play):
     _, _, steps = play(*PURCHASE)
     assert all(step.accepted for step in steps)
     assert [step.done for step in steps] == [False] * 10 + [True]
@@ -127,7 +127,7 @@ def test_a_winning_episode(play):
     assert all((step.reward, step.standing, step.progress) == (0.0, 0.0, None) for step in steps[:-1])
 
 
-def test_a_losing_episode(play):
+def test_a_purchase_of_another_kind_has_reward_0(play):
     """The cup: its only title word but the maker, cup, is not among alora, leak, proof, mug, gift, idea: the factor is
     0."""
     _, texts, steps = play("search[cup]", "click[b00000cup2]", "click[buy now]")
@@ -135,7 +135,7 @@ def test_a_losing_episode(play):
     assert "Your score (min 0.0, max 1.0)\n0.0\n" in texts[-1]
 
 
-def test_a_partly_right_purchase(play):
+def test_a_partly_right_purchase_has_a_part_of_the_reward(play):
     """The attribute and the price fit, the color does not: 2 of 3."""
     _, _, steps = play(SEARCH, OPEN, "click[black]", "click[buy now]")
     assert (steps[-1].reward, steps[-1].success) == (pytest.approx(2 / 3), False)
@@ -157,7 +157,7 @@ def test_leaving_an_item_forgets_what_was_chosen_there(play):
     assert "\n[clicked button] B00000MUG1 [clicked button_]\n" in texts[-1], "a search from elsewhere keeps them"
 
 
-def test_pages_of_results(play):
+def test_results_come_in_pages_of_ten(play):
     """Eleven lamps: ten and one, and a third page without any, as the original has it."""
     _, texts, steps = play("search[lamp]", "click[Next >]", "click[next >]", "click[< Prev]")
     assert [step.accepted for step in steps] == [True] * 4

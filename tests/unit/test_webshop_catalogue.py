@@ -123,7 +123,7 @@ def test_products_of_the_original_files(folder):
     assert 1150 <= table.price <= 1200.5
 
 
-def test_goals_made_from_products(folder):
+def test_goals_are_made_from_products(folder):
     """One for each scent. The caps above 12.99 are 20, 30, 40, 50; the cap is the higher one of two of them."""
     _, goals = load_shop(settings(folder))
     assert {goal.options for goal in goals} == {(("scent", "mint | rose"),), (("scent", "citrus"),)}
@@ -135,7 +135,7 @@ def test_goals_made_from_products(folder):
     }
 
 
-def test_goals_that_people_wrote(folder):
+def test_goals_that_people_wrote_are_preferred(folder):
     """They are taken where the file is there. 1,150 dollars are above every cap, so that none is named."""
     (folder / "items_human_ins.json").write_text(json.dumps(HUMAN))
     _, goals = load_shop(settings(folder))
@@ -147,7 +147,7 @@ def test_goals_that_people_wrote(folder):
         load_shop(settings(folder, products=1))
 
 
-def test_reviews_and_ratings(folder):
+def test_reviews_and_ratings_are_read(folder):
     (folder / "reviews.json").write_text(
         json.dumps(
             [
@@ -197,11 +197,11 @@ def test_files_that_are_missing_or_wrong(folder):
         (None, [100.0]),
     ],
 )
-def test_prices(text, expected):
+def test_prices_are_parsed(text, expected):
     assert prices_of(text) == expected
 
 
-def test_caps():
+def test_price_caps_are_above_the_price():
     assert {draw_cap(9.99, random.Random(k)) for k in range(60)} == {20.0, 30.0, 40.0}, (
         "of 10, 20, 30, 40 the higher of two"
     )
@@ -224,7 +224,7 @@ def test_the_order_of_goals_is_the_originals():
     assert [goal.product.asin for goal in goals] == [by_product[place] for place in places]
 
 
-def test_the_synthetic_catalogue():
+def test_the_synthetic_catalogue_has_the_promised_products():
     products, goals = load_shop(WebShopSettings())
     assert len(products) == 1100
     assert len(SORTS) >= 50
@@ -250,7 +250,7 @@ def test_every_synthetic_goal_can_be_met_in_full():
     }
 
 
-def test_splits():
+def test_splits_are_those_of_the_paper_and_of_webshop():
     assert (split_goals("paper", "train", 5000), split_goals("paper", "test", 5000)) == (range(4096), range(4096, 4196))
     assert [split_goals("webshop", split, 12087) for split in ("test", "dev", "train")] == [
         range(500),

@@ -89,7 +89,7 @@ def test_going_back_is_exact(address):
         remote.restore(None)
 
 
-def test_the_tasks_of_a_server():
+def test_tasks_of_a_server_are_split_by_its_number_of_goals():
     world = make_world(WebShopSettings(catalogue="http://127.0.0.1:1", server_goals=4500))
     assert (len(world.tasks("train")), len(world.tasks("heldout"))) == (4096, 100)
     assert world.tasks("train")[0].task_type == "shopping"
@@ -111,7 +111,7 @@ def test_links_to_other_sites_are_not_followed(address):
         remote.fetch("GET", "http://127.0.0.1.example/x")
 
 
-def test_reading_html():
+def test_html_is_read_as_the_original_reads_it():
     """A comment and a break part strings; blank lines vanish, other blanks are one space; misnested tags do no harm."""
     page = (
         "<html><head><title>no</title></head><body>\n<h4>a &amp; b<br>c</h5>\n<p>  </p><!-- x -->d<style>.e{}</style>"

@@ -60,7 +60,7 @@ GOAL = Goal(
         ),
     ],
 )
-def test_rewards(product, options, expected):
+def test_rewards_of_purchases_agree_with_those_by_hand(product, options, expected):
     assert score(product, GOAL, options, title_words).reward == pytest.approx(expected)
 
 
@@ -89,7 +89,7 @@ def shared(overlap: int, of: int):
         (0, 0, "soaps", "Food", 0.5),  # no nouns at all count as 0.2
     ],
 )
-def test_type_factor(overlap, of, query, path, expected):
+def test_type_factors_agree_with_those_by_hand(overlap, of, query, path, expected):
     bought = replace(SHAMPOO, title="other", query=query, product_category=path)
     assert type_factor(bought, SHAMPOO, shared(overlap, of)) == expected
 
@@ -109,7 +109,7 @@ def test_type_factor_scales_the_whole_reward():
         ((), ("natural ingredients", "essential oils", "lipton"), 2),  # from the description and a bullet
     ],
 )
-def test_attribute_hits(own, wanted, hits):
+def test_attributes_that_fit_are_counted(own, wanted, hits):
     assert attribute_hits(replace(SHAMPOO, attributes=own), wanted) == hits
 
 
@@ -128,11 +128,11 @@ def test_attribute_hits(own, wanted, hits):
         (["pack of 12", "grey"], [("", "grey"), ("", "XL"), ("", "pack of 12")], 2),
     ],
 )
-def test_option_hits(chosen, wanted, hits):
+def test_options_that_fit_are_counted(chosen, wanted, hits):
     assert option_hits(chosen, wanted) == hits
 
 
-def test_normalised_options():
+def test_colours_are_normalised_to_their_base():
     assert [normalised(text) for text in ("deep navy blue", "wine red", "8 ounce")] == ["blue", "red", "8 ounce"]
 
 

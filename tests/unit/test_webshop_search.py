@@ -28,7 +28,7 @@ def test_the_first_page_is_lucenes(index, answer):
         assert score == pytest.approx(expected, abs=2e-4)
 
 
-def test_scores_by_hand():
+def test_scores_agree_with_a_calculation_by_hand():
     """Three documents of 2, 1 and 3 terms, mean length 2; "tea" is in two of them, twice in the last.
 
     idf(tea) = ln(1 + (3 - 2 + 0.5) / 2.5) = ln 1.6; norm(1) = 0.9 (0.6 + 0.4 * 1/2) = 0.72; norm(3) = 0.9 (0.6 + 0.4 *
@@ -41,7 +41,7 @@ def test_scores_by_hand():
     assert index.search("coffee", 10) == []
 
 
-def test_equal_scores_go_by_id():
+def test_documents_of_equal_score_are_sorted_by_id():
     assert SearchIndex([("b", "red shoe"), ("c", "red hat"), ("a", "red bag")]).search("red", 2) == ["a", "b"]
 
 
@@ -78,7 +78,7 @@ def test_lengths_as_one_byte_keeps_them():
         ("as", "as"),
     ],
 )
-def test_stems(word, expected):
+def test_stems_are_those_of_porters_program(word, expected):
     """The stems of Porter's own program, which differ from the published algorithm in the second half of the list."""
     assert stem(word) == expected
 
@@ -89,12 +89,12 @@ def test_words_and_terms_are_lucenes_for_every_class_of_characters(case):
     assert terms(case["text"].lower()) == case["terms"]
 
 
-def test_words():
+def test_words_are_split_and_stemmed():
     assert terms("The Women's 5,000mAh U.S. plug-in, for O'Neill") == ["women", "5,000mah", "u.", "plug", "o'neil"]
     assert terms("3.5ft 2 . 4 a_b _") == ["3.5ft", "2", "4", "a_b"]
 
 
-def test_what_is_indexed():
+def test_title_description_and_options_are_indexed():
     assert document_text("A Cup", "For Tea.", "Big", {"color": ("red", "blue"), "size": ("1l",)}) == (
         "a cup for tea. big color: red, blue, and size: 1l"
     )
