@@ -51,7 +51,7 @@ def show_page(store: Store, config: Config, summary: Summary, score: Scores | No
 
 
 def closing_line(summary: Summary) -> str:
-    """The last line of an iteration's log: what it came to, its policy, and where to look."""
+    """Return the last line of an iteration's log: what it came to, its policy, and where to look."""
     line = Line(summary["run"], summary["branch"])
     policy = f"policy {summary['policy']}" if summary.get("policy") else "no new policy"
     return (
@@ -66,8 +66,8 @@ def artifact_key(run: str, branch: str) -> str:
 
 
 def page(store: Store, line: Line, summary: Summary, score: Scores | None = None) -> str:
-    """The iteration as Markdown: where to look at it, headline, evaluation, trend, all figures, seconds per stage,
-    questions."""
+    """Return the iteration as Markdown: where to look at it, headline, evaluation, trend, all figures, seconds per
+    stage, questions."""
     past = history(store, *line.place)
     lines = [
         f"# {line}, iteration {summary['iteration']}",
@@ -92,7 +92,7 @@ def page(store: Store, line: Line, summary: Summary, score: Scores | None = None
 
 
 def held_out(score: Scores) -> list[str]:
-    """The section on an evaluation: solved episodes by task type, with intervals."""
+    """Return the section on an evaluation: solved episodes by task type, with intervals."""
     rows = score["table"]
     names = list(rows[0])
     return [
@@ -106,7 +106,7 @@ def held_out(score: Scores) -> list[str]:
 
 
 def cell(value: object) -> str:
-    """Text of a table's cell: a task type is a world's own word, and acts on nothing."""
+    """Return the text of a table's cell: a task type is a world's own word, and acts on nothing."""
     return escape(visible(str(value))).replace("|", "&#124;")
 
 

@@ -42,13 +42,13 @@ def unless_ended(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 
 def attended(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """`unless_ended`, in a flow run that says which process it is, and ends those whose process is gone."""
+    """Do as `unless_ended` does, in a flow run that says which process it is, and end those whose process is gone."""
     sign_and_mend()
     return unless_ended(fn, *args, **kwargs)
 
 
 def cancellable(fn: Callable[P, R]) -> Callable[P, R]:
-    """Decorator: `unless_ended` around every call."""
+    """Decorate a function with `unless_ended` around every call."""
 
     @wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:

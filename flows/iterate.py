@@ -43,7 +43,8 @@ def _flow_run_name() -> str:
 
 @flow(name="r3l", flow_run_name=_flow_run_name, task_runner=RUNNER, validate_parameters=True)
 def iterate(config: Form = Form()) -> Summary:  # noqa: B008 (frozen; what the form shows)
-    """One R3L iteration: sample, reflect, retry from the pivot, stitch, assign credit, update. Every stage is a table.
+    """Run one R3L iteration: sample, reflect, retry from the pivot, stitch, assign credit, update. Every stage is a
+    table.
 
     Args:
         config: what is run. A section is a preset, or all its settings in another tab.

@@ -63,7 +63,7 @@ def how_far(counts: dict[str, dict[str, float]]) -> tuple[float, str]:
 
 
 def worded(name: str, done: float, parts: float, counts: dict[str, float]) -> str:
-    """E.g. ``base 3 of 4 shards, mean reward 0.31–0.44``."""
+    """Return a line like ``base 3 of 4 shards, mean reward 0.31–0.44``."""
     said = f"{name} {done:.0f} of {parts:.0f} shards" if parts > 1 else name
     reward = mean_reward(counts)
     return f"{said}, mean reward {reward}" if reward else said

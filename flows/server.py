@@ -53,7 +53,7 @@ def root(flow_run_id: str) -> str:
 
 @contextmanager
 def holding(stage: str, going_on: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """A slot of the limit that the stage counts against, where the server has such a limit; waits for as long as it is
+    """Hold a slot of the limit that the stage counts against, if the server has such a limit; wait for as long as it is
     taken.
 
     Args:

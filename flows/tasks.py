@@ -52,7 +52,7 @@ class PrefectRunner(Runner):
         return future
 
     def settle(self, futures: Sequence[Coming]) -> None:
-        """Each task run ends itself before its flow run does: Prefect would crash it."""
+        """Let each task run end itself before its flow run does: Prefect would crash it."""
         if futures:
             wait(list(futures), timeout=SETTLE_S)  # type: ignore[arg-type]
 

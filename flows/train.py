@@ -34,7 +34,7 @@ class Watcher(Protocol):
 
 @flow(name="r3l-train", flow_run_name="{config.run}", validate_parameters=True)
 def train(config: Form = Form(), iterations: int = 10) -> list[Summary]:  # noqa: B008 (a frozen model)
-    """Further iterations of a run.
+    """Run further iterations of a run.
 
     Args:
         config: as for one iteration; `iteration` is left empty; evaluation.every says after how many iterations to

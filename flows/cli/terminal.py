@@ -121,8 +121,8 @@ def title(config: Config) -> str:
 
 @contextlib.contextmanager
 def displayed(config: Config, quiet: bool, training: bool = True, prefect: bool = True) -> Iterator[Display]:
-    """A display, after the settings were checked: that comes before Prefect, whose start takes seconds. `prefect`:
-    whether the block runs a flow.
+    """Show a display, after the settings were checked: that comes before Prefect, whose start takes seconds.
+    `prefect`: whether the block runs a flow.
 
     Raises:
         Interrupted: the block's flow run was ended from outside.
@@ -149,7 +149,7 @@ def displayed(config: Config, quiet: bool, training: bool = True, prefect: bool 
 
 @contextlib.contextmanager
 def on_prefect() -> Iterator[None]:
-    """A block that runs a flow. An ephemeral server that is started for it ends with this process.
+    """Run a block that runs a flow. An ephemeral server that is started for it ends with this process.
 
     Raises:
         Interrupted: the flow run ended as Cancelled: to the terminal that is one line, and no error.

@@ -26,7 +26,7 @@ class PrefectPlacement:
     """The settings of `placement` decide, for each piece of work, whether it goes to another host."""
 
     def shards(self, bench: Workbench, batch: StageRef, shards: range) -> list[StageRef] | None:
-        """A replay is small, and takes from the store what it does not compute: it stays here."""
+        """Keep a replay here: it is small, and takes from the store what it does not compute."""
         return None if bench.config.placement.shards == "here" else placed(bench, batch, shards)
 
     def update(self, bench: Workbench, job: JobSpec, rows: list[str]) -> UpdateResult | None:

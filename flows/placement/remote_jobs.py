@@ -105,7 +105,7 @@ def submit(errand: Errand, attempt: int) -> FlowRun:
 def wait(
     run: FlowRun, listener: Listener, silent_s: float, stopped: threading.Event, on_counts: Callable[[Counts], None]
 ) -> State[Any]:
-    """The run's final state; a run whose host is silent for too long is taken to have crashed."""
+    """Wait for the run's final state. A run whose host is silent for too long is taken to have crashed."""
     try:
         while not stopped.wait(POLL_S):
             state = state_of(run)
@@ -169,7 +169,7 @@ def cancel(run: FlowRun) -> None:
 
 
 def check_placement(settings: PlacementSettings) -> None:
-    """Raises `ConfigError` where work is to go to a deployment that isn't there: known before anything is sampled."""
+    """Raise `ConfigError` if work is to go to a deployment that isn't there: known before anything is sampled."""
     names = [settings.update_deployment] if settings.update_deployment else []
     names += [settings.shard_deployment] if settings.shards == "workers" else []
     if names and not PREFECT_API_URL.value():

@@ -60,7 +60,7 @@ def up(folder: Path, port: int) -> Own:
 
 
 def register() -> None:
-    """Raises `BackgroundError` with what the script said where it failed, or where this is no checkout."""
+    """Register the flows. Raise `BackgroundError` with what the script said if it failed, or if this is no checkout."""
     if not REGISTER.is_file():
         raise BackgroundError(f"{REGISTER} is not there: deployments are registered from a checkout of the project")
     environment = prefect_settings.loud() | {"VENV": sys.prefix}

@@ -25,11 +25,9 @@ class Dominance:
 
 
 def dominance(advantages_G: ArrayLike) -> Dominance:
-    """Theorem 4.3: alpha_min = (1 - p) |mean A-| / (p mean A+), which is negative over positive mass.
-
-    Give it the advantages before amplification for alpha_min, those after it for the ratio that the update has.
-    p is taken over the members with a non-zero advantage, so that those of degenerate groups weigh on neither side.
-    """
+    """Compute alpha_min of Theorem 4.3: (1 - p) |mean A-| / (p mean A+), which is negative over positive mass. Give it
+    the advantages before amplification for alpha_min, those after it for the ratio that the update has. p is taken over
+    the members with a non-zero advantage, so that those of degenerate groups weigh on neither side."""
     advantages = np.asarray(advantages_G, dtype=np.float64)
     positive, negative = advantages[advantages > 0], advantages[advantages < 0]
     up, down = float(positive.sum()), float(-negative.sum())
@@ -45,7 +43,8 @@ def dominance(advantages_G: ArrayLike) -> Dominance:
 
 
 def variance_ratio(trained_tokens_G: ArrayLike, response_tokens_G: ArrayLike) -> float:
-    """Theorem 4.5: (T - T_pivot) / T, the bound on R3L's gradient variance over GRPO's, with T summed over the members.
+    """Compute (T - T_pivot) / T of Theorem 4.5, the bound on R3L's gradient variance over GRPO's, with T summed over
+    the members.
 
     Args:
         trained_tokens_G: sampled tokens with weight.

@@ -61,7 +61,8 @@ class Engine(Protocol):
     def load_policy(self, snapshot: PolicySnapshot) -> None: ...
 
     def complete(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> Future[Completion]:
-        """`request_id` is the one id used everywhere, e.g. ``iteration=3/task=17/base=2/turn=5``.
+        """Sample a reply to each prompt. `request_id` is the one id used everywhere, e.g.
+        ``iteration=3/task=17/base=2/turn=5``.
 
         Raises (by the future):
             EngineError: after the engine's own retries are spent.

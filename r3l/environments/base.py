@@ -83,7 +83,8 @@ class World(Protocol):
     def system_prompt(self) -> str: ...
 
     def parse_reply(self, text: str) -> Reply:
-        """Text of a reply (without the end-of-turn token) to an action: the same rule in base, retry and evaluation."""
+        """Parse a reply's text (without the end-of-turn token) into an action, by the same rule in base, retry and
+        evaluation."""
         ...
 
     def tasks(self, split: str) -> list[Task]:
@@ -95,7 +96,7 @@ class World(Protocol):
         ...
 
     def make(self) -> Environment:
-        """Called in the worker process."""
+        """Make an environment. Called in the worker process."""
         ...
 
 

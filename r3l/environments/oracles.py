@@ -24,7 +24,7 @@ Oracle = Callable[[Any, Task, Sequence[str], Sequence[str]], Verdict]
 
 
 def by_alfworld(settings: AlfworldSettings, task: Task, actions: Sequence[str], observations: Sequence[str]) -> Verdict:
-    """By the recorded turns: after the last thing that was seen, taken or treated as the errand asks."""
+    """Judge by the recorded turns: after the last thing that was seen, taken or treated as the errand asks."""
     about = read_trajectory(games_root(settings), task)["pddl_params"]
     if task.task_type not in KNOWN or about.get("object_sliced"):
         return Verdict(None, "unknown errand")

@@ -69,7 +69,7 @@ def run_cell(
 
 
 def in_one_shard(config: Config) -> Config:
-    """Shards are computed one after another here, so all tasks are in one: the engine has all their episodes at
+    """Put all tasks into one shard: shards are computed one after another here, and the engine then has all episodes at
     once."""
     return config.model_copy(
         update={"rollout": config.rollout.model_copy(update={"tasks_per_shard": config.rollout.tasks})}
@@ -77,19 +77,18 @@ def in_one_shard(config: Config) -> Config:
 
 
 def on_the_first_tasks(config: Config) -> Config:
-    """Every policy of an experiment is tested on the first tasks of the split, as those of the kept results were."""
+    """Test every policy of an experiment on the first tasks of the split, as those of the kept results were."""
     return config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"sample": "first"})})
 
 
 def iterate_cell(config: Config, store: Store, iteration: int, tools: Tools) -> None:
-    """One iteration, as the flow `r3l` computes it."""
+    """Compute one iteration, as the flow `r3l` does."""
     with open_iteration(config, store, iteration, tools=tools) as bench:
         run_stages(bench)
 
 
 def fork_cell(config: Config, store: Store, iteration: int, fork: Fork, tools: Tools) -> None:
-    """The stored bases and reflections of an iteration, retried under other settings, as a branch named after the
-    fork."""
+    """Retry the stored bases and reflections of an iteration under other settings, as a branch named after the fork."""
     settings = assigned(config.model_dump(mode="json"), fork.settings)
     other = validated(settings | {"branch": fork.name, "iteration": iteration})
     asked = Replay("", "retries", "distilled")

@@ -88,7 +88,7 @@ def outcomes(
 
 
 def one_cell(experiment: str, config: str, iterations: int, until: float) -> Outcome:
-    """A cell, wherever it is run. An error of the project's own is an outcome: the other cells go on."""
+    """Run a cell, wherever that is. An error of the project's own is an outcome: the other cells go on."""
     from r3l.experiments.cell import run_cell
 
     began, of = time.time(), Experiment.model_validate_json(experiment)

@@ -81,8 +81,8 @@ def differences(results: Results, claim: Claim) -> dict[int, tuple[float, float]
 
 
 def at_equal_cost(results: Results, claim: Claim) -> dict[int, tuple[float, float]]:
-    """By seed, the success of both arms when each had sampled what the thriftier one sampled in all, or its mean until
-    then; straight lines between evaluations."""
+    """Return, by seed, the success of both arms when each had sampled what the thriftier one sampled in all, or its
+    mean until then; straight lines between evaluations."""
     cost, unit = BY_COST[claim.measure]
     mine, theirs = (
         {seed: by_cost(results, run, cost) for seed, run in runs(results, claim, arm).items()}
@@ -138,7 +138,7 @@ def curve_of(results: Results, run: str) -> dict[int, float]:
 
 
 def values(results: Results, claim: Claim, arm: str) -> dict[int, list[float]]:
-    """By seed: one number for a measure of the curve, else the metric in every iteration that has it."""
+    """Return, by seed, one number for a measure of the curve, else the metric in every iteration that has it."""
     by_seed: dict[int, list[float]] = {}
     for seed, run in runs(results, claim, arm).items():
         if claim.measure in CURVE:

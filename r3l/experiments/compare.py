@@ -162,7 +162,7 @@ def within(curve: Curve, after: float, until: float) -> list[float]:
 
 
 def best_rates(summaries: Sequence[Summary]) -> list[Summary]:
-    """For each arm the learning rate with the largest area, largest first."""
+    """Return for each arm the learning rate with the largest area, largest first."""
     arms = dict.fromkeys(one.arm for one in summaries)
     chosen = [max((one for one in summaries if one.arm == arm), key=lambda one: one.area) for arm in arms]
     return sorted(chosen, key=lambda one: -one.area)

@@ -59,7 +59,7 @@ class Size(Section):
     devices: int = Field(0, ge=0, description="GPUs that an iteration keeps busy meanwhile")
 
     def learning_rates(self) -> list[float | None]:
-        """None: the model's own."""
+        """Return the learning rates; None is the model's own."""
         return [*self.rates] or [None]
 
 

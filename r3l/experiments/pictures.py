@@ -58,7 +58,7 @@ def draw(picture: Picture) -> str:
 
 
 def stroke(axes: Any, one: Line, dash: int | None) -> None:
-    """A rival's line in its dashes; without any, the thick one."""
+    """Return the style of an arm's line: dashes, or without any the thick line."""
     ours = dash is None
     colour = OURS if ours else RIVALS
     axes.plot(

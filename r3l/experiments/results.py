@@ -230,7 +230,7 @@ def summaries(
 
 
 def spent(rows: Rows) -> dict[int, Spent]:
-    """By iteration, what was spent until its end; -1: nothing."""
+    """Return, by iteration, what was spent until its end; -1: nothing."""
     sums = list(
         accumulate(
             ((row["episodes"], row["turns"], row["tokens"], row["seconds"]) for row in rows),

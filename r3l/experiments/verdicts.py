@@ -83,7 +83,7 @@ def adjusted_apart(gaps: Sequence[Gap]) -> list[float]:
 
 
 def adjusted(ps: Sequence[float]) -> list[float]:
-    """Benjamini and Hochberg's q of each p; NaN stays NaN and counts as no claim."""
+    """Return Benjamini and Hochberg's q of each p; NaN stays NaN and counts as no claim."""
     known = [p for p in ps if not math.isnan(p)]
     if not known:
         return list(ps)

@@ -113,7 +113,7 @@ async def by_teacher(about: About, begun: Written) -> Written:
 
 
 async def by_oracle(about: About, begun: Written) -> Written:
-    """The turn and the cause in words, of an attempt that was not won.
+    """Return the turn and the cause in words, of an attempt that was not won.
 
     Raises:
         WorldError: the oracle failed. NothingToSay: it has no verdict.
@@ -136,8 +136,8 @@ async def by_oracle(about: About, begun: Written) -> Written:
 
 
 async def by_hint(about: About, begun: Written) -> Written:
-    """The hint of `hint_level`, and one level further for each retry of the same base. It names no turn: 0. Raise
-    `NothingToSay` where the task has none."""
+    """Return the hint of `hint_level`, and one level further for each retry of the same base. It names no turn: 0.
+    Raise `NothingToSay` if the task has none."""
     hints = about.explorer.world.hints(about.task) if isinstance(about.explorer.world, Hinting) else ()
     if not hints:
         raise NothingToSay("the task has no hint")

@@ -51,21 +51,21 @@ class Objective:
 
 
 def policy_gradient(logp_T: Tensor, old_T: Tensor, advantage: Advantage, weights_T: Tensor) -> RowLoss:
-    """REINFORCE on the trained tokens: l_t = -A log pi_t (R3L; RAFT with A = 1; OPMD with 1 / (1 + tau) in the
+    """Compute REINFORCE on the trained tokens: l_t = -A log pi_t (R3L; RAFT with A = 1; OPMD with 1 / (1 + tau) in the
     coefficient)."""
     return RowLoss(-(weights_T * advantage * logp_T).sum())
 
 
 def cross_entropy(logp_T: Tensor, old_T: Tensor, advantage: Advantage, weights_T: Tensor) -> RowLoss:
-    """Supervised rows: l_t = -log pi_t, whatever the advantage (the meta-task term, and RAFT)."""
+    """Compute the loss of supervised rows: l_t = -log pi_t, whatever the advantage (the meta-task term, and RAFT)."""
     return RowLoss(-(weights_T * logp_T).sum())
 
 
 def clipped_ratio(
     logp_T: Tensor, old_T: Tensor, advantage: Advantage, weights_T: Tensor, *, clip_low: float, clip_high: float
 ) -> RowLoss:
-    """PPO's clipped surrogate: l_t = -min(r_t A, clip(r_t, 1 - low, 1 + high) A) with r_t = pi_t / pi_old,t (GRPO,
-    DAPO)."""
+    """Compute PPO's clipped surrogate: l_t = -min(r_t A, clip(r_t, 1 - low, 1 + high) A) with r_t = pi_t / pi_old,t
+    (GRPO, DAPO)."""
     ratio_T = (logp_T - old_T).exp()
     plain_T = ratio_T * advantage
     bounded_T = ratio_T.clamp(1 - clip_low, 1 + clip_high) * advantage
@@ -88,19 +88,17 @@ def balanced_ratio(
     clip_high: float,
     **search: float,
 ) -> RowLoss:
-    """BAPO: PPO's clipped surrogate between bounds that `search`, the other arguments of `balance.candidates`, has
-    moved for the whole batch. Until it has, they stand where the search begins."""
+    """Compute BAPO's loss: PPO's clipped surrogate between bounds that `search`, the other arguments of
+    `balance.candidates`, has moved for the whole batch. Until it has, they stand where the search begins."""
     return clipped_ratio(logp_T, old_T, advantage, weights_T, clip_low=clip_low, clip_high=clip_high)
 
 
 def sequence_ratio(
     logp_T: Tensor, old_T: Tensor, advantage: Advantage, weights_T: Tensor, *, clip_low: float, clip_high: float
 ) -> RowLoss:
-    """GSPO: one ratio per sequence, s = exp(mean over trained tokens of (log pi_t - log pi_old,t)), clipped as a whole.
-
-    The token form of the GSPO paper (its Eq. 13 and 14): s_t = sg[s] pi_t / sg[pi_t], so its value is s and the
-    gradient of token t is s A_t.
-    """
+    """Compute GSPO's loss: one ratio per sequence, s = exp(mean over trained tokens of (log pi_t - log pi_old,t)),
+    clipped as a whole. The token form of the GSPO paper (its Eq. 13 and 14): s_t = sg[s] pi_t / sg[pi_t], so its value
+    is s and the gradient of token t is s A_t."""
     trained_T = weights_T != 0
     if not bool(trained_T.any()):
         return RowLoss((weights_T * logp_T).sum())
@@ -117,8 +115,8 @@ def sequence_ratio(
 
 
 def shaped_ratio(logp_T: Tensor, old_T: Tensor, advantage: Advantage, weights_T: Tensor, *, gamma: float) -> RowLoss:
-    """Critique-GRPO's shaping of refinements: l_t = -A f(pi_t), f(p) = p / (p + gamma): unlikely tokens gain the
-    most."""
+    """Compute Critique-GRPO's loss of refinements: l_t = -A f(pi_t), f(p) = p / (p + gamma), so that unlikely tokens
+    gain the most."""
     p_T = logp_T.exp()
     return RowLoss(-(weights_T * advantage * p_T / (p_T + gamma)).sum())
 

@@ -24,7 +24,7 @@ class Candidate:
 
 
 def priority(candidate: Candidate, decay: float) -> float:
-    """decay ** -age: 1 for a fresh group, halved with each iteration at decay 2."""
+    """Return decay ** -age: 1 for a fresh group, halved with each iteration at decay 2."""
     return float(decay**-candidate.age)
 
 

@@ -93,7 +93,8 @@ def without_guided_logprobs(member: Episode) -> list[Turn]:
 def reflect_row(
     settings: MethodSettings, objective: Objective, reflection: Reflection, advantage: float, group_size: int
 ) -> TrainingRow:
-    """D_reflect: the reflection, behind what the reflector was shown. Its advantage is 1 where it is supervised."""
+    """Make a row of D_reflect: the reflection, behind what the reflector was shown. Its advantage is 1 if it is
+    supervised."""
     objective = replace(objective, role="reflect")
     segments = Segments.of_reflection(reflection)
     return row(settings, objective, reflection, reflection.reflection_id, segments, advantage, group_size)
@@ -102,7 +103,8 @@ def reflect_row(
 def retry_row(
     settings: MethodSettings, objective: Objective, retry: Episode, kept: Sequence[Turn], group_size: int
 ) -> TrainingRow:
-    """D_retry: the turns kept from its parent, then its own behind the guidance; only its own are trained."""
+    """Make a row of D_retry: the turns kept from its parent, then its own behind the guidance; only its own are
+    trained."""
     objective = replace(objective, role="retry")
     segments = Segments.of_turns([*kept, *retry.turns], mask_turn=len(kept))
     return row(settings, objective, retry.trajectory, retry.trajectory.trajectory_id, segments, 1.0, group_size)

@@ -34,7 +34,8 @@ def change(now: object, before: object, pattern: str) -> str:
 
 
 def in_short(summary: Summary) -> str:
-    """E.g. ``base 54 % · held-out 31 % · loss 0.031``: a card of Prefect's UI has room for 35 characters or so."""
+    """Return a line like ``base 54 % · held-out 31 % · loss 0.031``: a card of Prefect's UI has room for 35 characters
+    or so."""
     parts = (
         ("base", "base_success", "{:.0%}"),
         ("held-out", "evaluation_success", "{:.0%}"),

@@ -113,7 +113,7 @@ def iterate_directly(config: Config, store: Store, tools: Tools, progress: Progr
 
 @contextmanager
 def working(bench: Workbench) -> Iterator[None]:
-    """The block's work with `bench`, which is closed when the block ends, and when its runner hears of a cancel.
+    """Do the block's work with `bench`, which is closed when the block ends, and when its runner hears of a cancel.
 
     Raises:
         Interrupted: the work was ended; the message says by what.

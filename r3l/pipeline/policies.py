@@ -71,8 +71,8 @@ def check_optimiser(store: Store, policies: Policies) -> None:
 
 
 def pullable(store: Store, snapshot: PolicySnapshot) -> PolicySnapshot:
-    """With its place in the store, for servers on hosts that pull it from there; a starting policy is put there
-    first."""
+    """Return the policy with its place in the store, for servers on hosts that pull it from there; a starting policy is
+    put there first."""
     return (
         snapshot if snapshot.place else replace(snapshot, place=place_in_store(store, snapshot.path, snapshot.digest))
     )

@@ -91,7 +91,7 @@ def check_waves(config: Config) -> None:
 
 
 def check_servers(config: Config, policy: Path) -> None:
-    """Whether vLLM can serve the policy.
+    """Check whether vLLM can serve the policy.
 
     Raises:
         ConfigError: a context that the model was not made for, or own servers where other hosts sample.

@@ -18,7 +18,7 @@ RENAMED = {("method", "sft_reduction"): {"token_mean": "tokens"}}
 
 
 def save_config(store: Store, config: Config, iteration: int) -> None:
-    """Written under the iteration's lock, before its first stage."""
+    """Write the settings under the iteration's lock, before its first stage."""
     store.files.put(_path(config.run, config.branch, iteration), seal(config.model_dump(mode="json")))
 
 

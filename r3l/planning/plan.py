@@ -131,8 +131,8 @@ def _memory_troubles(config: Config, machine: Machine, training_bytes: float, ca
     if training_bytes > RESERVE * gpu.memory_gb * GB:
         yield (
             f"the update needs {training_bytes / GB:.0f} GB a GPU and a {machine.gpu} has {gpu.memory_gb:g}: more "
-            "processes with "
-            "training.sharding=fsdp2, training.checkpoint_segments=true, a shorter policy.context_tokens, or an adapter"
+            "processes with training.sharding=fsdp2, training.checkpoint_segments=true, a shorter "
+            "policy.context_tokens, or an adapter"
         )
     if cache_tokens < config.policy.context_tokens:
         yield (

@@ -54,7 +54,7 @@ class Shape:
         return self.layers * kept * width
 
     def adapter_parameters(self, rank: int) -> int:
-        """LoRA on every linear layer of the blocks: rank x (in + out) each."""
+        """Count the parameters of LoRA on every linear layer of the blocks: rank x (in + out) each."""
         q, kv, f, h = self.heads * self.head_size, self.kv_heads * self.head_size, self.feed_forward, self.hidden
         return self.layers * rank * ((h + q) + 2 * (h + kv) + (q + h) + 2 * (h + f) + (f + h))
 

@@ -77,7 +77,8 @@ class Task:
 
 
 def observation_hash(text: str) -> str:
-    """16 hex digits (blake2b-64) by which a rollback's observations are compared with those that were recorded."""
+    """Return 16 hex digits (blake2b-64) by which a rollback's observations are compared with those that were
+    recorded."""
     return blake2b(text.encode(), digest_size=8).hexdigest()
 
 

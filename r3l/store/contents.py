@@ -104,7 +104,7 @@ class Contents:
 
 
 def contents_of(stages: Sequence[Manifest], bundles: Sequence[Bundle] = ()) -> Contents:
-    """Of these manifests, and of these bundles, which stand for the stages that they copy."""
+    """Return the contents of these manifests, and of these bundles, which stand for the stages that they copy."""
     everything = sorted([*stages, *(one for bundle in bundles for one in bundle.manifests)], key=place)
     seen = inherited(everything)
     own = [part for manifest in stages for part in parts_of(manifest)]

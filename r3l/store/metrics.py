@@ -196,7 +196,7 @@ FOLLOWED = tuple(metric for metric in METRICS if metric.followed)
 
 
 def select_lists() -> dict[str, str]:
-    """source -> its columns of the view `iterations`, in SQL."""
+    """Return source -> its columns of the view `iterations`, in SQL."""
     lists: dict[str, list[str]] = {}
     for metric in METRICS:
         if metric.source != "iterations":

@@ -32,7 +32,7 @@ def main() -> int:
 
 
 def wait_for_jobs() -> int:
-    """Do the jobs that stdin names, one after another; returns the exit status."""
+    """Do the jobs that stdin names, one after another, and return the exit status."""
     import torch
 
     import r3l.training.update  # noqa: F401 (the imports of a job, before there is one)
@@ -55,7 +55,7 @@ def log_beside(job: Path) -> None:
 
 
 def done(path: str | Path) -> int:
-    """Do one job; returns the exit status."""
+    """Do one job, and return the exit status."""
     started = time.perf_counter()
     try:
         job = read_job(path)

@@ -33,7 +33,8 @@ class Canary:
         self.before: list[float] = []
 
     def look(self) -> None:
-        """The optimiser has its parameters by now: a pass gathers sharded ones, and they are others then."""
+        """Look at the parameters. The optimiser has them by now: a pass gathers sharded ones, and they are others
+        then."""
         self.before = self._logprobs()
 
     def result(self) -> dict[str, list[int] | list[float]]:

@@ -61,7 +61,7 @@ class UpdateRow:
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> UpdateRow:
-        """From a record of the table.
+        """Read a row from a record of the table.
 
         Raises:
             TrainingError: lists of unequal length, a weight on the first token, an unknown objective or estimator.

@@ -28,7 +28,8 @@ def untrained(row: DemoRow) -> int:
 
 
 def weighted_loss(model: Any, rows: Sequence[DemoRow]) -> tuple[torch.Tensor, torch.Tensor]:
-    """sum_t w_t * -log p(t | before) / sum_t w_t, and the plain mean over the fully weighted tokens (detached)."""
+    """Return sum_t w_t * -log p(t | before) / sum_t w_t, and the plain mean over the fully weighted tokens
+    (detached)."""
     P = shared_length(rows)
     ids_BT, weights_BT = padded(rows, P, model.config.pad_token_id)
     shared_P = torch.tensor(rows[0].ids[:P])
@@ -40,7 +41,7 @@ def weighted_loss(model: Any, rows: Sequence[DemoRow]) -> tuple[torch.Tensor, to
 
 
 def padded(rows: Sequence[DemoRow], P: int, pad: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """ids and weights of what comes after the shared beginning, padded on the right."""
+    """Return ids and weights of what comes after the shared beginning, padded on the right."""
     T = max(len(row.ids) for row in rows) - P
     ids_BT, weights_BT = torch.full((len(rows), T), pad), torch.zeros(len(rows), T)
     for index, row in enumerate(rows):
@@ -50,7 +51,8 @@ def padded(rows: Sequence[DemoRow], P: int, pad: int) -> tuple[torch.Tensor, tor
 
 
 def hidden_states(model: Any, shared_P: torch.Tensor, ids_BT: torch.Tensor) -> torch.Tensor:
-    """[B, T, D]: state t predicts ids_BT[:, t]. Gradients reach the shared beginning through its keys and values."""
+    """Return [B, T, D]: state t predicts ids_BT[:, t]. Gradients reach the shared beginning through its keys and
+    values."""
     from transformers import DynamicCache
 
     B, T = ids_BT.shape

@@ -55,8 +55,8 @@ class RowEncoder:
             yield self.retry(demonstration)
 
     def rows_once(self, demonstration: Demonstration, rng: random.Random) -> Iterator[DemoRow]:
-        """Like `rows`, but no turn twice: of an attempt and the retry from its pivot, one by chance, trained on as a
-        whole."""
+        """Make rows like `rows`, but no turn twice: of an attempt and the retry from its pivot, one by chance, trained
+        on as a whole."""
         yield self.reflection(demonstration)
         if demonstration.retry and rng.random() < RETRIES:
             yield self.retry(demonstration, whole=True)
@@ -143,7 +143,7 @@ class RowEncoder:
         )
 
     def reply(self, text: str) -> list[int]:
-        """As an engine samples it: the text's ids and the end-of-turn token."""
+        """Return a reply as an engine samples it: the text's ids and the end-of-turn token."""
         if text not in self.replies:
             self.replies[text] = [*self.chat.tokenizer.encode(text, add_special_tokens=False), self.chat.stop_ids[0]]
         return self.replies[text]
@@ -152,7 +152,7 @@ class RowEncoder:
         return [DECIDED if token in self.decisions else 1.0 for token in ids]
 
     def reading(self, ids: list[int], read: float = READ) -> list[float]:
-        """The system prompt is the same everywhere and teaches nothing; what comes after it is read."""
+        """Read what comes after the system prompt, which is the same everywhere and teaches nothing."""
         system = ids.index(self.chat.stop_ids[0]) + 1
         return [0.0] * system + [read] * (len(ids) - system)
 

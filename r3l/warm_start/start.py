@@ -124,13 +124,13 @@ def texts(shown: Iterable[Demonstration]) -> Iterable[str]:
 
 
 def empty_folder(out: Path) -> None:
-    """Raises `TrainingError` where `out` holds files."""
+    """Raise `TrainingError` if `out` holds files."""
     if out.is_dir() and any(out.iterdir()):
         raise TrainingError(f"{out} is not empty: choose another folder, or remove what is in it")
 
 
 def save(model: Any, tokenizer: Any, out: Path) -> None:
-    """model.safetensors, config, tokenizer and chat template: what AutoModelForCausalLM and AutoTokenizer open."""
+    """Save model.safetensors, config, tokenizer and chat template: what AutoModelForCausalLM and AutoTokenizer open."""
     out.mkdir(parents=True, exist_ok=True)
     for known_only_here in ("is_local", "local_files_only"):  # how a tokenizer of an earlier warm start was loaded
         tokenizer.init_kwargs.pop(known_only_here, None)

@@ -41,7 +41,8 @@ class Schedule:
     floor: float = 0.03  # of the learning rate, at the end
 
     def slower(self, factor: float) -> Schedule:
-        """With `factor` times the learning rates: half of them from the weights of an earlier warm start."""
+        """Return the settings with `factor` times the learning rates: half of them from the weights of an earlier warm
+        start."""
         return replace(self, learning_rate=self.learning_rate * factor, matrix_rate=self.matrix_rate * factor)
 
     def share(self, step: int, seconds: float) -> float:
@@ -133,7 +134,7 @@ def steps_of(
 
 
 def new_optimizers(model: Any, schedule: Schedule) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices inside the layers, AdamW for embeddings and norms; each group remembers its
+    """Return Muon for the matrices inside the layers, AdamW for embeddings and norms; each group remembers its
     `initial_lr`."""
     inner = {name for name, part in model.named_parameters() if part.ndim == 2 and ".layers." in name}
     matrices = [part for name, part in model.named_parameters() if name in inner]
@@ -168,7 +169,7 @@ def average(losses: list[float]) -> float:
 
 
 def batches(rows: Sequence[DemoRow], tokens: int, rng: random.Random) -> Iterator[list[DemoRow]]:
-    """For ever: rows of about the same length, `tokens` at most when padded; reflections apart, as they begin
+    """Yield for ever rows of about the same length, `tokens` at most when padded; reflections apart, as they begin
     otherwise."""
     while True:
         made: list[list[DemoRow]] = []

@@ -21,8 +21,8 @@ def why(
     turn: Annotated[int | None, typer.Option(help="also show this turn token by token")] = None,
     store: Root = "",
 ) -> None:
-    """Why a trajectory was trained with its weights: row, credit, retry, reflection, base, task, and the step it went
-    into."""
+    """Explain why a trajectory was trained with its weights: row, credit, retry, reflection, base, task, and the step
+    it went into."""
     opened = Store.open(store, reading=True)
     screen().print(story(str(genealogy(opened, only_run(opened, run), trajectory, branch, turn))), soft_wrap=True)
 

@@ -57,7 +57,7 @@ def doctor(
 
 
 def show(console: Console, title: str, found: Iterable[Finding]) -> None:
-    """The table: what was looked at, whether it works, what was seen, and what to do."""
+    """Print the table: what was looked at, whether it works, what was seen, and what to do."""
     table = Table("", "check", "what was seen", title=title, header_style="bold", show_lines=False)
     for one in found:
         seen = Text(one.seen)

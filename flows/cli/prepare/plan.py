@@ -53,7 +53,7 @@ def plan(
 
 
 def show(console: Console, config: Config, machine: Machine, made: ResourcePlan) -> None:
-    """The plan as a table, what it takes for granted below it, and what will not fit in red."""
+    """Print the plan as a table, what it takes for granted below it, and what will not fit in red."""
     console.print(
         f"{config.policy.name} on {config.environment.kind}, {config.method.kind}, {config.rollout.tasks} tasks x N = "
         f"{config.rollout.group_size}, {_turns(machine)}: one iteration",
@@ -82,7 +82,7 @@ def _turns(machine: Machine) -> str:
 
 
 def show_fits(console: Console, fitting: list[Fit]) -> None:
-    """What can be trained on one GPU, a row per policy and a column per size."""
+    """Print what can be trained on one GPU, a row per policy and a column per size."""
     if not fitting:
         return
     rows: dict[tuple[str, str], list[str]] = {}

@@ -53,7 +53,7 @@ def replay(
 
 
 def show(console: Console, result: Replayed) -> None:
-    """What differs between the branch and what it was replayed from, stage by stage."""
+    """Print what differs between the branch and what it was replayed from, stage by stage."""
     console.print(Text.assemble("replayed into branch ", (result["branch"], "bold")))
     difference = diff(
         Store.open(result["store"]), result["run"], result["iteration"], result["source_branch"], result["branch"]

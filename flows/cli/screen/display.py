@@ -82,7 +82,7 @@ class Display:
 
 
 def clock(seconds: float) -> str:
-    """E.g. 1:05 for 65 seconds, 1:00:05 for an hour more."""
+    """Return a time like 1:05 for 65 seconds, 1:00:05 for an hour more."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

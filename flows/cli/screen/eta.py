@@ -46,8 +46,8 @@ def seconds_left(counts: Counts, planned: dict[str, float], now: float) -> float
 
 
 def tokens_left(counts: Counts, stage: str, most: float, usual: float) -> float:
-    """Of the attempts still to be made, fewer than planned where shards ended without needing all of theirs; less what
-    those under way have sampled."""
+    """Count the tokens of the attempts still to be made, fewer than planned if shards ended without needing all of
+    theirs; less what those under way have sampled."""
     seen, shards = counts.get(stage, {}), counts.get("shards", {}).get("planned", 0)
     done = max(seen.get("done", 0) / most if most else 1.0, seen.get("shards", 0) / shards if shards else 0.0)
     under_way = seen.get("tokens", 0.0) - seen.get("done_tokens", 0.0)

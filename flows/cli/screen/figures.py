@@ -17,7 +17,7 @@ TITLE = {"title_justify": "left", "title_style": "bold", "box": None, "padding":
 
 
 def result(console: Console, summary: Summary, ask: bool = True, verbose: bool = False) -> None:
-    """The eight figures that are looked at first, or all, with the seconds of each stage; with `ask`, where it is
+    """Print the eight figures that are looked at first, or all, with the seconds of each stage; with `ask`, where it is
     stored and what to ask."""
     title = f"{summary['run']}, iteration {summary['iteration']}"
     if "evaluation" in summary:  # made after the summary
@@ -46,7 +46,7 @@ def result(console: Console, summary: Summary, ask: bool = True, verbose: bool =
 
 
 def changes(title: str, rows: Sequence[tuple[str, str, str]]) -> Table:
-    """Names, figures and how they changed since the iteration before."""
+    """Print names, figures and how they changed since the iteration before."""
     table = Table(title=title, show_header=False, min_width=len(title), **TITLE)  # type: ignore[arg-type]
     table.add_column()
     table.add_column(justify="right")
@@ -57,7 +57,7 @@ def changes(title: str, rows: Sequence[tuple[str, str, str]]) -> Table:
 
 
 def trend(console: Console, run: str, past: Sequence[dict[str, Any]]) -> None:
-    """How the figures went over the iterations of a run."""
+    """Print how the figures went over the iterations of a run."""
     first, last = past[0]["iteration"], past[-1]["iteration"]
     table = Table(title=f"{run}, iterations {first} to {last}", show_header=False, **TITLE)  # type: ignore[arg-type]
     table.add_column()
@@ -69,7 +69,7 @@ def trend(console: Console, run: str, past: Sequence[dict[str, Any]]) -> None:
 
 
 def evaluated(console: Console, found: Scores) -> None:
-    """The score of an evaluation, by task type and in all."""
+    """Print the score of an evaluation, by task type and in all."""
     title = f"{found['run']}, policy of iteration {found['iteration']} on {found['posed']}: {found['sample']}"
     table = Table(title=title, **TITLE)  # type: ignore[arg-type]
     for name in found["table"][0]:

@@ -43,7 +43,7 @@ class Batch:
         self.active.append(request)
 
     def step(self) -> None:
-        """One forward pass over the new tokens of all requests that are ready; replies that end are delivered."""
+        """Run one forward pass over the new tokens of all requests that are ready, and deliver the replies that end."""
         step, requests = self._select()
         wanted = [_wanted(request, feed) for request, feed in zip(requests, step.feeds, strict=True)]
         logits_RV = self._forward(step, requests, [place for places in wanted for place in places])

@@ -36,7 +36,7 @@ class Drafts:
         return tokens[len(before[-ORDER:]) :]
 
     def learn(self, before: Sequence[int], sampled: Sequence[int], guessed: int, right: int) -> None:
-        """`sampled` followed `before`; of `guessed` tokens `right` ones were drawn."""
+        """Learn that `sampled` followed `before`, and that of `guessed` tokens `right` ones were drawn."""
         if len(self.following) > MEMORY:
             self.following.clear()
         tokens = [*before[-ORDER:], *sampled]

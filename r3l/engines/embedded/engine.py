@@ -59,7 +59,8 @@ class TransformersLocal:
         self._thread.start()
 
     def load_policy(self, snapshot: PolicySnapshot) -> None:
-        """Raises `EngineError` where `snapshot` can't be loaded; the policy before it is then gone too."""
+        """Load the policy. Raise `EngineError` if `snapshot` can't be loaded; the policy before it is then gone,
+        too."""
         self._put(Command(lambda: self._load(snapshot), Future())).result()
 
     def complete(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> Future[Completion]:

@@ -30,7 +30,7 @@ class PackedLinear(nn.Module):
         self.bias = None if plain.bias is None else plain.bias.detach()
 
     def forward(self, x: Tensor, plus: Tensor | None = None) -> Tensor:
-        """`plus` (..., O) is added before the result is rounded."""
+        """Multiply, and add `plus` (..., O) before the result is rounded."""
         if plus is None:
             y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
         else:

@@ -66,7 +66,7 @@ class VllmFleet:
                 self._await_return(server)
 
     async def sleep(self, level: int) -> None:
-        """Have every server sleep until the next `load`. Raises `EngineError` where one does not."""
+        """Let every server sleep until the next `load`. Raise `EngineError` if one does not."""
         self._use_none()
         self.asleep = True
         await asyncio.gather(*[server.sleep(level) for server in self.servers])

@@ -92,7 +92,7 @@ class OwnProcess:
                 os.killpg(self.process.pid, signal.SIGKILL)
 
     def last_words(self) -> str:
-        """The first error that it logged since its last start, which the others follow from; else the end of its
+        """Return the first error that it logged since its last start, which the others follow from; else the end of its
         log."""
         try:
             with self.log.open("rb") as log:

@@ -39,11 +39,11 @@ class OwnServers(VllmServer):
         self._minders: list[asyncio.Future[None]] = []
 
     def attach(self, folder: Path, note: Note) -> None:
-        """Where their logs go from the next start on, and who hears of a restart."""
+        """Set where their logs go from the next start on, and who hears of a restart."""
         self.folder, self.note = folder, note
 
     def load_policy(self, snapshot: PolicySnapshot) -> None:
-        """Raises `EngineError` where a server does not start; the message ends with what it said last."""
+        """Load the policy. Raise `EngineError` if a server does not start; the message ends with what it said last."""
         self._submit(self._start(snapshot.base_path or snapshot.path)).result()
         super().load_policy(snapshot)
 

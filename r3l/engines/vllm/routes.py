@@ -67,7 +67,7 @@ class VllmRoutes:
         return response
 
     async def look(self) -> None:
-        """Whether it answers, what it serves and how long a context it takes."""
+        """Ask whether it answers, what it serves and how long a context it takes."""
         await self.ask("GET", "/health")
         models = (await self.ask("GET", "/v1/models")).json()["data"]
         base = next(model for model in models if not model.get("parent"))

@@ -66,7 +66,7 @@ class VllmServer:
         self._submit(self._load(snapshot)).result()
 
     def sleep(self) -> None:
-        """As `Sleeping.sleep`: nothing where `engine.sleep` is 0, or no policy was loaded."""
+        """Do as `Sleeping.sleep` says: nothing if `engine.sleep` is 0 or no policy was loaded."""
         if self.settings.sleep:
             self._submit(self._sleep()).result()
 

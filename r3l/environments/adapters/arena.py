@@ -40,7 +40,7 @@ class TextArenaWorld(GameWorld[TextArenaSettings]):
         self.copies = Copies()
 
     def tasks(self, split: str) -> list[Task]:
-        """Tasks are seeds of the game."""
+        """Return tasks, which are seeds of the game."""
         installed("textarena", "textarena")
         return seeded_tasks(self.settings, self.name, self.settings.env, split)
 

@@ -56,7 +56,7 @@ class Draws:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """What draws from the global generators meanwhile draws this episode's numbers."""
+        """Let everything that draws from the global generators meanwhile draw this episode's numbers."""
         numpy = sys.modules.get("numpy") if self.numpy is not None else None
         outer = random.getstate(), numpy.random.get_state() if numpy else None
         random.setstate(self.python)
@@ -123,7 +123,8 @@ class CopiedEnvironment(ABC):
             return None
 
     def restore(self, handle: object) -> None:
-        """Raises `WorldError` where copies are not exact and the actions, taken again, lead elsewhere."""
+        """Restore the snapshot. Raise `WorldError` if copies are not exact and the actions, taken again, lead
+        elsewhere."""
         if not isinstance(handle, Played):
             raise WorldError(f"restore needs a handle of snapshot(), got {type(handle).__name__}")
         if self.copies.why:

@@ -33,7 +33,7 @@ class GymnasiumWorld(GameWorld[GymnasiumSettings]):
         self.copies = Copies()
 
     def tasks(self, split: str) -> list[Task]:
-        """Tasks are seeds of `reset`. Raise `ConfigError` where no environment is named."""
+        """Return tasks, which are seeds of `reset`. Raise `ConfigError` if no environment is named."""
         if not self.settings.env:
             raise ConfigError(
                 "environment.env is empty: name a registered environment (Name-v0), with its module in front where "

@@ -36,7 +36,7 @@ class OpenEnvWorld(GameWorld[OpenEnvSettings]):
     tasks_at_once = 16  # a step waits for the server
 
     def parse_reply(self, text: str) -> Reply:
-        """An action is a text for the server's field, or a JSON object where the settings name no field."""
+        """Return the action: a text for the server's field, or a JSON object if the settings name no field."""
         reply = super().parse_reply(text)
         if not reply.valid or self.settings.action_field:
             return reply
@@ -47,7 +47,7 @@ class OpenEnvWorld(GameWorld[OpenEnvSettings]):
         return reply if fits else Reply(False, "", "Invalid reply: expected a JSON object as the action.")
 
     def tasks(self, split: str) -> list[Task]:
-        """Tasks are seeds of the server's reset."""
+        """Return tasks, which are seeds of the server's reset."""
         installed("openenv", "openenv")
         return seeded_tasks(self.settings, self.name, "seeded", split)
 
@@ -70,7 +70,7 @@ class OpenEnvEnvironment:
         self.begun = False
 
     def reset(self, task: Task) -> Observation:
-        """Raises `ServerAway` where nothing answers at the settings' address."""
+        """Start an episode. Raise `ServerAway` if nothing answers at the settings' address."""
         self.connect()
         found = self.asked(lambda: self.client.reset(seed=seed_of(task), **self.settings.options), "reset")
         self.gained, self.begun = float(found.reward or 0.0), True
@@ -103,7 +103,7 @@ class OpenEnvEnvironment:
         return share(self.gained, self.settings.lowest_reward, self.settings.highest_reward)
 
     def snapshot(self) -> None:
-        """The server gives none: a rollback takes the actions again."""
+        """Return None, because the server has no snapshots: a rollback takes the actions again."""
         return None
 
     def restore(self, handle: object) -> None:
@@ -123,7 +123,7 @@ class OpenEnvEnvironment:
         self.asked(self.client.connect, "connect")
 
     def asked(self, call: Callable[[], Value], what: str) -> Value:
-        """An answer of the server. A session that broke is closed.
+        """Return an answer of the server. A session that broke is closed.
 
         Raises:
             ServerAway: nothing answers.

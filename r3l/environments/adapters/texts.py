@@ -62,7 +62,7 @@ class GameWorld(Generic[Settings]):
 
 
 def seeded_tasks(settings: AdaptedSettings, name: str, variant: str, split: str) -> list[Task]:
-    """Tasks that differ by their seed alone, which is their payload. Raise `WorldError` for another split."""
+    """Return tasks that differ by their seed alone, which is their payload. Raise `WorldError` for another split."""
     number = {"train": settings.train_tasks, "heldout": settings.heldout_tasks}.get(split)
     if number is None:
         raise WorldError(f"{name} split {split!r}: expected one of train, heldout")

@@ -139,6 +139,6 @@ def shared(new: D, before: D) -> D:
 
 
 def seen(state: Any) -> Seen:
-    """Without the engine's banner, which says nothing about the task."""
+    """Return the observation without the engine's banner, which says nothing about the task."""
     text = state.feedback.split("=-", 1)[-1] if state.feedback.startswith("-=") else state.feedback
     return Seen(text.strip(), tuple(state["admissible_commands"]), bool(state["won"]))

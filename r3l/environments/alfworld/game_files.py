@@ -91,7 +91,8 @@ def list_games(settings: AlfworldSettings, split: str, progress: OnProgress | No
 
 
 def entry(path: Path, root: Path) -> GameEntry:
-    """Generated games are named <index>-<task type>-...; no file is opened for that."""
+    """Read index and task type from the name of a generated game, <index>-<task type>-...; no file is opened for
+    that."""
     name = path.parent.parent.name
     return GameEntry(name, name.split("-")[1], path.relative_to(root).as_posix())
 
@@ -170,7 +171,7 @@ def solvable(path: Path, root: Path, progress: OnProgress | None, number: int, t
 
 
 def save(path: Path, text: str) -> None:
-    """Atomically; a folder that can't be written to only costs the time of indexing again."""
+    """Save atomically. A folder that can't be written to only costs the time of indexing again."""
     if not os.access(path.parent, os.W_OK):
         return
     staging = path.with_name(f".{path.name}.{os.getpid()}")

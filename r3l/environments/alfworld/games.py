@@ -198,7 +198,7 @@ def write_out(index: str, room: Room, goal: Goal, placed: list[Placed], rng: ran
 
 @cache
 def goal_library() -> tuple[dict[str, Any], str, str]:
-    """Goals and sentences, domain and grammar, as the wheel ships them."""
+    """Return goals and sentences, domain and grammar, as the wheel ships them."""
     from alfworld.gen import goal_library as library
 
     data = package_folder() / "data"

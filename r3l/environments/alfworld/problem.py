@@ -12,8 +12,8 @@ MANGLED = str.maketrans({"-": "_minus_", "|": "_bar_", "+": "_plus_", ".": "_dot
 
 
 def problem_text(name: str, room: Room, placed: list[Placed], start: Place, goal: str) -> str:
-    """`goal` is the filled-in template of alfworld's goal library: it ends with the parenthesis that closes the
-    problem."""
+    """Return the problem's text. `goal` is the filled-in template of alfworld's goal library: it ends with the
+    parenthesis that closes the problem."""
     return "\n".join(
         [
             f"(define (problem plan_{name}_{room.number})",

@@ -149,7 +149,7 @@ def load_room(number: int) -> Room:
 
 
 def receptacle_type(name: str) -> str:
-    """``Cabinet|+00.68|...`` is a Cabinet, ``Sink|...|SinkBasin`` a SinkBasin."""
+    """Return the type in a receptacle's id: ``Cabinet|+00.68|...`` is a Cabinet, ``Sink|...|SinkBasin`` a SinkBasin."""
     parts = name.split("|")
     return parts[-1] if parts[-1].endswith("Basin") else parts[0]
 

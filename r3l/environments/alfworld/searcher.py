@@ -39,7 +39,7 @@ class Errand:
 
     @classmethod
     def of(cls, task_type: str, about: Mapping[str, str]) -> Errand:
-        """From a game's `pddl_params`."""
+        """Make a searcher from a game's `pddl_params`."""
         return cls(task_type, about["object_target"].lower(), about["parent_target"].lower())
 
     @property

@@ -30,7 +30,7 @@ KINDS = sorted(frozenset.union(*TREATABLE.values()) | {"saltshaker", "peppershak
 
 
 def kind_of(name: str) -> str:
-    """``"mug 2"`` is a mug."""
+    """Return the kind of an object: ``"mug 2"`` is a mug."""
     return name.partition(" ")[0]
 
 

@@ -129,8 +129,8 @@ def errand(level: Level, rng: random.Random) -> tuple[str, tuple[Wanted, ...], s
 
 
 def long_errand(rng: random.Random) -> tuple[str, tuple[Wanted, ...], str]:
-    """Things for the box, each treated: four of one kind in a third of the tasks, else of three kinds, the first sliced
-    in half."""
+    """Draw the things for the box, each treated: four of one kind in a third of the tasks, else of three kinds, the
+    first sliced in half."""
     if rng.random() < 1 / 3:
         verb = rng.choice(["clean", "heat", "cool"])
         return PACKED, (Wanted(rng.choice(sorted(TREATABLE[verb] - KNIVES)), (MARK_OF[verb],), 4),), "box"

@@ -76,7 +76,7 @@ def useful(actions: Sequence[str], pivot: int) -> str:
 
 
 def unrecoverable(engine: HouseholdEngine, before: State, action: str) -> tuple[str, str]:
-    """Cause and advice for the action after which the game can't be won."""
+    """Return cause and advice for the action after which the game can't be won."""
     verb, kind, number, *_, place, _ = action.split()
     thing = f"{kind} {number}"
     index = engine.objects[thing]
@@ -112,7 +112,7 @@ def missing_steps(engine: HouseholdEngine, state: State, index: int, wanted: Wan
 
 
 def next_step(engine: HouseholdEngine, states: Sequence[State]) -> tuple[str, str]:
-    """Cause and advice where nothing is lost: the first thing asked for that is not delivered."""
+    """Return cause and advice if nothing is lost: the first thing asked for that is not delivered."""
     state, seen = states[-1], shown(states)
     for wanted in engine.game.wanted:
         there = [i for i in instances(engine, wanted) if on_target(engine, state, i) and meets(state.marks[i], wanted)]

@@ -61,7 +61,7 @@ COMPILED = [(re.compile(pattern), replacement) for pattern, replacement, _ in FO
 
 
 def formula(text: str) -> str:
-    """A text as one formula for math-verify: bare ``3\\sqrt{2}`` would be read as 3."""
+    r"""Mark a text as one formula for math-verify, which would read bare ``3\sqrt{2}`` as 3."""
     for pattern, replacement in COMPILED:
         text = pattern.sub(replacement, text)
     return f"${text}$"

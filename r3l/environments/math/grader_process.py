@@ -66,7 +66,7 @@ def out_of_time(*_: object) -> None:
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """An alarm after `seconds` of processor time, and the kernel's end to the process `MERCY_S` later."""
+    """Set an alarm after `seconds` of processor time, and let the kernel end the process `MERCY_S` later."""
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds + MERCY_S)
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:

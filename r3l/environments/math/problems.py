@@ -73,7 +73,7 @@ def problem_of(row: Mapping[str, Any], name: str, task_type: str) -> Problem:
 
 
 def gold_of(row: Mapping[str, Any]) -> str:
-    """OlympiadBench's final_answer, DAPO's ground truth, answer (GSM8K: behind ####), or the last box of the
+    """Return OlympiadBench's final_answer, DAPO's ground truth, answer (GSM8K: behind ####), or the last box of the
     solution."""
     reward_model = row.get("reward_model")
     if row.get("final_answer"):
@@ -98,7 +98,7 @@ def plain(value: Any) -> str:
 
 
 def unwrapped(question: str, context: Any) -> str:
-    """Without the set's own words about the answer's format: the system prompt has ours."""
+    """Return the problem without the set's own words about the answer's format: the system prompt has ours."""
     for pattern in WRAPPING:
         question = pattern.sub("", question)
     return f"{context}\n\n{question.strip()}" if context else question.strip()

@@ -41,7 +41,7 @@ TRIES = 40  # entries looked at for each that is asked for
 
 
 def procedural_problems(settings: MathSettings, split: str) -> list[Problem]:
-    """The kinds take turns.
+    """Return the split's problems; the kinds take turns.
 
     Raises:
         WorldError: an unknown split or kind, a kind that can't be used, or one that has too few questions.

@@ -29,7 +29,7 @@ def parse_answer_reply(text: str) -> Reply:
 
 
 def parse_boxed_reply(text: str) -> Reply:
-    """What the last \\boxed{...} holds."""
+    """Return what the last \boxed{...} holds."""
     answer = last_box(text)
     if answer is None:
         return invalid("no \\boxed{} with balanced braces", EXPECTED_BOX)
@@ -37,8 +37,8 @@ def parse_boxed_reply(text: str) -> Reply:
 
 
 def last_box(text: str) -> str | None:
-    """The content of the last \\boxed{...} whose braces balance, stripped; None where there is none. One pass over the
-    text."""
+    """Return the content of the last \boxed{...} whose braces balance, stripped; None if there is none. It takes one
+    pass over the text."""
     boxes = {match.end() for match in BOX.finditer(text)}
     opened: list[int] = []
     begin, end = -1, -1

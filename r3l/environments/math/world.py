@@ -128,7 +128,7 @@ class MathEnvironment:
 
 
 def feedback(grade: Grade, last: bool) -> str:
-    """Right or wrong and the kind of error. No digit stands in it, so no number can be read out of it."""
+    """Return right or wrong and the kind of error. No digit stands in it, so no number can be read out of it."""
     if grade.correct:
         return RIGHT
     kind, _, _ = grade.reason.partition(":")

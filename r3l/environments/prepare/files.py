@@ -74,7 +74,7 @@ def fetch(address: str, target: Path, progress: OnProgress) -> None:
 
 
 def unpack(archive: Path, folder: Path, progress: OnProgress) -> None:
-    """The files of a zip archive under `folder`; none may lead outside of it. Raises `WorldError` where it is no
+    """Unpack the files of a zip archive under `folder`; none may lead outside of it. Raise `WorldError` if it is no
     archive."""
     try:
         with zipfile.ZipFile(archive) as packed:

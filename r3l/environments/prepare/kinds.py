@@ -53,11 +53,11 @@ class DataPlan:
 
 
 def silent(what: str, done: int, total: int) -> None:
-    """Progress that nobody wants to see."""
+    """Ignore the progress."""
 
 
 def alfworld(settings: AlfworldSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits) -> DataPlan:
-    """Generated games are made; downloaded ones come from the data root, $ALFWORLD_DATA or the project's releases."""
+    """Make generated games, or find downloaded ones in the data root, $ALFWORLD_DATA or the project's releases."""
     from r3l.environments.alfworld.game_files import DOWNLOADED_GAMES, GAME_FILE, REMEDY, games_root, list_games
 
     if settings.games != "downloaded":
@@ -85,13 +85,13 @@ def alfworld(settings: AlfworldSettings, root: Path, download: bool, progress: O
 def household(
     settings: HouseholdSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits
 ) -> DataPlan:
-    """Nothing to fetch: its games are drawn by seed."""
+    """Prepare nothing: the games are drawn by seed."""
     return DataPlan(f"{settings.level}-{settings.tasks_seed}", ("train", "heldout"))
 
 
 def webshop(settings: WebShopSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits) -> DataPlan:
-    """The synthetic catalogue needs nothing; ``catalogue=webshop/original`` (below the data root) fetches the small
-    original set."""
+    """Prepare the catalogue: nothing for the synthetic one; ``catalogue=webshop/original`` (below the data root)
+    fetches the small original set."""
     from r3l.environments.webshop.files import catalogue_folder
     from r3l.environments.webshop.splits import RULES
 
@@ -128,8 +128,7 @@ def fetch_missing(folder: Path, files: dict[str, str], download: bool, progress:
 def scienceworld(
     settings: ScienceWorldSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits
 ) -> DataPlan:
-    """Nothing to fetch but the package and Java; the simulator's own counts of variations must be those of the
-    split."""
+    """Look for the package and Java, and compare the simulator's own counts of variations with those of the split."""
     from r3l.environments.scienceworld.java import MACHINES, jar_path
     from r3l.environments.scienceworld.tasks import SPLITS
 
@@ -159,8 +158,8 @@ def kept_rows(stem: Path) -> Path | None:
 
 
 def math(settings: MathSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits) -> DataPlan:
-    """A benchmark's rows are kept below the data root, so that no later run asks its hub. Of a split that is not
-    `wanted` (empty: all are) no file is asked for."""
+    """Keep a benchmark's rows below the data root, so that no later run asks its hub. No file is asked for of a split
+    that is not `wanted` (empty: all are)."""
     from r3l.environments.math.benchmarks import BENCHMARKS, hub_rows
 
     if settings.dataset == "procedural":
@@ -199,7 +198,7 @@ def math(settings: MathSettings, root: Path, download: bool, progress: OnProgres
 
 
 def adapted(settings: AdaptedSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits) -> DataPlan:
-    """Nothing to fetch: tasks are seeds, or rows that the environment's package brings or fetches itself."""
+    """Prepare nothing: tasks are seeds, or rows that the environment's package brings or fetches itself."""
     named = next((value for name in ("env", "toolset", "url") if (value := getattr(settings, name, ""))), "")
     return DataPlan(
         f"{re.sub(r'[^A-Za-z0-9.-]+', '_', named)}-{settings.tasks_seed}",

@@ -49,11 +49,9 @@ def prepare(
     download: bool = True,
     progress: OnProgress = silent,
 ) -> Prepared:
-    """Everything that `kind` needs to run under `data_root`, with these settings of the environment; of these `splits`
-    alone where some are named.
-
-    `progress` is told (what, done, in all). With `download` off nothing is fetched. Running it again verifies what is
-    there against the manifest.
+    """Prepare everything that `kind` needs to run under `data_root`, with these settings of the environment; only
+    `splits`, if some are named. `progress` is told (what, done, in all). With `download` off nothing is fetched.
+    Running it again verifies what is there against the manifest.
 
     Raises:
         ConfigError: an unknown kind or setting.
@@ -113,7 +111,7 @@ def settings_of(kind: str, data_root: Path | str, settings: Mapping[str, Any]) -
 
 
 def refuse_changes(manifest: Path, files: Sequence[Fingerprint]) -> None:
-    """Raises `WorldError` where a file that was prepared before now has another content."""
+    """Raise `WorldError` if a file that was prepared before now has another content."""
     if not manifest.is_file():
         return
     known = {entry["path"]: entry["sha256"] for entry in json.loads(manifest.read_text())["files"]}

@@ -32,8 +32,8 @@ def oracle_pivot(task: Task, actions: Sequence[str], settings: ScienceWorldSetti
 
 
 def verdict_of(progress: Sequence[float | None], last: Step | None) -> Verdict:
-    """`progress[k]` is the score after turn k, None where the turn reached the simulator with nothing; `last` the last
-    step."""
+    """Return the verdict. `progress[k]` is the score after turn k, None if the turn did not reach the simulator; `last`
+    is the last step."""
     if last is not None and last.success:
         return Verdict(None, "won")
     if last is not None and last.done:

@@ -104,14 +104,15 @@ class ScienceWorldEnvironment:
         )
 
     def snapshot(self) -> None:
-        """The simulator has no snapshots: a rollback loads the task and takes the actions again."""
+        """Return None, because the simulator has no snapshots: a rollback loads the task and takes the actions
+        again."""
         return None
 
     def restore(self, handle: object) -> None:
         raise WorldError("ScienceWorld has no snapshots: roll back by replaying the actions")
 
     def close(self) -> None:
-        """The simulator is given back; the Java machine stays for the next episode and ends with the process."""
+        """Give the simulator back. The Java machine stays for the next episode and ends with the process."""
         if self.machine is not None and self.simulator is not None:
             self.machine.give_back(self.simulator)
         self.machine = self.simulator = None

@@ -14,8 +14,8 @@ class Toolset(Protocol):
 
     @classmethod
     def tasks(cls, split: str, number: int, seed: int) -> Sequence[dict[str, Any]]:
-        """At most `number` tasks of the split train or heldout, as JSON values, the same ones for the same seed. A key
-        ``type`` names the kind of the task."""
+        """Return at most `number` tasks of the split train or heldout, as JSON values, the same ones for the same seed.
+        A key ``type`` names the kind of the task."""
         ...
 
     def tools(self) -> Sequence[Function]:

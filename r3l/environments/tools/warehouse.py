@@ -43,7 +43,7 @@ class Warehouse:
         )
 
     def score(self, answer: str) -> float:
-        """Half for the order, half for the number; nothing for a number without an order."""
+        """Return half for the order and half for the number, and nothing for a number without an order."""
         if self.shipped != self.task["order"]:
             return 0.0
         left = sum(things.get(self.task["asked"], 0) for things in self.stock.values())

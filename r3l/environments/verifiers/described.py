@@ -52,7 +52,7 @@ def described(settings_json: str) -> dict[str, Any]:
 
 
 def of(settings: VerifiersSettings) -> dict[str, Any]:
-    """System prompt, tools, and the rows of each split. Where there is no evaluation set, rows are parted by the
+    """Return system prompt, tools, and the rows of each split. Without an evaluation set, rows are parted by the
     seed."""
     env = load(settings)
     train, heldout = rows_of(env.get_dataset), rows_of(env.get_eval_dataset)

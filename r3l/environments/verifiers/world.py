@@ -60,7 +60,7 @@ class VerifiersWorld:
         return with_tools(own, self.said["tools"], self.settings.tools_shown)
 
     def parse_reply(self, text: str) -> Reply:
-        """Calls and answers where the environment has tools, else the whole reply."""
+        """Parse calls and answers if the environment has tools, else the whole reply."""
         names = {tool["function"]["name"] for tool in self.said["tools"]}
         return parse_calls(text, names) if names else parse_action(text, "text")
 
@@ -151,7 +151,7 @@ class VerifiersEnvironment(CopiedEnvironment):
         return await self.scored(state)
 
     async def scored(self, state: Any) -> Step:
-        """The end, with the rubric's reward."""
+        """Return the last step, with the rubric's reward."""
         await self.env.cleanup(state)
         await self.env.rubric.score_rollout(state)
         await self.env.rubric.cleanup(state)

@@ -68,7 +68,8 @@ class Rows:
 
 
 def make_products(rows: Rows, draw: random.Random) -> list[Product]:
-    """Items without a usable id, or with one seen before, are left out; a price range is drawn from, once."""
+    """Make products. Items without a usable id, or with one seen before, are left out; a price range is drawn from,
+    once."""
     reviews = {row["asin"]: row for row in rows.reviews}
     made: dict[str, Product] = {}
     for item in rows.items:

@@ -53,8 +53,8 @@ def load_shop(settings: WebShopSettings) -> tuple[list[Product], list[Goal]]:
 
 
 def catalogue_name(settings: WebShopSettings) -> str:
-    """In a few words: ``synthetic-0``, or a folder with the bytes of its files, and a number of products that was asked
-    for."""
+    """Name the catalogue in a few words: ``synthetic-0``, or a folder with the bytes of its files, and a number of
+    products that was asked for."""
     some = f", {settings.products} products" if settings.products else ""
     if settings.catalogue == "synthetic":
         return f"synthetic-{settings.catalogue_seed}{some}"
@@ -64,7 +64,7 @@ def catalogue_name(settings: WebShopSettings) -> str:
 
 
 def catalogue_folder(settings: WebShopSettings) -> Path:
-    """As given, else below the data root."""
+    """Return the folder as given, else below the data root."""
     given = Path(settings.catalogue)
     return given if given.is_dir() else located(settings.data_root) / given
 

@@ -40,7 +40,7 @@ class PageReader(HTMLParser):
             self.open.append((tag, attributes))
 
     def handle_endtag(self, tag: str) -> None:
-        """Closes the last open tag of that name and all within it; one that was never opened means nothing."""
+        """Close the last open tag of that name and all within it. One that was never opened means nothing."""
         self.flush()
         if any(name == tag for name, _ in self.open):
             while self.open.pop()[0] != tag:

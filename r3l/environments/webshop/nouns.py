@@ -54,7 +54,7 @@ def finder(rule: Rule) -> str:
 
 
 def installed_model() -> str:
-    """spaCy's English model with its version, "" where there is none."""
+    """Return spaCy's English model with its version, "" if there is none."""
     for model in SPACY_MODELS:
         if find_spec("spacy") and find_spec(model):
             return f"{model} {metadata.version(model)}"

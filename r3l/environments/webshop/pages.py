@@ -52,7 +52,8 @@ class Piece:
 
 
 def visible(pieces: Iterable[Piece]) -> list[Piece]:
-    """Without the strings that an HTML parser takes for line breaks; other blank ones become a single space."""
+    """Return the text without the strings that an HTML parser takes for line breaks; other blank ones become a single
+    space."""
     kept = []
     for piece in pieces:
         if piece.text.strip():
@@ -67,8 +68,7 @@ def plain(pieces: Sequence[Piece]) -> str:
 
 
 def rich(pieces: Sequence[Piece], address: str, visited: Iterable[str]) -> str:
-    """Buttons are marked, those clicked before as clicked. An option is clicked where the address holds it in
-    quotes."""
+    """Mark buttons, those clicked before as clicked. An option is clicked if the address holds it in quotes."""
     seen, text = set(visited), ""
     for piece in visible(pieces):
         if piece.kind == "button":
@@ -94,7 +94,8 @@ def heading(instruction: str, *buttons: str) -> list[Piece]:
 
 
 def results_page(instruction: str, products: Sequence[Product], page: int) -> list[Piece]:
-    """`found` are all results; the page shows ten of them. There is always a next page, even where it is empty."""
+    """Return a page of results. `found` are all results; the page shows ten of them. There is always a next page, even
+    if it is empty."""
     shown = products[(page - 1) * PER_PAGE : page * PER_PAGE]
     turning = [Piece(PREVIOUS, "button")] if page > 1 else []
     pieces = [
@@ -153,7 +154,7 @@ def done_page(asin: str, options: dict[str, str], reward: float) -> list[Piece]:
 
 
 def html_json(value: object) -> str:
-    """JSON as the original's templates write it: keys sorted, the characters that HTML minds escaped."""
+    """Write JSON as the original's templates do: keys sorted, the characters that HTML minds escaped."""
     text = json.dumps(value, sort_keys=True)
     for character in "<>&'":
         text = text.replace(character, f"\\u{ord(character):04x}")

@@ -52,7 +52,8 @@ def score(product: Product, goal: Goal, options: Sequence[str], nouns: Callable[
 
 
 def type_factor(product: Product, wanted: Product, nouns: Callable[[str], list[str]]) -> float:
-    """1 for the same kind of product; 0.5 where query, categories and title all differ; 0.1 or 0 for foreign titles."""
+    """Return 1 for the same kind of product, 0.5 if query, categories and title all differ, 0.1 or 0 for foreign
+    titles."""
     shared = {part.strip() for part in product.product_category.split("›")} & {
         part.strip() for part in wanted.product_category.split("›")
     }

@@ -138,6 +138,6 @@ def clickables(pieces: list[pages.Piece]) -> dict[str, pages.Piece]:
 
 
 def parse_action(action: str) -> tuple[str, str]:
-    """``click[Buy Now]`` as ("click", "buy now"); ("", "") where it has no such form."""
+    """Parse ``click[Buy Now]`` into ("click", "buy now"), and what has no such form into ("", "")."""
     match = ACTION.match(action)
     return (match[1], match[2].lower()) if match else ("", "")

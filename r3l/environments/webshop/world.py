@@ -56,7 +56,8 @@ class WebShopWorld:
         return parse_tagged_reply(text)
 
     def tasks(self, split: str) -> list[Task]:
-        """A task is a goal's number, which the original calls a session; its type is the product's category."""
+        """Return tasks. A task is a goal's number, which the original calls a session; its type is the product's
+        category."""
         remote = self.settings.catalogue.startswith(SERVER)
         goals = [] if remote else products_and_goals(self.settings)[1]
         numbers = split_goals(self.settings.split_rule, split, self.settings.server_goals if remote else len(goals))

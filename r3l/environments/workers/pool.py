@@ -100,7 +100,7 @@ class WorldPool:
         )
 
     def end(self, session_id: str) -> Future[None]:
-        """Forget a session; its environment is used again. Nothing happens where there is none."""
+        """Forget a session, whose environment is used again. Do nothing if there is none."""
         with self.lock:
             worker, task_id = self.homes.pop(session_id, (None, ""))
         if worker is None or worker.lost:
@@ -160,7 +160,7 @@ class WorldPool:
             self.totals.update(counts)
 
     def replace(self, worker: WorkerProcess) -> None:
-        """A fresh worker in the place of one that is gone."""
+        """Put a fresh worker in the place of one that is gone."""
         with self.lock:
             if self.closed.is_set() or worker.closing or worker not in self.workers:
                 return

@@ -152,7 +152,7 @@ class WorkerProcess:
             self.process.kill()
 
     def close(self) -> None:
-        """`let_go`, and wait for its end; it is killed where that takes too long."""
+        """Let go as `let_go` does, and wait for its end; it is killed if that takes too long."""
         self.let_go()
         try:
             self.process.wait(CLOSE_S)
@@ -162,7 +162,7 @@ class WorkerProcess:
 
 
 def worker_environment() -> dict[str, str]:
-    """Named variables alone; this package importable, and one thread each: the workers are many."""
+    """Return the named variables alone, with this package importable and one thread each: the workers are many."""
     paths = [PACKAGE_ROOT, *filter(None, [os.environ.get("PYTHONPATH", "")])]
     return child_environment({"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"})
 

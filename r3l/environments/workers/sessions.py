@@ -117,7 +117,7 @@ class Sessions:
         return Rollback(seen, diverged_at=turn, exact=exact)
 
     def end(self, session_id: str) -> None:
-        """Nothing happens where there is no such session."""
+        """End a session. Do nothing if there is no such session."""
         if session := self.sessions.pop(session_id, None):
             self.idle.append(session.environment)
 

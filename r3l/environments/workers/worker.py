@@ -69,7 +69,7 @@ def refuse_all(answers: TextIO, calls: queue.SimpleQueue[str], why: str) -> NoRe
 def side_by_side(
     own: Sequence[Sessions], settings: EnvironmentSettings, answers: TextIO, calls: queue.SimpleQueue[str]
 ) -> None:
-    """Every task has its thread, which it may share with others: a call waits for those of its own thread alone."""
+    """Give every task its thread, which it may share with others: a call waits for those of its own thread alone."""
     lanes: list[queue.SimpleQueue[Call]] = [queue.SimpleQueue() for _ in own]
     writing = threading.Lock()
 
@@ -97,14 +97,14 @@ def side_by_side(
 
 
 def private_output() -> TextIO:
-    """Standard output for answers alone: whatever else prints, in Python or in C, goes to standard error."""
+    """Keep standard output for answers alone: whatever else prints, in Python or in C, goes to standard error."""
     kept = os.dup(1)
     os.dup2(2, 1)
     return os.fdopen(kept, "w", encoding="utf-8")
 
 
 def read(source: TextIO, calls: queue.SimpleQueue[str]) -> None:
-    """In a thread of its own, so that the end of input ends the process even in the middle of a step."""
+    """Read in a thread of its own, so that the end of input ends the process even in the middle of a step."""
     for line in source:
         calls.put(line)
     os._exit(0)

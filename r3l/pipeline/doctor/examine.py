@@ -22,7 +22,7 @@ from r3l.pipeline.tools import Tools
 
 
 def examine(config: Config, machine: Machine | None = None, sampling: bool = True) -> Iterator[Finding]:
-    """Everything that is known of `config`'s starting policy.
+    """Find out everything about `config`'s starting policy.
 
     Args:
         machine: the preset's, where one was named.

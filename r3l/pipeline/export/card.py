@@ -45,7 +45,7 @@ FROM evaluations WHERE iteration IN (-1, ?) GROUP BY ALL ORDER BY benchmark, spl
 
 
 def model_card(store: Store, config: Config, iteration: int, digest: str, title: str) -> str:
-    """The card of the policy that `iteration` of a run wrote.
+    """Write the card of the policy that `iteration` of a run wrote.
 
     Args:
         config: the settings that the iteration was run with.
@@ -72,19 +72,19 @@ def model_card(store: Store, config: Config, iteration: int, digest: str, title:
 
 
 def base_model(config: Config) -> str:
-    """The name on the hub of the model that the run started from; empty where it has none."""
+    """Return the name on the hub of the model that the run started from; empty if it has none."""
     named = hub_name(located(config.policy.path)) or HUB.get(config.policy.name, "")
     return named.partition("@")[0]
 
 
 def shown_settings(config: Config) -> dict[str, Any]:
-    """The settings that made the policy, without those that name a place of a machine."""
+    """Return the settings that made the policy, without those that name a place of a machine."""
     whole = config.model_dump(mode="json")
     return {name: _without_places(whole[name]) for name in SECTIONS if name in whole}
 
 
 def cell(text: object) -> str:
-    """A text as it stands in a table of Markdown: it acts neither in a terminal nor on the page."""
+    """Return a text as it stands in a table of Markdown: it acts neither in a terminal nor on the page."""
     shown = " ".join(visible(str(text)).split())
     return shown.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|").replace("`", "'")
 

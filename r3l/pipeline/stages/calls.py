@@ -59,8 +59,8 @@ def sample_bases(bench: Workbench, batch: StageRef, shard: int) -> StageRef:
 
 
 def other_world(bench: Workbench, batch: StageRef) -> dict[str, Any]:
-    """Data and version of the world, where a replay plays tasks that were drawn under others: no setting and no parent
-    of its stages tells of them."""
+    """Return data and version of the world, if a replay plays tasks that were drawn under others: no setting and no
+    parent of its stages tells of them."""
     if bench.replay is None:
         return {}
     now, drawn = world_of(bench.config, bench.config.environment.split), bench.store.manifest(batch)["settings"]
@@ -168,7 +168,7 @@ def assign_credit(
     continuations: list[StageRef],
     shard: int,
 ) -> StageRef:
-    """Advantages, amplification and pivot masks of a shard's groups."""
+    """Compute advantages, amplification and pivot masks of a shard's groups."""
 
     def compute() -> stage_io.Tables:
         of_members = [base, *retries, *distilled]  # extra bases are sampled in place of retries

@@ -31,7 +31,7 @@ def shard_stages(bench: Workbench, batch: StageRef, shards: Sequence[int]) -> li
 
 @contextmanager
 def ended_together(bench: Workbench, chains: Sequence[Chain]) -> Iterator[None]:
-    """Where one stage fails or the work is ended, end what the others wait for, and wait until they have ended."""
+    """If one stage fails or the work is ended, end what the others wait for, and wait until they have ended."""
     try:
         yield
     except BaseException as error:

@@ -57,7 +57,7 @@ def shards_of(tasks: int, per_shard: int) -> int:
 
 
 def enough(config: Config, available: int) -> None:
-    """Raises `ConfigError` where the split has fewer tasks than an iteration takes."""
+    """Raise `ConfigError` if the split has fewer tasks than an iteration takes."""
     if config.rollout.tasks > available:
         raise ConfigError(
             f"rollout.tasks={config.rollout.tasks}: {config.environment.kind}/{config.environment.split} has only "

@@ -53,8 +53,8 @@ FROM stages
 
 
 def write_log(connection: duckdb.DuckDBPyConnection, run: str, nested: str, path: Path) -> None:
-    """One sample per trajectory, a message per observation and reply, scores `reward` and `success`, lineage and credit
-    as metadata.
+    """Write one sample per trajectory, a message per observation and reply, scores `reward` and `success`, lineage and
+    credit as metadata.
 
     Args:
         nested: SQL of one row per trajectory with its turns, reflections and credit nested in it.

@@ -59,8 +59,8 @@ def columns(table: str, rows: Sequence[Any]) -> dict[str, list[Any]]:
 
 
 def encode(table: pa.Table) -> bytes:
-    """Parquet, zstd. Token ids and their log-probs as BYTE_STREAM_SPLIT: the high bytes are nearly constant and cost
-    next to nothing."""
+    """Encode as Parquet with zstd. Token ids and their log-probs are BYTE_STREAM_SPLIT: the high bytes are nearly
+    constant and cost next to nothing."""
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, row_group_size=ROW_GROUP, **write_settings(table.schema))
     content: bytes = sink.getvalue().to_pybytes()
@@ -92,7 +92,7 @@ def decode(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def footer(content: bytes) -> tuple[int, list[str]]:
-    """(rows, names of the columns) of a part, without its rows. Raises StoreError for bytes that are no Parquet
+    """Return (rows, names of the columns) of a part, without its rows. Raise StoreError for bytes that are no Parquet
     file."""
     try:
         with pq.ParquetFile(pa.BufferReader(content)) as file:

@@ -39,7 +39,7 @@ class ShardedDecoder(Decoder):
 
     @contextmanager
     def in_float32(self, held: torch.dtype) -> Iterator[None]:
-        """Weights are gathered in the dtype of the passes: these stay as they are."""
+        """Leave the weights as they are: they are gathered in the dtype of the passes."""
         yield
 
     def begin(self) -> None:
@@ -47,8 +47,8 @@ class ShardedDecoder(Decoder):
         self._synchronise(False)
 
     def finish(self) -> None:
-        """After the last one: a pass without weight, the same on every rank, that scatters the gradients to their
-        owners."""
+        """Scatter the gradients to their owners: run a pass without weight, the same on every rank, after the last
+        one."""
         self._synchronise(True)
         hidden, _ = self.forward(torch.zeros(1, dtype=torch.int64, device=self.device), 0, [])
         (0.0 * torch.nn.functional.linear(hidden, self.head.weight.to(hidden.dtype), self.head.bias)).sum().backward()

@@ -38,7 +38,7 @@ class SegmentLayer(CacheLayerMixin):
         )
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Nothing to set up: the path is given at construction."""
+        """Do nothing: the path is given at construction."""
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.past + query_length, 0
@@ -104,8 +104,8 @@ class Decoder:
 
     @contextmanager
     def in_float32(self, held: torch.dtype) -> Iterator[None]:
-        """Products in float32 of weights as they are in `held`: what an engine in that dtype runs, but for its rounding
-        on the way. Module by module: the wide weights of one are held at a time."""
+        """Compute products in float32 of weights as they are in `held`: what an engine in that dtype runs, but for its
+        rounding on the way. Module by module: the wide weights of one are held at a time."""
         before, self.dtype = self.dtype, torch.float32
         own: dict[torch.nn.Parameter, Tensor] = {}
 
@@ -134,15 +134,15 @@ class Decoder:
                 hook.remove()
 
     def begin(self) -> None:
-        """Called before the first backward of a step."""
+        """Begin a step. Called before its first backward."""
 
     def finish(self) -> None:
-        """Called after the last backward of a step, on every rank."""
+        """Finish a step. Called after its last backward, on every rank."""
 
     def narrow(self, hidden: Tensor) -> Tensor:
         """Return hidden states as the head reads them."""
         return hidden.to(self.dtype) if self.dtype == torch.bfloat16 else hidden
 
     def precision(self) -> AbstractContextManager[Any]:
-        """Mixed precision: bfloat16 products over float32 master weights."""
+        """Compute bfloat16 products over float32 master weights (mixed precision)."""
         return torch.autocast(self.device.type, torch.bfloat16) if self.dtype == torch.bfloat16 else nullcontext()

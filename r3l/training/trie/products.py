@@ -39,13 +39,13 @@ def suits(x: Tensor, weight: Tensor) -> bool:
 
 
 def linear(x: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
-    """x (..., I) -> (..., O), differentiable once."""
+    """Map x (..., I) to (..., O), differentiable once."""
     y: Tensor = _Linear.apply(x.reshape(-1, x.shape[-1]), weight_OI, bias_O)  # type: ignore[no-untyped-call, unused-ignore]
     return y.view(*x.shape[:-1], -1)
 
 
 def product(a_NI: Tensor, b_OI: Tensor) -> Tensor:
-    """a b^T (N, O)."""
+    """Return a b^T (N, O)."""
     y: Tensor = (
         torch.ops.mkldnn._linear_pointwise(a_NI, b_OI, None, "none", [], "") if suits(a_NI, b_OI) else a_NI @ b_OI.T
     )

@@ -29,7 +29,7 @@ def object_word() -> re.Pattern[str]:
 
 
 def renamed(demonstration: Demonstration, rng: random.Random) -> Demonstration:
-    """Every kind of object becomes another one, the same one everywhere in the episode, its reflection and its
+    """Turn every kind of object into another one, the same one everywhere in the episode, its reflection and its
     retry."""
     mapping = dict(zip(object_kinds(), rng.sample(object_kinds(), len(object_kinds())), strict=True))
 

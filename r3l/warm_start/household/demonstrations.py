@@ -104,7 +104,7 @@ class Demonstrator(Player):
         return len(there) >= wanted.count
 
     def heed(self, advice: str) -> None:
-        """What is asked for of the things that the advice names comes back to mind."""
+        """Bring back to mind what is asked for of the things that the advice names."""
         self.forgets = self.forgets_later = 0.0
         named = advice.replace(",", " ").split()
         self.wanted = [
@@ -174,9 +174,9 @@ def demonstrate(game: Game, habits: HouseholdHabits, rng: random.Random) -> Demo
 
 
 def from_the_thought(report: dict[str, Any], actions: Sequence[str], left_out: Sequence[bool]) -> dict[str, Any]:
-    """The report with the first turn of the thoughts, one after another up to the useless action, that left something
-    out: the turn where the issue first showed (paper, reflection prompt). Reports on what can't be undone stay as they
-        are."""
+    """Return the report with the first turn of the thoughts, one after another up to the useless action, that left
+    something out: the turn where the issue first showed (paper, reflection prompt). Reports on what can't be undone
+    stay as they are."""
     pivot = first = report["retry_from_step"]
     while first > 0 and left_out[first - 1]:
         first -= 1

@@ -84,7 +84,7 @@ class Player:
         return place == HAND or not self.engine.final[place]
 
     def search(self) -> str:
-        """Into the next place of its order that it has not seen open; with this one's door before any other."""
+        """Go into the next place of its order that it has not seen open; with this one's door before any other."""
         at, names = self.state.at, self.engine.game.receptacles
         if at >= 0 and at not in self.seen_places:
             return f"open {names[at]}"

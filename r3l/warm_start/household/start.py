@@ -184,8 +184,9 @@ def schedule_of(recipe: Recipe, part: Part, minutes: float | None) -> Schedule:
 
 
 def parts(recipe: Recipe, seed: int, shown: Sequence[Demonstration], last: bool = False) -> list[Part]:
-    """Whole tasks, all the time; or, the long way: shorter tasks, on which copying is learned sooner, then whole ones,
-    then reports. `last`: the last of them alone, at half the rates, to go on from an earlier warm start."""
+    """Return the parts of the training: whole tasks, all the time; or, the long way: shorter tasks, on which copying is
+    learned sooner, then whole ones, then reports. `last`: the last of them alone, at half the rates, to go on from an
+    earlier warm start."""
 
     def primed(chat: ChatFormat, system: str) -> list[DemoRow]:
         shorter = demonstrations(

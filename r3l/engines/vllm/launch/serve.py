@@ -100,7 +100,7 @@ def guard(command: Sequence[str], environment: dict[str, str]) -> None:
 
 
 def end_with_guard() -> None:
-    """Called in the new process: where the guard itself is killed the kernel ends vLLM."""
+    """End vLLM with its guard: the kernel ends it if the guard itself is killed. Called in the new process."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
