@@ -40,7 +40,7 @@ def results_page(claims: Claims, folder: Path) -> str:
         f"| {name} | {count} |" for name, count in sorted(counted.items(), key=lambda one: (-one[1], one[0])) if count
     ]
     lines += ["", "## Claims that were run", "", COLUMNS, "|---|---|---|---|---|---|", *table]
-    lines += ["", "## Claims that were not", "", "| claim | the paper's figures | why |", "|---|---|---|"]
+    lines += ["", "## Claims that were not run", "", "| claim | the paper's figures | reason |", "|---|---|---|"]
     lines += [f"| {one.claim} | {one.paper} | {one.note if not one.experiment else NOT_RUN} |" for one in missing]
     return "\n".join(lines) + "\n"
 

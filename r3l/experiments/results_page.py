@@ -90,9 +90,9 @@ def budget(results: Results) -> str:
     iterations = f"{of.iterations} iteration{'s' * (of.iterations > 1)}"
     return (
         f"Every arm has the same budget: {iterations} of {first.rollout.tasks} tasks with at most N = "
-        f"{first.rollout.group_size} trajectories a task, unless the arm's name says otherwise (the columns say what was used; "
+        f"{first.rollout.group_size} trajectories per task, unless the arm's name says otherwise (the columns say what was used; "
         f"Critique-GRPO's refinements come on top, as in the paper). {results.test_episodes} held-out episodes at T "
-        f"{first.evaluation.temperature:g} a point. Plateau: their mean over the last third of the iterations; the rise to it: "
+        f"{first.evaluation.temperature:g} per point. Plateau: their mean over the last third of the iterations; the rise to it: "
         "from the third before."
     )
 
@@ -110,8 +110,8 @@ def table(summaries: Sequence[Summary], level: float) -> list[str]:
         "rise to it ± s.e.",
         f"steps to {level:g}",
         f"turns to {level:g}",
-        "trajectories a step",
-        "tokens a step",
+        "trajectories per step",
+        "tokens per step",
     ]
     lines = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
     for one in summaries:
@@ -126,7 +126,8 @@ def table(summaries: Sequence[Summary], level: float) -> list[str]:
 
 
 def with_error(value: float, error: float, sign: str = "") -> str:
-    """Nothing of what is not known: a rise within one evaluation, an error of one policy."""
+    """Return a figure with its error. What is not known is left out: a rise within one evaluation, an error of one
+    policy."""
     return "" if math.isnan(value) else f"{value:{sign}.3f}" + ("" if math.isnan(error) else f" ± {error:.3f}")
 
 
