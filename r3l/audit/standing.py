@@ -13,7 +13,6 @@ from r3l.store.stage import Store
 
 ABOUT = """
 SELECT run, branch, arg_max(settings ->> '$.method.kind', iteration) FILTER (stage = 'credit') AS method,
-       arg_max(settings ->> '$.policy.name', iteration) FILTER (stage = 'updates') AS policy,
        arg_max(settings ->> '$.environment.kind', iteration) FILTER (stage = 'base') AS environment,
        max(iteration) AS iteration, list(DISTINCT iteration) FILTER (stage = 'updates') AS updated,
        arg_max(stage, committed_at) AS newest_stage
@@ -114,10 +113,8 @@ def standings(reader: Reader) -> dict[Line, Standing]:
 
 
 def policy_of(store: Store, row: Row) -> str:
-    """Return the policy's name for a row of ABOUT: as saved with its iteration; earlier versions have it in the
-    update's settings."""
-    line = Line(row["run"], row["branch"])
-    return row["policy"] or str(saved_policy(store, line, row["iteration"]).get("name", ""))
+    """Return the policy's name for a row of ABOUT, as saved with its iteration; empty where none is."""
+    return str(saved_policy(store, Line(row["run"], row["branch"]), row["iteration"]).get("name", ""))
 
 
 def standings_of(about: Sequence[Row], counts: Sequence[Row]) -> dict[Line, Standing]:

@@ -35,7 +35,7 @@ class Kept:
     test_episodes: int = 0
     experiment: Experiment | None = None  # as it was then; None: there is no such file
     size: str = ""
-    policies: dict[str, str] = field(default_factory=dict)  # digest of the starting policy; files before had none
+    policies: dict[str, str] = field(default_factory=dict)  # digest of the starting policy
 
     def still_hold(self, cells: Sequence[Cell], starts: dict[tuple[int, float | None], str]) -> list[str]:
         """Return the runs of those cells that are kept and were made with the same settings and from the policy that
@@ -68,7 +68,7 @@ def kept_results(file: Path) -> Kept:
             metrics=saved["metrics"],
             answers=[Answer(**one) for one in saved["answers"]],
             test_episodes=saved["test_episodes"],
-            policies=saved.get("policies", {}),
+            policies=saved["policies"],
             experiment=experiment,
             size=saved["size"],
         )

@@ -13,9 +13,6 @@ from r3l.store.layout import SETTINGS, iteration_folder
 from r3l.store.manifest import seal, unsealed
 from r3l.store.stage import Store
 
-# Values that earlier versions had under another name: (section, setting) -> their present names.
-RENAMED = {("method", "sft_reduction"): {"token_mean": "tokens"}}
-
 
 def save_config(store: Store, config: Config, iteration: int) -> None:
     """Write the settings under the iteration's lock, before its first stage."""
@@ -30,7 +27,7 @@ def load_config(store: Store, run: str, branch: str, iteration: int) -> Config:
             f"run {run}{f' branch {branch}' if branch else ''}: no iteration {iteration} in {store.root}; see `r3l "
             "runs`"
         )
-    return as_now(content, _path(run, branch, iteration))
+    return as_config(content, _path(run, branch, iteration))
 
 
 def newest_settings(store: Store, run: str) -> dict[str, Any] | None:
@@ -42,17 +39,14 @@ def newest_settings(store: Store, run: str) -> dict[str, Any] | None:
     return load_config(store, run, "", newest).model_dump(mode="json") | {"store": {"root": store.root}}
 
 
-def as_now(content: bytes, path: str) -> Config:
-    """Return settings as they were stored, a renamed value under its present name.
+def as_config(content: bytes, path: str) -> Config:
+    """Return settings as they were stored.
 
     Raises:
         StoreError: they are damaged, or have a setting that this version does not know.
     """
     settings = unsealed(content, path)
     try:
-        for (section, name), renamed in RENAMED.items():
-            part = settings.get(section, {})
-            part |= {name: renamed.get(part[name], part[name])} if name in part else {}
         return Config.model_validate(settings)
     except (ValidationError, ValueError, AttributeError, TypeError) as error:
         what = complaint(dict(error.errors()[0])) if isinstance(error, ValidationError) else str(error)

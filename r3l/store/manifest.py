@@ -75,7 +75,7 @@ def seal(content: Mapping[str, object]) -> bytes:
 
 
 def unsealed(content: bytes, path: str) -> dict[str, Any]:
-    """Return sealed settings without their checksum; settings of earlier versions have none.
+    """Return sealed settings without their checksum.
 
     Raises:
         StoreError: they are no JSON object, or were changed after they were written.
@@ -91,7 +91,7 @@ def unsealed(content: bytes, path: str) -> dict[str, Any]:
             f"{path}: these settings can't be read (no JSON object); run the iteration again, which writes them anew"
         )
     checksum = fields.pop("checksum", None)
-    if checksum is not None and checksum != sha256(canonical(fields)).hexdigest():
+    if checksum != sha256(canonical(fields)).hexdigest():
         raise StoreError(
             f"{path}: changed after it was written (checksum {str(checksum)[:12]}); run the iteration again, "
             "which writes it anew"

@@ -75,7 +75,7 @@ class UpdateRow:
                 f"{name}: {len(token_ids)} token ids, {len(weights)} weights, {len(logprobs)} logprobs; "
                 "expected equal lengths"
             )
-        said = record.get("advantages")  # rows of earlier versions have none
+        said = record["advantages"]
         advantages = None if said is None else np.asarray(said, np.float64)
         if advantages is not None and len(advantages) != len(token_ids):
             raise TrainingError(

@@ -35,7 +35,7 @@ def tokenizer_files(reader: Reader, line: Line) -> Iterator[bytes]:
             if (content := files.read(f"{folder}/policies/{name}/policy/{FILE}")) is not None:
                 yield content
     settings = line_settings(reader, line)
-    start = located(str(settings.get("policy.path") or settings.get("updates.policy.path") or "no policy")) / FILE
+    start = located(str(settings.get("policy.path", "no policy"))) / FILE
     if start.is_file():
         yield start.read_bytes()
 

@@ -64,8 +64,7 @@ def other_world(bench: Workbench, batch: StageRef) -> dict[str, Any]:
     if bench.replay is None:
         return {}
     now, drawn = world_of(bench.config, bench.config.environment.split), bench.store.manifest(batch)["settings"]
-    was = {"data": drawn.get("data", now["data"]), "world": drawn.get("world", 1)}  # older runs have neither
-    return {} if was == now else now
+    return {} if all(drawn[name] == value for name, value in now.items()) else now
 
 
 def _shard_tasks(bench: Workbench, batch: StageRef, shard: int) -> list[Task]:

@@ -35,11 +35,9 @@ def mark(pid: int | None = None) -> str:
 
 
 def read(mark_: str) -> Mark | None:
-    """Return a mark's parts; None for a text that is no mark. One of an earlier version has neither boot nor
-    namespace."""
-    parts = mark_.split("~")
+    """Return a mark's parts; None for a text that is no mark."""
     try:
-        host, boot, namespace, pid, start = parts if len(parts) == 5 else (parts[0], "", "", *parts[1:])
+        host, boot, namespace, pid, start = mark_.split("~")
         return Mark(host, boot, namespace, int(pid), float(start))
     except ValueError:
         return None

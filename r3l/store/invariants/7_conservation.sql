@@ -1,8 +1,8 @@
 -- 7. Attempts = trained + led to a trained one + dropped with a reason, and none is missing: bases per task and reflections per base are
 --    as many as the settings ask for, each reflection that decided on a retry has one, each base as many
 --    continuations as its turns allow, and no attempt lacks its base.
-WITH plans AS ( -- earlier versions stored the plan at the top of a stage's settings
-    SELECT run, branch, iteration, stage, coalesce(settings -> '$.plan', settings) AS plan FROM lines.stages WHERE iteration >= 0
+WITH plans AS (
+    SELECT run, branch, iteration, stage, settings -> '$.plan' AS plan FROM lines.stages WHERE iteration >= 0
 ),
 asked AS (
     SELECT run, branch, iteration, max((plan ->> '$.bases')::INTEGER) FILTER (stage = 'base') AS bases,
