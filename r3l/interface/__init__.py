@@ -7,8 +7,8 @@ from r3l.config.model import Config
 from r3l.engines.base import Engine
 from r3l.environments.base import Environment, World
 from r3l.errors import R3LError
-from r3l.interface.running import compose, evaluate, iterate, train
-from r3l.interface.stored import Answer, Replayed, Run, Tables, open_store
+from r3l.interface.iterations import compose, evaluate, iterate, train
+from r3l.interface.store import Answer, Replayed, Run, Tables, open_store
 from r3l.methods.base import Method
 
 __all__ = [

@@ -24,7 +24,7 @@ from r3l.store.digests import canonical
 from r3l.store.files.local import LocalFiles, cache_folder, replace_text
 from r3l.store.files.parts import only_value
 from r3l.store.layout import key_of, line_folder
-from r3l.store.manifest import Manifest, StoredFile
+from r3l.store.manifest import Manifest, NamedFile
 from r3l.store.space.bundles import INDEX, Bundle, load_bundles
 from r3l.store.stage import Store
 from r3l.store.tables.schemas import VERSIONS
@@ -119,7 +119,7 @@ def load_all(store: Store, folders: list[str]) -> Iterator[Manifest]:
                 yield manifest
 
 
-def named_files(stages: list[Manifest], bundles: list[Bundle]) -> Iterator[tuple[str, StoredFile | None]]:
+def named_files(stages: list[Manifest], bundles: list[Bundle]) -> Iterator[tuple[str, NamedFile | None]]:
     """Yield every file that is read, with its bytes and sha256; None for files with a checksum of their own, such as
     manifests."""
     for manifest in [*stages, *(one for bundle in bundles for one in bundle.manifests)]:
@@ -131,7 +131,7 @@ def named_files(stages: list[Manifest], bundles: list[Bundle]) -> Iterator[tuple
         yield from ((f"{bundle.folder}/{entry['file']}", entry) for entry in bundle.files)
 
 
-def verify_sizes(store: Store, run: str, named: dict[str, StoredFile | None]) -> None:
+def verify_sizes(store: Store, run: str, named: dict[str, NamedFile | None]) -> None:
     """Check that each file exists with its full size, for stores whose files have no stamps. Raises StoreError for the
     first that is not."""
     sizes = store.files.sizes(run)
@@ -140,7 +140,7 @@ def verify_sizes(store: Store, run: str, named: dict[str, StoredFile | None]) ->
             raise StoreError(f"{name}: {sizes.get(name, 'no')} bytes, the manifest says {entry['bytes']}")
 
 
-def verified(store: Store, name: str, entry: StoredFile | None, known: Stamp | None) -> Stamp:
+def verified(store: Store, name: str, entry: NamedFile | None, known: Stamp | None) -> Stamp:
     """Return the stamp of a file whose bytes are as expected. Raise StoreError where they are not."""
     stamp = stamp_of(f"{store.root}/{name}")
     if entry is not None and (stamp is None or stamp != known):

@@ -15,7 +15,7 @@ from r3l.store.layout import StageKey, StageRef
 from r3l.store.tables.schemas import VERSIONS
 
 
-class StoredFile(TypedDict):
+class NamedFile(TypedDict):
     """A file as whoever names it knows it."""
 
     file: str
@@ -23,7 +23,7 @@ class StoredFile(TypedDict):
     sha256: str
 
 
-class ManifestPart(StoredFile):
+class ManifestPart(NamedFile):
     """The file of one table of a stage. `digest` is that of its rows, `dropped` names the columns that were pruned."""
 
     table: str
@@ -32,7 +32,7 @@ class ManifestPart(StoredFile):
     dropped: NotRequired[list[str]]
 
 
-class StoredRef(TypedDict):
+class ManifestRef(TypedDict):
     """A `StageRef` in JSON."""
 
     run: str
@@ -44,7 +44,7 @@ class StoredRef(TypedDict):
     digest: str
 
 
-class Content(StoredRef):
+class Content(ManifestRef):
     """What a manifest says of its stage. `settings` and `metrics` are the stage's own."""
 
     schema_version: int
@@ -53,7 +53,7 @@ class Content(StoredRef):
     policy: str
     settings: dict[str, Any]
     metrics: dict[str, Any]
-    parents: list[StoredRef]
+    parents: list[ManifestRef]
     parts: list[ManifestPart]
     committed_at: str
 
@@ -134,20 +134,20 @@ def load(files: Files, key: StageKey) -> Manifest | None:
     return None if content is None else unseal(content, key)
 
 
-def reference(stored: StoredRef) -> StageRef:
+def reference(entry: ManifestRef) -> StageRef:
     """Return the reference to a stage from its manifest, or from that of a stage which was made from it."""
     return StageRef(
-        run=stored["run"],
-        branch=stored["branch"],
-        iteration=stored["iteration"],
-        stage=stored["stage"],
-        shard=stored["shard"],
-        fingerprint=stored["fingerprint"],
-        digest=stored["digest"],
+        run=entry["run"],
+        branch=entry["branch"],
+        iteration=entry["iteration"],
+        stage=entry["stage"],
+        shard=entry["shard"],
+        fingerprint=entry["fingerprint"],
+        digest=entry["digest"],
     )
 
 
-def stored(ref: StageRef) -> StoredRef:
+def manifest_ref(ref: StageRef) -> ManifestRef:
     """Return a reference as a manifest holds it."""
     return {
         "run": ref.run,
@@ -182,7 +182,7 @@ def read_part(files: Files, key: StageKey, part: ManifestPart) -> bytes:
     return read_verified(files, f"{key.folder}/{part['file']}", part)
 
 
-def read_verified(files: Files, path: str, entry: StoredFile) -> bytes:
+def read_verified(files: Files, path: str, entry: NamedFile) -> bytes:
     """Return the bytes of a file with the expected (bytes, sha256). Raise StoreError if it is missing or differs."""
     content = files.read(path)
     if content is None:

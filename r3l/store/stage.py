@@ -100,7 +100,7 @@ class Store:
             "policy": policy,
             "settings": dict(settings or {}),
             "metrics": {name: finite(value) for name, value in (metrics or {}).items()},
-            "parents": [manifests.stored(parent) for parent in parents],
+            "parents": [manifests.manifest_ref(parent) for parent in parents],
             "parts": parts,
             "committed_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }

@@ -39,7 +39,7 @@ def wait_for_jobs() -> int:
 
     for line in sys.stdin:
         path = Path(line.strip())
-        log_beside(path)
+        log_to_file(path)
         if status := done(path):
             return status
         if torch.cuda.is_initialized():
@@ -48,7 +48,7 @@ def wait_for_jobs() -> int:
     return 0
 
 
-def log_beside(job: Path) -> None:
+def log_to_file(job: Path) -> None:
     """Write what this process says on stderr to a file beside the job."""
     with (job.parent / "stderr.log").open("w") as log:
         os.dup2(log.fileno(), sys.stderr.fileno())

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.attacks import on_locks, on_policies, on_readers, on_replies, on_stores
-from tests.attacks.tally import Attack, Tally
+from tests.attacks.outcomes import Attack, Outcomes
 from tests.support.read_only import lacking
 
 ATTACKS = (
@@ -44,10 +44,10 @@ ATTACKS = (
 )
 
 
-def made(share: float, word: str = "") -> dict[str, Tally | str]:
+def made(share: float, word: str = "") -> dict[str, Outcomes | str]:
     """What came of each attack; in words what this machine lacks for it."""
     logging.disable(logging.CRITICAL)  # the store says what it finds damaged
-    found: dict[str, Tally | str] = {}
+    found: dict[str, Outcomes | str] = {}
     for attack in ATTACKS:
         if word in attack.name:
             with tempfile.TemporaryDirectory() as folder:
@@ -64,20 +64,23 @@ def main(words: list[str]) -> int:
     table = Table("attack", header_style="bold")
     for name in ("tried", "held", "not held"):
         table.add_column(name, justify="right")
-    for name, tally in found.items():
-        if isinstance(tally, str):
-            table.add_row(name, "–", "–", f"not made: {tally}")
+    for name, outcomes in found.items():
+        if isinstance(outcomes, str):
+            table.add_row(name, "–", "–", f"not made: {outcomes}")
         else:
             table.add_row(
-                name, f"{tally.tried:,}", f"{max(0, tally.tried - len(tally.broken)):,}", f"{len(tally.broken):,}"
+                name,
+                f"{outcomes.tried:,}",
+                f"{max(0, outcomes.tried - len(outcomes.broken)):,}",
+                f"{len(outcomes.broken):,}",
             )
-    tallies = [tally for tally in found.values() if isinstance(tally, Tally)]
-    broken = sum(len(tally.broken) for tally in tallies)
-    tried = sum(tally.tried for tally in tallies)
+    all_outcomes = [outcomes for outcomes in found.values() if isinstance(outcomes, Outcomes)]
+    broken = sum(len(outcomes.broken) for outcomes in all_outcomes)
+    tried = sum(outcomes.tried for outcomes in all_outcomes)
     table.add_row("all", f"{tried:,}", f"{max(0, tried - broken):,}", f"{broken:,}", style="bold")
     Console(width=110).print(table)
-    for name, tally in found.items():
-        for one in tally.broken[:10] if isinstance(tally, Tally) else ():
+    for name, outcomes in found.items():
+        for one in outcomes.broken[:10] if isinstance(outcomes, Outcomes) else ():
             print(f"not held: {name}: {one}")
     return 1 if broken or not tried else 0
 

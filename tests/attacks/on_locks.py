@@ -15,7 +15,7 @@ from typing import Any
 from r3l.errors import StoreError
 from r3l.store.files import process
 from r3l.store.stage import Store
-from tests.attacks.tally import Tally, refusal
+from tests.attacks.outcomes import Outcomes, refusal
 from tests.unit.test_store_lock import BOOT, HOLDER, dead_mark
 
 ELSEWHERE = f"elsewhere~{BOOT}~4026531836~17~99.0"
@@ -50,7 +50,7 @@ def lies() -> Iterator[tuple[str, dict[str, Any] | bytes, bool]]:
         yield f"{content!r:.20}", content, True
 
 
-def lock_lies(folder: Path, tally: Tally, tries: int) -> None:
+def lock_lies(folder: Path, outcomes: Outcomes, tries: int) -> None:
     """A lock that lies: free where nobody can hold it, and refused with a clear error where somebody may."""
     honest = {"process": ELSEWHERE, "nonce": "n", "since": "2026-01-01T00:00:00+00:00", "renewed": time.time()}
     for number, (what, content, free) in enumerate(lies()):
@@ -58,7 +58,7 @@ def lock_lies(folder: Path, tally: Tally, tries: int) -> None:
         path = Path(store.root, "demo/iteration=00003/writer.lock")
         path.parent.mkdir(parents=True)
         path.write_bytes(content if isinstance(content, bytes) else json.dumps(honest | content).encode())
-        with tally.attempt(what):
+        with outcomes.attempt(what):
             try:
                 with store.writer_lock("demo", "", 3):
                     taken = True
@@ -67,7 +67,7 @@ def lock_lies(folder: Path, tally: Tally, tries: int) -> None:
             assert taken is free, "taken from a holder" if taken else "held by nobody, and not given"
 
 
-def takers(folder: Path, tally: Tally, tries: int) -> None:
+def takers(folder: Path, outcomes: Outcomes, tries: int) -> None:
     """Eight takers at the same moment: one of them writes."""
     for number in range(tries):
         store, inside, most = Store.open(str(folder / str(number))), list[int](), list[int]()
@@ -82,10 +82,10 @@ def takers(folder: Path, tally: Tally, tries: int) -> None:
             except StoreError:
                 return
 
-        with tally.attempt(f"round {number}"), ThreadPoolExecutor(8) as pool:
+        with outcomes.attempt(f"round {number}"), ThreadPoolExecutor(8) as pool:
             list(pool.map(write, range(8)))
             assert max(most, default=0) == 1, f"{max(most, default=0)} writers at once"
-    with tally.attempt("a process that is killed"):
+    with outcomes.attempt("a process that is killed"):
         refused_while_held(Store.open(str(folder / "process")))
 
 

@@ -16,7 +16,7 @@ from r3l.store.files.staging import GUARD
 from r3l.store.policies.places import fetch_optimiser, fetch_policy
 from r3l.store.policies.snapshots import optimiser_digest, snapshot_digest
 from r3l.store.stage import Store
-from tests.attacks.tally import Tally, refusal
+from tests.attacks.outcomes import Outcomes, refusal
 from tests.properties.test_store_corruption import cut, flip
 from tests.unit.test_store_policy_places import STARTER, write
 
@@ -50,7 +50,7 @@ def stored(root: Path) -> Store:
     return store
 
 
-def damaged_policies(folder: Path, tally: Tally, tries: int) -> None:
+def damaged_policies(folder: Path, outcomes: Outcomes, tries: int) -> None:
     """Weights, tokenizer, template or configuration of a stored policy changed: it is never taken for the policy."""
     for number in range(tries):
         chance = random.Random(number)
@@ -60,11 +60,11 @@ def damaged_policies(folder: Path, tally: Tally, tries: int) -> None:
         path = chance.choice(sorted(policy.iterdir()))
         name = list(HARMS)[number % len(HARMS)]
         HARMS[name](chance, path)
-        with tally.attempt(f"{path.name}: {name}"):
+        with outcomes.attempt(f"{path.name}: {name}"):
             refused(lambda: fetch_policy(store, f"{PLACE}/policy", digest))  # noqa: B023
 
 
-def damaged_optimisers(folder: Path, tally: Tally, tries: int) -> None:
+def damaged_optimisers(folder: Path, outcomes: Outcomes, tries: int) -> None:
     """The optimiser's state with flipped bits, cut, or gone: the next step is refused, and never begins afresh."""
     for number in range(tries):
         chance = random.Random(number)
@@ -77,7 +77,7 @@ def damaged_optimisers(folder: Path, tally: Tally, tries: int) -> None:
         if name == "removed" and chance.random() < 0.5:
             optimiser.rmdir()
             name = "the folder removed"
-        with tally.attempt(f"{path.name}: {name}"):
+        with outcomes.attempt(f"{path.name}: {name}"):
             refused(lambda: fetch_optimiser(store, f"{PLACE}/optimizer", digest))  # noqa: B023
 
 
@@ -90,7 +90,7 @@ def said(child: subprocess.Popen[str]) -> str:
     return child.stdout.readline()
 
 
-def starters(folder: Path, tally: Tally, tries: int) -> None:
+def starters(folder: Path, outcomes: Outcomes, tries: int) -> None:
     """Four starters share each policy at the same moment: all of them go on, and it is there once, whole."""
     digests = [write(folder / f"start-{number}", b"abc" * 10_000, b"%d" % number) for number in range(tries)]
     command = [sys.executable, "-c", STARTER, str(folder), *digests]
@@ -99,14 +99,14 @@ def starters(folder: Path, tally: Tally, tries: int) -> None:
         for _ in range(4)
     ]
     for number, _ in enumerate(digests):
-        with tally.attempt(f"policy {number}"):
+        with outcomes.attempt(f"policy {number}"):
             for child in children:
                 assert said(child) == "ready\n", "a starter has died"
             for child in children:
                 assert child.stdin is not None
                 child.stdin.write("go\n")
                 child.stdin.flush()
-    with tally.attempt("all of them"):
+    with outcomes.attempt("all of them"):
         assert [child.communicate(timeout=120) and child.returncode for child in children] == [0] * 4, "a starter died"
         shared = folder / "runs" / ".policies"
         assert [snapshot_digest(shared / digest) for digest in digests] == digests, "another policy lies there"

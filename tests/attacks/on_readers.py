@@ -20,7 +20,7 @@ from r3l.audit.web.app import make_app
 from r3l.audit.web.sandbox import SqlBox
 from r3l.store.query import ask, connect_for_users
 from r3l.store.stage import Store
-from tests.attacks.tally import Tally, refusal
+from tests.attacks.outcomes import Outcomes, refusal
 from tests.support.audit_world import commit_world
 from tests.support.read_only import READING, closed, read_only
 from tests.support.store_iteration import commit_iteration
@@ -128,7 +128,7 @@ PAGES = (
 ACTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def sql_at_files(folder: Path, tally: Tally, tries: int) -> None:
+def sql_at_files(folder: Path, outcomes: Outcomes, tries: int) -> None:
     """SQL that reads files, writes, loads extensions or changes settings: refused by the command's connection and by
     the page's box, and nothing is written."""
     store = Store.open(str(folder / "runs"))
@@ -139,28 +139,28 @@ def sql_at_files(folder: Path, tally: Tally, tries: int) -> None:
     try:
         for sql in FILES:
             text = sql.replace("{root}", store.root)
-            with connect_for_users(store) as connection, tally.attempt(f"r3l sql: {sql}"):
+            with connect_for_users(store) as connection, outcomes.attempt(f"r3l sql: {sql}"):
                 refusal(lambda: ask(connection, text, seconds=20))  # noqa: B023
-            with tally.attempt(f"the page: {sql}"):
+            with outcomes.attempt(f"the page: {sql}"):
                 refusal(lambda: box.ask(text))  # noqa: B023
-        with tally.attempt("an honest question afterwards"):
+        with outcomes.attempt("an honest question afterwards"):
             assert box.ask("SELECT count(*) FROM stages").rows == [(9,)], "the tables are others"
             assert sorted(folder.rglob("*")) == before, "something was written"
     finally:
         box.close()
 
 
-def sql_without_end(folder: Path, tally: Tally, tries: int) -> None:
+def sql_without_end(folder: Path, outcomes: Outcomes, tries: int) -> None:
     """Questions that take for ever or all of the memory: ended, and the next one is answered."""
     store = Store.open(str(folder))
     commit_iteration(store)
     box = SqlBox(store, memory=400 << 20)
     try:
         for sql in LONG:
-            with tally.attempt(sql):
+            with outcomes.attempt(sql):
                 refusal(lambda: box.ask(sql, seconds=0.5))  # noqa: B023
                 assert box.ask("SELECT 1").rows == [(1,)], "the next question is not answered"
-        with tally.attempt("more memory than there is"):
+        with outcomes.attempt("more memory than there is"):
             refusal(lambda: box.ask("SELECT length(repeat('a', 900_000_000 + i)) FROM range(1) t(i)", seconds=30))
             assert box.ask("SELECT 1").rows == [(1,)], "the next question is not answered"
     finally:
@@ -175,12 +175,12 @@ def looked_at(root: Path, hostile: bool = False) -> tuple[Any, TestClient]:
     return app, TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
 
 
-def cross_site(folder: Path, tally: Tally, tries: int) -> None:
+def cross_site(folder: Path, outcomes: Outcomes, tries: int) -> None:
     """Requests of pages of other sites, under other names, and other methods: refused, and no question is asked."""
     app, client = looked_at(folder)
     with client:
         for method, path, headers in FOREIGN:
-            with tally.attempt(f"{method} {path} {headers}"):
+            with outcomes.attempt(f"{method} {path} {headers}"):
                 answer = client.request(method, path, headers=headers)
                 assert answer.status_code in (400, 403, 405), f"answered {answer.status_code}"
                 assert "access-control-allow-origin" not in answer.headers, "its pages may read the answer"
@@ -188,27 +188,27 @@ def cross_site(folder: Path, tally: Tally, tries: int) -> None:
     app.state.audit.close()
 
 
-def odd_links(folder: Path, tally: Tally, tries: int) -> None:
+def odd_links(folder: Path, outcomes: Outcomes, tries: int) -> None:
     """Links that nobody makes by hand: a page that says what is wrong, never a fault of the server."""
     app, client = looked_at(folder)
     with client:
         for place in PLACES:
             for odd in ODD:
                 path = place.format(odd)
-                with tally.attempt(path[:80]):
+                with outcomes.attempt(path[:80]):
                     answer = client.get(path)
                     assert answer.status_code in (200, 400, 404, 422), f"answered {answer.status_code}"
                     assert_harmless(answer.text)
     app.state.audit.close()
 
 
-def hostile_text(folder: Path, tally: Tally, tries: int) -> None:
+def hostile_text(folder: Path, outcomes: Outcomes, tries: int) -> None:
     """HTML and terminal escapes in what a model or a world wrote: shown as text, on pages and in the terminal."""
     app, client = looked_at(folder, hostile=True)
     store: Store = app.state.audit.reader.store
     with client:
         for path in PAGES:
-            with tally.attempt(f"page {path}"):
+            with outcomes.attempt(f"page {path}"):
                 answer = client.get(path)
                 assert answer.status_code == 200, f"answered {answer.status_code}"
                 assert_harmless(answer.text)
@@ -218,14 +218,14 @@ def hostile_text(folder: Path, tally: Tally, tries: int) -> None:
         ("show a retry", lambda: show(store, "iteration=0/task=0/retry=0", Line("demo"))),
         ("status", lambda: status(store, "demo")),
     ):
-        with tally.attempt(f"terminal: {name}"):
+        with outcomes.attempt(f"terminal: {name}"):
             out = io.StringIO()
             CleanConsole(file=out, width=200).print(view())
             assert out.getvalue().strip(), "nothing is shown"
             assert not ACTS.search(out.getvalue()), "a control character gets through"
 
 
-def only_read(folder: Path, tally: Tally, tries: int) -> None:
+def only_read(folder: Path, outcomes: Outcomes, tries: int) -> None:
     """A store that may not be written to, by a process that can't override it: every reader works."""
     store = Store.open(str(folder / "runs"))
     commit_iteration(store, "good")
@@ -237,9 +237,9 @@ def only_read(folder: Path, tally: Tally, tries: int) -> None:
             env=os.environ | {"R3L_CACHE": "/proc/nowhere", "PYTHONPATH": str(Path(__file__).parents[2])},
         )
     said = dict(line.split(" = ", 1) for line in done.stdout.splitlines() if " = " in line)
-    with tally.attempt("the process"):
+    with outcomes.attempt("the process"):
         assert done.returncode == 0, (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         assert said, "it said nothing"
     for what, came in said.items():
-        with tally.attempt(what):
+        with outcomes.attempt(what):
             assert came == "ok", came

@@ -14,7 +14,7 @@ from r3l.store.catalog import connect
 from r3l.store.check import check_run, damaged
 from r3l.store.files.staging import GUARD
 from r3l.store.stage import Store
-from tests.attacks.tally import Tally, refusal
+from tests.attacks.outcomes import Outcomes, refusal
 from tests.properties.test_store_corruption import KINDS, corrupted, used
 from tests.support import store_killing
 from tests.support.store_iteration import commit_iteration
@@ -22,15 +22,15 @@ from tests.unit.test_store_index import COUNT, DAMAGE
 from tests.unit.test_store_staging import updating
 
 
-def kills(folder: Path, tally: Tally, tries: int) -> None:
+def kills(folder: Path, outcomes: Outcomes, tries: int) -> None:
     """SIGKILLs of a writer, before each rename and at random moments, each followed by another start."""
     found = store_killing.main(23, tries, per_store=20)
     for name in ("lost", "made_again", "findings", "other_digests", "left_over"):
-        tally.broken += [f"after a kill: {name}"] * found[name]
-    tally.tried += found["kills"]
+        outcomes.broken += [f"after a kill: {name}"] * found[name]
+    outcomes.tried += found["kills"]
 
 
-def damage(folder: Path, tally: Tally, tries: int) -> None:
+def damage(folder: Path, outcomes: Outcomes, tries: int) -> None:
     """Bits, torn and missing files, exchanged and foreign ones: found by `check`, named, and never used."""
     store = Store.open(str(folder / "runs"))
     refs = list(commit_iteration(store).values())
@@ -38,7 +38,7 @@ def damage(folder: Path, tally: Tally, tries: int) -> None:
     expected = dict.fromkeys(KINDS, "absent") | {"newer version": "refused", "unnamed part": "found"}
     for seed in range(tries):
         kind, ref, _ = corrupted(store, refs, 23_000 + seed)
-        with tally.attempt(kind):
+        with outcomes.attempt(kind):
             findings = list(damaged(store, "demo"))
             assert any(ref.key.folder in f"{one.place} {one.what}" for one in findings), "not found by check"
             assert used(store, ref) == expected[kind], f"{used(store, ref)} when it is asked for"
@@ -46,23 +46,23 @@ def damage(folder: Path, tally: Tally, tries: int) -> None:
         shutil.copytree(folder / "sound", store.root)
 
 
-def damaged_runs(folder: Path, tally: Tally, tries: int) -> None:
+def damaged_runs(folder: Path, outcomes: Outcomes, tries: int) -> None:
     """A damaged run beside a sound one: left out by its name, and the other one is answered for."""
     for name, harm in DAMAGE.items():
         store = Store.open(str(folder / name.replace(" ", "-")))
         for run in ("good", "other"):
             commit_iteration(store, run)
         harm(store)
-        with tally.attempt(name), connect(store) as connection:
+        with outcomes.attempt(name), connect(store) as connection:
             assert connection.execute(COUNT).fetchall() == [("other", 21)], "the other run's rows are not these"
             assert [run for run, _ in connection.execute("FROM left_out").fetchall()] == ["good"], "not named"
 
 
-def full_disk(folder: Path, tally: Tally, tries: int) -> None:
+def full_disk(folder: Path, outcomes: Outcomes, tries: int) -> None:
     """No space left at the n-th write: one clear error, what is stored stays sound, and the next start finishes."""
     for number in range(1, tries + 1):
         root = str(folder / f"{number:03d}")
-        with tally.attempt(f"write {number}"):
+        with outcomes.attempt(f"write {number}"):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(os, "fsync", failing(number, OSError(28, "No space left on device")))
                 said = refusal(lambda: store_killing.write(root))  # noqa: B023
@@ -89,14 +89,14 @@ def failing(number: int, error: OSError) -> Any:
     return fsync
 
 
-def second_starts(folder: Path, tally: Tally, tries: int) -> None:
+def second_starts(folder: Path, outcomes: Outcomes, tries: int) -> None:
     """A second start of a run sweeps while an update lives: the update's folder stays; once its maker is dead, it
     goes."""
     for number in range(tries):
         run = folder / f"run-{number}"
         run.mkdir()
         child, made = updating(run, 3)
-        with tally.attempt(f"start {number}"), child:
+        with outcomes.attempt(f"start {number}"), child:
             try:
                 for iteration in (3, 4):
                     sweep_staging(run, iteration)
@@ -108,7 +108,7 @@ def second_starts(folder: Path, tally: Tally, tries: int) -> None:
             assert not made.exists(), "what a dead update left stays"
 
 
-def odd_names(folder: Path, tally: Tally, tries: int) -> None:
+def odd_names(folder: Path, outcomes: Outcomes, tries: int) -> None:
     """Folders with odd names, a folder in a manifest's place: none stops a reader or is swept away as if it were
     nothing."""
     for number, name in enumerate(
@@ -119,7 +119,7 @@ def odd_names(folder: Path, tally: Tally, tries: int) -> None:
         odd = Path(store.root, "demo", name, "iteration=00000", "tasks")
         odd.mkdir(parents=True)
         shutil.copy(Path(store.root, ref.key.manifest), odd)
-        with tally.attempt(name), connect(store) as connection:
+        with outcomes.attempt(name), connect(store) as connection:
             assert connection.execute("FROM left_out").fetchall() == [], "the run is left out"
             assert len(store.stages("demo")) == 9, "it counts as a stage"
             assert store.sweep("demo") == [], "something was swept"
@@ -128,6 +128,6 @@ def odd_names(folder: Path, tally: Tally, tries: int) -> None:
     ref = commit_iteration(store)["base"]
     Path(store.root, ref.key.manifest).unlink()
     Path(store.root, ref.key.manifest).mkdir()
-    with tally.attempt("a folder as stage.json"):
+    with outcomes.attempt("a folder as stage.json"):
         assert store.sweep("demo") == [], "the stage's parts were swept"
         assert check_run(store, "demo"), "check does not name it"

@@ -12,15 +12,15 @@ from r3l.store.files import lock, sweep
 from r3l.store.policies import places
 from r3l.store.stage import Store
 from tests.attacks import __main__ as table
-from tests.attacks.tally import Attack, Tally
+from tests.attacks.outcomes import Attack, Outcomes
 
 FEW = 0.05
 
 
-def told(word: str) -> Tally:
-    [(_, tally)] = table.made(FEW, word).items()
-    assert isinstance(tally, Tally)
-    return tally
+def told(word: str) -> Outcomes:
+    [(_, outcomes)] = table.made(FEW, word).items()
+    assert isinstance(outcomes, Outcomes)
+    return outcomes
 
 
 def plant_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -63,17 +63,17 @@ def plant_broom(patch: pytest.MonkeyPatch) -> None:
 )
 def test_an_attack_is_held_by_the_code_and_by_no_fault(monkeypatch, word, plant, held):
     plant(monkeypatch)
-    tally = told(word)
-    assert tally.tried > 0
-    assert (tally.broken == []) is held
+    outcomes = told(word)
+    assert outcomes.tried > 0
+    assert (outcomes.broken == []) is held
 
 
 def test_an_attack_that_could_not_be_made_shows_nothing(tmp_path):
-    def broken(folder: Path, tally: Tally, tries: int) -> None:
+    def broken(folder: Path, outcomes: Outcomes, tries: int) -> None:
         raise KeyError("no such maker")
 
     assert "could not be made" in Attack("broken", broken).run(tmp_path, 1.0).broken[0]
-    assert Attack("empty", lambda folder, tally, tries: None).run(tmp_path, 1.0).broken == ["nothing was tried"]
+    assert Attack("empty", lambda folder, outcomes, tries: None).run(tmp_path, 1.0).broken == ["nothing was tried"]
 
 
 def test_the_exit_code_says_whether_all_held(monkeypatch, capsys):

@@ -18,14 +18,14 @@ from r3l.errors import StoreError
 from r3l.store.digests import canonical
 from r3l.store.files.local import Files
 from r3l.store.layout import StageKey, line_folder
-from r3l.store.manifest import Manifest, StoredFile
+from r3l.store.manifest import Manifest, NamedFile
 from r3l.store.tables.schemas import TABLES, VERSIONS
 
 FOLDER, INDEX = ".bundles", "bundle.json"
 log = logging.getLogger("r3l.store")
 
 
-class BundleFile(StoredFile):
+class BundleFile(NamedFile):
     """The rows of one table of one stage, in all iterations of a bundle."""
 
     stage: str

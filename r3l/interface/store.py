@@ -13,7 +13,7 @@ from r3l import plugins
 from r3l.config import Config
 from r3l.config.compose import PATH
 from r3l.errors import StoreError
-from r3l.interface.running import assignments
+from r3l.interface.iterations import assignments
 from r3l.pipeline.replay import recompute
 from r3l.pipeline.runner import Threads
 from r3l.pipeline.saved_config import load_config

@@ -144,7 +144,7 @@ def train(
     try:
         store = preflight.check(config)
         while len(done) < iterations:
-            figures = (
+            figures: Figures = (
                 iterate(config, prefect=True) if prefect else dict(iterate_directly(config, store, tools, progress))
             )
             if config.evaluation.every and (figures["iteration"] + 1) % config.evaluation.every == 0:

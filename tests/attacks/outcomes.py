@@ -9,11 +9,11 @@ from pathlib import Path
 
 from r3l.errors import StoreError
 
-Work = Callable[[Path, "Tally", int], None]
+Work = Callable[[Path, "Outcomes", int], None]
 
 
 @dataclass(slots=True)
-class Tally:
+class Outcomes:
     tried: int = 0
     broken: list[str] = field(default_factory=list)  # what was tried, and what happened instead
 
@@ -48,14 +48,14 @@ class Attack:
     tries: int = 0
     needs: Callable[[], str] = lambda: ""  # what this machine lacks for it
 
-    def run(self, folder: Path, share: float) -> Tally:
+    def run(self, folder: Path, share: float) -> Outcomes:
         """Args: share: of the tries, above 0 to 1."""
-        tally = Tally()
+        outcomes = Outcomes()
         with_tries = max(1, round(self.tries * share))
         try:
-            self.work(folder, tally, with_tries)
+            self.work(folder, outcomes, with_tries)
         except Exception as error:  # noqa: BLE001 (outside of a try: the attack itself could not be made)
-            tally.broken.append(f"the attack could not be made: {type(error).__name__}: {error!s:.300}")
-        if not tally.tried:
-            tally.broken.append("nothing was tried")
-        return tally
+            outcomes.broken.append(f"the attack could not be made: {type(error).__name__}: {error!s:.300}")
+        if not outcomes.tried:
+            outcomes.broken.append("nothing was tried")
+        return outcomes
