@@ -1,19 +1,24 @@
-"""What CONTRIBUTING.md tells authors of plug-ins is run as it is written."""
+"""What the guides tell authors of plug-ins and owners of a GPU is true. `tests/flows/test_guides_followed.py` runs
+them."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
+from flows.cli import app as cli
 from r3l import plugins
 from r3l.config import compose
 from r3l.environments import make_world
+from r3l.planning.fits import SIZES, fits
+from tests.unit.test_readme import commands, parsed
 
 ROOT = Path(__file__).parents[2]
-GUIDE = (ROOT / "CONTRIBUTING.md").read_text()
+GUIDE, GPU = (ROOT / "CONTRIBUTING.md").read_text(), (ROOT / "infra" / "GPU.md").read_text()
 
 
 @pytest.fixture
@@ -47,3 +52,28 @@ def test_links_and_names_of_the_guide_are_there():
         assert (ROOT / link).is_file(), link
     for path in re.findall(r"`((?:r3l|flows|tests|data|infra)/[\w./-]+\.(?:py|md|sql|toml))`", GUIDE):
         assert "NAME" in path or (ROOT / path).is_file(), path
+
+
+def test_commands_of_the_guides_parse():
+    app = cli.app_of(cli.PLACES)
+    found = [line for page in (GUIDE, GPU) for line in commands(page) if re.match(r"(\S+=\S+ )?(\S*/)?r3l .* --", line)]
+    assert len(found) > 20
+    for line in found:
+        words = shlex.split(re.sub(r"^(\w+=\S+ )?(\S*/)?r3l ", "", line))
+        parsed(app, words)
+
+
+def test_what_fits_on_a_gpu_is_what_the_plan_says():
+    rows = re.findall(r"^\| (Qwen\S+) \| (all weights|LoRA) \| (.*?) \|$", GPU, re.MULTILINE)
+    said = {
+        (model.lower(), trains, gpu): cell
+        for model, trains, cells in rows
+        for gpu, cell in zip(SIZES, cells.split(" | "), strict=True)
+    }
+    planned = fits("one_gpu", compose(policy="qwen2.5-1.5b", machine="one_gpu"))
+    assert said == {
+        (one.policy, {"none": "all weights", "lora": "LoRA"}[one.adapter], one.gpu): f"{one.context_tokens:,} tokens"
+        if one.context_tokens
+        else f"no: {one.needs_gb:.0f} GB"
+        for one in planned
+    }
