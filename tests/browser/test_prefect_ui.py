@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +16,7 @@ from tests.browser.conftest import VIEWS
 from tests.browser.serving import opened
 from tests.support.prefect_world import Served, served, wait
 
+ROOT = Path(__file__).parents[2]
 RUN_S, TRIES = 400, 5
 WAIT_MS = 120_000
 ROLLOUT = 1  # its place among the sections that can be set in a tab
@@ -21,16 +25,43 @@ FORM = {"Run": "clicked", "Tasks": "1", "Group size": "2", "Max turns": "8"}
 
 @pytest.fixture(scope="module")
 def server(chromium, tmp_path_factory) -> Iterator[Served]:
-    """That of `r3l server`, with all that `infra/prefect.sh` makes."""
+    """That of `r3l server`, with all that `infra/prefect.sh` makes, where the example of a plug-in is installed."""
     folder = tmp_path_factory.mktemp("server")
-    with served(folder, [["bash", "infra/prefect.sh"]], guarded=True, R3L_STORE=str(folder / "store")) as found:
+    paths = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT), str(with_example(folder))]))
+    variables = {"R3L_STORE": str(folder / "store"), "PYTHONPATH": paths}
+    with served(folder, [["bash", "infra/prefect.sh"]], guarded=True, **variables) as found:
         yield found
+
+
+def with_example(folder: Path) -> Path:
+    """A folder that holds the example package as an installer leaves it: its module and what it says of itself."""
+    site = folder / "site"
+    about = site / "r3l_guess-0.1.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: r3l-guess\nVersion: 0.1\n")
+    (about / "entry_points.txt").write_text("[r3l.environments]\nguess = r3l_guess:GuessWorld\n")
+    shutil.copy(ROOT / "tests" / "example_plugin" / "r3l_guess.py", site)
+    return site
 
 
 def field(page, title: str):
     """The input of a form's setting, found by its title."""
     label = page.locator("label", has_text=re.compile(f"^{title} \\(Optional\\)$")).first
     return page.locator(f"#{label.get_attribute('for')}")
+
+
+def open_form(server: Served, page) -> str:
+    """Go to the form of the deployment `r3l/iterate` with the server's key. Returns the address of the UI."""
+    with server.client() as client:
+        deployment = client.get("/deployments/name/r3l/iterate").json()["id"]
+    ui = server.api.removesuffix("/api")
+    page.goto(f"{ui}/v2/deployments/deployment/{deployment}/run")
+    page.locator("input").first.fill(server.key)  # the UI asks for the password
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/v2/deployments|/v2/dashboard|/v2/$"))
+    page.goto(f"{ui}/v2/deployments/deployment/{deployment}/run")
+    page.get_by_role("tab", name="ALFWorld").wait_for()
+    return str(ui)
 
 
 def submit(page) -> None:
@@ -60,16 +91,7 @@ def test_the_form_starts_a_run_and_its_artifacts_are_shown(server, page):
     limits = [limit["name"] for limit in server.asked("v2/concurrency_limits")]
     assert sorted(name for name in limits if name.startswith("r3l-")) == ["r3l-engine", "r3l-gpu"]
     assert sorted(one["name"] for one in server.asked("automations")) == ["r3l crashed runs", "r3l hung runs"]
-    with server.client() as client:
-        deployment = client.get("/deployments/name/r3l/iterate").json()["id"]
-    ui = server.api.removesuffix("/api")
-
-    page.goto(f"{ui}/v2/deployments/deployment/{deployment}/run")
-    page.locator("input").first.fill(server.key)  # the UI asks for the password
-    page.keyboard.press("Enter")
-    page.wait_for_url(re.compile("/v2/deployments|/v2/dashboard|/v2/$"))
-    page.goto(f"{ui}/v2/deployments/deployment/{deployment}/run")
-    page.get_by_role("tab", name="ALFWorld").wait_for()
+    ui = open_form(server, page)
     tall = page.evaluate("Math.max(...[...document.querySelectorAll('*')].map(one => one.scrollHeight))")
     assert tall < 3000  # 12,806 px before it was folded
     page.get_by_role("tab", name="ALFWorld").click()
@@ -97,3 +119,14 @@ def test_the_form_starts_a_run_and_its_artifacts_are_shown(server, page):
     assert f"{reward:.3f}" in page.locator("tr", has_text="base reward").first.inner_text()
     assert page.locator("img[alt='trend of clicked']").evaluate("image => image.naturalWidth") > 600
     assert sum("asks for a slot of r3l-engine" in one["message"] for one in server.asked("logs", limit=200)) >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_form_has_a_tab_with_the_settings_of_an_installed_plugin(server, page):
+    open_form(server, page)
+    page.get_by_role("tab", name="Guess").click()
+    biggest = field(page, "Biggest")
+    assert biggest.input_value() == "15", "the default of its own setting"
+    assert field(page, "Max turns").input_value() == "5", "its own default of a setting that every environment has"
+    page.get_by_text("The biggest number, 1 to 1000.").wait_for()
