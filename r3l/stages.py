@@ -10,20 +10,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from r3l import records
+from r3l.records import attempts, learning, reflections
 
 RECORDS: dict[str, type] = {
-    "tasks": records.Task,
-    "trajectories": records.Trajectory,
-    "turns": records.Turn,
-    "oracle_pivots": records.OraclePivot,
-    "reflections": records.Reflection,
-    "credit": records.Credit,
-    "training_rows": records.TrainingRow,
-    "replay": records.ReplayedGroup,
-    "updates": records.OptimiserStep,
-    "evaluations": records.EvaluatedEpisode,
-    "events": records.Event,
+    "tasks": attempts.Task,
+    "trajectories": attempts.Trajectory,
+    "turns": attempts.Turn,
+    "oracle_pivots": reflections.OraclePivot,
+    "reflections": reflections.Reflection,
+    "credit": learning.Credit,
+    "training_rows": learning.TrainingRow,
+    "replay": learning.ReplayedGroup,
+    "updates": learning.OptimiserStep,
+    "evaluations": attempts.EvaluatedEpisode,
+    "events": attempts.Event,
 }
 
 
