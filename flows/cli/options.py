@@ -37,7 +37,7 @@ Set = Annotated[list[str] | None, typer.Option("--set", help="a setting, e.g. me
 Quiet = Annotated[bool, typer.Option("--quiet", help="show no display, only the result")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="show all figures of the result, not only the first eight")]
 Port = Annotated[int, typer.Option(min=1, max=65535, help="port on this machine")]
-Direct = Annotated[bool, typer.Option("--direct", help="without Prefect: some seconds faster")]
+Direct = Annotated[bool, typer.Option("--direct", help="run without Prefect, which saves some seconds")]
 AsJson = Annotated[bool, typer.Option("--json", help="print the result as JSON")]
 
 

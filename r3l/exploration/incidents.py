@@ -16,8 +16,7 @@ class Incidents:
         self._noted: list[tuple[str, str, str, str]] = []
 
     def note(self, event: str, subject_id: str, reason: str, detail: str = "") -> None:
-        """Keep one for the next stage. `event` is engine_retry, engine_restarted, worker_restarted
-        or canary."""
+        """Keep one for the next stage. `event` is engine_retry, engine_restarted, worker_restarted or canary."""
         with self._guard:
             self._noted.append((event, subject_id, reason, detail))
 

@@ -128,8 +128,7 @@ def _read(plan: SamplingPlan, about: Episode, text: str) -> Reading:
 
 def _repaired(plan: SamplingPlan, text: str, turns: int, reason: str) -> Reading:
     """The rule for invalid reflections: skip has no pivot; clamp needs a number to clamp; zero restarts in any case. A
-    readable outcome is
-    kept: an attempt that the report calls a success is not retried for want of a pivot."""
+    readable outcome is kept: an attempt that the report calls a success is not retried for want of a pivot."""
     report, asked = "", None
     repaired: dict[str, Any] = {}
     with suppress(ReflectionError):

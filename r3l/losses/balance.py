@@ -47,8 +47,7 @@ def candidates(
 
 def masses(ratio_T: Tensor, advantage: Advantage, weights_T: Tensor, tried: Sequence[Bounds]) -> Tensor:
     """Return (positive, negative) mass of a row under each candidate, shape [C, 2]: the sum of weights x clipped ratio
-    x
-    |advantage|."""
+    x |advantage|."""
     credit_T = weights_T * advantage
     good_T, bad_T = credit_T.clamp(min=0), -credit_T.clamp(max=0)
     return torch.stack(

@@ -1,8 +1,8 @@
 """Where a method puts the mass of its gradient on stored rollouts, turn by turn.
 
 The mass of a token is coefficient x weight x advantage / D, D = groups, the term's trained tokens, or 1: -dL/dlogp at
-ratio 1, without the KL term. It is summed over the tokens of a turn's reply. The shaping
-of Critique-GRPO's refinements depends on the probabilities of their tokens and is left out.
+ratio 1, without the KL term. It is summed over the tokens of a turn's reply. The shaping of Critique-GRPO's refinements
+depends on the probabilities of their tokens and is left out.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ class EvaluatedEpisode:
     tasks: Annotated[int | None, Column("tasks evaluated", since=4)]
     of_tasks: Annotated[int | None, Column("tasks of the whole split", since=4)]
     repeats: Annotated[int | None, Column("episodes of each task", since=4)]
-    seed: Annotated[int | None, Column("drew the sample of tasks and the episodes", bits=64, since=4)]
+    seed: Annotated[int | None, Column("seed of the sample of tasks and of the episodes", bits=64, since=4)]
     repeat: Annotated[int, Column("0-based")]
     task_id: Annotated[str, Column("the task")]
     task_type: Annotated[str, Column("its kind")]

@@ -170,8 +170,7 @@ class OptimiserStep:
     canary_error: Annotated[
         float,
         Column(
-            "mean |log-prob difference| a token between the engine and the trainer, at most 256 tokens of a trained "
-            "row",
+            "mean |log-prob difference| per token, engine against trainer, over at most 256 tokens of a trained row",
             bits=64,
         ),
     ]

@@ -238,11 +238,9 @@ def end_with(pool: WorldPool) -> None:
 
 
 def grown(samples: list[Sample]) -> float | None:
-    """How many MB it climbs by the median slope between any two samples that have all its processes, the first quarter
-    of them left
-    out: a grader or a Java machine that starts late or is being replaced, and a cache that fills, are no leak. None:
-        too few to say.
-    """
+    """Return how many MB it climbs by the median slope between any two samples that have all its processes, the first
+    quarter of them left out: a grader or a Java machine that starts late or is being replaced, and a cache that fills,
+    are no leak. None: too few to say."""
     whole = [size for processes, size in samples if processes == max(samples)[0]]
     warm = list(enumerate(whole[len(whole) // 4 :]))
     slopes = [(later[1] - earlier[1]) / (later[0] - earlier[0]) for earlier, later in combinations(warm, 2)]

@@ -1,8 +1,8 @@
 """A whole iteration with a scripted policy, in a process of its own that may be killed at any moment.
 
-The stages, the store, the lock and the update's launch are the real ones; they run on threads
-here, and the update job a script that takes its time and writes a policy. `python -m tests.flows.scripted STORE KILLS
-SEED [MUTANT]` runs one undisturbed iteration, then others under fire, and prints what came of it as JSON.
+The stages, the store, the lock and the update's launch are the real ones; they run on threads here, and the update job
+a script that takes its time and writes a policy. `python -m tests.flows.scripted STORE KILLS SEED [MUTANT]` runs one
+undisturbed iteration, then others under fire, and prints what came of it as JSON.
 """
 
 from __future__ import annotations

@@ -42,9 +42,8 @@ def test_the_lower_bound_moves_first_then_the_upper_one():
 
 def test_the_bounds_move_until_positive_rows_hold_their_share():
     """Positive row, A = 1, ratios 1.1 and 1.6; negative row, A = -1, ratios 0.5 and 1.7. Beyond 0.8 below, the negative
-    mass is
-    0.8 + 1.7 = 2.5; the positive one, 1.1 + min(1.6, high), reaches 2.5 at 1.4. With a share of 0.4 it needs 2.5 x 0.4
-    / 0.6 = 1.67, which the start has: 1.1 + 1.2 against 0.6 + 1.7."""
+    mass is 0.8 + 1.7 = 2.5; the positive one, 1.1 + min(1.6, high), reaches 2.5 at 1.4. With a share of 0.4 it needs
+    2.5 x 0.4 / 0.6 = 1.67, which the start has: 1.1 + 1.2 against 0.6 + 1.7."""
     tried = candidates(**SEARCHED)
     sums = masses(torch.tensor([1.1, 1.6], dtype=torch.float64), 1.0, ONES, tried)
     sums += masses(torch.tensor([0.5, 1.7], dtype=torch.float64), -1.0, ONES, tried)

@@ -91,5 +91,16 @@ def test_a_run_is_found_as_argument_and_as_option(root):
     assert story_of == invoked("why", "iteration=0/task=0/base=0", "--run", "demo", "--store", root)
 
 
+def test_why_names_the_runs_to_choose_from(tmp_path):
+    store = Store.open(str(tmp_path))
+    assert "has no run" in invoked("why", "iteration=0/task=0/base=0", "--store", store.root)
+    for run in ("one", "two"):
+        commit_iteration(store, run)
+    assert "--run is needed: the runs of" in (
+        said := invoked("why", "iteration=0/task=0/base=0", "--store", store.root)
+    )
+    assert said.endswith("are one, two")
+
+
 def test_version_prints_the_version():
     assert CliRunner().invoke(app_of(["runs"]), ["--version"]).output.split() == ["r3l", __version__]

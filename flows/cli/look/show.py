@@ -12,7 +12,7 @@ from r3l.store.stage import Store
 
 
 def show(
-    trajectory: Annotated[str, typer.Argument(help="id, e.g. iteration=3/task=17/retry=2")],
+    trajectory: Annotated[str, typer.Argument(help="id, e.g. iteration=3/task=17/base=2/retry=0")],
     run: Annotated[
         str, typer.Option("--run", metavar="NAME", help="name of the run; empty: the run that has this id")
     ] = "",

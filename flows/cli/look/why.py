@@ -15,7 +15,7 @@ from r3l.store.stage import Store
 
 
 def why(
-    trajectory: str,
+    trajectory: Annotated[str, typer.Argument(help="id, e.g. iteration=3/task=17/base=2/retry=0")],
     run: RunOf = "",
     branch: Branch = "",
     turn: Annotated[int | None, typer.Option(help="also show this turn token by token")] = None,
@@ -35,5 +35,7 @@ def only_run(store: Store, named: str) -> str:
     """
     runs = [named] if named else store.runs()
     if len(runs) != 1:
-        raise ConfigError(f"--run: which one? {store.root} has {', '.join(runs) or 'none'}")
+        raise ConfigError(
+            f"--run is needed: the runs of {store.root} are {', '.join(runs)}" if runs else f"{store.root} has no run"
+        )
     return runs[0]

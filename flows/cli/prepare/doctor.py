@@ -38,8 +38,7 @@ def doctor(
     ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Say what of a policy will work and what not: weights, template, context, memory, canary, a reply, a
-    reflection."""
+    """Test whether a policy will work: weights, template, context, memory, canary, a reply, a reflection."""
     config = settings("doctor", "paper", "r3l", policy, environment, engine, set_, machine=machine)
     there = load_machine(machine) if machine else None
     console = screen(stderr=True)

@@ -36,7 +36,7 @@ def plan(
     store: Root = "",
     as_json: Annotated[bool, typer.Option("--json", help="print the figures as JSON")] = False,
 ) -> None:
-    """Say what one iteration needs: memory, tokens, time and storage, each figure with what it comes from. Runs
+    """Estimate what one iteration needs: memory, tokens, time and storage, each figure with its source. Run
     nothing."""
     model, given = model_of(policy, machine)
     config = compose(

@@ -29,7 +29,7 @@ def warm_start(
         float | None,
         typer.Option(min=0, max=1, help="share of treatments that the demonstrations of recipe latent leave out"),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="seed of demonstrations and training, 0 or more")] = 0,
     minutes: Annotated[
         float | None,
         typer.Option(
@@ -39,7 +39,7 @@ def warm_start(
     ] = None,
     init: Annotated[Path | None, typer.Option(help="folder of an earlier policy to continue from")] = None,
 ) -> None:
-    """Make a small starting policy: tokenizer, demonstrations in the world itself, supervised training, held-out
+    """Make a small starting policy: tokenizer, demonstrations in the environment, supervised training, held-out
     figures."""
 
     say(json.dumps(made(out, environment, recipe, forgets, seed, minutes, init), indent=1))

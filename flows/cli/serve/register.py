@@ -6,5 +6,5 @@ from flows.serving import background
 
 
 def register() -> None:
-    """Give the server the work pool, deployments, limits and automations. Running it again changes nothing."""
+    """Create the work pool, deployments, limits and automations on the server. Running it again changes nothing."""
     background.register()

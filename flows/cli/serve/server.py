@@ -23,7 +23,8 @@ def server(
         list[str] | None, typer.Option(help="a host name to accept in addition to localhost; may be repeated")
     ] = None,
 ) -> None:
-    """Serve Prefect's API and UI here until Ctrl + C: to this machine's names, by a key, to no page of another site."""
+    """Serve Prefect's API and UI until Ctrl + C, under this machine's names, with a key, and to no page of
+    another site."""
     folder = prefect_settings.prefect_home()
     if own := own_server(folder):
         raise ConfigError(f"a server is already running at {own.ui}; end it with `{pasted.r3l('down')}`")

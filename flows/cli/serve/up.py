@@ -10,8 +10,8 @@ from r3l import pasted
 
 
 def up(port: Port = 4200) -> None:
-    """Start Prefect's server and a worker in the background, and register the flows: everything for a run from the
-    UI."""
+    """Start Prefect's server and a worker in the background, and register the flows: all that a run from the UI
+    needs."""
     console, folder = screen(stderr=True), prefect_settings.prefect_home()
     console.print("server, flows and worker start (half a minute)")
     own = background.up(folder, port)

@@ -12,8 +12,8 @@ from r3l.store.stage import Store
 
 
 def check(word: RunWord = "", run: Run = "", store: Root = "") -> None:
-    """Verify a run: manifests, hashes, the seven invariants, the account, no gold answer shown. Exit code 1 where one
-    is broken."""
+    """Verify a run: manifests, hashes, every invariant, the account, and that no gold answer was shown. Exit code 1 if
+    one is broken."""
     run, opened = the_run(word, run), Store.open(store, reading=True)
     findings = check_run(opened, run) or check_leaks(opened, run)
     for finding in findings:

@@ -18,7 +18,7 @@ def compact(
     iterations: Annotated[int, typer.Option(min=2, help="finished iterations per bundle, 2 or more")] = 16,
     store: Root = "",
 ) -> None:
-    """Copy finished iterations into few large files, so that a long run is asked as fast as a short one."""
+    """Copy finished iterations into few large files, so that queries on a long run are as fast as on a short one."""
     run = the_run(word, run)
     made = compact_run(Store.open(store), run, iterations)
     say("\n".join(made) or f"{run}: no {iterations} finished iterations that are not bundled yet")

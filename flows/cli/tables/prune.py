@@ -22,5 +22,5 @@ def prune(
     ] = "logprobs",
     store: Root = "",
 ) -> None:
-    """Give back the space of old iterations; rows, manifests and figures stay. Says what can no longer be replayed."""
+    """Free the space of old iterations; rows, manifests and figures stay. Print what can no longer be replayed."""
     say(str(prune_run(Store.open(store), the_run(word, run), keep_last, drop)))

@@ -21,7 +21,7 @@ QUERY_SECONDS = 600.0
 
 
 def sql(
-    question: str,
+    question: Annotated[str, typer.Argument(help="one SELECT; data/README.md lists tables and views")],
     store: Root = "",
     run: Annotated[list[str] | None, typer.Option(help="only these runs")] = None,
     branch: Annotated[str, typer.Option(help="show this branch of each run instead of the run itself")] = "",

@@ -24,8 +24,8 @@ HEAD = """# Questions to a run, in SQL
 .venv/bin/marimo edit data/queries/explore.py   # a notebook to continue from; needs uv pip install -e '.[notebook]'
 ```
 
-The tables and views are described in [the data dictionary](../README.md). A plain name of a
-view shows one line of each run, so that nothing is counted twice; `--branch NAME` asks a branch, `lines.` all lines side by side.
+The tables and views are described in [the data dictionary](../README.md). A view without a schema, such as `base`, shows each run without its
+branches, so that nothing is counted twice. `--branch NAME` shows a branch, and the schema `lines` (`lines.base`) all runs and branches.
 """
 
 
