@@ -82,15 +82,15 @@ def test_a_narrow_window_shows_one_pane_at_a_time(page, address):
 
 
 def test_a_table_with_columns_out_of_sight_casts_a_shadow_on_their_side(page, address):
-    def shadow() -> str:
-        return page.locator(".scroll").first.evaluate("table => getComputedStyle(table).boxShadow")
+    from playwright.sync_api import expect
 
     page.goto(f"{address}/run/demo/groups")
-    assert shadow() == "none"
+    table = page.locator(".scroll").first
+    expect(table).to_have_css("box-shadow", "none")
     page.set_viewport_size({"width": 420, "height": 800})
-    page.wait_for_function("getComputedStyle(document.querySelector('.scroll')).boxShadow.includes(' -9px ')")
-    page.evaluate("document.querySelector('.scroll').scrollLeft = 10000")
-    page.wait_for_function("getComputedStyle(document.querySelector('.scroll')).boxShadow.includes(' 9px ')")
+    expect(table).to_have_css("box-shadow", re.compile(" -9px "))
+    table.evaluate("table => table.scrollLeft = 10000")
+    expect(table).to_have_css("box-shadow", re.compile(" 9px "))
 
 
 def test_a_query_is_written_and_run(page, address):
