@@ -27,6 +27,7 @@ from r3l.methods import plan
 from r3l.pipeline import preflight
 from r3l.pipeline.saved_config import load_config
 from r3l.pipeline.stages.identity import stage_settings
+from r3l.store.manifest import seal
 from r3l.store.stage import Store
 
 EXAMPLE = Path(__file__).parents[1] / "example_plugin"
@@ -263,7 +264,7 @@ def test_what_a_store_or_a_page_names_is_not_imported(tmp_path, install):
     folder = install("", mine="import pathlib; pathlib.Path(__file__).with_name('ran').touch()\nclass World: ...\n")
     store, config = Store.open(str(tmp_path / "store")), compose(run="demo")
     stored = config.model_dump(mode="json") | {"environment": {"kind": "mine:World"}}
-    store.files.put("demo/iteration=00000/config.json", json.dumps(stored).encode())
+    store.files.put("demo/iteration=00000/config.json", seal(stored))
     refused = r"can't be read here \(environment.kind='mine:World' names code that this .* set R3L_PLUGINS=mine:World"
     with pytest.raises(StoreError, match=refused):
         load_config(store, "demo", "", 0)
