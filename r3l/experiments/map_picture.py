@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from r3l.experiments.phase_map import PREDICTED, Place
+from r3l.experiments.phase_map import Place
 from r3l.experiments.pictures import OURS, RIVALS, STYLE, svg
 
 PANELS = (("p", "share of unguided attempts that win (p)"), ("mixed", "GRPO's share of groups with mixed rewards"))
@@ -14,8 +14,8 @@ PANELS = (("p", "share of unguided attempts that win (p)"), ("mixed", "GRPO's sh
 JOINED = 3  # policies at every point
 
 
-def draw_map(places: Sequence[Place], rival: str, title: str) -> str:
-    """Return the SVG: the mean gap with its 95 % band, each policy a dot, the predicted crossing shaded. Points are
+def draw_map(places: Sequence[Place], rival: str, title: str, crossing: Mapping[str, tuple[float, float]]) -> str:
+    """Return the SVG: the mean gap with its 95 % band, each policy a dot, the predicted `crossing` shaded. Points are
     joined from `JOINED` policies on: a line through single runs would look like a curve."""
     import matplotlib
 
@@ -27,6 +27,8 @@ def draw_map(places: Sequence[Place], rival: str, title: str) -> str:
         figure, both = pyplot.subplots(1, 2, figsize=(8.4, 3.6), layout="constrained", sharey=True)
         for axes, (name, x_title) in zip(both, PANELS, strict=True):
             draw_panel(axes, places, name)
+            if name in crossing:
+                axes.axvspan(*crossing[name], color="#E69F00", alpha=0.18, linewidth=0, label="crossing, as predicted")
             axes.set(xlabel=x_title)
         both[0].set(ylabel=f"success of R3L less that of {rival}")
         both[1].legend(frameon=False, fontsize=8)
@@ -36,11 +38,10 @@ def draw_map(places: Sequence[Place], rival: str, title: str) -> str:
 
 
 def draw_panel(axes: Any, places: Sequence[Place], name: str) -> None:
-    """Draw the gaps against `name`, p or mixed, with the predicted crossing behind them."""
+    """Draw the gaps against `name`, p or mixed."""
     joined = min(one.over.policies for one in places) >= JOINED
     drawn = sorted((one for one in places if not math.isnan(getattr(one, name))), key=lambda one: getattr(one, name))
     xs = [getattr(one, name) for one in drawn]
-    axes.axvspan(*PREDICTED[name], color="#E69F00", alpha=0.18, linewidth=0, label="crossing, as predicted")
     axes.axhline(0, color=RIVALS, linewidth=1)
     axes.plot(
         xs,

@@ -14,7 +14,7 @@ from r3l.experiments.experiment import Experiment
 from r3l.experiments.kept import Rows
 from r3l.experiments.lines import pictures_of, plotted_rate
 from r3l.experiments.map_picture import draw_map
-from r3l.experiments.phase_map import map_section, places
+from r3l.experiments.phase_map import map_section, places, predicted
 from r3l.experiments.pictures import can_draw, draw
 from r3l.experiments.results import Results, kept_alone
 from r3l.store.files.local import replace_text
@@ -210,7 +210,9 @@ def write_shown(folder: Path, results: Results) -> Path:
         replace_text(folder / name / f"{picture.name}.svg", draw(picture))
     rate = plotted_rate(results)
     if can_draw() and rate is not None and (mapped := places(figures(results), "GRPO", rate)):
-        replace_text(folder / name / "map.svg", draw_map(mapped, "GRPO", results.experiment.title))
+        replace_text(
+            folder / name / "map.svg", draw_map(mapped, "GRPO", results.experiment.title, predicted(figures(results)))
+        )
     return folder / f"{name}.md"
 
 

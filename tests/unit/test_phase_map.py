@@ -6,14 +6,22 @@ import re
 import pytest
 
 from r3l.experiments.map_picture import draw_map
-from r3l.experiments.phase_map import crossing, crossing_interval, dial, map_lines, map_section, places
+from r3l.experiments.phase_map import (
+    PREDICTED,
+    crossing,
+    crossing_interval,
+    dial,
+    map_lines,
+    map_section,
+    places,
+)
 
 pytest.importorskip("scipy", reason="the extra [experiments] is not installed")
 POLICIES = [f"data/policies/household-latent-{forgets}-{number}" for number in (0, 1, 2) for forgets in ("1", "0.8")]
 P = {0: 0.0, 1: 0.2, 2: 0.0, 3: 0.1, 4: 0.0, 5: 0.3}
 FINAL = {"R3L": [0.4, 0.5, 0.3, 0.4, 0.5, 0.3], "GRPO": [0.0, 0.6, 0.0, 0.5, 0.0, 0.7]}  # by seed
 RESULTS = {
-    "experiment": {"sizes": {"laptop": {"model": "household", "policies": POLICIES}}},
+    "experiment": {"name": "phase", "sizes": {"laptop": {"model": "household", "policies": POLICIES}}},
     "size": "laptop",
     "test_episodes": 60,
     "cells": [{"run": f"{arm}{seed}", "arm": arm, "seed": seed, "rate": 1e-3} for arm in FINAL for seed in range(6)],
@@ -75,7 +83,7 @@ def test_the_map_says_its_n():
     assert "| 0.8 | 2 | digest-5 |" in map_section(RESULTS, "x-laptop")
     assert "Crossing: p = 0.133, 95 % bootstrap over policies " in text
     assert "| 0.8 | 0.400 (0.300 to 0.500; 3) | 0.600 (0.500 to 0.700; 3) |" in map_section(RESULTS, "x-laptop")
-    drawn = draw_map(places(RESULTS, "GRPO", 1e-3), "GRPO", "Gap")
+    drawn = draw_map(places(RESULTS, "GRPO", 1e-3), "GRPO", "Gap", PREDICTED["phase"])
     assert "Gap (n = 3 starting policies a point)" in drawn
     assert "crossing, as predicted" in drawn
     assert not {"#ffffff", "#000000"} & set(

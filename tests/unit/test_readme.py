@@ -13,6 +13,8 @@ import typer
 from typer.testing import CliRunner
 
 from flows.cli import app as cli
+from r3l.experiments.compare import mean
+from r3l.experiments.phase_map import crossing, dial, places
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -100,27 +102,33 @@ def test_it_is_short_and_its_pictures_are_small():
 def test_its_evidence_is_that_of_the_kept_results():
     kept = json.loads((ROOT / "data/results/phase-laptop.json").read_text())
     assert f"{len(kept['cells'])} of its {len(kept['cells']) + len(kept['unfinished'])} runs" in README
-    curves = kept["curves"]
-    lost, grpo, won, level = (
-        curves[f"phase.{one}"] for one in ("r3l.lr0.001.s0", "grpo.lr0.001.s0", "r3l.lr0.001.s4", "grpo.lr0.001.s4")
-    )
-    assert f"GRPO stays at {max(grpo.values()):.3f} (success on 60 held-out tasks)" in README
-    assert f"R3L reaches {lost['5']:.3f} after 6 optimiser steps" in README
-    assert f"and has {lost['11']:.3f} after 12" in README
-    assert won["11"] == level["11"]
-    assert f"at F = 0.8 both have {won['11']:.3f}" in README
-    gaps = {s: curves[f"phase.r3l.lr0.001.s{s}"]["11"] - curves[f"phase.grpo.lr0.001.s{s}"]["11"] for s in (1, 2, 3)}
-    assert f"GRPO leads by {-gaps[1]:.3f}" in README
-    assert f"R3L leads by {gaps[2]:.3f} and {gaps[3]:.3f}" in README
+    found = places(kept, "GRPO", 1e-3)
+    ends = {
+        (arm, place.forgets): f"{mean([kept['curves'][f'phase.{arm}.lr0.001.s{seed}']['11'] for seed in seeds]):.3f}"
+        for arm in ("r3l", "grpo")
+        for place, seeds in zip(found, dial(kept).values(), strict=True)
+    }
+    first, (low, high) = found[0].over, found[0].over.interval
+    words = README.replace("\n   ", " ")
+    assert f"GRPO has {ends['grpo', 1.0]} (success on 60 held-out tasks), R3L {ends['r3l', 1.0]}" in words
+    assert f"{first.mean:+.3f}, 95 % interval {low:.3f} to {high:+.3f}" in words
+    where = crossing([(one.p, one.over.mean) for one in found])
+    assert f"gone where {100 * where:.0f} % of unguided attempts win" in words
+    assert f"at F = 0.8 with {ends['r3l', 0.8]} and {ends['grpo', 0.8]}" in words
+    turns = {row["arm"]: row["turns"] for one in kept["answers"] for row in one["rows"] if "turns" in row}
+    assert f"R3L with {turns['R3L'] / turns['GRPO']:.2f} of GRPO's turns" in words
+    alfworld = json.loads((ROOT / "data/results/phase_alfworld-laptop.json").read_text())["curves"]
+    ours, theirs = (alfworld[f"phase_alfworld.{arm}.lr0.001.s0"] for arm in ("r3l", "grpo"))
+    assert f"R3L goes from {ours['-1']:.3f} to {ours['11']:.3f}, GRPO stays at {max(theirs.values()):.3f}" in words
     controls = json.loads((ROOT / "data/results/controls-laptop.json").read_text())["answers"][0]["rows"]
     share = {row["retries"]: row for row in controls}
     assert {row["n"] for row in controls} == {189}
-    for arm, words in (
+    for arm, said in (
         ("own pivot, own guidance", "guided retries win {}"),
         ("own pivot no guidance", "the same pivots without guidance {}"),
         ("random pivot own guidance", "guided retries from random pivots {}"),
     ):
-        assert words.format(f"{share[arm]['won']:.3f}") in README.replace("\n   ", " ")
+        assert said.format(f"{share[arm]['won']:.3f}") in words
 
 
 def test_every_command_is_in_a_guide():
