@@ -200,8 +200,9 @@ def map_section(results: Results, folder: str) -> list[str]:
     rates = list(dict.fromkeys(cell["rate"] for cell in results["cells"])) if dial(results) else []
     lines = [line for rate in rates for line in map_lines(results, rate)]
     lines += [line for rate in rates for line in success_lines(results, rate)]
-    picture = f"![The gap of R3L over GRPO]({folder}/map.svg)"
-    return ["## The map", "", picture, "", *lines, *policy_lines(results)] if lines else []
+    drawn = any(len(places(results, "GRPO", rate)) > 1 for rate in rates)  # a curve has two points or more
+    picture = [f"![The gap of R3L over GRPO]({folder}/map.svg)", ""] if drawn else []
+    return ["## The map", "", *picture, *lines, *policy_lines(results)] if lines else []
 
 
 def policy_lines(results: Results) -> list[str]:

@@ -209,7 +209,7 @@ def write_shown(folder: Path, results: Results) -> Path:
     for picture in pictures_of(results) if can_draw() else ():
         replace_text(folder / name / f"{picture.name}.svg", draw(picture))
     rate = plotted_rate(results)
-    if can_draw() and rate is not None and (mapped := places(figures(results), "GRPO", rate)):
+    if can_draw() and rate is not None and len(mapped := places(figures(results), "GRPO", rate)) > 1:
         replace_text(
             folder / name / "map.svg", draw_map(mapped, "GRPO", results.experiment.title, predicted(figures(results)))
         )
