@@ -58,7 +58,7 @@ MUTANTS = [
     Mutant("a refused question's clock runs on", "r3l/audit/web/sandbox_process.py", "        finally:\n            signal.setitimer",
            "        else:\n            signal.setitimer", "tests/unit/test_audit_sandbox.py -k refusal"),
     Mutant("questions that delete", "r3l/store/query.py", "BEGIN TRANSACTION READ ONLY", "BEGIN TRANSACTION",
-           "tests/unit/test_store_user_queries.py -k no_other_file"),
+           "tests/unit/test_store_user_queries.py -k outside_the_store"),
     Mutant("parts after the manifest", STAGE, 'self.files.put(f"{key.folder}/{name}", content)',
            f"import threading; {LATE}", f"{T_STAGE} -k all_that_it_names"),
     Mutant("never found", STAGE, "        return manifests.reference(manifest)\n\n    def intact", "        return None\n\n    def intact",
