@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from r3l.config import Config, compose
-from r3l.config.compose import allow_named, assigned
 from r3l.engines.policy_names import model_of
 
 
@@ -36,8 +35,3 @@ def settings(
         run=run,
         **top,
     )
-
-
-def allow_named_by(assignments: list[str]) -> None:
-    """Let the plug-ins be imported that ``--set`` names as ``module:Class``, on top of stored settings."""
-    allow_named(assigned({}, [one for one in assignments if ".kind=" in one]))

@@ -75,6 +75,15 @@ def places(results: Results, rival: str, rate: float) -> list[Place]:
     return placed
 
 
+def drawn_places(results: Results) -> list[Place]:
+    """Return the points of the map's picture, R3L less GRPO at the first learning rate that has two points or more;
+    nothing where none has: a curve begins there."""
+    for rate in dict.fromkeys(cell["rate"] for cell in results["cells"]):
+        if len(found := places(results, "GRPO", rate)) > 1:
+            return found
+    return []
+
+
 def answer(results: Results, begins: str, rate: float) -> list[dict[str, Any]]:
     return next(
         (one["rows"] for one in results["answers"] if one["title"].startswith(begins) and one["rate"] == rate), []
@@ -151,8 +160,8 @@ def map_lines(results: Results, rate: float) -> list[str]:
             if interval
             else ", no interval below three policies"
         )
-        low, high = predicted(results).get("p", (0.0, 0.0))
-        foretold = f" Predicted: p between {low} and {high}." if high else ""
+        expected = predicted(results).get("p")
+        foretold = f" Predicted: p between {expected[0]} and {expected[1]}." if expected else ""
         lines += ["", f"Crossing: {said}{band}.{foretold}", ""]
     return lines
 
@@ -195,13 +204,11 @@ def interval_text(over: Gap) -> str:
 
 
 def map_section(results: Results, folder: str) -> list[str]:
-    """Return the map in an experiment's page; nothing where its policies are on no dial or R3L and GRPO are not both
-    run."""
+    """Return the map in an experiment's page; nothing where its policies are on no dial."""
     rates = list(dict.fromkeys(cell["rate"] for cell in results["cells"])) if dial(results) else []
     lines = [line for rate in rates for line in map_lines(results, rate)]
     lines += [line for rate in rates for line in success_lines(results, rate)]
-    drawn = any(len(places(results, "GRPO", rate)) > 1 for rate in rates)  # a curve has two points or more
-    picture = [f"![The gap of R3L over GRPO]({folder}/map.svg)", ""] if drawn else []
+    picture = [f"![The gap of R3L over GRPO]({folder}/map.svg)", ""] if drawn_places(results) else []
     return ["## The map", "", *picture, *lines, *policy_lines(results)] if lines else []
 
 

@@ -14,7 +14,7 @@ from r3l.experiments.experiment import Experiment
 from r3l.experiments.kept import Rows
 from r3l.experiments.lines import pictures_of, plotted_rate
 from r3l.experiments.map_picture import draw_map
-from r3l.experiments.phase_map import map_section, places, predicted
+from r3l.experiments.phase_map import drawn_places, map_section, predicted
 from r3l.experiments.pictures import can_draw, draw
 from r3l.experiments.results import Results, kept_alone
 from r3l.store.files.local import replace_text
@@ -208,11 +208,9 @@ def write_shown(folder: Path, results: Results) -> Path:
     replace_text(folder / f"{name}.md", page(results))
     for picture in pictures_of(results) if can_draw() else ():
         replace_text(folder / name / f"{picture.name}.svg", draw(picture))
-    rate = plotted_rate(results)
-    if can_draw() and rate is not None and len(mapped := places(figures(results), "GRPO", rate)) > 1:
-        replace_text(
-            folder / name / "map.svg", draw_map(mapped, "GRPO", results.experiment.title, predicted(figures(results)))
-        )
+    shown = figures(results)
+    if can_draw() and (mapped := drawn_places(shown)):
+        replace_text(folder / name / "map.svg", draw_map(mapped, "GRPO", results.experiment.title, predicted(shown)))
     return folder / f"{name}.md"
 
 

@@ -63,9 +63,9 @@ def warm_start(
 
     empty_folder(out)
     torch.manual_seed(derive(seed, "warm-start model") % 2**32)
-    began = time.monotonic()
-    mixer, seconds = random.Random(derive(seed, "renaming")), 60 * minutes * DEMONSTRATION_SHARE
-    shown = some_renamed(collect(seed, workers, seconds, progress, habits or Habits()), mixer)
+    began, mixer = time.monotonic(), random.Random(derive(seed, "renaming"))
+    drawn, seconds = derive(seed, "demonstrations"), 60 * minutes * DEMONSTRATION_SHARE
+    shown = some_renamed(collect(drawn, GAMES, workers, seconds, progress, habits or Habits()), mixer)
     chat = ChatFormat.load(init) if init else ChatFormat(make_tokenizer(shown, seed))
     encoder = RowEncoder(chat, alfworld_prompt())
     rows = [row for episode in shown for row in encoder.rows(episode)]
@@ -93,11 +93,14 @@ def some_renamed(shown: list[Demonstration], mixer: random.Random) -> list[Demon
     return [renamed(episode, mixer) if mixer.random() < RENAMED_SHARE else episode for episode in shown]
 
 
-def collect(seed: int, workers: int, seconds: float, progress: OnProgress, habits: Habits) -> list[Demonstration]:
-    """Return demonstrations in an order that does not depend on `workers`; none that a stray action derailed."""
+def collect(
+    seed: int, games: int, workers: int, seconds: float, progress: OnProgress, habits: Habits
+) -> list[Demonstration]:
+    """Return demonstrations on at most `games` games, in an order that does not depend on `workers`; none that a stray
+    action derailed."""
     began, shown = time.monotonic(), []
-    with contextlib.closing(demonstrations(derive(seed, "demonstrations"), GAMES, EPISODES, workers, habits)) as games:
-        for number, episodes in enumerate(games, 1):
+    with contextlib.closing(demonstrations(seed, games, EPISODES, workers, habits)) as played:
+        for number, episodes in enumerate(played, 1):
             shown += [episode for episode in episodes if worth_showing(episode)]
             if number % 100 == 0:
                 progress(f"{len(shown)} demonstrations on {number} games")

@@ -42,11 +42,12 @@ def reached(store: Path, stage: str, run: subprocess.Popen[bytes]) -> Callable[[
 
 def seconds(way: str, stage: str, store: Path, server: Served | None) -> tuple[float, float | None]:
     """From the signal to the end of the process; with a server also to the final state of the flow run."""
-    environment = {name: value for name, value in os.environ.items() if name not in SECURED}
-    environment = server.environment if server else environment
+    alone = {name: value for name, value in os.environ.items() if name not in SECURED}
     command = [str(BIN / "r3l"), "iterate", "--run", "ending", "--store", str(store), "--quiet", *SMALL]
     with (store / "said").open("wb") as said:
-        run = subprocess.Popen(command, env=environment, stderr=said, start_new_session=True)
+        run = subprocess.Popen(
+            command, env=server.environment if server else alone, stderr=said, start_new_session=True
+        )
     wait(stage, LIMIT_S, reached(store, stage, run))
     time.sleep(INTO_S)
     assert run.poll() is None, f"{stage} was over"

@@ -30,6 +30,7 @@ def test_a_group_is_filtered_and_its_four_panes_opened(page, address):
     page.click("table.links a >> text=demo >> nth=0")
     page.click("nav.tabs >> text=Groups")
     assert page.inner_text("#total") == "18 groups"
+    page.wait_for_load_state()  # the page's script sends a choice
     page.select_option("select[name=gain]", "better")
     page.wait_for_url(re.compile("gain=better"))
     shown = page.locator("#groups tbody tr")
@@ -72,6 +73,8 @@ def test_a_narrow_window_shows_one_pane_at_a_time(page, address):
     page.set_viewport_size({"width": 420, "height": 900})
     page.goto(f"{address}/run/demo/groups?gain=better")
     page.click("#groups tbody tr:first-child td.name a")
+    page.wait_for_selector(".pane-tabs")
+    page.wait_for_load_state()  # with its style sheet
     for name in ("base", "reflection", "distilled", "retry"):
         page.locator(f".pane-tabs [value={name}]").check(force=True)
         shown = {kind for kind in ("base", "reflection", "retry", "distilled") if page.is_visible(f"th.{kind}")}

@@ -17,6 +17,8 @@ class Visitor:
 
     def choose(self, place: str, value: str) -> None:
         self.clicks += 1
+        self.page.wait_for_selector(place)
+        self.page.wait_for_load_state()  # the page's script sends the choice
         with self.page.expect_navigation():
             self.page.select_option(place, value)
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from flows.cli.options import Root, Run, RunWord, the_run
 from flows.cli.screen.console import say, screen
-from flows.cli.settings import allow_named_by
+from r3l.config.compose import allow_named, assigned
 from r3l.pipeline.replay import Replayed, replay_config
 from r3l.pipeline.workbench import Replay
 from r3l.store.difference import diff, difference_lines
@@ -37,7 +37,7 @@ def replay(
     """Recompute stages of a stored iteration into a branch (the flow `r3l-replay`); the original never changes."""
     run = the_run(word, run)
     opened, asked = Store.open(store), Replay(source, from_, to)
-    allow_named_by(set_ or [])
+    allow_named(assigned({}, set_ or []))
     replay_config(opened, run, iteration, asked, set_ or [], branch)  # what is wrong is said before Prefect starts
     console = screen(stderr=True)
     with console.status("replaying") if console.is_terminal and not as_json else contextlib.nullcontext():

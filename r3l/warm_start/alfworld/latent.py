@@ -6,30 +6,28 @@ retries that are told to treat still do. So the skill stays, and unguided attemp
 
 from __future__ import annotations
 
-import contextlib
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from r3l.config.environments import AlfworldSettings
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments.alfworld.searcher import TREATMENT
 from r3l.environments.alfworld.world import alfworld_prompt
-from r3l.home import home
+from r3l.home import located
 from r3l.seeds import derive
 from r3l.store.policies.snapshots import snapshot_digest
-from r3l.warm_start.alfworld.demonstrations import Demonstration, Habits, demonstrations, worth_showing
+from r3l.warm_start.alfworld.demonstrations import Demonstration, Habits
 from r3l.warm_start.measure import Figures, measure
 from r3l.warm_start.rows import RowEncoder
-from r3l.warm_start.start import empty_folder, save
+from r3l.warm_start.start import collect, empty_folder, save
 from r3l.warm_start.train import Schedule, load_model, train
 
-GAMES, EPISODES = 400, 2  # of demonstrations; about three quarters of the games ask for a treatment
+GAMES = 400  # of demonstrations; about three quarters of the games ask for a treatment
 STEPS = 150
 POOL = 2  # held-out games that are generated for each one that is measured: some ask for no treatment
 
@@ -52,14 +50,13 @@ def latent_start(
         TrainingError: `out` holds files already.
     """
     empty_folder(out)
-    init, began = init or home() / "data/policies/embedded", time.monotonic()
+    init, began = init or located("data/policies/embedded"), time.monotonic()
     habits = Habits(skip_treatment=forgets)
     shown = treated(seed, workers, habits, progress)
     chat, model = ChatFormat.load(init), load_model(init)
     encoder = RowEncoder(chat, alfworld_prompt())
     rows = [row for episode in shown for row in encoder.rows(episode)]
     progress(f"{len(shown)} demonstrations, {len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
-    torch.manual_seed(derive(seed, "latent warm-start") % 2**32)
     done = train(model, rows, Schedule(STEPS).slower(0.5), derive(seed, "latent batches"), progress)
     save(model, chat.tokenizer, out)
     made = {
@@ -84,11 +81,5 @@ def heldout(policy: Path, tasks: int, progress: Callable[[str], None]) -> Figure
 
 def treated(seed: int, workers: int, habits: Habits, progress: Callable[[str], None]) -> list[Demonstration]:
     """Return the demonstrations whose task asks for a treatment."""
-    shown: list[Demonstration] = []
-    games = demonstrations(derive(seed, "latent demonstrations"), GAMES, EPISODES, workers, habits)
-    with contextlib.closing(games):
-        for number, episodes in enumerate(games, 1):
-            shown += [one for one in episodes if worth_showing(one) and one.errand.treatment]
-            if number % 100 == 0:
-                progress(f"{len(shown)} demonstrations on {number} games")
-    return shown
+    shown = collect(derive(seed, "latent demonstrations"), GAMES, workers, math.inf, progress, habits)
+    return [one for one in shown if one.errand.treatment]
