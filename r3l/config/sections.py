@@ -104,6 +104,15 @@ class RolloutSettings(Section):
         description="Constrain reflections to the JSON schema, with the pivot within the episode's turns.",
         json_schema_extra=identity_of("reflections"),
     )
+    reflection_context: Literal["transcript", "continued"] = Field(
+        "transcript",
+        description=(
+            "What the policy reads when it reflects. transcript: a new conversation that holds the attempt as one text "
+            "with numbered turns; continued: the attempt's own conversation, then a last message that asks for the "
+            "reflection, so that a prefix cache computes only that message. A teacher always reads the transcript."
+        ),
+        json_schema_extra=identity_of("reflections"),
+    )
     max_failed_share: float = Field(
         0.10,
         ge=0,

@@ -30,6 +30,7 @@ class Limits:
     reflection_temperature: float = 0.7
     reflection_tokens: int = 4096
     structured_reflections: bool = False
+    reflection_context: str = "transcript"
 
 
 @dataclass(frozen=True)

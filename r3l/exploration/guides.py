@@ -10,13 +10,12 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from r3l.engines.base import FinishReason, Sampling
 from r3l.environments.base import Hinting, Verdict
 from r3l.errors import ConfigError, ReflectionError
 from r3l.exploration.explorer import Explorer
-from r3l.exploration.prompting import Message, reflection_messages
+from r3l.exploration.prompting import Kind, Message, continued_messages, reflection_messages
 from r3l.exploration.report import report_schema
 from r3l.records import Episode, SamplingPlan, Task
 from r3l.seeds import derive
@@ -60,15 +59,28 @@ class About:
         """What is known before anything is written: the policy's prompt."""
         if self.plan.source != "policy":
             return Written()
-        return Written(context_ids=self.explorer.chat.opening(self.messages), policy=self.explorer.policy)
+        continues = self.explorer.limits.reflection_context == "continued"
+        ids = self.continued if continues else self.explorer.chat.opening(self.messages)
+        return Written(context_ids=ids, policy=self.explorer.policy)
+
+    @property
+    def continued(self) -> list[int]:
+        """The attempt's own ids, C0 + A0 + C1 + A1 + ..., then the request."""
+        turns, ended, chat = self.episode.turns, self.episode.trajectory, self.explorer.chat
+        asked = continued_messages(len(turns), ended.final_observation, ended.reward, self.kind)
+        own = [token for turn in turns for token in (*turn.context_ids, *turn.response_ids)]
+        return own + chat.following(asked, chat.closed(turns[-1].response_ids))
 
     @property
     def messages(self) -> list[Message]:
-        """The reflector's conversation."""
+        """The conversation of a reflector that reads the attempt as one text, as a teacher always does."""
         turns = [(turn.observation, turn.response) for turn in self.episode.turns]
-        kind: Literal["report", "critique"] = "critique" if self.plan.reflection == "critique" else "report"
         ended = self.episode.trajectory
-        return reflection_messages(turns, ended.final_observation, ended.reward, kind=kind)
+        return reflection_messages(turns, ended.final_observation, ended.reward, kind=self.kind)
+
+    @property
+    def kind(self) -> Kind:
+        return "critique" if self.plan.reflection == "critique" else "report"
 
     @property
     def sampling(self) -> Sampling:

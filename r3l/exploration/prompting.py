@@ -10,6 +10,7 @@ from typing import Literal
 
 PROMPTS = Path(__file__).parent / "prompts"
 Message = dict[str, str]
+Kind = Literal["report", "critique"]
 
 
 @cache
@@ -33,14 +34,26 @@ def reflection_messages(
     final_observation: str,
     reward: float,
     first: int = 0,
-    kind: Literal["report", "critique"] = "report",
+    kind: Kind = "report",
 ) -> list[Message]:
     """Return the reflector's conversation: the paper's reflection prompt (or the prompt for a critique in free words),
     then the trajectory."""
     return [
-        {"role": "system", "content": prompt("reflection" if kind == "report" else kind)},
+        {"role": "system", "content": request(kind)},
         {"role": "user", "content": transcript(turns, final_observation, reward, first)},
     ]
+
+
+def continued_messages(turns: int, final_observation: str, reward: float, kind: Kind = "report") -> list[Message]:
+    """Return what is said to a reflector that has its attempt of so many turns before it, as its own conversation:
+    feedback, reward, how the turns are counted, then the prompt."""
+    said = {"feedback": final_observation, "reward": float(reward), "last": turns - 1, "request": request(kind)}
+    return [{"role": "user", "content": Template(prompt("continued")).substitute(said)}]
+
+
+def request(kind: Kind) -> str:
+    """Return the paper's reflection prompt, or the prompt for a critique in free words."""
+    return prompt("reflection" if kind == "report" else kind)
 
 
 def guidance(report: str) -> str:

@@ -82,7 +82,15 @@ OF_SETTING = {
     "rollout.max_failed_share": "",
     "rollout.temperature": "base retries continuations",
     **dict.fromkeys(
-        (f"rollout.{name}" for name in ("reflection_temperature", "reflection_tokens", "structured_reflections")),
+        (
+            f"rollout.{name}"
+            for name in (
+                "reflection_temperature",
+                "reflection_tokens",
+                "structured_reflections",
+                "reflection_context",
+            )
+        ),
         "reflections",
     ),
     **dict.fromkeys(
@@ -257,18 +265,21 @@ def test_an_edited_prompt_of_an_environment_changes_what_shows_it(
 
 
 @pytest.mark.parametrize(
-    ("prompt", "method", "stages"),
+    ("prompt", "method", "context", "stages"),
     [
-        ("reflection.txt", "paper", {"reflections"}),
-        ("guidance.txt", "paper", {"retries"}),
-        ("critique.txt", "paper", set()),
-        ("critique.txt", "critique_grpo", {"reflections"}),
+        ("reflection.txt", "paper", "transcript", {"reflections"}),
+        ("reflection.txt", "paper", "continued", {"reflections"}),
+        ("continued.txt", "paper", "transcript", set()),
+        ("continued.txt", "paper", "continued", {"reflections"}),
+        ("guidance.txt", "paper", "transcript", {"retries"}),
+        ("critique.txt", "paper", "transcript", set()),
+        ("critique.txt", "critique_grpo", "transcript", {"reflections"}),
     ],
 )
 def test_so_does_one_of_the_exploration(
-    prompt, method, stages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    prompt, method, context, stages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = compose(method=method)
+    config = compose(method=method, assignments=[f"rollout.reflection_context={context}"])
     before = fingerprints(config)
     monkeypatch.setattr(prompting, "PROMPTS", edited(prompting.PROMPTS, tmp_path / "prompts", prompt))
     prompting.prompt.cache_clear()

@@ -23,6 +23,7 @@ def test_every_limit_of_an_episode_is_a_setting():
         "rollout.reflection_temperature": 0.3,
         "rollout.reflection_tokens": 55,
         "rollout.structured_reflections": True,
+        "rollout.reflection_context": "continued",
     }
     found = limits(compose(environment="household", assignments=[f"{name}={value}" for name, value in changed.items()]))
     assert asdict(found) == {name.partition(".")[2]: value for name, value in changed.items()}

@@ -13,7 +13,7 @@ from r3l.config.methods.shared import MethodSettings
 from r3l.config.section import settings_of
 from r3l.environments import data_of, make_world
 from r3l.environments.base import Versioned, shown_by
-from r3l.exploration.prompting import guidance, reflection_messages
+from r3l.exploration.prompting import continued_messages, guidance, reflection_messages
 from r3l.methods import METHODS, method_of, plan
 from r3l.records import SamplingPlan
 from r3l.stages import STAGES
@@ -73,6 +73,8 @@ def texts(config: Config, sampled: SamplingPlan, stage: str) -> list[Any]:
         reflection_texts = [guidance("{report}")] if stage == "retries" else []
         return [*shown_by(make_world(config.environment)), *reflection_texts]
     if stage == "reflections" and sampled.reflection != "none" and sampled.source in {"policy", "teacher"}:
+        if sampled.source == "policy" and config.rollout.reflection_context == "continued":
+            return list(continued_messages(2, "{feedback}", 0.0, kind=sampled.reflection))
         return list(reflection_messages([("{observation}", "{reply}")], "{feedback}", 0.0, kind=sampled.reflection))
     return []
 
