@@ -2,6 +2,7 @@
 
 attempt     opening(system, observation 0) + reply 0 + following(observation 1) + reply 1 ...
 reflection  opening(reflection prompt, transcript) + report
+            (continued: the attempt's ids + following(feedback, reward, reflection prompt) + report)
 retry       the attempt's ids before the pivot + following(guidance, observation p) + reply p ...
             (pivot 0: opening(system + guidance, observation 0) + reply 0 ...)
 """
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from r3l.engines.chat_format import ChatFormat, Message
-from r3l.exploration.prompting import guidance, reflection_messages
+from r3l.exploration.prompting import continued_messages, guidance, reflection_messages
 from r3l.warm_start.alfworld.demonstrations import Demonstration, DemoTurn
 
 READ = 0.15  # weight of what the policy reads: observations teach it to copy
@@ -39,11 +40,20 @@ class DemoRow:
 class RowEncoder:
     """An encoder with caches, because the same observation occurs thousands of times.
 
-    pivot, read_reported: the weights of turn numbers in reports, and of the transcripts that are reported on.
+    pivot, read_reported: the weights of turn numbers in reports, and of the attempts that are reported on.
+    continued: reflections continue the attempt's conversation (rollout.reflection_context).
     """
 
-    def __init__(self, chat: ChatFormat, system: str, pivot: float = PIVOT, read_reported: float = READ) -> None:
+    def __init__(
+        self,
+        chat: ChatFormat,
+        system: str,
+        pivot: float = PIVOT,
+        read_reported: float = READ,
+        continued: bool = False,
+    ) -> None:
         self.chat, self.system, self.pivot, self.read_reported = chat, system, pivot, read_reported
+        self.continued = continued
         self.read: dict[str, list[int]] = {}
         self.replies: dict[str, list[int]] = {}
         self.decisions = {token for word, token in chat.tokenizer.get_vocab().items() if word.lstrip("Ġ") in DECISIONS}
@@ -79,10 +89,23 @@ class RowEncoder:
         return row
 
     def reflection(self, demonstration: Demonstration) -> DemoRow:
+        if self.continued:
+            return self.continued_reflection(demonstration)
         turns = [(turn.observation, turn.reply) for turn in demonstration.turns]
         return self.report_row(
             reflection_messages(turns, demonstration.final, float(demonstration.won)), demonstration.report
         )
+
+    def continued_reflection(self, demonstration: Demonstration) -> DemoRow:
+        """Return the row of a report behind its attempt. What is read weighs as in a transcript, but stray actions
+        weigh nothing, because here they stand where the policy acts."""
+        turns, won = demonstration.turns, float(demonstration.won)
+        played = self.attempt(turns)
+        row = DemoRow("reflection", played.ids, [min(weight, self.read_reported) for weight in played.weights])
+        asked = self.chat.following(continued_messages(len(turns), demonstration.final, won))
+        self.add(row, asked, [self.read_reported] * len(asked))
+        self.add_report(row, json.dumps(demonstration.report))
+        return row
 
     def report_row(self, messages: list[Message], report: dict[str, Any]) -> DemoRow:
         ids = self.chat.opening(messages)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -12,14 +13,16 @@ from r3l.engines.chat_format import ChatFormat
 from r3l.engines.teacher import PolicyTeacher
 from r3l.exploration import stages
 from r3l.exploration.guides import About
-from r3l.exploration.prompting import prompt
+from r3l.exploration.prompting import continued_messages, prompt
 from r3l.methods import credit_stage, plan, training_rows_stage
+from r3l.warm_start.rows import READ, RowEncoder
 from tests.support.exploration_group import base as base_trajectory
 from tests.support.exploration_group import played
 from tests.support.fakes import END, CharChat, ScriptedEngine, done, explorer
 from tests.support.records import corridor_task as task
 from tests.unit.chat_tokenizers import FAMILIES, family_tokenizer
 from tests.unit.test_exploration import GUIDE, PLAN, ids, report, run, text, trapper
+from tests.unit.test_warm_start_training import SYSTEM, demonstration
 
 COUNTED = (
     "The attempt is over. Your replies above are its turns 0 to {last}. To find turn k, count your replies from 0: the "
@@ -137,3 +140,17 @@ def test_its_row_begins_with_the_row_of_its_base_and_learns_the_reflection_alone
     assert row.token_ids == reflection.context_ids + reflection.response_ids
     learned = [weight > 0 for weight in row.weights]
     assert learned == [False] * len(reflection.context_ids) + [True] * len(reflection.response_ids)
+
+
+def test_a_demonstration_is_encoded_in_this_form_with_the_weights_of_the_other():
+    chat, shown = ChatFormat.load("data/policies/embedded"), demonstration(2)
+    row = RowEncoder(chat, SYSTEM, continued=True).reflection(shown)
+    attempt, asked = RowEncoder(chat, SYSTEM).attempt(shown.turns), continued_messages(3, "The end.", 0.0)
+    told = [*chat.tokenizer.encode(json.dumps(shown.report)), chat.stop_ids[0]]
+    read = attempt.ids + chat.following(asked)
+    assert (row.kind, row.ids) == ("reflection", read + told)
+    assert row.weights[len(read) :] == RowEncoder(chat, SYSTEM).reflection(shown).weights[-len(told) :]
+    assert set(row.weights[len(attempt.ids) : len(read)]) == {READ}
+    # the system prompt and the stray action weigh nothing, as in the attempt's own row
+    assert [weight > 0 for weight in row.weights[: len(attempt.ids)]] == [weight > 0 for weight in attempt.weights]
+    assert set(row.weights[: len(attempt.ids)]) == {0.0, READ}
