@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from obstore.fsspec import BufferedFile
 
 from r3l.errors import StoreError
 from r3l.store.check import check_run
@@ -46,6 +47,22 @@ def test_duckdb_reads_from_an_object_store(store):
     assert figures == [{"base_reward": 0.25, "trained_tokens": 20}]
     with pytest.raises(StoreError):
         ask(connection, f"FROM read_parquet('{store.root}/demo/*/*/*/*.parquet')")
+
+
+def test_a_connection_does_not_open_a_file_of_an_object_store_for_every_view(store, monkeypatch):
+    """However many views look at its columns."""
+    commit_iteration(store)
+    parts = [path for path in store.files.paths("demo") if path.endswith(".parquet")]
+    opened, begin = [], BufferedFile.__init__
+
+    def counted(file, files, path, *given, **named):
+        opened.append(path)
+        begin(file, files, path, *given, **named)
+
+    monkeypatch.setattr(BufferedFile, "__init__", counted)
+    ask(connect_for_users(store), "SELECT base_reward, trained_tokens FROM iterations")
+    assert parts
+    assert len(parts) <= len(opened) <= 4 * len(parts)
 
 
 def test_damage_in_an_object_store_is_found(store):

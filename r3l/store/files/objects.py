@@ -97,12 +97,14 @@ class ObjectFiles:
         return [path.relative_to(self.cache).as_posix() for path in staging.sweep(self.cache / STAGING)]
 
     def attach(self, connection: Any) -> None:
-        """Let DuckDB open this store's files, through the same client."""
+        """Let DuckDB open this store's files, through the same client. What a connection has read of a file it doesn't
+        ask for again: a file's name holds the digest of its rows."""
         from obstore.fsspec import FsspecStore
 
         protocol = urlsplit(self.root).scheme
         opener: Any = type("ObjectFileSystem", (FsspecStore,), {"protocol": protocol})
         connection.register_filesystem(opener(protocol, client_options=client_options()))
+        connection.execute("SET validate_external_file_cache = 'NO_VALIDATION'")
 
     def fetch(self, folder: str) -> Path:
         """Return a folder of the store (a policy, a stage's parts) as a local one. Its files are taken to be never
