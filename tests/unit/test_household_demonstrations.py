@@ -22,7 +22,7 @@ def moved_before(shown):
     return sum("<action>move" in turn.reply for turn in shown.turns[: shown.report["retry_from_step"]])
 
 
-@pytest.mark.parametrize("level", ["easy", "standard"])
+@pytest.mark.parametrize("level", ["short", "easy", "standard"])
 def test_whoever_forgets_nothing_wins(level):
     for number, game in enumerate(first_games(level, "train", 5, 12)):
         shown = demonstrate(game, CAREFUL, random.Random(number))

@@ -106,7 +106,7 @@ def test_winnable_is_what_an_exhaustive_search_finds_and_the_solver_is_as_short(
         assert search(engine, state)[0] == len(solve(engine, state))
 
 
-@pytest.mark.parametrize("level", ["easy", "standard", "long"])
+@pytest.mark.parametrize("level", ["short", "easy", "standard", "long"])
 def test_every_action_of_a_plan_brings_the_goal_nearer(level):
     for one in first_games(level, "heldout", 3, 15):
         engine = HouseholdEngine(one)

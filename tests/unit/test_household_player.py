@@ -11,7 +11,7 @@ from r3l.environments.household.oracle import oracle_pivot
 from r3l.records import Task
 from r3l.warm_start.household.player import play
 
-TURNS = {"easy": 25, "standard": 30, "long": 50}
+TURNS = {"short": 8, "easy": 25, "standard": 30, "long": 50}
 
 
 def end(engine: HouseholdEngine, actions: list[str]) -> State:

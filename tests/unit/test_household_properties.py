@@ -12,7 +12,7 @@ from r3l.environments.household.oracle import oracle_pivot
 from r3l.environments.household.solver import solve
 from r3l.records import Task
 
-GAMES = [game for level in ("easy", "standard", "long") for game in first_games(level, "train", 7, 20)]
+GAMES = [game for level in ("short", "easy", "standard", "long") for game in first_games(level, "train", 7, 20)]
 
 
 def any_action(engine: HouseholdEngine, rng: random.Random) -> str:

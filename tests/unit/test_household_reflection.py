@@ -125,7 +125,7 @@ def test_successes_are_judged_as_by_hand():
     assert (slow["trajectory_outcome"], slow["retry_from_step"]) == ("success_but_inefficient", 3)
 
 
-@pytest.mark.parametrize("level", ["easy", "standard", "long"])
+@pytest.mark.parametrize("level", ["short", "easy", "standard", "long"])
 def test_reports_on_careless_players_are_valid_and_name_the_oracles_pivot(level):
     outcomes = set()
     for number, game in enumerate(first_games(level, "train", 4, 40)):

@@ -1,6 +1,7 @@
 """The household world: full winning and losing episodes, its phrases, rollback at every turn, disjoint splits."""
 
 import json
+import random
 
 import pytest
 
@@ -10,12 +11,14 @@ from r3l.environments.base import Step
 from r3l.environments.household.engine import HouseholdEngine
 from r3l.environments.household.game import Game, Wanted
 from r3l.environments.household.generator import first_games
+from r3l.environments.household.oracle import replay
 from r3l.environments.household.solver import solve
 from r3l.environments.household.world import HouseholdEnvironment, HouseholdWorld
 from r3l.errors import ConfigError, WorldError
 from r3l.records import Task
+from r3l.warm_start.household.player import play
 
-LEVELS = ("easy", "standard", "long")
+LEVELS = ("short", "easy", "standard", "long")
 
 
 def world(level: str = "standard", **settings) -> HouseholdWorld:
@@ -230,6 +233,21 @@ def test_the_splits_share_no_errand_and_the_same_seed_gives_the_same_tasks(level
     assert len({task.task_id for task in w.tasks("train") + w.tasks("heldout")}) == 80
 
 
+def test_short_tasks_leave_turns_over_and_their_observations_are_short():
+    games = [game for split in ("train", "heldout") for game in first_games("short", split, 0, 200)]
+    engines = [HouseholdEngine(game) for game in games]
+    solutions = [solve(engine) for engine in engines]
+    assert {len(solution) for solution in solutions} == {4, 6}
+    assert max(len(play(engine, random.Random(0), 20)) for engine in engines) == 8  # with two places in vain
+    assert HouseholdSettings(level="short").max_turns == 8
+    assert HouseholdSettings(level="short", max_turns=12).max_turns == 12
+    assert {one.conditions for game in games for one in game.wanted} == {(), ("clean",), ("hot",), ("cool",)}
+    texts = [text for engine, solution in zip(engines, solutions, strict=True) for text in replay(engine, solution)[1]]
+    assert max(map(len, texts)) < 110
+    assert max(len(engine.opening()) for engine in engines) < 240
+    assert not any("open" in action for solution in solutions for action in solution)
+
+
 def test_long_tasks_take_twenty_turns_and_fit_the_least_turns_allowed():
     lengths = [len(solve(HouseholdEngine(game))) for game in first_games("long", "train", 0, 200)]
     assert min(lengths) >= 20
@@ -257,6 +275,8 @@ def test_the_prompt_tells_the_turns_and_the_rules_of_its_level():
         world("long").system_prompt().endswith("The box is sealed when it holds as many things as the task asks for.")
     )
     assert "within 50 steps" in world("long").system_prompt()
+    assert world("short").system_prompt().endswith("Complete the task within 8 steps.")
+    assert len(world("short").system_prompt()) < len(world("easy").system_prompt()) / 2
     assert world().parse_reply("<think>a</think><action>look</action>").action == "look"
 
 

@@ -86,7 +86,7 @@ needs_java = pytest.mark.skipif(
 WORLDS = [
     *(
         pytest.param(HouseholdSettings(level=level, train_tasks=3), of_household, "", id=level)
-        for level in ("easy", "standard", "long")
+        for level in ("short", "easy", "standard", "long")
     ),
     pytest.param(WebShopSettings(), of_webshop, "", id="webshop", marks=needs_shop),
     pytest.param(MathSettings(train_tasks=4), of_math, "", id="math"),

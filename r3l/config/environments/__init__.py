@@ -36,14 +36,16 @@ class AlfworldSettings(EnvironmentSettings):
     admissible: bool = Field(False, description="List the admissible commands in each observation.")
 
 
+DEFAULT_TURNS = {"short": 8, "long": 50}  # of the levels that the general default does not suit
 LONG_HOUSEHOLD_TURNS = 32  # the longest of the shortest ways is 29 turns, and things have to be found
 
 
 class HouseholdSettings(EnvironmentSettings):
     kind: Literal["household"] = "household"
-    level: Literal["easy", "standard", "long"] = Field(
+    level: Literal["short", "easy", "standard", "long"] = Field(
         "standard",
-        description="Difficulty of the tasks. easy: 7 places, 4 to 8 turns; standard: 14 places, two objects at times; "
+        description="Difficulty of the tasks. short: 6 places without doors, two objects, 4 or 6 turns, a short "
+        "prompt; easy: 7 places, 4 to 8 turns; standard: 14 places, two objects at times; "
         "long: tasks of 20 turns and more, with late errors that cannot be undone.",
     )
     max_turns: int = Field(
@@ -51,7 +53,7 @@ class HouseholdSettings(EnvironmentSettings):
         ge=1,
         le=1000,
         description="Largest number of turns per episode, 1 to 1000. Level long needs 32 or more and has 50 by "
-        "default.",
+        "default; level short has 8.",
     )
     train_tasks: int = Field(1000, ge=1, le=100_000, description="Number of training tasks, 1 to 100000.")
     heldout_tasks: int = Field(
@@ -65,9 +67,9 @@ class HouseholdSettings(EnvironmentSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def give_long_tasks_room(cls, values: Any) -> Any:
-        if isinstance(values, dict) and values.get("level") == "long":
-            return {"max_turns": 50, **values}
+    def give_the_level_its_turns(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("level") in DEFAULT_TURNS:
+            return {"max_turns": DEFAULT_TURNS[values["level"]], **values}
         return values
 
     @model_validator(mode="after")

@@ -7,13 +7,14 @@ import json
 from dataclasses import dataclass, field
 from typing import Literal
 
-Level = Literal["easy", "standard", "long"]
+Level = Literal["short", "easy", "standard", "long"]
 CLEAN, HOT, COOL, SLICED, RUINED = 1, 2, 4, 8, 16  # marks of an object, a bit each
 NUMBERS = ("no", "a", "two", "three", "four")
 MARKS = {"clean": CLEAN, "hot": HOT, "cool": COOL, "sliced": SLICED}
 TREATMENTS = {"clean": (CLEAN, "sinkbasin"), "heat": (HOT, "microwave"), "cool": (COOL, "fridge")}
 
 OPENABLE = frozenset({"cabinet", "drawer", "fridge", "microwave"})
+SURFACES = ("countertop", "diningtable", "shelf")  # of level short: where things lie and are brought to, all in sight
 FINAL = frozenset({"box", "garbagecan"})  # on level long, what is put there stays there
 KNIVES = frozenset({"knife", "butterknife"})
 SLICEABLE = frozenset({"apple", "bread", "lettuce", "potato", "tomato"})
@@ -67,6 +68,12 @@ class Game:
     def strict(self) -> bool:
         """Whether some acts can't be undone: a second change of temperature, the box, the garbage can."""
         return self.level == "long"
+
+    @property
+    def searched(self) -> list[int]:
+        """Return the receptacles where something may lie."""
+        kinds = [kind_of(name) for name in self.receptacles]
+        return [i for i, kind in enumerate(kinds) if self.level != "short" or kind in SURFACES]
 
     def task(self) -> str:
         return f"put {listed([wanted.phrase() for wanted in self.wanted])} in {self.target}."

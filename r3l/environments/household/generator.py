@@ -15,6 +15,7 @@ from r3l.environments.household.game import (
     KNIVES,
     OPENABLE,
     SLICEABLE,
+    SURFACES,
     TREATABLE,
     Game,
     Level,
@@ -35,6 +36,7 @@ TASK_TYPES = {
     "cool": "pick_cool_then_place_in_recep",
 }
 ROOMS: dict[Level, dict[str, int]] = {
+    "short": {"countertop": 1, "diningtable": 1, "fridge": 1, "microwave": 1, "shelf": 1, "sinkbasin": 1},
     "easy": {"cabinet": 1, "countertop": 1, "diningtable": 1, "fridge": 1, "microwave": 1, "shelf": 1, "sinkbasin": 1},
     "standard": {
         "cabinet": 3,
@@ -61,7 +63,7 @@ ROOMS: dict[Level, dict[str, int]] = {
         "sinkbasin": 1,
     },
 }
-OTHERS: dict[Level, int] = {"easy": 3, "standard": 8, "long": 4}  # objects that nobody asked for
+OTHERS: dict[Level, int] = {"short": 1, "easy": 3, "standard": 8, "long": 4}  # objects that nobody asked for
 TARGETS = ("cabinet", "countertop", "diningtable", "drawer", "fridge", "shelf", "sidetable")
 PACKED = "pack_four"  # four of a kind that lie together: long to bring, short to find
 LONG_TURNS = 20  # a task of level long takes at least so many
@@ -95,11 +97,15 @@ def draw(level: Level, rng: random.Random) -> Game:
     receptacles = tuple(f"{kind} {number}" for kind, many in ROOMS[level].items() for number in range(1, many + 1))
     task_type, wanted, target = errand(level, rng)
     kinds = [one.kind for one in wanted for _ in range(one.count)]
-    kinds += ["knife"] if level != "easy" else []
+    kinds += ["knife"] if level in {"standard", "long"} else []
     fillers = [kind for kind in KINDS if level == "standard" or kind not in kinds]
     kinds += [rng.choice(fillers) for _ in range(OTHERS[level])]
     objects = sorted(numbered(kinds))
-    sources = [i for i, name in enumerate(receptacles) if kind_of(name) not in FINAL | {target, "microwave"}]
+    sources = [
+        i
+        for i, name in enumerate(receptacles)
+        if kind_of(name) not in FINAL | {target, "microwave"} and (level != "short" or kind_of(name) in SURFACES)
+    ]
     closed = [i for i in sources if kind_of(receptacles[i]) in OPENABLE]
     places = [rng.choice(closed if level == "long" and rng.random() < 0.5 else sources) for _ in objects]
     if task_type == PACKED:
@@ -119,7 +125,8 @@ def errand(level: Level, rng: random.Random) -> tuple[str, tuple[Wanted, ...], s
     """Return the task type, what is wanted, and where."""
     if level == "long":
         return long_errand(rng)
-    target = rng.choice([kind for kind in TARGETS if kind in ROOMS[level]])
+    targets = SURFACES if level == "short" else TARGETS
+    target = rng.choice([kind for kind in targets if kind in ROOMS[level]])
     if level == "standard" and rng.random() < 0.2:
         return "pick_two_obj_and_place", (Wanted(rng.choice(KINDS), (), 2),), target
     verb = rng.choice([None, "clean", "heat", "cool"])

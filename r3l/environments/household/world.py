@@ -1,8 +1,8 @@
 """The household world: ALFWorld's commands and phrases in pure Python, with a level whose late errors can't be undone.
 
-Levels: easy (7 places, 4 to 8 turns), standard (14 places, two objects at times), long (three or four treated things
-for a box, 20 turns and more). On long, a second change of temperature ruins a thing, and the box and the garbage can
-keep what they get.
+Levels: short (6 places, 4 or 6 turns, no doors to open and a short prompt, for small language models), easy (7 places,
+4 to 8 turns), standard (14 places, two objects at times), long (three or four treated things for a box, 20 turns and
+more). On long, a second change of temperature ruins a thing, and the box and the garbage can keep what they get.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ class HouseholdWorld:
         self.settings = settings
 
     def system_prompt(self) -> str:
-        text = (PROMPTS / "household.txt").read_text()
-        if self.settings.level == "long":
+        level = self.settings.level
+        text = (PROMPTS / ("household_short.txt" if level == "short" else "household.txt")).read_text()
+        if level == "long":
             text += (PROMPTS / "household_long.txt").read_text()
         return Template(text).substitute(max_turns=self.settings.max_turns).rstrip("\n")
 

@@ -62,11 +62,11 @@ class Demonstrator(Player):
         super().__init__(engine, rng, habits.forgets, habits.forgets_later)
         self.forgets_in_hand = habits.forgets_in_hand
         self.leaves_out = False  # whether its last thought lacked something that is still to be done to the thing
-        start = rng.randrange(len(self.order))
+        listing = engine.game.searched
+        start = rng.randrange(len(listing))
         if rng.random() < habits.short_search:
             lies = engine.game.places[instances(engine, engine.game.wanted[0])[0]]
-            start = (lies - rng.randrange(3)) % len(self.order)
-        listing = range(len(engine.game.receptacles))
+            start = (listing.index(lies) - rng.randrange(3)) % len(listing)
         self.order = [*listing[start:], *listing[:start]]
 
     def think_and_act(self) -> tuple[str, str]:

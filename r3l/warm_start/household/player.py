@@ -26,7 +26,7 @@ class Player:
         self.engine, self.rng = engine, rng
         self.forgets, self.forgets_later = forgets, forgets_later
         self.wanted = [self.remembered(one) for one in engine.game.wanted]
-        self.order = list(range(len(engine.game.receptacles)))
+        self.order = engine.game.searched
         rng.shuffle(self.order)
         self.seen_places: set[int] = set()
         self.seen_objects: set[int] = set()
