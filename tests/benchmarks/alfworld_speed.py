@@ -29,16 +29,18 @@ def milliseconds(call: Callable[[], Any]) -> tuple[float, Any]:
     return 1e3 * (time.process_time() - began), value
 
 
-def stock(path: Path, steps: int) -> tuple[list[float], list[str]]:
+def stock(path: Path, steps: int) -> tuple[float, list[float], float, list[str]]:
+    """The load, the steps, and going back to the middle, which is a reset and the commands until there."""
     env, rng = wrapped_environment(), random.Random(0)
     with contextlib.redirect_stdout(None):
-        env.load(str(path))
+        load, _ = milliseconds(lambda: env.load(str(path)))
     state, times, commands = env.reset(), [], []
     for _ in range(steps):
         commands.append(rng.choice(state["admissible_commands"]))
         spent, (state, _, _) = milliseconds(lambda: env.step(commands[-1]))
         times.append(spent)
-    return times, commands
+    back, _ = milliseconds(lambda: [env.reset(), *map(env.step, commands[: steps // 2])])
+    return load, times, back, commands
 
 
 def memoised(path: Path, commands: list[str]) -> tuple[float, list[float], list[float], list[float]]:
@@ -55,15 +57,22 @@ def memoised(path: Path, commands: list[str]) -> tuple[float, list[float], list[
     return load, steps, snapshots, restores
 
 
-def main(games: int = 4, steps: int = 60) -> None:
-    found: dict[str, list[float]] = {name: [] for name in ("stock_step", "step", "load", "snapshot", "restore")}
+def compared(games: int, steps: int) -> dict[str, list[float]]:
+    """Milliseconds of the processor; the two engines take each game in turn."""
+    names = ("stock_load", "stock_step", "stock_back", "load", "step", "snapshot", "restore")
+    found: dict[str, list[float]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory() as folder:
         for index in range(games):
             path = write_game(generate_game("kitchen", 0, "benchmark", index), Path(folder))
-            times, commands = stock(path, steps)
+            loaded, times, back, commands = stock(path, steps)
             load, own, snapshots, restores = memoised(path, commands)
-            for name, values in zip(found, (times, own, [load], snapshots, restores), strict=True):
+            for name, values in zip(names, ([loaded], times, [back], [load], own, snapshots, restores), strict=True):
                 found[name] += values
+    return found
+
+
+def main(games: int = 4, steps: int = 60) -> None:
+    found = compared(games, steps)
     mean = {name: statistics.fmean(values) for name, values in found.items()}
     print(
         json.dumps(

@@ -4,22 +4,24 @@
     bfloat16]
         [--batch 8] [--shared 450] [--vllm .venv-vllm]
 
-Without --policy: random weights of the embedded policy's shape. All sides run one after the other on the same prompts,
-the best of three each, per CPU-second (a busy machine changes wall time, hardly these); the rate on the clock stands in
-brackets. Every run has seeds of its own: random weights then never repeat themselves, and the engine's guesses do not
-show here. With --vllm a server of the policy is started from that environment, and its CPU seconds are those of all its
-processes.
+Without --policy: random weights, of the embedded policy's shape or SmolLM2's. All sides run in turns on the same
+prompts, the best of three each, per CPU-second (a busy machine changes wall time, hardly these); the rate on the clock
+stands in brackets. Every run has seeds of its own: random weights then never repeat themselves, and the engine's
+guesses do not show here. With --vllm a server of the policy is started from that environment, and its CPU seconds are
+those of all its processes.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import random
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,42 +33,51 @@ from r3l.config.sections import PolicySettings
 from r3l.engines import make_engine
 from r3l.engines.base import Engine, PolicySnapshot, Sampling
 
-REPEATS = 3
-
 
 def main() -> None:
     options = arguments()
-    path = options.policy or embedded_shape()
-    model = load(path, options.dtype)
-    engine = make_engine(
-        TransformersLocalSettings(threads=options.threads), PolicySettings(dtype=options.dtype, context_tokens=8192)
-    )
-    started = time.perf_counter()
+    path = options.policy or random_policy(options.shape)
+    with engine_of(options, path) as engine:
+        print(
+            f"batch {options.batch}, prompts of {options.prompt} tokens, {options.shared} of them shared, "
+            f"{options.reply} tokens a reply; {torch.get_num_threads()} threads for generate"
+        )
+        print("tokens per CPU-second (per second)")
+        found = compared(options, path, engine)
+        for name, rates in found.items():
+            report(name, rates, found["generate"])
+        if options.episodes:
+            episodes(engine, options, vocabulary_of(path))
+
+
+@contextmanager
+def engine_of(options: argparse.Namespace, path: str) -> Iterator[Engine]:
+    settings = TransformersLocalSettings(threads=options.threads)
+    engine = make_engine(settings, PolicySettings(dtype=options.dtype, context_tokens=8192))
     engine.load_policy(PolicySnapshot(path, "benchmark"))
-    print(f"load_policy {time.perf_counter() - started:.2f} s; {torch.get_num_threads()} threads for generate")
-    chance = random.Random(0)
-    shared = ids(chance, options.shared, model.config.vocab_size)
-    prompts = [
-        shared + ids(chance, options.prompt - options.shared, model.config.vocab_size) for _ in range(options.batch)
-    ]
-    print(
-        f"batch {options.batch}, prompts of {options.prompt} tokens, {options.shared} of them shared, "
-        f"{options.reply} tokens a reply"
-    )
-    print("tokens per CPU-second (per second)")
-    plain = generate_rates(model, prompts, options.reply)
-    report("generate", plain, plain)
-    report("transformers_local", engine_rates(engine, prompts, options.reply, time.process_time), plain)
-    if options.vllm:
-        report("vllm_server", vllm_rates(options, path, prompts), plain)
-    if options.episodes:
-        episodes(engine, options, model.config.vocab_size)
+    yield engine
     engine.close()
 
 
-def arguments() -> argparse.Namespace:
+def compared(options: argparse.Namespace, path: str, engine: Engine) -> dict[str, Rates]:
+    """Each side's rates, the sides in turns."""
+    chance, vocabulary = random.Random(0), vocabulary_of(path)
+    shared = ids(chance, options.shared, vocabulary)
+    prompts = [shared + ids(chance, options.prompt - options.shared, vocabulary) for _ in range(options.batch)]
+    sides = {
+        "generate": generate_side(load(path, options.dtype), prompts),
+        "transformers_local": engine_side(engine, prompts, time.process_time),
+    }
+    with ExitStack() as held:
+        if options.vllm:
+            sides["vllm_server"] = held.enter_context(vllm_side(options, path, prompts))
+        return rates_of(sides, sum(map(len, prompts)), options.batch, options.reply, options.repeats)
+
+
+def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--policy", default="")
+    parser.add_argument("--policy", default="", help="a folder; else random weights of --shape")
+    parser.add_argument("--shape", default="embedded", choices=list(SHAPES))
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--batch", type=int, default=32)
@@ -76,29 +87,43 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--reply", type=int, default=32)
     parser.add_argument("--episodes", type=int, default=64)
     parser.add_argument("--turns", type=int, default=12)
-    return parser.parse_args()
+    parser.add_argument("--repeats", type=int, default=3)
+    return parser.parse_args(given)
 
 
-def embedded_shape() -> str:
+SHAPES: dict[str, dict[str, Any]] = {
+    "embedded": {
+        "vocab_size": 825,
+        "hidden_size": 128,
+        "intermediate_size": 320,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+    },
+    "smollm2": {
+        "vocab_size": 49152,
+        "hidden_size": 576,
+        "intermediate_size": 1536,
+        "num_hidden_layers": 30,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+    },
+}
+
+
+def random_policy(shape: str) -> str:
+    """A folder with random weights of that shape."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
     folder = tempfile.mkdtemp(prefix="engine-benchmark-")
-    LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=825,
-            hidden_size=128,
-            intermediate_size=320,
-            num_hidden_layers=4,
-            num_attention_heads=4,
-            tie_word_embeddings=True,
-            max_position_embeddings=8192,
-            bos_token_id=None,
-            eos_token_id=4,
-            pad_token_id=0,
-        )
-    ).save_pretrained(folder)
+    ends: dict[str, Any] = {"bos_token_id": None, "eos_token_id": 4, "pad_token_id": 0}
+    config = LlamaConfig(**SHAPES[shape], **ends, tie_word_embeddings=True, max_position_embeddings=8192)
+    LlamaForCausalLM(config).save_pretrained(folder)
     return folder
+
+
+def vocabulary_of(path: str) -> int:
+    return int(json.loads((Path(path) / "config.json").read_text())["vocab_size"])
 
 
 def load(path: str, dtype: str) -> Any:
@@ -127,36 +152,47 @@ def report(name: str, rates: Rates, plain: Rates) -> None:
     print(f"  {name:20}" + "   ".join(parts))
 
 
-def rates_of(
-    run: Callable[[int], None],
-    spent: Callable[[], float],
-    prompt_tokens: int,
-    batch: int,
-    reply: int,
-    prefix_kept: bool = False,
-) -> Rates:
-    """From replies of one token and of `reply` tokens. `prefix_kept`: only the first run computes the prompts."""
+@dataclass(frozen=True)
+class Side:
+    run: Callable[[int], None]  # replies of so many tokens to all prompts
+    spent: Callable[[], float]  # seconds of the processor so far
+    prefix_kept: bool = False  # only the first run computes the prompts
 
-    def seconds(count: int, times: int) -> list[float]:
-        found = []
-        for _ in range(times):
-            started = spent(), time.perf_counter()
-            run(count)
-            found.append((spent() - started[0], time.perf_counter() - started[1]))
-        return [min(side) for side in zip(*found, strict=True)]
-
-    first = seconds(1, 1 if prefix_kept else REPEATS)
-    again = seconds(1, REPEATS) if prefix_kept else first
-    whole = seconds(reply, REPEATS)
-    both = [(prompt_tokens / a, batch * (reply - 1) / (c - b)) for a, b, c in zip(first, again, whole, strict=True)]
-    return Rates(both[0], both[1])
+    def seconds(self, count: int) -> tuple[float, float]:
+        """Of the processor and on the clock."""
+        started = self.spent(), time.perf_counter()
+        self.run(count)
+        return self.spent() - started[0], time.perf_counter() - started[1]
 
 
-@torch.no_grad()
-def generate_rates(model: Any, prompts: list[list[int]], reply: int) -> Rates:
+def rates_of(sides: dict[str, Side], prompt_tokens: int, batch: int, reply: int, repeats: int) -> dict[str, Rates]:
+    """From replies of one token and of `reply` tokens, the best of the repeats, the sides in turns."""
+    prefill = {name: [side.seconds(1)] for name, side in sides.items()}
+    first: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
+    whole: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
+    for _ in range(repeats):
+        for name, side in sides.items():
+            first[name].append(side.seconds(1))
+            whole[name].append(side.seconds(reply))
+
+    def best(found: list[tuple[float, float]]) -> tuple[float, float]:
+        return min(cpu for cpu, _ in found), min(clock for _, clock in found)
+
+    rates = {}
+    for name, side in sides.items():
+        reading = best(prefill[name] if side.prefix_kept else prefill[name] + first[name])
+        both = zip(reading, best(first[name]), best(whole[name]), strict=True)  # of the processor, then on the clock
+        rates[name] = Rates(
+            *((prompt_tokens / read, batch * (reply - 1) / (long - short)) for read, short, long in both)
+        )
+    return rates
+
+
+def generate_side(model: Any, prompts: list[list[int]]) -> Side:
     """Plain `generate` of transformers; replies are not stopped early."""
     batch = torch.tensor(prompts)
 
+    @torch.no_grad()
     def run(count: int) -> None:
         model.generate(
             batch,
@@ -167,10 +203,10 @@ def generate_rates(model: Any, prompts: list[list[int]], reply: int) -> Rates:
             pad_token_id=0,
         )
 
-    return rates_of(run, time.process_time, batch.numel(), len(prompts), reply)
+    return Side(run, time.process_time)
 
 
-def engine_rates(engine: Engine, prompts: list[list[int]], reply: int, spent: Callable[[], float]) -> Rates:
+def engine_side(engine: Engine, prompts: list[list[int]], spent: Callable[[], float]) -> Side:
     seeds = itertools.count()
 
     def run(count: int) -> None:
@@ -181,20 +217,19 @@ def engine_rates(engine: Engine, prompts: list[list[int]], reply: int, spent: Ca
         for future in futures:
             future.result()
 
-    return rates_of(run, spent, sum(map(len, prompts)), len(prompts), reply, prefix_kept=True)
+    return Side(run, spent, prefix_kept=True)
 
 
-def vllm_rates(options: argparse.Namespace, path: str, prompts: list[list[int]]) -> Rates:
+@contextmanager
+def vllm_side(options: argparse.Namespace, path: str, prompts: list[list[int]]) -> Iterator[Side]:
     from tests.benchmarks.served_vllm import serving
 
-    warm = [prompt[::-1] for prompt in prompts]
     with serving(path, options.dtype, options.vllm, Path(tempfile.gettempdir()) / "served_vllm.log") as (url, spent):
         engine = make_engine(VllmServerSettings(urls=url), PolicySettings(dtype=options.dtype, context_tokens=2048))
         engine.load_policy(PolicySnapshot(path, "benchmark"))
-        engine_rates(engine, warm, 4, spent)  # what is compiled at first use
-        rates = engine_rates(engine, prompts, options.reply, spent)
+        engine_side(engine, [prompt[::-1] for prompt in prompts], spent).run(4)  # what is compiled at first use
+        yield engine_side(engine, prompts, spent)
         engine.close()
-    return rates
 
 
 def episodes(engine: Engine, options: argparse.Namespace, vocabulary: int) -> None:

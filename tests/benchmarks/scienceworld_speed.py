@@ -4,6 +4,7 @@ Milliseconds of the processor, of this process and its Java machine together, so
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -29,7 +30,15 @@ def clock() -> Callable[[], float]:
         for thread in Path(f"/proc/{pid}/task").iterdir()
         if "Compiler" not in (thread / "comm").read_text()
     ]
-    return lambda: sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+    seen = dict.fromkeys(threads, 0)
+
+    def seconds() -> float:
+        for thread in threads:
+            with contextlib.suppress(OSError):  # one that has ended keeps what it had
+                seen[thread] = int((thread / "schedstat").read_text().split()[0])
+        return sum(seen.values()) / 1e9
+
+    return seconds
 
 
 def gold(task_type: str) -> list[str]:
@@ -84,9 +93,19 @@ def stock(plans: dict[str, list[str]], limit: int) -> Measured:
     return {"loads": loads, "reset_ms": round(loading / loads * 1e3, 1), "step_ms": round(stepping / steps * 1e3, 2)}
 
 
-if __name__ == "__main__":
+def compared(episodes: int, limit: int, rounds: int = 1) -> list[tuple[Measured, Measured]]:
+    """(own, stock), in turns."""
     actions = {name: gold(name) for name in TYPES}
-    own(actions, 9)  # the machine compiles what is hot
-    print(json.dumps({"own": own(actions, 12)}))
-    MACHINES.stop()
-    print(json.dumps({"stock": stock(actions, int(sys.argv[1]) if len(sys.argv) > 1 else 100)}))
+    found = []
+    for _ in range(rounds):
+        own(actions, 9)  # the machine compiles what is hot
+        ours = own(actions, episodes)
+        MACHINES.stop()
+        found.append((ours, stock(actions, limit)))
+    return found
+
+
+if __name__ == "__main__":
+    [(ours, theirs)] = compared(12, int(sys.argv[1]) if len(sys.argv) > 1 else 100)
+    print(json.dumps({"own": ours}))
+    print(json.dumps({"stock": theirs}))

