@@ -166,7 +166,7 @@ def timed(way: Callable[[Iterable[str]], object], numbers: Iterable[str]) -> Cal
 def agree(truth: Mapping[str, Answer], answers: Mapping[str, Answer], rival: str) -> None:
     """Raise where an answer has other rows than r3l's, but for their order and the last digit of a rounded figure."""
     for number, rows in answers.items():
-        pairs = zip(sorted(truth[number], key=exact), sorted(rows, key=exact), strict=True)
+        pairs = list(zip(sorted(truth[number], key=exact), sorted(rows, key=exact), strict=True))
         for one, other in pairs:
             assert all(map(same, one, other)), f"{rival}, question {number}: {other}, r3l says {one}"
 
