@@ -20,7 +20,7 @@ from r3l.store.stage import Store
 
 # Policies that are made on first use.
 HOUSEHOLD = re.compile(
-    r"household-(?P<recipe>easy|in_hand|thought|standard|long|latent)(-(?P<forgets>[01](\.\d+)?))?-(?P<seed>\d+)$"
+    r"household-(?P<recipe>short|easy|in_hand|thought|standard|long|latent)(-(?P<forgets>[01](\.\d+)?))?-(?P<seed>\d+)$"
 )
 ALFWORLD = re.compile(r"alfworld-latent-(?P<forgets>[01](\.\d+)?)-(?P<seed>\d+)$")
 

@@ -97,11 +97,13 @@ def attempts_of(
     temperature: float = 1.0,
     reflection_tokens: int = 192,
     progress: OnProgress | None = None,
+    model: PolicySettings | None = None,
+    structured: bool = False,
 ) -> list[Attempt]:
-    """Return `tasks` held-out tasks of a world played, reflected on and retried; `judge` says what a reflector without
-    mistakes would say."""
+    """Return `tasks` held-out tasks of a world played, reflected on and retried; `expected` says what a reflector
+    without mistakes would say."""
     world = make_world(settings)
-    engine = make_engine(TransformersLocalSettings(), PolicySettings(path=str(policy)))
+    engine = make_engine(TransformersLocalSettings(), model or PolicySettings(path=str(policy)))
     try:
         engine.load_policy(PolicySnapshot(str(policy), "warm-start"))
         with WorldPool(settings) as pool:
@@ -117,6 +119,7 @@ def attempts_of(
                     temperature,
                     reflection_temperature=0.7,
                     reflection_tokens=reflection_tokens,
+                    structured_reflections=structured,
                 ),
             )
             return asyncio.run(all_attempts(explorer, expected, tasks_of(settings, "heldout")[:tasks], progress))

@@ -23,6 +23,7 @@ from r3l.warm_start.loss import weighted_loss
 from r3l.warm_start.rows import DemoRow
 
 OnProgress = Callable[[str], None]
+TakeStep = Callable[[Sequence[DemoRow], float], float]
 SORTED_TOGETHER = 512  # rows sorted by length before they are cut into batches
 REPORT_EVERY = 50
 
@@ -91,8 +92,15 @@ def train(model: Any, rows: Sequence[DemoRow], schedule: Schedule, seed: int, pr
     Without `minutes` in the schedule, rows, weights and seed settle the result bit by bit, on one kind of processor and
     one version of torch: sums are added up by one thread, whatever the process may use.
     """
+    optimizers = new_optimizers(model, schedule)
+
+    def step(batch: Sequence[DemoRow], factor: float) -> float:
+        set_rates(optimizers, factor)
+        return one_step(model, batch, optimizers)
+
+    model.train()
     with one_thread() if schedule.minutes is None else nullcontext():
-        return steps_of(model, rows, schedule, seed, progress)
+        return steps_of(step, rows, schedule, seed, progress)
 
 
 @contextmanager
@@ -107,19 +115,16 @@ def one_thread() -> Iterator[None]:
 
 
 def steps_of(
-    model: Any, rows: Sequence[DemoRow], schedule: Schedule, seed: int, progress: OnProgress
+    take: TakeStep, rows: Sequence[DemoRow], schedule: Schedule, seed: int, progress: OnProgress
 ) -> dict[str, float]:
-    """Take the steps of `train` with the threads as they are."""
-    optimizers = new_optimizers(model, schedule)
+    """Take the steps of a schedule with the threads as they are. `take` makes one step on a batch, its learning rates
+    multiplied by a factor, and returns the loss of the replies."""
     began, step, tokens, recent = time.monotonic(), 0, 0, [0.0]
-    model.train()
     for batch in batches(rows, schedule.batch_tokens, random.Random(seed)):
         share = schedule.share(step, time.monotonic() - began)
         if share >= 1:
             break
-        for group in (group for optimizer in optimizers for group in optimizer.param_groups):
-            group["lr"] = group["initial_lr"] * schedule.factor(step, share)
-        recent.append(one_step(model, batch, optimizers))
+        recent.append(take(batch, schedule.factor(step, share)))
         step, tokens = step + 1, tokens + sum(len(row.ids) for row in batch)
         if step % REPORT_EVERY == 0:
             progress(
@@ -131,6 +136,11 @@ def steps_of(
         "seconds": round(time.monotonic() - began, 1),
         "reply_loss": round(average(recent), 4),
     }
+
+
+def set_rates(optimizers: Sequence[torch.optim.Optimizer], factor: float) -> None:
+    for group in (group for optimizer in optimizers for group in optimizer.param_groups):
+        group["lr"] = group["initial_lr"] * factor
 
 
 def new_optimizers(model: Any, schedule: Schedule) -> list[torch.optim.Optimizer]:

@@ -105,6 +105,19 @@ def test_a_warm_start_that_no_recipe_makes_is_refused(refused, arguments):
     refused("expected alfworld with standard or latent, or the household", "warm-start", *arguments)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--policy", "smollm2", "--environment", "household"),
+        ("--adapter", "lora", "--environment", "household"),
+        ("--policy", "smollm2", "--adapter", "lora"),
+        ("--policy", "smollm2", "--adapter", "lora", "--environment", "household", "--forgets", "1"),
+    ],
+)
+def test_a_warm_start_of_a_pretrained_model_needs_model_adapter_and_household(refused, arguments):
+    refused("expected --policy NAME --adapter lora --environment household", "warm-start", *arguments)
+
+
 def test_more_test_tasks_than_the_split_has_are_refused(refused_at_once, tmp_path):
     refused_at_once(
         "evaluation.tasks=5000: alfworld/heldout has only 100 tasks", "evaluate", "--tasks", "5000", "--quiet",

@@ -248,7 +248,8 @@ def test_a_preset_plays_what_its_policy_was_taught(model: str, recipe: str) -> N
 
 def test_a_recipe_that_is_none_is_named(tmp_path: Path) -> None:
     with pytest.raises(
-        TrainingError, match="household recipe 'hard': expected one of easy, in_hand, thought, standard, long, latent"
+        TrainingError,
+        match="household recipe 'hard': expected one of short, easy, in_hand, thought, standard, long, latent",
     ):
         household_start(tmp_path / "out", "hard")
     assert all(HOUSEHOLD.match(f"household-{name}-3") for name in RECIPES)

@@ -22,7 +22,8 @@ def warm_start(
     recipe: Annotated[
         str,
         typer.Option(
-            help="recipe; alfworld: standard or latent; household: easy, in_hand, thought, standard, long or latent"
+            help="recipe; alfworld: standard or latent; household: short, easy, in_hand, thought, standard, long or "
+            "latent"
         ),
     ] = "",
     forgets: Annotated[
@@ -38,11 +39,50 @@ def warm_start(
         ),
     ] = None,
     init: Annotated[Path | None, typer.Option(help="folder of an earlier policy to continue from")] = None,
+    policy: Annotated[
+        str, typer.Option(help="pretrained model that learns by an adapter: preset or folder; empty: a new small model")
+    ] = "",
+    adapter: Annotated[str, typer.Option(help="adapter of --policy: lora")] = "",
 ) -> None:
     """Make a small starting policy: tokenizer, demonstrations in the environment, supervised training, held-out
     figures."""
 
-    say(json.dumps(made(out, environment, recipe, forgets, seed, minutes, init), indent=1))
+    if policy or adapter:
+        say(json.dumps(adapted(policy, adapter, out, environment, recipe, forgets, seed, minutes, init), indent=1))
+    else:
+        say(json.dumps(made(out, environment, recipe, forgets, seed, minutes, init), indent=1))
+
+
+def adapted(
+    policy: str,
+    adapter: str,
+    out: Path | None,
+    environment: str,
+    recipe: str,
+    forgets: float | None,
+    seed: int,
+    minutes: float | None,
+    init: Path | None,
+) -> dict[str, Any]:
+    """Train a LoRA adapter of a pretrained model, and return what was done. Raise `ConfigError` for what it can't."""
+    if adapter != "lora" or not policy or environment != "household" or forgets is not None:
+        raise ConfigError(
+            "warm-start of a pretrained model: expected --policy NAME --adapter lora --environment household, without "
+            f"--forgets; got --policy {policy!r} --adapter {adapter!r} --environment {environment}"
+        )
+    from flows.cli.settings import settings
+    from r3l.pipeline.policies import starting_policy
+    from r3l.warm_start.household.adapter import adapter_start
+
+    config, recipe = settings("warm-start", "paper", "r3l", policy, environment, "", []), recipe or "short"
+    folder = out or home() / "data/policies" / f"{config.policy.name}-household-{recipe}-{seed}"
+    return adapter_start(
+        folder, Path(starting_policy(config).path), recipe, seed, minutes, progress=log_line, init=init
+    )
+
+
+def log_line(line: str) -> None:
+    screen(stderr=True).print(line)
 
 
 def made(
@@ -55,9 +95,6 @@ def made(
     init: Path | None,
 ) -> dict[str, Any]:
     """Make the policy that is asked for, and return what was done. Raise `ConfigError` where no recipe makes it."""
-
-    def log_line(line: str) -> None:
-        screen(stderr=True).print(line)
 
     policies = home() / "data/policies"
     if environment == "household":

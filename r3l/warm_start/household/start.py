@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 from r3l.config.environments import HouseholdSettings
+from r3l.config.sections import PolicySettings
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments.household.game import Level
 from r3l.environments.household.reports import reflect as oracle
@@ -61,6 +62,9 @@ class Recipe:
 
 
 RECIPES: dict[str, Recipe] = {
+    "short": Recipe(
+        "short", HouseholdHabits(short_search=0.85, forgets_in_hand=True, max_turns=8), 8, 6000, 3000, 2000
+    ),
     "easy": Recipe("easy", HouseholdHabits(short_search=0.85), 16, 6000, 3000, 2000),
     "in_hand": Recipe("easy", HouseholdHabits(short_search=0.85, forgets_in_hand=True), 16, 6000, 3000, 2000),
     "thought": Recipe("easy", HouseholdHabits(short_search=0.85, names_thought=True), 16, 6000, 3000, 2000),
@@ -220,9 +224,11 @@ def parts(recipe: Recipe, seed: int, shown: Sequence[Demonstration], last: bool 
     return [all_parts[-1]._replace(share=1.0, rate=0.5)] if last else all_parts
 
 
-def measure_household(policy: Path, recipe: Recipe, tasks: int) -> Figures:
+def measure_household(
+    policy: Path, recipe: Recipe, tasks: int, model: PolicySettings | None = None, structured: bool = False
+) -> Figures:
     """Play, reflect on and retry `tasks` held-out tasks of the recipe's types, once each, by the pipeline's own
-    stages."""
+    stages. `model`: how the policy is run; `structured`: reflections are held to the JSON schema."""
     pool = tasks * (OF_A_TYPE if recipe.task_types else 1)
     settings = HouseholdSettings(
         level=recipe.level,
@@ -239,5 +245,7 @@ def measure_household(policy: Path, recipe: Recipe, tasks: int) -> Figures:
             tasks,
             lambda task, base: oracle(task, [turn.action for turn in base.turns]),
             reflection_tokens=160,
+            model=model,
+            structured=structured,
         )
     )
