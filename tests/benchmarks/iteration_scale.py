@@ -93,7 +93,7 @@ def count(client: Any, run: str) -> int:
     return now
 
 
-def main(trajectories: int = 1000, per_shard: int = 25) -> None:
+def measured(trajectories: int, per_shard: int) -> dict[str, Any]:
     many = max(per_shard, trajectories // TRAJECTORIES_PER_TASK)
     with tempfile.TemporaryDirectory() as root:
         config = compose(
@@ -128,7 +128,7 @@ def main(trajectories: int = 1000, per_shard: int = 25) -> None:
         began, worked, before = time.monotonic(), time.process_time(), resident()
         runs = simulated(SimpleNamespace(value=Workbench(config, store, 0, policies, progress, runner=PrefectRunner())))
         memory.ended.set()
-        report(
+        return asked(
             store,
             {
                 "seconds": time.monotonic() - began,
@@ -147,12 +147,12 @@ def sampled(seen: dict[int, int]) -> dict[int, int]:
     return {key: seen[key] for key in sorted({*keys[:: max(1, len(keys) // 8)], keys[-1]})}
 
 
-def report(store: Store, figures: dict[str, Any]) -> None:
-    """One JSON object."""
+def asked(store: Store, figures: dict[str, Any]) -> dict[str, Any]:
+    """The figures, and those of questions to the store."""
     with connect(store) as connection:
         made = query(connection, "SELECT count(*) AS n FROM trajectories").to_pylist()[0]["n"]
-        asked = "SELECT stage, sum(seconds) AS s, sum(bytes)::BIGINT AS b FROM stages GROUP BY stage ORDER BY stage"
-        seconds = query(connection, asked).to_pylist()
+        per_stage = "SELECT stage, sum(seconds) AS s, sum(bytes)::BIGINT AS b FROM stages GROUP BY stage ORDER BY stage"
+        seconds = query(connection, per_stage).to_pylist()
         figures |= {
             "trajectories": made,
             "stage seconds, summed": {row["stage"]: round(row["s"], 1) for row in seconds},
@@ -163,11 +163,7 @@ def report(store: Store, figures: dict[str, Any]) -> None:
         }
     figures["connect: seconds, processor seconds"] = timed(lambda: connect(store).close())
     figures["check: seconds, processor seconds"] = timed(lambda: check_run(store, "scale"))
-    print(
-        json.dumps(
-            {name: round(value, 2) if isinstance(value, float) else value for name, value in figures.items()}, indent=1
-        )
-    )
+    return {name: round(value, 2) if isinstance(value, float) else value for name, value in figures.items()}
 
 
 def timed(work: Callable[[], Any]) -> list[float]:
@@ -175,6 +171,10 @@ def timed(work: Callable[[], Any]) -> list[float]:
     began, worked = time.monotonic(), time.process_time()
     work()
     return [round(time.monotonic() - began, 3), round(time.process_time() - worked, 3)]
+
+
+def main(trajectories: int = 1000, per_shard: int = 25) -> None:
+    print(json.dumps(measured(trajectories, per_shard), indent=1))
 
 
 if __name__ == "__main__":

@@ -28,20 +28,22 @@ import numpy as np
 PROMPT, VOCABULARY, LAYERS = 400, 2048, 6
 
 
-def group_of_eight(lengths: str, seed: int = 0) -> list[dict[str, Any]]:
+def group_of_eight(lengths: str, scale: float = 1.0, seed: int = 0) -> list[dict[str, Any]]:
+    """`scale`: of all lengths, the prompt's too."""
     from tests.support.update_world import record
 
     rng = np.random.default_rng(seed)
-    prompt = rng.integers(0, VOCABULARY, PROMPT)
+    first = int(PROMPT * scale)
+    prompt = rng.integers(0, VOCABULARY, first)
     records: list[dict[str, Any]] = []
     for i in range(4):
-        base_length, pivot, retry_length = 800, 400, 400
+        base_length, pivot, retry_length = (int(length * scale) for length in (800, 400, 400))
         if lengths == "varied":
-            base_length = int(rng.integers(300, 1300))
-            pivot, retry_length = int(base_length * rng.uniform(0.3, 0.7)), int(rng.integers(150, 900))
+            base_length = int(rng.integers(300, 1300) * scale)
+            pivot, retry_length = int(base_length * rng.uniform(0.3, 0.7)), int(rng.integers(150, 900) * scale)
         base = rng.integers(0, VOCABULARY, base_length)
         for reply in (base, np.r_[base[:pivot], rng.integers(0, VOCABULARY, retry_length)]):
-            weights = np.r_[np.zeros(PROMPT + pivot), np.full(len(reply) - pivot, 1 / len(reply) / 8)]
+            weights = np.r_[np.zeros(first + pivot), np.full(len(reply) - pivot, 1 / len(reply) / 8)]
             records.append(
                 record(
                     f"r{len(records)}",
@@ -53,7 +55,7 @@ def group_of_eight(lengths: str, seed: int = 0) -> list[dict[str, Any]]:
     return records
 
 
-def make_decoder(width: int) -> Any:
+def make_decoder(width: int, device: str = "cpu", liger: bool = False) -> Any:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -69,10 +71,15 @@ def make_decoder(width: int) -> Any:
         num_key_value_heads=2,
         max_position_embeddings=32768,
     )
-    return Decoder(LlamaForCausalLM(config).eval())
+    model = LlamaForCausalLM(config).eval().to(device)
+    if liger:
+        from liger_kernel.transformers import _apply_liger_kernel_to_instance
+
+        _apply_liger_kernel_to_instance(model=model)
+    return Decoder(model)
 
 
-def measure_layout(name: str, lengths: str, width: int, repeats: int) -> dict[str, Any]:
+def measure_layout(name: str, options: argparse.Namespace) -> dict[str, Any]:
     import torch
 
     from r3l.training.gradients import RowScores, row_gradient
@@ -81,18 +88,18 @@ def measure_layout(name: str, lengths: str, width: int, repeats: int) -> dict[st
     from tests.support.update_world import rows_of
 
     torch.set_num_threads(1)
-    decoder, rows = make_decoder(width), rows_of(group_of_eight(lengths))
+    rows = rows_of(group_of_eight(options.lengths, options.scale))
+    decoder = make_decoder(options.width, options.device, liger=name == "liger")
     limits = Limits(micro_batch_tokens=65536, logits_chunk=1024)
     gradients = [row_gradient(row, RowScores(np.zeros(len(row.positions))), 1.0) for row in rows]
     needed = build_trie([row.token_ids for row in rows]).tokens_computed
-    step = step_of(name, decoder, rows, gradients, limits)
-    before, seconds = resident("VmRSS"), []
-    Path("/proc/self/clear_refs").write_text("5")  # start the peak anew
-    for _ in range(repeats):
+    step = step_of(name, decoder, rows, gradients, limits, int(PROMPT * options.scale))
+    meter, seconds = Meter(options.device), []
+    for _ in range(options.repeats):
         decoder.model.zero_grad(set_to_none=True)
-        started = time.process_time()
+        started = meter.seconds()
         computed = step()
-        seconds.append(time.process_time() - started)
+        seconds.append(meter.seconds() - started)
     tokens = sum(row.length for row in rows)
     return {
         "layout": name,
@@ -101,20 +108,49 @@ def measure_layout(name: str, lengths: str, width: int, repeats: int) -> dict[st
         "seconds": min(seconds),
         "tokens/s": tokens / min(seconds),
         "wasted": 1 - needed / computed,
-        "extra MB": resident("VmHWM") - before,
+        "extra MB": meter.extra_mb(),
     }
 
 
-def step_of(name: str, decoder: Any, rows: list[Any], gradients: list[Any], limits: Any) -> Callable[[], int]:
+class Meter:
+    """Seconds of the processor, or on the clock where a GPU works; memory beyond what is held at the start."""
+
+    def __init__(self, device: str) -> None:
+        self.gpu = device != "cpu"
+        self.before = self.held() if self.gpu else resident("VmRSS")
+        if not self.gpu:
+            Path("/proc/self/clear_refs").write_text("5")  # start the peak anew
+
+    def held(self) -> float:
+        import torch
+
+        return torch.cuda.max_memory_allocated() / 2**20
+
+    def seconds(self) -> float:
+        if not self.gpu:
+            return time.process_time()
+        import torch
+
+        torch.cuda.synchronize()
+        return time.perf_counter()
+
+    def extra_mb(self) -> float:
+        return (self.held() if self.gpu else resident("VmHWM")) - self.before
+
+
+def step_of(
+    name: str, decoder: Any, rows: list[Any], gradients: list[Any], limits: Any, prompt: int
+) -> Callable[[], int]:
     """One forward and backward pass; it returns the tokens that it ran."""
     if name == "trl":
         from tests.benchmarks.trl_step import trl_step
 
-        pass_of_trl, computed = trl_step(decoder.model, rows, PROMPT), len(rows) * max(row.length for row in rows)
+        pass_of_trl, computed = trl_step(decoder.model, rows, prompt), len(rows) * max(row.length for row in rows)
         return lambda: pass_of_trl() or computed
     from r3l.training.trie.dense_layouts import LAYOUTS
 
-    return lambda: LAYOUTS[name]().backward(decoder, rows, gradients, limits).tokens_computed
+    layout = LAYOUTS["padded" if name == "liger" else name]
+    return lambda: layout().backward(decoder, rows, gradients, limits).tokens_computed
 
 
 def resident(field: str) -> float:
@@ -123,14 +159,14 @@ def resident(field: str) -> float:
     return int(line.split()[1]) / 1024
 
 
-def compared(layouts: Sequence[str], lengths: str, width: int, repeats: int, rounds: int) -> dict[str, dict[str, Any]]:
+def compared(layouts: Sequence[str], rounds: int, **settings: object) -> dict[str, dict[str, Any]]:
     """The best of each layout, a process each in each round."""
     found: dict[str, list[dict[str, Any]]] = {layout: [] for layout in layouts}
-    settings = ["--lengths", lengths, "--width", str(width), "--repeats", str(repeats)]
+    words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
     for _ in range(rounds):
         for layout in layouts:
             done = subprocess.run(
-                [sys.executable, "-m", "tests.benchmarks.update_layouts", "--layout", layout, *settings],
+                [sys.executable, "-m", "tests.benchmarks.update_layouts", "--layout", layout, *words],
                 stdout=subprocess.PIPE,
                 text=True,
                 check=True,
@@ -143,19 +179,22 @@ def compared(layouts: Sequence[str], lengths: str, width: int, repeats: int, rou
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--lengths", choices=["varied", "equal"], default="varied")
+    parser.add_argument("--scale", type=float, default=1.0, help="of the lengths")
     parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--trl", action="store_true", help="beside TRL's step")
+    parser.add_argument("--liger", action="store_true", help="beside Liger's kernels under padded rows: a GPU only")
     parser.add_argument("--layout", help="run this one here and print JSON")
     options = parser.parse_args()
     if options.layout:
-        print(json.dumps(measure_layout(options.layout, options.lengths, options.width, options.repeats)))
+        print(json.dumps(measure_layout(options.layout, options)))
         return
     print(f"{options.lengths} lengths, width {options.width}, {LAYERS} layers")
-    layouts = ("trie", "packed", "padded", *(["trl"] if options.trl else []))
-    found = compared(layouts, options.lengths, options.width, options.repeats, options.rounds)
-    for layout, one in found.items():
+    layouts = ("trie", "packed", "padded", *(["trl"] if options.trl else []), *(["liger"] if options.liger else []))
+    passed = {name: getattr(options, name) for name in ("lengths", "scale", "width", "device", "repeats")}
+    for layout, one in compared(layouts, options.rounds, **passed).items():
         print(
             f"{layout:7} {one['tokens/s']:8.0f} tokens/s  {one['seconds']:6.2f} s  wasted {one['wasted']:6.1%}  "
             f"extra {one['extra MB']:6.0f} MB"

@@ -62,9 +62,8 @@ class Growth:
         return None
 
     def cells(self, command: str) -> list[str]:
-        sizes, costs = (", ".join(map(figure, column)) for column in (self.sizes, self.costs))
-        bend = figure(self.bend) if self.bend else "nowhere"
-        return [self.what, sizes, costs, figure(self.slope), bend, command]
+        sizes, costs = " · ".join(map(count, self.sizes)), " · ".join(map(figure, self.costs))
+        return [self.what, sizes, costs, f"{self.slope:.2f}", count(self.bend) if self.bend else "nowhere", command]
 
 
 Found = Line | Growth
@@ -77,6 +76,10 @@ def figure(value: float | None) -> str:
     if value == 0 or abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"
+
+
+def count(size: float) -> str:
+    return f"{size:,.0f}"
 
 
 def as_dict(found: Found) -> dict[str, object]:

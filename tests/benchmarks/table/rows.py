@@ -33,6 +33,40 @@ STORES = {
 VLLM = "needs `infra/engine/install.sh .venv-vllm`"
 
 
+def update(quick: bool) -> list[Found]:
+    """The update's trie beside padded and packed rows of the same model and TRL's step, a process each."""
+    import torch
+
+    from tests.benchmarks.update_layouts import compared
+
+    rivals = {
+        "padded": f"{version('transformers')}, padded rows",
+        "packed": f"{version('transformers')}, packed rows",
+        "trl": f"{version('trl')}, GRPOTrainer" if find_spec("trl") else "trl",
+    }
+    small = {"width": 64, "scale": 0.5, "repeats": 1}
+    lines: list[Found] = []
+    for lengths in ("varied",) if quick else ("varied", "equal"):
+        layouts = [name for name in rivals if name != "trl" or find_spec("trl")]
+        found = compared(["trie", *layouts], 1 if quick else 2, lengths=lengths, **(small if quick else {}))
+        ms = {name: 1e3 / one["tokens/s"] for name, one in found.items()}
+        for name, of in rivals.items():
+            what = f"update of a group, {lengths} lengths, beside {name.replace('trl', 'TRL')}"
+            if name not in found:
+                lines.append(Line(f"{what}: processor ms a token", of, need=RIVALS))
+                continue
+            size = {side: found[side]["extra MB"] for side in ("trie", name)}
+            lines += [
+                Line(f"{what}: processor ms a token", of, ms["trie"], ms[name]),
+                Line(f"{what}: MB above the model at the peak", of, size["trie"], size[name]),
+            ]
+    what = "update of a group, varied lengths, beside Liger under padded rows: ms on the clock a token"
+    if not (torch.cuda.is_available() and find_spec("liger_kernel")):
+        return [*lines, Line(what, "liger-kernel", need="needs a GPU, and `pip install liger-kernel`")]
+    found = compared(["trie", "liger"], 2, lengths="varied", device="cuda", width=1024)
+    return [*lines, Line(what, version("liger-kernel"), *(1e3 / found[name]["tokens/s"] for name in ("trie", "liger")))]
+
+
 def sampling(quick: bool) -> list[Found]:
     """The embedded engine beside `generate` of transformers, and a vLLM server on the CPU where it is installed."""
     from tests.benchmarks.engine_decode import arguments, compared, engine_of, random_policy
@@ -43,7 +77,7 @@ def sampling(quick: bool) -> list[Found]:
     vllm = [] if quick or not Path(".venv-vllm").exists() else ["--vllm", ".venv-vllm"]
     cases = {
         "embedded shape, batch 32, prompts of 500 that share nothing": embedded,
-        "the same, 450 of the 500 tokens shared": [*embedded, "--shared", "450"],
+        "embedded shape, batch 32, prompts of 500 that share 450": [*embedded, "--shared", "450"],
         "SmolLM2's shape in bfloat16, batch 8, prompts of 300": [*smollm2, "--repeats", "2", *vllm],
     }
     lines: list[Found] = []
@@ -159,13 +193,45 @@ def orchestration(quick: bool) -> list[Found]:
     ]
 
 
+def tokens(quick: bool) -> list[Found]:
+    from tests.benchmarks.table.growth import tokens
+
+    return [tokens(*(((0.25, 0.5), 64) if quick else ((0.25, 0.5, 1, 2, 4), 256)))]
+
+
+def trajectories(quick: bool) -> list[Found]:
+    from tests.benchmarks.table.growth import trajectories
+
+    return [trajectories(*(((24, 48), 2) if quick else ((300, 1000, 3000), 25)))]
+
+
+def iterations(quick: bool) -> list[Found]:
+    from tests.benchmarks.table.growth import of_commands
+
+    made = {size: (1, size) for size in ((2, 4) if quick else (10, 40, 160))}
+    asked = [["status", "run000"], ["check", "run000"], ["sql", "SELECT count(*) FROM base"]]
+    return [*of_commands("iterations of a run", made, asked, 1 if quick else 2)]
+
+
+def runs(quick: bool) -> list[Found]:
+    from tests.benchmarks.table.growth import of_commands
+
+    made = {size: (size, 1) for size in ((2, 4) if quick else (10, 40, 160))}
+    return [*of_commands("runs of a store", made, [["runs"], ["sql", "select 1"]], 1 if quick else 2)]
+
+
 ROWS: dict[str, Callable[[bool], list[Found]]] = {
+    "update": update,
     "sampling": sampling,
     "store": store,
     "alfworld": alfworld,
     "scienceworld": scienceworld,
     "webshop": webshop,
     "orchestration": orchestration,
+    "tokens": tokens,
+    "trajectories": trajectories,
+    "iterations": iterations,
+    "runs": runs,
 }
 ALL_CORES = (
     "orchestration",
