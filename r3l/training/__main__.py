@@ -59,9 +59,12 @@ def done(path: str | Path) -> int:
     started = time.perf_counter()
     try:
         job = read_job(path)
+        import torch
+
         from r3l.training.parallel.ranks import join, leave
         from r3l.training.update import run_update
 
+        torch.set_flush_denormal(True)  # most weights of attention are: as zeros they take no time (data/LOG.md)
         ranks = join()
         say = emit if ranks.leads else silent
         result = run_update(job, ranks, say, import_seconds=time.perf_counter() - started)

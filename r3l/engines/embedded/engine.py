@@ -105,6 +105,7 @@ class TransformersLocal:
 
     def _serve(self) -> None:
         waiting: deque[Request | Command] = deque()
+        torch.set_flush_denormal(True)  # most weights of attention are: as zeros they take no time (data/LOG.md)
         with torch.inference_mode():
             while self._receive(waiting):
                 started = time.perf_counter()
