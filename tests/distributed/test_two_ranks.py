@@ -112,6 +112,7 @@ def same_step(one: Path, two: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_two_ranks_take_the_step_of_one(tmp_path: Path) -> None:
     run_ranks(tmp_path, [make_job(tmp_path, name, "two", **case) for name, case in CASES.items()])
     for name, case in CASES.items():

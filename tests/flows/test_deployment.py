@@ -12,6 +12,7 @@ RUN_S = 240
 REGISTER = [[PREFECT, "work-pool", "create", "r3l", "--type", "process"], [PREFECT, "--no-prompt", "deploy", "--all"]]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_deployment_run_is_an_iteration_and_a_wrong_value_is_refused(tmp_path):
     with served(tmp_path, REGISTER) as server:

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 FEW = ("evaluation.tasks=3",)
 
 
+@pytest.mark.slow
 def test_the_starting_policy_on_two_benchmarks(tmp_path, monkeypatch):
     from flows.evaluate import evaluate
     from r3l.pipeline import workbench
@@ -37,6 +38,7 @@ def test_the_starting_policy_on_two_benchmarks(tmp_path, monkeypatch):
     assert evaluate(small_config(tmp_path, *FEW, iteration=-1))["solved"] == first["solved"]
 
 
+@pytest.mark.slow
 def test_mathematics_in_both_formats_and_protocols_apart(tmp_path, monkeypatch):
     """An episode whose world failed counts as 0 and is listed."""
     from flows.evaluate import evaluate
@@ -77,6 +79,7 @@ def test_mathematics_in_both_formats_and_protocols_apart(tmp_path, monkeypatch):
     ]
 
 
+@pytest.mark.slow
 def test_no_evaluation_takes_the_place_of_another(tmp_path):
     """Another temperature, number of repeats or data: all are kept, and each row says of which it is."""
     from flows.evaluate import evaluate

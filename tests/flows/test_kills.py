@@ -17,7 +17,7 @@ def killed(folder, kills: int, seed: int, mutant: str = "") -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.slow
 def test_twenty_kills_lose_no_row_and_redo_no_committed_shard(tmp_path):
     found = killed(tmp_path, 20, 7)
     assert found["kills"] >= 20

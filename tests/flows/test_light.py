@@ -83,6 +83,7 @@ def run(code: str, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_an_iteration_and_its_questions_without_torch(tmp_path: Path) -> None:
     server = ScriptedPlayer()
     config = small_config(

@@ -45,6 +45,7 @@ class Clock:
         return self.seconds
 
 
+@pytest.mark.slow
 def test_the_same_weights_in_another_process_under_load_and_with_other_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
