@@ -15,7 +15,7 @@ import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -205,9 +205,10 @@ WHERE r.kind = 'retry' GROUP BY r.pivot_turn
 """
 
 
-def sqlite_seconds(connection: duckdb.DuckDBPyConnection, folder: Path) -> float:
-    """The question of pivots asked of SQLite, its key indexed."""
-    lite = sqlite3.connect(folder / "rows.sqlite")
+def pivot_sides(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[str, Callable[[], float]]:
+    """Processor seconds of the question for pivots: here, of SQLite with its key indexed, and of JSON lines of the
+    trajectories alone, read by Python."""
+    lite, path = sqlite3.connect(folder / "rows.sqlite"), folder / "rows.jsonl"
     lite.execute(
         "CREATE TABLE trajectories (trajectory_id TEXT PRIMARY KEY, kind TEXT, reward REAL, base_id TEXT, pivot_turn "
         "INTEGER)"
@@ -215,24 +216,30 @@ def sqlite_seconds(connection: duckdb.DuckDBPyConnection, folder: Path) -> float
     rows = connection.execute("SELECT trajectory_id, kind, reward, base_id, pivot_turn FROM trajectories").fetchall()
     lite.executemany("INSERT INTO trajectories VALUES (?, ?, ?, ?, ?)", rows)
     lite.commit()
-    began = time.perf_counter()
-    lite.execute(PIVOTS).fetchall()
-    return time.perf_counter() - began
-
-
-def json_seconds(connection: duckdb.DuckDBPyConnection, folder: Path) -> float:
-    """The same of JSON lines of the trajectories alone, read by Python."""
-    path = folder / "rows.jsonl"
     connection.execute(f"COPY (SELECT * FROM trajectories) TO '{path}' (FORMAT json)")
-    began = time.perf_counter()
-    with open(path) as file:
-        rows = [json.loads(line) for line in file]
-    base = {row["trajectory_id"]: row["reward"] for row in rows}
-    found: dict[int, list[bool]] = {}
-    for row in rows:
-        if row["kind"] == "retry":
-            found.setdefault(row["pivot_turn"], []).append(row["reward"] > base[row["base_id"]])
-    return time.perf_counter() - began
+
+    def cost(ask: Callable[[], object]) -> Callable[[], float]:
+        def seconds() -> float:
+            began = time.process_time()
+            ask()
+            return time.process_time() - began
+
+        return seconds
+
+    def lines() -> None:
+        with open(path) as file:
+            rows = [json.loads(line) for line in file]
+        base = {row["trajectory_id"]: row["reward"] for row in rows}
+        found: dict[int, list[bool]] = {}
+        for row in rows:
+            if row["kind"] == "retry":
+                found.setdefault(row["pivot_turn"], []).append(row["reward"] > base[row["base_id"]])
+
+    return {
+        "r3l": cost(lambda: connection.execute(PIVOTS).fetchall()),
+        "SQLite": cost(lambda: lite.execute(PIVOTS).fetchall()),
+        "JSON lines": cost(lines),
+    }
 
 
 def main(trajectories: int = 1_000_000, tasks: int = 400, bundled: int = 1, threads: int = 2) -> None:
@@ -259,9 +266,8 @@ def main(trajectories: int = 1_000_000, tasks: int = 400, bundled: int = 1, thre
         for path in sorted(QUERIES.glob("*.sql")):
             seconds, worked, rows = timed(connection, path.read_text())
             print(f"{seconds:8.3f} s  {worked / threads:8.3f} s of the processor  {rows:>7} rows  {path.name}")
-        print(f"{timed(connection, PIVOTS)[0]:8.3f} s  the pivots' question here")
-        print(f"{sqlite_seconds(connection, folder):8.3f} s  the same of SQLite, indexed")
-        print(f"{json_seconds(connection, folder):8.3f} s  the same of JSON lines")
+        for side, seconds in pivot_sides(connection, folder).items():
+            print(f"{seconds():8.3f} s of the processor for the question for pivots, {side}")
 
 
 if __name__ == "__main__":

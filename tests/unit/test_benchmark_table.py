@@ -73,6 +73,8 @@ def test_a_row_replaces_its_own_lines_and_leaves_the_others():
     assert [cells[:4] for cells in parse(page)[COMPARED]] == [["w2", "1.00", "3.00", "3.00"]] * 2
     assert parse(page)[GROWN] == []
     assert "--quick" not in page
+    page = written(page, "second", [one], ["second"], quick=False)  # there is no first row any more
+    assert [cells[0] for cells in parse(page)[COMPARED]] == ["w1"]
     assert page.startswith("# Figures\n\n")
     assert page.endswith("\n\nThe end.\n")
 

