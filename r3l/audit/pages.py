@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -12,7 +11,7 @@ from markupsafe import Markup
 from r3l.audit import figures
 from r3l.audit.charts import strips
 from r3l.audit.lines import Line
-from r3l.audit.text.untrusted import both_ends, excerpt, shortened
+from r3l.audit.text.untrusted import both_ends, excerpt, report_fields, shortened
 from r3l.audit.weights import ShadeScale, Trained
 from r3l.visible import visible
 
@@ -52,21 +51,6 @@ def hue(term: str, effect: float) -> str:
 def power(value: float) -> str:
     """Return an edge of a scale of shades: 0.03, or 3e-5 where it is smaller than 0.001."""
     return f"{value:.0e}".replace("e-0", "e−").replace("e-", "e−") if 0 < value < 0.00099 else f"{value:.3g}"
-
-
-def report_fields(report: str) -> list[tuple[str, str]]:
-    """Return the report's fields as text, nested ones as JSON; none where a page can't show them, as of an invalid
-    report."""
-    try:
-        fields = json.loads(report or "{}")
-        pairs = [
-            (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-            for name, value in fields.items()
-        ]
-        "".join(name + value for name, value in pairs).encode()
-    except (AttributeError, RecursionError, ValueError):  # no object, nested too deep, no JSON or half a surrogate pair
-        return []
-    return [(name.replace("_", " "), value) for name, value in pairs]
 
 
 def cell(value: Any, limit: int = CELL) -> str:

@@ -14,9 +14,8 @@ from r3l.audit.attempts import Attempt, Panes, find, group, panes
 from r3l.audit.figures import in_format, number, seconds, signed, size
 from r3l.audit.findings import account, stages
 from r3l.audit.lines import Line, iterations, known_line, lines, writer
-from r3l.audit.pages import report_fields
 from r3l.audit.reader import Reader, Row
-from r3l.audit.text.untrusted import excerpt, shortened
+from r3l.audit.text.untrusted import excerpt, report_fields, shortened
 from r3l.audit.weights import ShadeScale, Trained
 from r3l.errors import StoreError
 from r3l.store.failures import failing_stages

@@ -1,8 +1,8 @@
 import pytest
 
 from r3l.audit.figures import number, percent, seconds, signed, size
-from r3l.audit.pages import cell, environment, report_fields, url
-from r3l.audit.text.untrusted import excerpt, shortened
+from r3l.audit.pages import cell, environment, url
+from r3l.audit.text.untrusted import excerpt, report_fields, shortened
 from r3l.audit.weights import ShadeScale
 from r3l.visible import visible
 

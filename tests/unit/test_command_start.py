@@ -57,7 +57,7 @@ def test_the_list_of_commands_loads_none_of_them():
 
 @pytest.mark.parametrize("words", [("sql", "SELECT count(*) FROM base"), ("runs",), ("status", "demo")], ids=str)
 def test_a_reading_command_loads_no_settings(words, root):
-    assert not loaded(*words, "--store", root) & {*NEVER, "r3l.config", "r3l.environments", "r3l.engines"}
+    assert not loaded(*words, "--store", root) & {*NEVER, "jinja2", "r3l.config", "r3l.environments", "r3l.engines"}
 
 
 def test_every_command_has_a_file_of_its_own():

@@ -6,6 +6,7 @@ characters.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from r3l.visible import visible
@@ -39,3 +40,18 @@ def shortened(text: str, limit: int) -> str:
     """Return one line of at most `limit` characters."""
     line = " ".join(text[: limit + 1].split()) if len(text) <= limit else text[:limit].replace("\n", " ") + "…"
     return visible(line)
+
+
+def report_fields(report: str) -> list[tuple[str, str]]:
+    """Return the report's fields as text, nested ones as JSON; none where they can't be shown, as of an invalid
+    report."""
+    try:
+        fields = json.loads(report or "{}")
+        pairs = [
+            (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+            for name, value in fields.items()
+        ]
+        "".join(name + value for name, value in pairs).encode()
+    except (AttributeError, RecursionError, ValueError):  # no object, nested too deep, no JSON or half a surrogate pair
+        return []
+    return [(name.replace("_", " "), value) for name, value in pairs]
