@@ -2,6 +2,7 @@
 
     OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE python -m tests.benchmarks.reflection_context [--policy NAME]
     [--path FOLDER] [--environment alfworld] [--tasks 8] [--group-size 8] [--batches 4] [--repeats 2]
+    [--set environment.level=short]
 
 First, for each batch of tasks, both forms reflect on the same bases, in turns, and their retries are played: prompt
 tokens per reflection that the engine's cache did not have, the share that parses, and what the retries gain. Then whole
@@ -33,8 +34,8 @@ from r3l.home import located
 from r3l.methods import plan
 from r3l.pipeline.stages.task_batch import draw
 from r3l.pipeline.workbench import limits
-from r3l.records import Episode, Status, Task
-from tests.benchmarks.seconds_per_turn import Cost, measured, rollout
+from r3l.records import Episode, SamplingPlan, Status, Task
+from tests.benchmarks.seconds_per_turn import Cost, cpu, measured, rollout
 
 CONTEXTS = ("transcript", "continued")
 HALF = "grpo, half the group"
@@ -51,13 +52,18 @@ class Seen:
     written: int = 0
     parsed: int = 0
     gains: list[float] = field(default_factory=list)  # of retries: reward minus that of the base
+    cpu: float = 0.0  # seconds of the reflections alone, and of the retries
+    retry_cpu: float = 0.0
+    retry_turns: int = 0
 
     def row(self, name: str, bases: int) -> str:
         n, gain = max(self.reflections, 1), sum(self.gains)
         return (
             f"  {name}: {self.prompt / n:.0f} prompt tokens a reflection, {self.computed / n:.0f} of them computed, "
             f"{self.written / n:.0f} written; {self.parsed / n:.3f} parse; {len(self.gains)} retries gain "
-            f"{gain / max(len(self.gains), 1):+.3f} each ({deviation(self.gains):.3f}), {gain / bases:+.3f} a base"
+            f"{gain / max(len(self.gains), 1):+.3f} each ({deviation(self.gains):.3f}), {gain / bases:+.3f} a base; "
+            f"{1000 * self.cpu / n:.0f} CPU-ms a reflection, "
+            f"{1000 * self.retry_cpu / max(self.retry_turns, 1):.1f} a turn of a retry"
         )
 
 
@@ -89,6 +95,7 @@ def main() -> None:
     parser.add_argument("--group-size", type=int, default=8)
     parser.add_argument("--batches", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--set", action="append", default=[], dest="assignments")
     options = parser.parse_args()
     if options.steps:
         gone_on(options.path, options.steps)
@@ -98,6 +105,7 @@ def main() -> None:
         "engine.kind=transformers_local",
         "engine.threads=1",
         *([f"policy.path={options.path}"] if options.path else []),
+        *options.assignments,
     ]
     grpo, paper = (
         compose(policy=options.policy, environment=options.environment, method=method, assignments=settings)
@@ -112,11 +120,21 @@ def main() -> None:
             )
             for context in CONTEXTS
         }
-        seen, bases = {context: Seen() for context in CONTEXTS}, []
+        engine.load_policy(snapshot)
+        rollout(reading["transcript"], grpo, draw(grpo, 0)[:2])  # workers started, files read
+        seen, bases, spent = {context: Seen() for context in CONTEXTS}, [], 0.0
         for batch in range(options.batches):
             engine.load_policy(snapshot)
-            bases += compared(reading, paper, draw(paper, batch), seen, batch)
-        print(f"{paper.policy.path}, {len(bases)} bases, {sum(base.trajectory.success for base in bases)} solved")
+            began = cpu()
+            played = base_stage(reading["transcript"], draw(paper, batch), plan_of(paper))
+            spent += cpu() - began
+            compared(reading, paper, draw(paper, batch), played, seen, batch)
+            bases += played
+        turns = sum(len(base.turns) for base in bases)
+        print(
+            f"{paper.policy.path}, {len(bases)} bases, {sum(base.trajectory.success for base in bases)} solved, "
+            f"{1000 * spent / max(turns, 1):.1f} CPU-ms a turn"
+        )
         for context, found in seen.items() if bases else ():
             print(found.row(context, len(bases)), flush=True)
         costs = alternated(
@@ -129,7 +147,8 @@ def main() -> None:
             [options.batches + repeat for repeat in range(options.repeats)],
         )
     engine.close()
-    report(costs)
+    if options.repeats:
+        report(costs)
 
 
 def with_half_the_group(config: Config) -> Config:
@@ -143,8 +162,6 @@ def alternated(
 ) -> dict[str, list[Rollout]]:
     """Return what whole rollouts of each side cost, one of each per batch of tasks, the first one last in the next."""
     found: dict[str, list[Rollout]] = {name: [] for name in sides}
-    config, explorer = sides["grpo"]
-    rollout(explorer, config, draw(config, batches[0])[:2])  # workers started, files read
     for number, batch in enumerate(batches):
         for name in list(sides)[:: -1 if number % 2 else 1]:
             config, explorer = sides[name]
@@ -161,26 +178,36 @@ def used(explorer: Explorer, before: dict[str, float]) -> dict[str, float]:
     return {**spent, "computed": spent["prompt_tokens"] - spent["cached_tokens"]}
 
 
+def plan_of(config: Config) -> SamplingPlan:
+    return plan(config.method, config.rollout.group_size)
+
+
 def compared(
-    reading: dict[str, Explorer], config: Config, tasks: Sequence[Task], seen: dict[str, Seen], batch: int
-) -> list[Episode]:
-    """Reflect on the same bases in both forms, each first in every other batch, and retry. Return the bases."""
-    wanted = plan(config.method, config.rollout.group_size)
-    bases = base_stage(reading["transcript"], tasks, wanted)
+    reading: dict[str, Explorer],
+    config: Config,
+    tasks: Sequence[Task],
+    bases: Sequence[Episode],
+    seen: dict[str, Seen],
+    batch: int,
+) -> None:
+    """Reflect on the same bases in both forms, each first in every other batch, and retry."""
+    wanted = plan_of(config)
     rewards = {base.trajectory.trajectory_id: base.trajectory.reward for base in bases}
     for context in CONTEXTS if batch % 2 else CONTEXTS[::-1]:
         explorer, found = reading[context], seen[context]
-        before = explorer.engine.counts()
+        before, began = explorer.engine.counts(), cpu()
         reflections = reflections_stage(explorer, tasks, wanted, bases, bases, 0)
-        spent = used(explorer, before)
+        spent, reflected = used(explorer, before), cpu()
         found.reflections += len(reflections)
         found.prompt += spent["prompt_tokens"]
         found.computed += spent["computed"]
         found.written += sum(len(one.response_ids) for one in reflections)
         found.parsed += sum(one.status == Status.PARSED for one in reflections)
+        found.cpu += reflected - began
         retries = retries_stage(explorer, tasks, wanted, bases, bases, reflections)
+        found.retry_cpu += cpu() - reflected
+        found.retry_turns += sum(len(one.turns) for one in retries)
         found.gains += [one.trajectory.reward - rewards[one.trajectory.base_id or ""] for one in retries]
-    return bases
 
 
 def report(costs: dict[str, list[Rollout]]) -> None:
