@@ -1,5 +1,6 @@
 """What every test has: a cache folder of its own session, so that none is spared work by what this machine
-remembers. A test file that needs a package of an extra which is not installed is skipped, and says so."""
+remembers, and files that no test waits for the disk to have. A test file that needs a package of an extra which is not
+installed is skipped, and says so."""
 
 import os
 import re
@@ -46,6 +47,15 @@ MISSING = re.compile(rf"ModuleNotFoundError: No module named '({'|'.join(EXTRAS)
 def cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("R3L_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unsynced():
+    """No test's file has to outlive a power cut, and some 10,000 of them are written. Processes that a test starts do
+    wait for the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
         yield
 
 
