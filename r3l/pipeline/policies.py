@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -115,7 +116,8 @@ def starting_policy(config: Config) -> PolicySnapshot:
 
 
 def made_on_first_use(path: Path) -> None:
-    """Make the policy whose recipe is in the folder's name; nothing where the name has none."""
+    """Make the policy whose recipe is in the folder's name, or merge the adapter in the folder NAME-adapter into its
+    base; nothing where there is neither."""
     if asked := HOUSEHOLD.match(path.name):
         from r3l.warm_start.household.start import household_start
 
@@ -125,6 +127,19 @@ def made_on_first_use(path: Path) -> None:
         from r3l.warm_start.alfworld.latent import latent_start
 
         latent_start(path, int(asked["seed"]), float(asked["forgets"]))
+    elif adapter := _adapter_of(path):
+        from r3l.training.export import export_policy
+
+        base = located(json.loads((adapter / "adapter_config.json").read_text())["base_model_name_or_path"])
+        make_here(base.name, base)
+        export_policy(adapter, path, str(base))
+
+
+def _adapter_of(path: Path) -> Path | None:
+    """Return the folder of the adapter that a policy folder is made from: beside it, or among those that ship."""
+    name = f"{path.name}-adapter"
+    places = (path.with_name(name), located(Path("data/policies", name)))
+    return next((place for place in places if (place / "adapter_config.json").is_file()), None)
 
 
 def _fetched(store: Store, written: Written | None, start: PolicySnapshot) -> tuple[PolicySnapshot, Path | None]:

@@ -23,6 +23,7 @@ def test_it_holds_what_ships_and_nothing_that_was_written(wheel):
     assert {
         "r3l/shipped/data/policies/embedded/model.safetensors",
         "r3l/shipped/data/policies/household-easy-0/model.safetensors",
+        "r3l/shipped/data/policies/smollm2-household-adapter/adapter_model.safetensors",
         "r3l/shipped/data/experiments/main_alfworld.toml", "r3l/shipped/data/experiments/parts/sizes.toml",
         "r3l/shipped/data/queries/01_iterations.sql", "r3l/shipped/data/problems/arithmetic.jsonl",
         "r3l/shipped/data/claims.toml",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,17 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from safetensors import safe_open
 from torch.testing import assert_close
 
+from r3l.config import compose
 from r3l.config.environments import HouseholdSettings
 from r3l.engines.chat_format import ChatFormat
 from r3l.engines.gguf_policy import smollm2
 from r3l.environments.household.world import HouseholdWorld
+from r3l.home import located
+from r3l.pipeline import policies
+from r3l.pipeline.policies import made_on_first_use
 from r3l.store.policies.snapshots import snapshot_digest
 from r3l.training.policy import load_model
 from r3l.warm_start.household import adapter
@@ -103,6 +109,9 @@ def test_a_warm_start_leaves_an_adapter_and_a_policy_with_the_adapter_in_it(
     assert json.loads((tmp_path / "40/warm_start.json").read_text()) == long
     kept = json.loads((tmp_path / "40-adapter/adapter_config.json").read_text())
     assert (kept["r"], kept["base_model_name_or_path"]) == (adapter.RANK, str(tiny))
+    shutil.rmtree(tmp_path / "40")
+    made_on_first_use(tmp_path / "40")  # from the adapter that is left
+    assert snapshot_digest(tmp_path / "40") == long["digest"]
     ids = torch.arange(5, 25)[None]
     merged = load_model(tmp_path / "40", torch.float32)(ids).logits
     beside = adapter.load_policy(
@@ -137,6 +146,22 @@ def test_the_adapter_is_saved_on_the_way(tiny: Path, tmp_path: Path, monkeypatch
     monkeypatch.setattr(adapter, "snapshot_digest", lambda folder: "")
     made(tiny, tmp_path / "x", monkeypatch, steps=3)
     assert saved == [tmp_path / "x-adapter"] * 4
+
+
+def test_the_adapter_that_ships_fits_its_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = compose(policy="smollm2-household", environment="household")
+    shipped = Path(f"{config.policy.path}-adapter")
+    kept = json.loads((shipped / "adapter_config.json").read_text())
+    assert kept["base_model_name_or_path"] == compose(policy="smollm2").policy.path
+    assert (kept["r"], kept["lora_alpha"]) == (config.policy.lora_rank, config.policy.lora_alpha)
+    assert (shipped / "adapter_model.safetensors").stat().st_size < 10_000_000
+    with safe_open(shipped / "adapter_model.safetensors", framework="pt") as file:
+        assert len(file.keys()) == 30 * 7 * 2
+        assert {file.get_tensor(name).dtype for name in file.keys()} == {torch.bfloat16}  # noqa: SIM118
+    monkeypatch.setenv("R3L_HOME", str(tmp_path))  # nothing was made there yet: the adapter is found where it ships
+    found = policies._adapter_of(located(Path(config.policy.path)))
+    assert found is not None
+    assert found.samefile(shipped)
 
 
 @pytest.mark.slow

@@ -244,7 +244,7 @@ def measure_household(
             settings,
             tasks,
             lambda task, base: oracle(task, [turn.action for turn in base.turns]),
-            reflection_tokens=160,
+            reflection_tokens=256 if structured else 160,  # the schema bounds the texts by it
             model=model,
             structured=structured,
         )
