@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -77,7 +78,7 @@ def adapter_start(
     done = train_adapter(
         policy, rows, planned.slower(0.5 if init else 1.0), derive(seed, "adapter batches"), folder, progress
     )
-    out.is_dir() and out.rmdir()
+    shutil.rmtree(out, ignore_errors=True)  # empty, if it is there; the export makes it
     export_policy(folder, out, str(model))
     made = {
         "recipe": name,
