@@ -18,6 +18,7 @@ from torch.testing import assert_close
 
 from r3l.config import compose
 from r3l.config.environments import HouseholdSettings
+from r3l.config.sections import PolicySettings
 from r3l.engines.chat_format import ChatFormat
 from r3l.engines.gguf_policy import smollm2
 from r3l.environments.household.world import HouseholdWorld
@@ -25,7 +26,7 @@ from r3l.home import located
 from r3l.pipeline import policies
 from r3l.pipeline.policies import made_on_first_use
 from r3l.store.policies.snapshots import snapshot_digest
-from r3l.training.policy import load_model
+from r3l.training.policy import load_model, load_policy
 from r3l.warm_start.household import adapter
 from r3l.warm_start.household.demonstrations import HouseholdHabits, demonstrations
 from r3l.warm_start.household.start import new_chat
@@ -77,8 +78,9 @@ def test_the_fused_layer_is_pefts_with_the_same_gradients() -> None:
     x = torch.randn(2, 3, 6, requires_grad=True)
     parameters = [part for part in adapted.parameters() if part.requires_grad]
     outputs, gradients = [], []
-    for change in (lambda: None, lambda: fuse(adapted)):
-        change()
+    for fused in (False, True):
+        if fused:
+            fuse(adapted)
         outputs.append(adapted(x))
         gradients.append(torch.autograd.grad(outputs[-1].square().sum(), [x, *parameters]))
     assert type(outputs[1].grad_fn.next_functions[0][0]).__name__ == "LowRankLinearBackward"
@@ -114,10 +116,10 @@ def test_a_warm_start_leaves_an_adapter_and_a_policy_with_the_adapter_in_it(
     assert snapshot_digest(tmp_path / "40") == long["digest"]
     ids = torch.arange(5, 25)[None]
     merged = load_model(tmp_path / "40", torch.float32)(ids).logits
-    beside = adapter.load_policy(
+    beside = load_policy(
         str(tmp_path / "40-adapter"),
         str(tiny),
-        adapter.PolicySettings(adapter="lora"),
+        PolicySettings(adapter="lora"),
         dtype="float32",
         device=torch.device("cpu"),
         trainable=False,
