@@ -139,9 +139,9 @@ def ended(config: Config, caplog: pytest.LogCaptureFixture) -> State[Any]:
 
 MATRIX = [("base", way) for way in WAYS] + [
     ("reflections", "cancel"),
-    ("retries", "cancel"),
+    pytest.param("retries", "cancel", marks=pytest.mark.slow),
     ("retries", "Ctrl-C"),
-    ("updates", "cancel"),
+    pytest.param("updates", "cancel", marks=pytest.mark.slow),
     ("updates", "SIGTERM"),
 ]
 

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.usefixtures("corridor")
 STAGES = "SELECT branch, stage, shard, digest, committed_at FROM stages WHERE branch = '' ORDER BY ALL"
 
 
+@pytest.mark.slow
 def test_one_machine_begins_a_run_and_others_go_on(
     endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,7 @@ def store(monkeypatch, tmp_path):
     server.stop()
 
 
+@pytest.mark.slow
 def test_a_store_of_objects_is_read_like_any_other(store):
     commit_iteration(store)
     reader = Reader(store)
