@@ -76,6 +76,11 @@ def submit(page) -> None:
     raise AssertionError(f"the server was busy {TRIES} times")
 
 
+def asked_for_slots(server: Served) -> int:
+    """How often the flow run's log says that a stage asks for a slot of the engine."""
+    return sum("asks for a slot of r3l-engine" in one["message"] for one in server.asked("logs", limit=200))
+
+
 @pytest.fixture
 def page(browser):
     """Not the page of the other tests: Prefect's UI has complaints of its own, and asks for addresses that are not
@@ -118,7 +123,7 @@ def test_the_form_starts_a_run_and_its_artifacts_are_shown(server, page):
     assert bases == 1
     assert f"{reward:.3f}" in page.locator("tr", has_text="base reward").first.inner_text()
     assert page.locator("img[alt='trend of clicked']").evaluate("image => image.naturalWidth") > 600
-    assert sum("asks for a slot of r3l-engine" in one["message"] for one in server.asked("logs", limit=200)) >= 2
+    wait("the log, which a busy server has later than the state", 60, lambda: asked_for_slots(server) >= 2)
 
 
 @pytest.mark.slow
