@@ -65,12 +65,16 @@ def pictures_of(results: Results) -> list[Picture]:
 
 def shown(results: Results, cells: Sequence[Cell]) -> list[Cell]:
     """Return the cells of `MOST` arms: the experiment's first arm, then those with the largest mean success over
-    training."""
+    training. An arm that was run with some of the first one's seeds only is left out: its mean is over other policies.
+    """
     heights: dict[str, list[float]] = defaultdict(list)
+    seeds: dict[str, set[int]] = defaultdict(set)
     for cell in cells:
         heights[cell.arm.name].append(area(results.curves[cell.config.run]))
+        seeds[cell.arm.name].add(cell.seed)
     first = results.experiment.arms[0].name
-    kept = sorted(heights, key=lambda arm: (arm != first, -mean(heights[arm])))[:MOST]
+    whole = [arm for arm in heights if not seeds[arm] < seeds[first]]
+    kept = sorted(whole, key=lambda arm: (arm != first, -mean(heights[arm])))[:MOST]
     return [cell for cell in cells if cell.arm.name in kept]
 
 

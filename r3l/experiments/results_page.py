@@ -21,7 +21,7 @@ from r3l.store.files.local import replace_text
 
 BAND = (
     "Means over starting policies; band: the first arm's standard error over them, where there are several. At most seven arms are "
-    "shown: the first, and those with the most success over training."
+    "shown: the first, and those with the most success over training, of the arms that were run with all of the first one's seeds."
 )
 MAIN = {"main_alfworld": "ALFWorld", "main_household": "household"}  # experiment -> environment
 NAMED = 12  # runs that are missing; more are only counted

@@ -23,10 +23,13 @@ EXPERIMENTS = sorted(Path("data/experiments").glob("*.toml"))
 ITERATIONS = 2
 
 
-def short(path: Path) -> Experiment:
-    """The experiment's laptop size with two iterations, both evaluated at the end."""
+def short(path: Path, *seeds: int) -> Experiment:
+    """The experiment's laptop size with two iterations, both evaluated at the end; with seed 0, unless others are
+    given."""
     whole = load_experiment(path)
-    of = whole.sizes["laptop"].model_copy(update={"iterations": ITERATIONS, "evaluate_every": ITERATIONS, "seeds": [0]})
+    of = whole.sizes["laptop"].model_copy(
+        update={"iterations": ITERATIONS, "evaluate_every": ITERATIONS, "seeds": list(seeds or [0])}
+    )
     return whole.model_copy(update={"sizes": {"laptop": of}, "forks": []})
 
 
@@ -182,6 +185,17 @@ def test_a_picture_has_seven_lines_at_most_the_experiments_first_arm_among_them(
     assert len(kept) == 7
     assert "R3L" in kept  # it won nothing
     assert "GRPO" not in kept  # nor did this one win much
+
+
+def test_an_arm_that_was_run_from_fewer_policies_is_in_no_picture(store):
+    experiment = short(Path("data/experiments/main_household.toml"), 0, 1)
+    run = {("R3L", 0), ("R3L", 1), ("GRPO", 0), ("RAFT", 0), ("RAFT", 1)}
+    first = experiment.cells("laptop")[0].rate
+    for cell in experiment.cells("laptop"):
+        if cell.rate == first and (cell.arm.name, cell.seed) in run:
+            fill(store, cell, 1)
+    found = read_results(experiment, "laptop", store)
+    assert {cell.arm.name for cell in shown(found, found.cells)} == {"R3L", "RAFT"}
 
 
 def test_the_arm_it_is_about_is_thick_and_coloured_and_names_do_not_touch():
