@@ -28,6 +28,7 @@ from r3l.engines.chat_format import ChatFormat
 from r3l.environments import make_world
 from r3l.environments.alfworld.world import alfworld_prompt
 from r3l.environments.workers.pool import WorldPool
+from r3l.experiments.compare import standard_error
 from r3l.exploration.explorer import Explorer
 from r3l.exploration.stages import base_stage, reflections_stage, retries_stage
 from r3l.home import located
@@ -61,7 +62,8 @@ class Seen:
         return (
             f"  {name}: {self.prompt / n:.0f} prompt tokens a reflection, {self.computed / n:.0f} of them computed, "
             f"{self.written / n:.0f} written; {self.parsed / n:.3f} parse; {len(self.gains)} retries gain "
-            f"{gain / max(len(self.gains), 1):+.3f} each ({deviation(self.gains):.3f}), {gain / bases:+.3f} a base; "
+            f"{gain / max(len(self.gains), 1):+.3f} each ({standard_error(self.gains):.3f}), "
+            f"{gain / bases:+.3f} a base; "
             f"{1000 * self.cpu / n:.0f} CPU-ms a reflection, "
             f"{1000 * self.retry_cpu / max(self.retry_turns, 1):.1f} a turn of a retry"
         )
@@ -77,12 +79,6 @@ class Rollout:
     def per_turn(self) -> dict[str, float]:
         spent = {"cpu": self.cost.cpu, "clock": self.cost.clock, **self.counts}
         return {name: value / self.cost.turns for name, value in spent.items()}
-
-
-def deviation(values: Sequence[float]) -> float:
-    """The standard error of their mean."""
-    mean, n = sum(values) / max(len(values), 1), len(values)
-    return math.sqrt(sum((value - mean) ** 2 for value in values) / (n - 1) / n) if n > 1 else math.nan
 
 
 def main() -> None:

@@ -35,6 +35,11 @@ def kind_of(name: str) -> str:
     return name.partition(" ")[0]
 
 
+def is_searched(level: Level, receptacle: str) -> bool:
+    """Return whether something may lie there: on level short nothing does but where it is in sight."""
+    return level != "short" or kind_of(receptacle) in SURFACES
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """`count` objects of a kind with these marks, e.g. one hot potato. Sliced ones count only where sliced ones are
@@ -72,8 +77,7 @@ class Game:
     @property
     def searched(self) -> list[int]:
         """Return the receptacles where something may lie."""
-        kinds = [kind_of(name) for name in self.receptacles]
-        return [i for i, kind in enumerate(kinds) if self.level != "short" or kind in SURFACES]
+        return [i for i, name in enumerate(self.receptacles) if is_searched(self.level, name)]
 
     def task(self) -> str:
         return f"put {listed([wanted.phrase() for wanted in self.wanted])} in {self.target}."

@@ -20,6 +20,7 @@ from r3l.environments.household.game import (
     Game,
     Level,
     Wanted,
+    is_searched,
     kind_of,
 )
 from r3l.environments.household.solver import solve
@@ -104,7 +105,7 @@ def draw(level: Level, rng: random.Random) -> Game:
     sources = [
         i
         for i, name in enumerate(receptacles)
-        if kind_of(name) not in FINAL | {target, "microwave"} and (level != "short" or kind_of(name) in SURFACES)
+        if kind_of(name) not in FINAL | {target, "microwave"} and is_searched(level, name)
     ]
     closed = [i for i in sources if kind_of(receptacles[i]) in OPENABLE]
     places = [rng.choice(closed if level == "long" and rng.random() < 0.5 else sources) for _ in objects]

@@ -12,16 +12,14 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from r3l.config.environments import HouseholdSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.chat_format import ChatFormat
-from r3l.environments.household.world import HouseholdWorld
 from r3l.seeds import derive
 from r3l.store.policies.snapshots import snapshot_digest
 from r3l.training.checkpoint import written_whole
@@ -30,7 +28,7 @@ from r3l.training.policy import Policy, load_policy
 from r3l.training.trie.chunked_logprobs import weighted_logprobs
 from r3l.warm_start.alfworld.demonstrations import Demonstration
 from r3l.warm_start.household.demonstrations import demonstrations
-from r3l.warm_start.household.start import Recipe, measure_household, recipe_of
+from r3l.warm_start.household.start import Recipe, measure_household, recipe_of, system_prompt
 from r3l.warm_start.loss import hidden_states, padded, shared_length
 from r3l.warm_start.low_rank import fuse
 from r3l.warm_start.rows import DemoRow, RowEncoder
@@ -74,7 +72,7 @@ def adapter_start(
     rows = rows_of(shown, model, recipe, seed)
     progress(f"{len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
     policy = adapted(model, init, seed)
-    planned = Schedule(schedule.steps, minutes, schedule.batch_tokens, schedule.learning_rate, warmup=schedule.warmup)
+    planned = replace(schedule, minutes=minutes)
     done = train_adapter(
         policy, rows, planned.slower(0.5 if init else 1.0), derive(seed, "adapter batches"), folder, progress
     )
@@ -99,8 +97,8 @@ def adapter_start(
 
 def rows_of(shown: Sequence[Demonstration], model: Path, recipe: Recipe, seed: int) -> list[DemoRow]:
     """Return demonstrations as rows in the model's tokenizer and chat template."""
-    system = HouseholdWorld(HouseholdSettings(level=recipe.level, max_turns=recipe.max_turns)).system_prompt()
-    encoder, mixer = RowEncoder(ChatFormat.load(model), system), random.Random(derive(seed, "adapter rows"))
+    encoder = RowEncoder(ChatFormat.load(model), system_prompt(recipe))
+    mixer = random.Random(derive(seed, "adapter rows"))
     return [replies_only(row) for one in shown for row in encoder.rows_once(one, mixer)]
 
 

@@ -128,7 +128,7 @@ def household_start(
         init = made_before(out.with_name(f"household-{recipe.after}-{seed}"), recipe.after, seed, progress)
     began = time.monotonic()
     torch.manual_seed(derive(seed, "household warm-start model") % 2**32)
-    system = HouseholdWorld(HouseholdSettings(level=recipe.level, max_turns=recipe.max_turns)).system_prompt()
+    system = system_prompt(recipe)
     shown = list(demonstrations(recipe.level, seed, recipe.demonstrations, recipe.habits, recipe.task_types))
     chat = ChatFormat.load(init) if init else new_chat(shown, system)
     model = load_model(init) if init else new_model(chat.tokenizer, hidden=recipe.hidden, layers=recipe.layers)
@@ -153,6 +153,11 @@ def household_start(
     }
     (out / "warm_start.json").write_text(json.dumps(made, indent=1) + "\n")
     return made
+
+
+def system_prompt(recipe: Recipe) -> str:
+    """Return the prompt of the household at the recipe's level."""
+    return HouseholdWorld(HouseholdSettings(level=recipe.level, max_turns=recipe.max_turns)).system_prompt()
 
 
 def new_chat(shown: Sequence[Demonstration], system: str) -> ChatFormat:
