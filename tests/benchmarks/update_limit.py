@@ -1,10 +1,11 @@
 """How much of the processor's arithmetic the update's passes use: `python -m tests.benchmarks.update_limit [--rows
-FILE ...] [--policy FOLDER] [--denormals] [--profile]`.
+FILE ...] [--groups N] [--policy FOLDER] [--dtype bfloat16] [--adapter lora] [--denormals] [--profile]`.
 
 The rows are those of an iteration (of the sample run, unless others are given), the passes those of the update's trie.
 
     limit s    what the products of the passes take alone: each shape that occurred, in a loop, forward and backward,
-               by the faster of oneDNN and MKL; the products of attention at the mean rate of these
+               by the faster of oneDNN and MKL; the products of attention (two forward, five backward) at the mean
+               rate of these
     share      limit s / seconds of the passes: CPU seconds of one thread, the smallest of repeats that take turns
 """
 
@@ -20,10 +21,10 @@ from typing import Any
 from torch.utils._python_dispatch import TorchDispatchMode
 
 SAMPLE = "data/sample_run/sample/iteration=00001/training_rows/shard=*/part-training_rows-*.parquet"
-Shape = tuple[int, int, int]  # tokens, inputs, outputs
+Shape = tuple[int, int, int, Any]  # tokens, inputs, outputs, dtype
 
 
-def passes(policy: Path, files: list[str]) -> tuple[Callable[[], int], int]:
+def passes(asked: argparse.Namespace) -> tuple[Callable[[], int], int]:
     """One forward and backward pass over all rows; it returns the trie's tokens. Then how many rows there are."""
     import numpy as np
     import torch
@@ -34,12 +35,10 @@ def passes(policy: Path, files: list[str]) -> tuple[Callable[[], int], int]:
     from r3l.training.shards import micro_batches, read_groups, survey
     from r3l.training.trie.layouts import Limits, TrieLayout
 
-    seen = survey(files, "")
-    settings = TrainingSettings()
-    loaded = load_policy(
-        str(policy), None, PolicySettings(), dtype="float32", device=torch.device("cpu"), segments=True
-    )
-    batches = [read_groups(batch) for batch in micro_batches(seen.groups, settings.micro_batch_tokens)]
+    groups = survey(asked.rows, "").groups[: asked.groups]
+    settings, policy = TrainingSettings(), PolicySettings(adapter=asked.adapter)
+    loaded = load_policy(str(asked.policy), None, policy, dtype=asked.dtype, device=torch.device("cpu"), segments=True)
+    batches = [read_groups(batch) for batch in micro_batches(groups, settings.micro_batch_tokens)]
     gradients = [[row_gradient(row, RowScores(np.zeros(len(row.positions))), 1.0) for row in rows] for rows in batches]
 
     def one() -> int:
@@ -54,8 +53,8 @@ def passes(policy: Path, files: list[str]) -> tuple[Callable[[], int], int]:
 
 
 class Counted(TorchDispatchMode):
-    """Counts the products of the block by shape: linear layers of both libraries and batched products, and the
-    operations of the fused attention."""
+    """Counts the products of the block by shape: linear layers of both libraries, and the operations of the fused
+    attention, whose backward pass is five products to two however it is computed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,15 +64,14 @@ class Counted(TorchDispatchMode):
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = function.name().split(".")[0]
         if name == "mkldnn::_linear_pointwise":
-            self.products[(len(args[0]), *reversed(args[1].shape))] += 1
-        elif name in ("aten::mm", "aten::addmm"):
+            self.products[(len(args[0]), *reversed(args[1].shape), args[0].dtype)] += 1
+        elif name in ("aten::mm", "aten::addmm", "aten::addmm_"):
             a, b = args[-2:]
-            self.products[(a.shape[0], a.shape[1], b.shape[1])] += 1
-        elif name.startswith("aten::_scaled_dot_product_flash_attention_for_cpu"):
-            back = name.endswith("backward")
-            query, key, causal = args[back], args[1 + back], any(args[7 if back else 4 :])
+            self.products[(a.shape[0], a.shape[1], b.shape[1], a.dtype)] += 1
+        elif name == "aten::_scaled_dot_product_flash_attention_for_cpu":
+            query, key, causal = args[0], args[1], any(args[4:])
             pairs = query.shape[1] * query.shape[2] * key.shape[2] * query.shape[0] / (2 if causal else 1)
-            self.attention += int(pairs * query.shape[3] * 2 * (5 if back else 2))
+            self.attention += int(pairs * query.shape[3] * 2 * 7)
         return function(*args, **(kwargs or {}))
 
 
@@ -83,8 +81,11 @@ def alone(shape: Shape, seconds: float = 0.01) -> float:
 
     from r3l.training.trie.products import product
 
-    a, b = torch.randn(shape[0], shape[1]), torch.randn(shape[2], shape[1])
-    return min(in_a_loop(lambda: product(a, b), seconds), in_a_loop(lambda: a @ b.T, seconds))
+    a, b = (torch.randn(rows, shape[1]).to(shape[3]) for rows in (shape[0], shape[2]))
+    ways: list[Callable[[], Any]] = [lambda: a @ b.T]
+    if a.dtype == torch.float32:
+        ways.append(lambda: product(a, b))
+    return min(in_a_loop(way, seconds) for way in ways)
 
 
 def in_a_loop(call: Callable[[], Any], seconds: float) -> float:
@@ -104,13 +105,16 @@ def main() -> None:
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", nargs="+", default=sorted(map(str, Path().glob(SAMPLE))))
+    parser.add_argument("--groups", type=int, help="of the rows, the first few only")
     parser.add_argument("--policy", type=Path, default=Path("data/policies/embedded"))
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
+    parser.add_argument("--adapter", choices=["none", "lora"], default="none")
     parser.add_argument("--denormals", action="store_true", help="compute with them, as no update does")
     parser.add_argument("--profile", action="store_true", help="print what the time goes to")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     torch.set_flush_denormal(not asked.denormals)
-    one, rows = passes(asked.policy, asked.rows)
+    one, rows = passes(asked)
     with Counted() as counted:
         tokens = one()
     seconds, limits = [], []
@@ -119,7 +123,7 @@ def main() -> None:
         one()
         seconds.append(time.process_time() - began)
         limits.append(sum(number * alone(shape) for shape, number in counted.products.items()))
-    flops = sum(2 * number * n * i * o for (n, i, o), number in counted.products.items())
+    flops = sum(2 * number * n * i * o for (n, i, o, _), number in counted.products.items())
     limit = min(limits) * (flops + counted.attention) / flops
     best, giga = min(seconds), (flops + counted.attention) / 1e9
     print(
