@@ -15,6 +15,7 @@ from r3l.config.sections import PolicySettings
 from r3l.errors import TrainingError
 from r3l.training.trie.decoder import Decoder
 from r3l.training.trie.exactness import check
+from r3l.training.trie.low_rank import fuse
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -75,6 +76,8 @@ def load_policy(
     if not trainable:
         model.requires_grad_(False)
     decoder = Decoder(base, DTYPES[dtype])
+    if wants_adapter and dtype == "bfloat16" and device.type == "cpu" and not sharded:
+        fuse(model)
     check(decoder, segments)
     if sharded:
         from r3l.training.parallel.fsdp import ShardedDecoder

@@ -1,5 +1,4 @@
-"""A LoRA adapter learns demonstrations of the household: the fused layer against peft, and the whole way on a tiny
-model."""
+"""A LoRA adapter learns demonstrations of the household: the whole way on a tiny model."""
 
 from __future__ import annotations
 
@@ -12,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
 from safetensors import safe_open
 from torch.testing import assert_close
 
@@ -30,7 +28,6 @@ from r3l.training.policy import load_model, load_policy
 from r3l.warm_start.household import adapter
 from r3l.warm_start.household.demonstrations import HouseholdHabits, demonstrations
 from r3l.warm_start.household.start import new_chat
-from r3l.warm_start.low_rank import fuse
 from r3l.warm_start.rows import DemoRow, RowEncoder
 from r3l.warm_start.start import save
 from r3l.warm_start.train import Schedule, new_model
@@ -69,24 +66,6 @@ def made(
     monkeypatch.setattr(adapter, "DEMONSTRATIONS", 12)
     schedule = Schedule(steps=steps, batch_tokens=1000, learning_rate=rate, warmup=2)
     return adapter.adapter_start(out, tiny, measured_tasks=0, progress=quiet, schedule=schedule, **options)
-
-
-def test_the_fused_layer_is_pefts_with_the_same_gradients() -> None:
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(6, 5, bias=False), torch.nn.Linear(5, 4, bias=False))
-    adapted = get_peft_model(model, LoraConfig(r=2, lora_alpha=6, target_modules=["0", "1"], init_lora_weights=False))
-    x = torch.randn(2, 3, 6, requires_grad=True)
-    parameters = [part for part in adapted.parameters() if part.requires_grad]
-    outputs, gradients = [], []
-    for fused in (False, True):
-        if fused:
-            fuse(adapted)
-        outputs.append(adapted(x))
-        gradients.append(torch.autograd.grad(outputs[-1].square().sum(), [x, *parameters]))
-    assert type(outputs[1].grad_fn.next_functions[0][0]).__name__ == "LowRankLinearBackward"
-    assert_close(outputs[1], outputs[0])
-    assert_close(gradients[1], gradients[0])
-    assert len(gradients[0]) == 5
 
 
 def test_the_loss_is_the_weighted_mean_over_replies_and_nothing_else(tiny: Path) -> None:

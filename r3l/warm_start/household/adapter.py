@@ -30,7 +30,6 @@ from r3l.warm_start.alfworld.demonstrations import Demonstration
 from r3l.warm_start.household.demonstrations import demonstrations
 from r3l.warm_start.household.start import Recipe, measure_household, recipe_of, system_prompt
 from r3l.warm_start.loss import hidden_states, padded, shared_length
-from r3l.warm_start.low_rank import fuse
 from r3l.warm_start.rows import DemoRow, RowEncoder
 from r3l.warm_start.start import empty_folder
 from r3l.warm_start.train import Schedule, set_rates, steps_of
@@ -120,7 +119,7 @@ def replies_only(row: DemoRow) -> DemoRow:
 def adapted(model: Path, init: Path | None, seed: int) -> Policy:
     """Return the model with a new adapter, or that of an earlier warm start."""
     settings = PolicySettings(path=str(model), adapter="lora", lora_rank=RANK, lora_alpha=2 * RANK, dtype="bfloat16")
-    policy = load_policy(
+    return load_policy(
         str(init or model),
         str(model),
         settings,
@@ -128,8 +127,6 @@ def adapted(model: Path, init: Path | None, seed: int) -> Policy:
         device=torch.device("cpu"),
         seed=derive(seed, "adapter weights") % 2**32,
     )
-    fuse(policy.model)
-    return policy
 
 
 def train_adapter(
