@@ -137,7 +137,9 @@ def ended(config: Config, caplog: pytest.LogCaptureFixture) -> State[Any]:
     return state
 
 
-MATRIX = [("base", way) for way in WAYS] + [
+MATRIX = [
+    pytest.param("base", way, marks=[] if way in ("SIGTERM", "server away") else pytest.mark.slow) for way in WAYS
+] + [
     ("reflections", "cancel"),
     pytest.param("retries", "cancel", marks=pytest.mark.slow),
     ("retries", "Ctrl-C"),

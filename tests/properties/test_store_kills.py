@@ -33,6 +33,7 @@ def test_kills_lose_nothing(seed: int, kills: int):
     }
 
 
-@pytest.mark.parametrize("mutant", ["never_found", pytest.param("manifest_first", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", ["never_found", "manifest_first"])
 def test_a_store_with_a_known_fault_is_seen(mutant: str):
     assert killed(0, 0, mutant)["made_again"] > 0

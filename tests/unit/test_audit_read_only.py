@@ -14,6 +14,7 @@ from tests.support.read_only import READING, closed, lacking, read_only
 from tests.support.store_iteration import commit_iteration
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(lacking()), reason=f"needs a process that can't override the modes of files: {lacking()}")
 def test_a_store_that_can_not_be_written_to_is_shown(tmp_path):
     """No cache can be written either. `READING` tries to write first, so that it can't pass on a store that is open."""

@@ -77,6 +77,7 @@ def shared(tmp_path_factory):
     return Store.open(str(tmp_path_factory.mktemp("shared") / "store"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
 def test_the_questions_of_every_shipped_experiment_can_be_asked(shared, path):
     experiment, store = short(path), shared

@@ -18,7 +18,9 @@ from r3l.scaffold.package import write_package
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(("what", "name"), [("environment", "word_game"), ("method", "ranks")])
+@pytest.mark.parametrize(
+    ("what", "name"), [("environment", "word_game"), pytest.param("method", "ranks", marks=pytest.mark.slow)]
+)
 def test_the_package_passes_its_own_test(what, name, tmp_path):
     folder = write_package(what, name, tmp_path)
     about = tomllib.loads((folder / "pyproject.toml").read_text())

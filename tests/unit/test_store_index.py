@@ -206,6 +206,7 @@ print("all of them")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_store_that_may_only_be_read_is_read(store):
     """By another user, who can write neither to the store nor to a cache. Not below the folder of the tests, which

@@ -27,7 +27,9 @@ def figures(store: Store) -> list[dict]:
     return [{name: value for name, value in row.items() if name != "sequence_tokens"} for row in rows]
 
 
-@pytest.mark.parametrize("drop", ["logprobs", "tokens", "all"])
+@pytest.mark.parametrize(
+    "drop", [pytest.param("logprobs", marks=pytest.mark.slow), pytest.param("tokens", marks=pytest.mark.slow), "all"]
+)
 def test_old_iterations_lose_their_heavy_columns_and_nothing_else(store, drop):
     before, refs = figures(store), store.stages("demo")
     pruned = prune_run(store, "demo", keep_last=1, drop=drop)
