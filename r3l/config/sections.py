@@ -22,7 +22,8 @@ class PolicySettings(Section):
     )
     path: str = Field(
         "data/policies/embedded",
-        description="Folder of the model in the transformers format, with tokenizer and chat template.",
+        description="Folder of the model in the transformers format, with tokenizer and chat template; or of a peft "
+        "adapter, which lies on the model that its adapter_config.json names.",
         json_schema_extra=identity_of(),
     )
     adapter: Literal["none", "lora"] = Field(

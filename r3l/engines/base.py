@@ -54,6 +54,11 @@ class PolicySnapshot:
     base_path: str | None = None
     place: str = ""  # its folder in the store, for hosts that pull it from there
 
+    @property
+    def model_path(self) -> str:
+        """The folder of the whole model: of config, tokenizer and template, and of an adapter's base."""
+        return self.base_path or self.path
+
 
 class Engine(Protocol):
     """One or more servers of one policy. `complete` may be called from many threads at once."""

@@ -7,15 +7,33 @@ from pathlib import Path
 from typing import Any
 
 from r3l.errors import ConfigError
+from r3l.home import located
+
+ADAPTER = "adapter_config.json"
+
+
+def adapter_config(folder: Path) -> dict[str, Any]:
+    """Return what peft wrote about the adapter in a folder; nothing where there is none."""
+    path = folder / ADAPTER
+    return _json(path, "the config of a peft adapter") if path.is_file() else {}
+
+
+def base_of(folder: Path) -> Path | None:
+    """Return the folder of the model that the adapter in `folder` lies on; None where that is no adapter."""
+    named = adapter_config(folder).get("base_model_name_or_path")
+    return located(named) if named else None
 
 
 def model_config(folder: Path) -> dict[str, Any]:
     """Return the folder's config.json. Raise `ConfigError` where it is not there, or is not JSON."""
-    path = folder / "config.json"
+    return _json(folder / "config.json", "the config of a transformers model")
+
+
+def _json(path: Path, what: str) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: expected the config of a transformers model, got {error}") from error
+        raise ConfigError(f"{path}: expected {what}, got {error}") from error
     if not isinstance(found, dict):
         raise ConfigError(f"{path}: expected a JSON object, got {type(found).__name__}")
     return found

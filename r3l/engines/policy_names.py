@@ -7,6 +7,7 @@ from pathlib import Path
 
 from r3l.config import preset_names
 from r3l.engines.made_policies import hub_folder
+from r3l.engines.model_folder import adapter_config
 from r3l.errors import ConfigError
 from r3l.home import located
 
@@ -26,6 +27,12 @@ def model_of(policy: str, machine: str) -> tuple[str, list[str]]:
     if folder.is_dir():  # found from the working folder, whatever `located` would find
         here = folder if located(folder) == folder else folder.absolute()
         given = [f"policy.path={json.dumps(str(here))}", f"policy.name={json.dumps(folder.absolute().name)}"]
+        if (adapter := adapter_config(folder)).get("peft_type") == "LORA":
+            given += [
+                "policy.adapter=lora",
+                f"policy.lora_rank={adapter['r']}",
+                f"policy.lora_alpha={adapter['lora_alpha']}",
+            ]
         return (LANGUAGE_MODEL if machine else "embedded"), given
     if policy not in preset_names("policies") and (fetched := hub_folder(policy)):
         return LANGUAGE_MODEL, [f"policy.path={json.dumps(str(fetched))}", f"policy.name={json.dumps(policy)}"]

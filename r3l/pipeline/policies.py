@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from r3l.config.methods.shared import GuidedSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.base import PolicySnapshot
 from r3l.engines.made_policies import make_here
+from r3l.engines.model_folder import ADAPTER, base_of
 from r3l.engines.teacher import served
 from r3l.errors import ConfigError
 from r3l.home import located
@@ -85,24 +85,34 @@ def teacher_of(config: Config) -> str:
     method = config.method
     if not isinstance(method, GuidedSettings) or method.guidance != "teacher":
         return ""
-    return served(method.teacher_model) if on_a_server(method) else snapshot_digest(teacher_folder(config))
+    return served(method.teacher_model) if on_a_server(method) else teacher_policy(config).digest
 
 
 def on_a_server(method: GuidedSettings) -> bool:
     return method.teacher.startswith(("http://", "https://"))
 
 
-def teacher_folder(config: Config) -> Path:
-    """Return the folder of the teacher's policy. Raise `ConfigError` where it is missing or its weights are cut."""
+def teacher_policy(config: Config) -> PolicySnapshot:
+    """Return the teacher. Raise `ConfigError` where its folder is missing or its weights are cut."""
     assert isinstance(config.method, GuidedSettings)
-    return Path(starting_policy(config.model_copy(update={"policy": PolicySettings(path=config.method.teacher)})).path)
+    return starting_policy(config.model_copy(update={"policy": PolicySettings(path=config.method.teacher)}))
 
 
 def starting_policy(config: Config) -> PolicySnapshot:
-    """Return the policy that iteration 0 starts from. Raise `ConfigError` where its folder is missing or its weights
-    are cut."""
+    """Return the policy that iteration 0 starts from: a model, or an adapter on the base that it names. Raise
+    `ConfigError` where a folder is missing or weights are cut."""
     path = located(config.policy.path)
-    make_here(config.policy.name, path)
+    base = base_of(path)
+    _make(config.policy.name if base is None else base.name, base or path)
+    for folder in filter(None, (path, base)):
+        if wrong := cut_weights(folder):
+            raise ConfigError(f"policy folder {folder}: {wrong}; copy or download it again")
+    return PolicySnapshot(str(path), snapshot_digest(path), str(base) if base else None)
+
+
+def _make(name: str, path: Path) -> None:
+    """Make or fetch the model in a folder, where it is not there. Raise `ConfigError` where that can't be done."""
+    make_here(name, path)
     if not (path / "config.json").is_file():
         made_on_first_use(path)
     if not (path / "config.json").is_file():
@@ -110,9 +120,6 @@ def starting_policy(config: Config) -> PolicySnapshot:
             f"policy folder {path}: {'no config.json found' if path.is_dir() else 'not there'}; expected a "
             "transformers model folder. Make the embedded policy with `r3l warm-start`, or set --set policy.path=FOLDER"
         )
-    if wrong := cut_weights(path):
-        raise ConfigError(f"policy folder {path}: {wrong}; copy or download it again")
-    return PolicySnapshot(str(path), snapshot_digest(path))
 
 
 def made_on_first_use(path: Path) -> None:
@@ -130,7 +137,8 @@ def made_on_first_use(path: Path) -> None:
     elif adapter := _adapter_of(path):
         from r3l.training.export import export_policy
 
-        base = located(json.loads((adapter / "adapter_config.json").read_text())["base_model_name_or_path"])
+        base = base_of(adapter)
+        assert base is not None
         make_here(base.name, base)
         export_policy(adapter, path, str(base))
 
@@ -139,7 +147,7 @@ def _adapter_of(path: Path) -> Path | None:
     """Return the folder of the adapter that a policy folder is made from: beside it, or among those that ship."""
     name = f"{path.name}-adapter"
     places = (path.with_name(name), located(Path("data/policies", name)))
-    return next((place for place in places if (place / "adapter_config.json").is_file()), None)
+    return next((place for place in places if base_of(place)), None)
 
 
 def _fetched(store: Store, written: Written | None, start: PolicySnapshot) -> tuple[PolicySnapshot, Path | None]:
@@ -147,5 +155,5 @@ def _fetched(store: Store, written: Written | None, start: PolicySnapshot) -> tu
         return start, None
     path = fetch_policy(store, written.place, written.policy)
     store.local(written.place.rpartition("/")[0])  # the optimiser's state and the canary beside it
-    base = start.path if (path / "adapter_config.json").is_file() else None
+    base = start.model_path if (path / ADAPTER).is_file() else None
     return PolicySnapshot(str(path), written.policy, base, written.place), path.parent

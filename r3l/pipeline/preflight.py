@@ -10,8 +10,9 @@ from r3l import plugins
 from r3l.config import Config
 from r3l.config.engines import VllmServerSettings
 from r3l.engines import maker
+from r3l.engines.base import PolicySnapshot
 from r3l.engines.chat_format import ChatFormat
-from r3l.engines.model_folder import check_context
+from r3l.engines.model_folder import adapter_config, check_context
 from r3l.engines.vllm.own_process import interpreter
 from r3l.environments import ENVIRONMENTS, make_world, tasks_of
 from r3l.environments.base import shown_by, tools_of
@@ -49,8 +50,9 @@ def check(config: Config, training: bool = True) -> Store:
     with plugins.blaming("environment", config.environment.kind, ENVIRONMENTS):
         world = make_world(config.environment)
         tools, _ = tools_of(world), shown_by(world)
-    ChatFormat.load(snapshots.start.path, config.policy.thinking, tools, light=True)
-    check_servers(config, Path(snapshots.start.path))
+    ChatFormat.load(snapshots.start.model_path, config.policy.thinking, tools, light=True)
+    check_adapter(config, snapshots.start, training)
+    check_servers(config, Path(snapshots.start.model_path))
     if config.environment.reply_tokens >= config.policy.context_tokens:
         raise ConfigError(
             f"environment.reply_tokens={config.environment.reply_tokens} leaves no room in "
@@ -77,6 +79,22 @@ def check_gpu(config: Config) -> None:
             f"training.device=cuda, and this machine has no GPU ({', '.join(GPUS)}); run on one that has, or set "
             "training.device=auto for an update on the CPU"
         )
+
+
+def check_adapter(config: Config, start: PolicySnapshot, training: bool = True) -> None:
+    """Raise `ConfigError` where the settings are not those of the adapter that the run starts from, or where it would
+    be sampled or trained on other hosts: those fetch one folder."""
+    if not start.base_path:
+        return
+    policy, rank = config.policy, adapter_config(Path(start.path)).get("r")
+    merged = "set policy.path to a folder that it is merged into (NAME for NAME-adapter is made on first use)"
+    if rank != policy.lora_rank or (training and policy.adapter != "lora"):
+        raise ConfigError(
+            f"policy folder {start.path} is an adapter of rank {rank}; got policy.adapter={policy.adapter}, "
+            f"policy.lora_rank={policy.lora_rank}; set policy.adapter=lora and policy.lora_rank={rank}, or {merged}"
+        )
+    if config.placement.shards != "here" or config.placement.update_deployment:
+        raise ConfigError(f"policy folder {start.path} is an adapter, which other hosts can't start from: {merged}")
 
 
 def check_waves(config: Config) -> None:

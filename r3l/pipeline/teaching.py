@@ -10,7 +10,6 @@ from r3l.config import Config
 from r3l.config.engines import TransformersLocalSettings
 from r3l.config.methods.shared import GuidedSettings
 from r3l.engines import make_engine
-from r3l.engines.base import PolicySnapshot
 from r3l.engines.chat_format import ChatFormat
 from r3l.engines.teacher import PolicyTeacher, Teacher
 from r3l.environments import make_world
@@ -18,7 +17,7 @@ from r3l.environments.base import Hinting
 from r3l.environments.oracles import ORACLES, has_oracle
 from r3l.errors import ConfigError
 from r3l.methods import plan
-from r3l.pipeline.policies import on_a_server, starting_policy, teacher_folder, teacher_of
+from r3l.pipeline.policies import on_a_server, starting_policy, teacher_policy
 
 KEY = "R3L_TEACHER_KEY"
 
@@ -34,12 +33,14 @@ def make_teacher(config: Config) -> Teacher:
         from r3l.engines.served_teacher import ServedTeacher
 
         return ServedTeacher(config.method.teacher, config.method.teacher_model, os.environ.get(KEY, ""))
-    folder, digest = teacher_folder(config), teacher_of(config)
-    policy = config.policy.model_copy(update={"path": str(folder), "name": folder.name})
+    snapshot = teacher_policy(config)
+    policy = config.policy.model_copy(update={"path": snapshot.path, "name": Path(snapshot.path).name})
     engine = make_engine(TransformersLocalSettings(), policy)
-    engine.load_policy(PolicySnapshot(str(folder), digest))
+    engine.load_policy(snapshot)
+    folder = Path(snapshot.model_path)
     chat = ChatFormat.load(folder, config.policy.thinking)
-    return PolicyTeacher(engine, chat, digest, same_tokens(folder, Path(starting_policy(config).path)))
+    learner = Path(starting_policy(config).model_path)
+    return PolicyTeacher(engine, chat, snapshot.digest, same_tokens(folder, learner))
 
 
 def same_tokens(one: Path, other: Path) -> bool:
@@ -62,4 +63,4 @@ def check_guidance(config: Config) -> None:
             "your own may (`hints`, r3l/environments/base.py)"
         )
     if source == "teacher" and isinstance(config.method, GuidedSettings) and not on_a_server(config.method):
-        ChatFormat.load(teacher_folder(config), config.policy.thinking, light=True)
+        ChatFormat.load(teacher_policy(config).model_path, config.policy.thinking, light=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from r3l.config import Config
 from r3l.config.section import taken
-from r3l.engines.base import Engine, Hosting
+from r3l.engines.base import Engine, Hosting, PolicySnapshot, Replicated
 from r3l.engines.canary import check_canary
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments import make_world
@@ -24,6 +25,7 @@ from r3l.pipeline.runner import Runner
 from r3l.pipeline.tools import Tools
 from r3l.stages import STAGES
 from r3l.store.layout import StageRef
+from r3l.store.policies.snapshots import snapshot_digest
 from r3l.store.stage import Store
 from r3l.training.job import JobSpec, UpdateResult
 
@@ -118,7 +120,7 @@ class Workbench:
         self.progress.finish("engine")
         if self.wants("updates") and config.training.processes == 1 and not config.placement.update_deployment:
             self.tools.trainer.start()  # its imports are done by the time that the rows are there
-        chat = ChatFormat.load(self.policies.start.path, config.policy.thinking, tools_of(world))
+        chat = ChatFormat.load(self.policies.start.model_path, config.policy.thinking, tools_of(world))
         teacher = self.tools.teacher(config) if teacher_of(config) else None
         behaviour = self.policies.behaviour.digest
         return Explorer(world, pool, engine, chat, behaviour, limits(config), self.progress, self.incidents, teacher)
@@ -136,7 +138,8 @@ class Workbench:
         if isinstance(engine, Hosting):
             engine.attach(self.store.run_folder(self.config.run) / LOGS, self.incidents.note)
         pulled = getattr(self.config.engine, "puller_port", 0)
-        engine.load_policy(pullable(self.store, self.policies.behaviour) if pulled else self.policies.behaviour)
+        for snapshot in self._loaded_by(engine):
+            engine.load_policy(pullable(self.store, snapshot) if pulled else snapshot)
         self.canary_error = check_canary(
             engine,
             canary_of(self.policies.behaviour_folder),
@@ -150,6 +153,14 @@ class Workbench:
         )
         self.incidents.note("canary", self.policies.behaviour.digest, seen)
         return engine
+
+    def _loaded_by(self, engine: Engine) -> Iterator[PolicySnapshot]:
+        """Yield what the engine loads. Servers are given the base of an adapter that no update wrote, too: no canary
+        compares such a policy, and they may have been started with another model."""
+        behaviour = self.policies.behaviour
+        if behaviour.base_path and self.policies.behaviour_folder is None and isinstance(engine, Replicated):
+            yield PolicySnapshot(behaviour.base_path, snapshot_digest(behaviour.base_path))
+        yield behaviour
 
     def wants(self, stage: str) -> bool:
         """Return whether the stage is part of what is being run: a replay may end early."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from r3l.config.sections import PolicySettings
+from r3l.engines.model_folder import base_of
 from r3l.errors import ConfigError
 from r3l.home import located
 
@@ -73,7 +74,8 @@ def shape_of(policy: PolicySettings) -> Shape:
     Raises:
         ConfigError: neither is there, or the folder's config.json names no such decoder.
     """
-    file = located(policy.path) / "config.json"
+    folder = located(policy.path)
+    file = (base_of(folder) or folder) / "config.json"
     if file.is_file():
         return from_config(json.loads(file.read_text()), str(file))
     if policy.name in PAPER:

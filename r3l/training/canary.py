@@ -52,14 +52,19 @@ class Canary:
         return [float(x) for x in logits_LV.log_softmax(-1).gather(1, ids_L[1:, None])[:, 0]]
 
 
-def starting_logprobs(path: str, settings: PolicySettings, token_ids: Sequence[int]) -> list[float]:
+def starting_logprobs(
+    path: str, base_path: str | None, settings: PolicySettings, token_ids: Sequence[int]
+) -> list[float]:
     """Return what the trainer gives token_ids[1:] under the policy in `path`, on the CPU.
+
+    Args:
+        base_path: of an adapter.
 
     Raises:
         TrainingError: the trainer can't run that model.
     """
     policy = load_policy(
-        path, None, settings, dtype=settings.dtype, device=torch.device("cpu"), trainable=False, segments=True
+        path, base_path, settings, dtype=settings.dtype, device=torch.device("cpu"), trainable=False, segments=True
     )
     canary = Canary(policy, [], settings, token_ids)
     canary.look()

@@ -76,7 +76,7 @@ def test_the_embedded_policy_as_its_preset_has_it() -> None:
 def test_an_engine_that_runs_another_policy_fails_the_canary(monkeypatch: pytest.MonkeyPatch) -> None:
     from r3l.training import canary
 
-    monkeypatch.setattr(canary, "starting_logprobs", lambda path, policy, ids: [-0.5] * (len(ids) - 1))
+    monkeypatch.setattr(canary, "starting_logprobs", lambda path, base, policy, ids: [-0.5] * (len(ids) - 1))
     found = by_check(examine(config_of(POLICY)))
     assert found["canary"].verdict == Verdict.FAILS
     assert "does not run the policy" in found["canary"].seen

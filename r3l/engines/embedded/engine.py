@@ -199,4 +199,4 @@ class TransformersLocal:
         torch.set_num_threads(self.settings.threads or (1 if tiny else THREADS))
         limit = min(self.policy.context_tokens, model.config.max_position_embeddings)
         self.batch = Batch(model, SegmentTree(self.settings.cache_tokens), limit)
-        self._policy_path = snapshot.base_path or snapshot.path
+        self._policy_path = snapshot.model_path

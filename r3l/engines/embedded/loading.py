@@ -25,7 +25,7 @@ def load_model(snapshot: PolicySnapshot, dtype: torch.dtype, device: torch.devic
     disable_progress_bar()  # it would be drawn across the caller's own display
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(
-            snapshot.base_path or snapshot.path,
+            snapshot.model_path,
             dtype=dtype,
             attn_implementation=attention.NAME,
             trust_remote_code=False,

@@ -83,7 +83,7 @@ class VllmLocal:
         return failed
 
     async def _load(self, snapshot: PolicySnapshot) -> None:
-        path = snapshot.base_path or snapshot.path
+        path = snapshot.model_path
         if self.engine is None:
             self.engine = self._start(path, lora=self.policy.adapter == "lora" or snapshot.base_path is not None)
         elif snapshot.base_path is None or path != self.base:

@@ -44,7 +44,7 @@ class OwnServers(VllmServer):
 
     def load_policy(self, snapshot: PolicySnapshot) -> None:
         """Load the policy. Raise `EngineError` if a server does not start; the message ends with what it said last."""
-        self._submit(self._start(snapshot.base_path or snapshot.path)).result()
+        self._submit(self._start(snapshot.model_path)).result()
         super().load_policy(snapshot)
 
     def close(self) -> None:

@@ -33,8 +33,8 @@ def examine(config: Config, machine: Machine | None = None, sampling: bool = Tru
     except R3LError as error:
         yield fails("policy", str(error))
         return
-    folder = Path(snapshot.path)
-    yield works("policy", f"{config.policy.name}: {folder}, digest {snapshot.digest}")
+    folder = Path(snapshot.model_path)
+    yield works("policy", f"{config.policy.name}: {snapshot.path}, digest {snapshot.digest}")
     yield from guarded("weights", lambda: of.weights(config, folder))
     yield from guarded("context", lambda: of.context(config, folder))
     yield from guarded("memory", lambda: of.memory(config, machine))

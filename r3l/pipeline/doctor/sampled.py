@@ -37,7 +37,7 @@ def canary(config: Config, snapshot: PolicySnapshot, engine: Engine, chat: ChatF
         return
     messages = [{"role": "system", "content": "s"}, {"role": "user", "content": PROBE}]
     ids = [*chat.opening(messages), *chat.tokenizer.encode(PROBE, add_special_tokens=False), chat.stop_ids[0]]
-    trained = starting_logprobs(snapshot.path, config.policy, ids)
+    trained = starting_logprobs(snapshot.path, snapshot.base_path, config.policy, ids)
     yield works("update", "the trainer runs its layers along a trie of shared prefixes")
     tolerance = config.engine.canary_tolerance or TOLERANCES[config.policy.dtype]
     seen = compare(engine, ids, trained, tolerance)

@@ -52,7 +52,7 @@ def export_run(
     config, made = load_config(store, run, branch, chosen), written(store, reference(manifest))
     policy = fetch_policy(store, made.place, made.policy)
     adapter = (policy / "adapter_config.json").is_file()
-    export_policy(policy, out, starting_policy(config).path if adapter else None)
+    export_policy(policy, out, starting_policy(config).model_path if adapter else None)
     card = model_card(store, config.model_copy(update={"branch": branch}), chosen, made.policy, title or run)
     (out / CARD).write_text(card, encoding="utf-8")
     return Exported(out, run, chosen, made.policy)
