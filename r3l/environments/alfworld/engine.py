@@ -85,6 +85,11 @@ class GameEngine:
     def step(self, command: str) -> Seen:
         return seen(self.env.step(command)[0])
 
+    def facts(self) -> dict[Any, set[Any]]:
+        """Return textworld's propositions by signature, as they stand."""
+        facts: dict[Any, set[Any]] = self.core._pddl_state._facts
+        return facts
+
     def snapshot(self) -> Snapshot:
         facts, before = self.core._pddl_state, self.before
         self.before = Snapshot(

@@ -23,6 +23,7 @@ from r3l.environments.alfworld.game_files import (
 )
 from r3l.environments.alfworld.hints import hints
 from r3l.environments.alfworld.parsing import memoised_parsing
+from r3l.environments.alfworld.sub_goals import SubGoals
 from r3l.environments.base import Environment, Observation, Reply, Step
 from r3l.environments.replies import parse_tagged_reply
 from r3l.errors import WorldError
@@ -101,6 +102,7 @@ class Handle:
 
     engine: GameEngine
     snapshot: Snapshot
+    sub_goals: SubGoals
 
 
 class Games:
@@ -137,23 +139,25 @@ class AlfworldEnvironment:
         with memoised_parsing():
             engine = GAMES.get(path)
             first = engine.reset()
-        self.at = Handle(engine, engine.start)
+        about = read_trajectory(self.root, task)["pddl_params"]
+        self.at = Handle(engine, engine.start, SubGoals.of(task.task_type, about))
         return self.observation(first)
 
     def step(self, action: str) -> Step:
         if self.at is None:
             raise WorldError("step before reset")
-        engine = self.at.engine
+        engine, sub_goals = self.at.engine, self.at.sub_goals
         with memoised_parsing():
             engine.restore(self.at.snapshot)
             seen = engine.step(action)
-        self.at = Handle(engine, engine.snapshot())
+        self.at = Handle(engine, engine.snapshot(), sub_goals)
         return Step(
             self.observation(seen),
             done=seen.won,
             reward=float(seen.won),
             success=seen.won,
             accepted=seen.text != NOT_UNDERSTOOD,
+            progress=sub_goals.share(engine.facts(), seen.won),
         )
 
     def observation(self, seen: Seen) -> Observation:

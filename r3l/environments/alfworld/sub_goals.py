@@ -1,0 +1,69 @@
+"""The share of an ALFWorld task's sub-goals that a state has reached, read off the engine's own facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MARKS = {"clean": "isclean", "heat": "ishot", "cool": "iscool"}
+
+
+@dataclass(frozen=True, slots=True)
+class SubGoals:
+    """An object that is wanted counts when it is fetched, when it is treated as asked, and when it then lies where it
+    belongs; under a lamp, when it is held and when the lamp is on."""
+
+    target: str  # kind of object
+    parent: str  # kind of receptacle; empty: it is looked at under a lamp
+    toggle: str  # kind of lamp
+    mark: str  # fact of a treated object; empty: none is asked for
+    count: int
+
+    @classmethod
+    def of(cls, task_type: str, about: Mapping[str, Any]) -> SubGoals:
+        """`about`: the game's `pddl_params`."""
+        target, parent, toggle = (
+            str(about[name]).lower() for name in ("object_target", "parent_target", "toggle_target")
+        )
+        mark = next((mark for verb, mark in MARKS.items() if f"_{verb}_" in task_type), "")
+        return cls(target, parent, toggle, mark, 2 if "_two_" in task_type else 1)
+
+    def share(self, facts: Mapping[Any, Any], won: bool) -> float:
+        """Return the share in [0, 1], 1 exactly where the game is won.
+
+        Args:
+            facts: textworld's propositions by signature.
+        """
+        if won:
+            return 1.0
+        state = {signature.name: propositions for signature, propositions in facts.items()}
+        reached = self._looking(state) if not self.parent else self._bringing(state)
+        number = 2 if not self.parent else self.count * (3 if self.mark else 2)
+        return min(reached, number - 1) / number
+
+    def _looking(self, state: Mapping[str, Any]) -> int:
+        wanted, lamps = self._of_kind(state, self.target), self._of_kind(state, self.toggle)
+        held = {thing for _, thing in names(state, "holds")}
+        lit = {thing for (thing,) in names(state, "istoggled")}
+        return bool(wanted & held) + bool(lamps & lit)
+
+    def _bringing(self, state: Mapping[str, Any]) -> int:
+        there = {place for place, kind in names(state, "receptacletype") if kind == f"{self.parent}type"}
+        delivered = {thing for thing, place in names(state, "inreceptacle") if place in there}
+        fetched = delivered | {thing for _, thing in names(state, "holds")}
+        treated = {thing for (thing,) in names(state, self.mark)}
+        done = delivered & treated if self.mark else delivered
+        reached = [
+            (thing in fetched) + (thing in treated) + (thing in done) for thing in self._of_kind(state, self.target)
+        ]
+        return sum(sorted(reached)[-self.count :])
+
+    def _of_kind(self, state: Mapping[str, Any], kind: str) -> set[str]:
+        return {thing for thing, of_kind in names(state, "objecttype") if of_kind == f"{kind}type"}
+
+
+def names(state: Mapping[str, Any], predicate: str) -> Iterator[tuple[str, ...]]:
+    """Yield the arguments of the facts of a predicate."""
+    for fact in state.get(predicate, ()):
+        yield tuple(argument.name for argument in fact.arguments)
