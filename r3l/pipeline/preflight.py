@@ -18,7 +18,7 @@ from r3l.environments import ENVIRONMENTS, make_world, tasks_of
 from r3l.environments.base import shown_by, tools_of
 from r3l.errors import ConfigError
 from r3l.evaluation.sampling import evaluated_tasks
-from r3l.methods import plan
+from r3l.methods import METHODS, plan
 from r3l.pipeline import policies
 from r3l.pipeline.evaluation import evaluated_iteration
 from r3l.pipeline.iteration import the_iteration
@@ -43,7 +43,8 @@ def check(config: Config, training: bool = True) -> Store:
     if training:
         check_gpu(config)
     maker(config.engine)
-    plan(config.method, config.rollout.group_size)
+    with plugins.blaming("method", config.method.kind, METHODS):
+        plan(config.method, config.rollout.group_size)
     store = Store.open(config.store.root)
     iteration = the_iteration(config, store) if training else evaluated_iteration(config, store) + 1
     snapshots = policies.find(config, store, iteration)

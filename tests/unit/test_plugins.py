@@ -195,6 +195,12 @@ def test_the_preflight_says_whose_code_fails(text, said, install, tmp_path):
         preflight.check(compose(environment="mine:World", assignments=[f"store.root={tmp_path}"]))
 
 
+def test_the_preflight_says_that_a_methods_code_fails(install, tmp_path):
+    install("", mine="from r3l.methods.grpo import GRPO\nclass Mine(GRPO):\n    def plan(self, settings, n): 1 / 0\n")
+    with pytest.raises(ConfigError, match=r"method.kind=mine:Mine: its code failed: ZeroDivisionError"):
+        preflight.check(compose(method="mine:Mine", assignments=[f"store.root={tmp_path}"]))
+
+
 def test_what_the_user_named_is_found_in_the_working_folder_and_nothing_else_is(tmp_path, monkeypatch):
     (tmp_path / "mine_here.py").write_text("class World: ...\nclass Desk: ...\n")
     monkeypatch.chdir(tmp_path)
