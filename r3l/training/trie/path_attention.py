@@ -2,8 +2,8 @@
 
 The path is seen whole and the segment causally, so torch's fused kernel runs once for each and the two results are
 joined by their log-sum-exps. Its backward kernel recomputes exp(scores - lse), so with the joint lse and output it
-gives each part's exact gradient (the identity that ring attention rests on). Query heads that share a key head are
-folded into its queries.
+gives each part's exact gradient (the identity that ring attention rests on); in bfloat16 `attention_slopes` does, where
+the processor has AMX. Query heads that share a key head are folded into its queries.
 
 Shapes: Q query heads, H key heads, L tokens of the segment, P of the path, D head width.
 """
@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import AttentionInterface
+
+from r3l.training.trie.attention_slopes import slopes, suits
 
 NAME = "r3l_path"
 FAMILIES = {"llama", "mistral", "qwen2", "qwen3"}  # their attention is softmax(q k / sqrt(d)) v and no more
@@ -73,6 +75,11 @@ class _PathAttention(torch.autograd.Function):
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, past_key, past_value, out, lse = ctx.saved_tensors
         n, scale, slope = ctx.repeats, ctx.scale, outer[0]
+        if suits(query):
+            past = past_key.shape[2]
+            keys, values = (torch.cat(pair, 2) for pair in ((past_key, key), (past_value, value)))
+            dq, dk, dv = slopes(slope, query, keys, values, out, lse, scale)
+            return dq, dk[:, :, past:], dv[:, :, past:], dk[:, :, :past], dv[:, :, :past], None
         dq, dk, dv = _backward(slope, query, _repeat(key, n), _repeat(value, n), out, lse, 0.0, True, scale=scale)
         dk, dv = (gradient.unflatten(1, (-1, n)).sum(2) for gradient in (dk, dv))
         if not past_key.shape[2]:
