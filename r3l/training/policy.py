@@ -128,17 +128,27 @@ def _with_adapter(base: Any, folder: Path | None, settings: PolicySettings, seed
     from peft import LoraConfig, PeftModel, get_peft_model
 
     if folder is not None:
-        return PeftModel.from_pretrained(base, str(folder), is_trainable=trainable)
+        return _ordered(PeftModel.from_pretrained(base, str(folder), is_trainable=trainable))
     targets = settings.lora_targets
     torch.manual_seed(seed)
-    return get_peft_model(
-        base,
-        LoraConfig(
-            r=settings.lora_rank,
-            lora_alpha=settings.lora_alpha,
-            lora_dropout=0.0,
-            bias="none",
-            task_type="CAUSAL_LM",
-            target_modules=targets if targets == "all-linear" else [name.strip() for name in targets.split(",")],
-        ),
+    return _ordered(
+        get_peft_model(
+            base,
+            LoraConfig(
+                r=settings.lora_rank,
+                lora_alpha=settings.lora_alpha,
+                lora_dropout=0.0,
+                bias="none",
+                task_type="CAUSAL_LM",
+                target_modules=targets if targets == "all-linear" else [name.strip() for name in targets.split(",")],
+            ),
+        )
     )
+
+
+def _ordered(model: Any) -> Any:
+    """Name the adapted layers in one order: peft keeps a set, and the file that it writes is part of the digest."""
+    config = model.peft_config["default"]
+    if not isinstance(config.target_modules, str):
+        config.target_modules = sorted(config.target_modules)
+    return model

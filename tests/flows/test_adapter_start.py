@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
@@ -26,6 +27,8 @@ from r3l.planning.shapes import shape_of
 from r3l.store.check import check_run
 from r3l.store.policies.snapshots import snapshot_digest
 from r3l.store.stage import Store
+from r3l.training.checkpoint import policy_weights, save_policy
+from r3l.training.policy import load_policy
 from tests.flows.corridor import corridor, iteration
 from tests.support.answers import ask
 from tests.support.rehearsal import tiny_policy
@@ -65,6 +68,18 @@ def test_the_update_goes_on_from_the_adapter(adapter: Path) -> None:
     assert (first["parent_policy"], first["policy"]) == (found[0].start.digest, second["parent_policy"])
     assert first["kl_start"] == 0 < second["kl_start"]
     assert check_run(store, "demo") == []
+
+
+def test_an_adapter_names_its_layers_in_one_order(adapter: Path, tmp_path: Path) -> None:
+    """Else the digest of the same weights would depend on the order of a set."""
+    for path, base in ((tmp_path / "base", None), (adapter, tmp_path / "base")):
+        policy = load_policy(
+            str(path), base and str(base), config(adapter).policy, dtype="float32", device=torch.device("cpu")
+        )
+        save_policy(policy, policy_weights(policy, "float32"), tmp_path / "written")
+        named = json.loads((tmp_path / "written/adapter_config.json").read_text())["target_modules"]
+        assert len(named) == 7
+        assert named == sorted(named)
 
 
 @pytest.mark.parametrize("updated", [False, True])
