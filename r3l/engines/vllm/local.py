@@ -71,6 +71,7 @@ class VllmLocal:
             asyncio.run_coroutine_threadsafe(_end_others(), self._loop).result()
             if self.engine is not None:
                 self.engine.shutdown()
+                self.engine = None  # vLLM would end it again while Python ends, and fail
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
 
