@@ -1,4 +1,5 @@
-"""A real vLLM server on loopback: full weights and an adapter loaded at run time, ids, log-probs, JSON by schema.
+"""A real vLLM server on loopback: full weights and an adapter loaded at run time, ids, log-probs, JSON by schema; and
+two iterations that sample from it, with its weights in step with the trainer's.
 
 Needs vLLM's own environment (infra/engine/install.sh) in .venv-vllm, or named by ENGINE_ENV; a minute to start, on a
 core that twenty other processes use a quarter of an hour.
@@ -18,14 +19,19 @@ import httpx
 import pytest
 import torch
 
+from flows.cli.settings import settings
 from r3l.config.engines import VllmServerSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.base import PolicySnapshot, Sampling
 from r3l.engines.canary import check_canary, compare
 from r3l.engines.vllm.own_servers import OwnServers
+from r3l.engines.vllm.routes import adapter_name
 from r3l.engines.vllm.server import VllmServer
 from r3l.errors import EngineError
+from r3l.pipeline import preflight
+from r3l.pipeline.iteration import open_iteration, run_stages
 from r3l.ports import free_port
+from tests.support.answers import ask
 from tests.unit.chat_tokenizers import family_tokenizer
 from tests.unit.engine_canaries import caught, updated_adapter, updated_weights
 from tests.unit.engine_policies import plain_logprobs, plain_model, tiny_policy
@@ -41,7 +47,21 @@ pytestmark = [
         not (ENVIRONMENT / "bin/python").exists(), reason="no vLLM environment: infra/engine/install.sh"
     ),
 ]
+CONTEXT = 2048
 KEY = "key-of-the-real-server"
+WORLD = "tests.support.lots:LotsWorld"
+# fmt: off
+SMALL = (
+    "policy.adapter=lora", "policy.dtype=float32", f"policy.context_tokens={CONTEXT}", "training.dtype=float32",
+    "training.device=cpu", "training.processes=0", "training.learning_rate=3e-3", "environment.reply_tokens=24",
+    "environment.max_turns=2", "environment.workers=1", "rollout.tasks=2", "rollout.group_size=4",
+    "method.guidance=oracle",
+)
+# fmt: on
+SAMPLED = """
+SELECT trajectories.policy, kind, turn, context_ids, response_ids, response_logprobs
+FROM turns JOIN trajectories USING (trajectory_id, iteration) WHERE iteration = {} AND kind IN ('base', 'retry')
+"""
 PROMPT = [10, 40, 77, 23, 5, 61, 90, 14, 33, 52]
 
 
@@ -57,8 +77,15 @@ def served_policy(folder: Path, seed: int) -> PolicySnapshot:
         num_key_value_heads=1,
         eos_token_id=tokenizer.eos_token_id,
         initializer_range=0.2,
+        max_position_embeddings=CONTEXT,
     )
     tokenizer.save_pretrained(folder)
+    model = plain_model(snapshot)
+    with torch.no_grad():  # it ends a reply now and then, about one token in ten
+        states = model.model(torch.randint(300, (16, 60))).last_hidden_state.flatten(0, 1)
+        ends = torch.linalg.lstsq(states, torch.full((len(states), 1), 5.0)).solution[:, 0]
+        model.lm_head.weight[tokenizer.eos_token_id] = ends
+    model.save_pretrained(folder)
     return snapshot
 
 
@@ -80,7 +107,7 @@ def engine(policies: dict[str, PolicySnapshot]) -> Iterator[VllmServer]:
     server = subprocess.Popen(
         [ROOT / "infra/engine/serve.sh", policies["start"].path, str(port), "--dtype", "float32", "--enforce-eager"],
         env=os.environ
-        | {"ENGINE_ENV": str(ENVIRONMENT), "CONTEXT": "256", "HF_HUB_OFFLINE": "1", "R3L_ENGINE_KEY": KEY},
+        | {"ENGINE_ENV": str(ENVIRONMENT), "CONTEXT": str(CONTEXT), "HF_HUB_OFFLINE": "1", "R3L_ENGINE_KEY": KEY},
     )
     url = f"http://127.0.0.1:{port}"
     try:
@@ -112,7 +139,7 @@ def test_full_weights_and_adapters_are_loaded_at_run_time(
     engine: VllmServer, policies: dict[str, PolicySnapshot]
 ) -> None:
     engine.load_policy(policies["later"])
-    assert engine.context_limit == 256
+    assert engine.context_limit == CONTEXT
     check(engine, plain_model(policies["later"]))
     with pytest.raises(EngineError, match="does not run the policy"):
         compare(engine, PROMPT, plain_logprobs(plain_model(policies["start"]), PROMPT).tolist(), 5e-3)
@@ -167,6 +194,41 @@ def test_seeds_stop_tokens_and_schemas_are_respected(engine: VllmServer, policie
     assert text == json.dumps(json.loads(text))
     assert json.loads(text)["pivot"] in (0, 1, 2)
     assert engine.counts()["retried_calls"] == 0
+
+
+@pytest.mark.parametrize("start", ["start", "adapter"])
+def test_iterations_sample_from_the_weights_that_the_trainer_wrote(
+    engine: VllmServer, policies: dict[str, PolicySnapshot], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
+) -> None:
+    """From whole weights, and from an adapter whose base is not what the server runs; then from the adapter that the
+    first update wrote."""
+    monkeypatch.setenv("R3L_ENGINE_KEY", KEY)
+    engine.load_policy(policies["start"])
+    [server] = engine.fleet.servers
+    given = [*SMALL, f"engine.urls={server.url}", f"store.root={tmp_path}"]
+    config = settings("lots", "paper", "r3l", policies[start].path, WORLD, "vllm_server", given)
+    store = preflight.check(config)
+    for number in range(2):
+        with open_iteration(config, store, number) as bench:
+            run_stages(bench)
+    first, second = ask(store, "SELECT parent_policy, policy, canary_error, path FROM updates ORDER BY iteration")
+    assert first["canary_error"] is None or first["canary_error"] != first["canary_error"]
+    assert second["canary_error"] < 1e-3
+    assert first["parent_policy"] != first["policy"] == second["parent_policy"] != second["policy"]
+    base = policies["later"] if policies[start].base_path else policies[start]
+    written = PolicySnapshot(str(tmp_path / "lots" / first["path"]), first["policy"], base.path)
+    trainers = [plain_model(base) if base.path == policies[start].path else adapted(base, policies[start])]
+    for number, (digest, trainer) in enumerate(
+        zip((first["parent_policy"], first["policy"]), [*trainers, adapted(base, written)], strict=True)
+    ):
+        rows = ask(store, SAMPLED.format(number))
+        assert {row["policy"] for row in rows} == {digest}
+        assert {row["kind"] for row in rows} == {"base", "retry"}
+        for row in (row for row in rows if row["turn"] == 0):
+            scored = plain_logprobs(trainer, row["context_ids"] + row["response_ids"])[len(row["context_ids"]) - 1 :]
+            assert row["response_logprobs"] == pytest.approx(scored.tolist(), abs=5e-3)
+    names = httpx.get(f"{server.url}/v1/models", headers={"Authorization": f"Bearer {KEY}"}).json()["data"]
+    assert adapter_name(written) in {model["id"] for model in names}
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,9 @@ know stands in the environment:
     R3L_ENGINE_KEY          a key, asked for on every route but /health
     VLLM_CPU_KVCACHE_SPACE  gigabytes for keys and values on a CPU (1)
 
+On a CPU vLLM puts a thread on every core, and they wait for each other: where other work runs beside it, set
+OMP_NUM_THREADS=1 and VLLM_CPU_OMP_THREADS_BIND=nobind.
+
 With ``--guarded`` it serves as long as its standard input stays open: whoever started it holds the other end of that
 pipe, and the kernel closes it however that process ends. Then vLLM and all its processes end.
 """
