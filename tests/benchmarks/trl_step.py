@@ -15,9 +15,14 @@ import torch
 from r3l.training.rows import UpdateRow
 
 
-def trl_step(model: Any, rows: list[UpdateRow], prompt: int) -> Callable[[], None]:
-    """One step on `rows`, whose first `prompt` tokens are the prompt; adds to the model's gradients."""
+def trl_step(model: Any, rows: list[UpdateRow], prompt: int, rank: int = 0) -> Callable[[], None]:
+    """One step on `rows`, whose first `prompt` tokens are the prompt; adds to the model's gradients.
+
+    Args:
+        rank: of a LoRA adapter on all linear layers, trained in bfloat16; 0: the whole model in float32.
+    """
     from datasets import Dataset
+    from peft import LoraConfig
     from trl import GRPOConfig, GRPOTrainer
 
     from tests.unit.chat_tokenizers import family_tokenizer
@@ -28,7 +33,7 @@ def trl_step(model: Any, rows: list[UpdateRow], prompt: int) -> Callable[[], Non
         num_generations=len(rows),
         beta=0.0,
         max_completion_length=max(row.length for row in rows) - prompt,
-        bf16=False,
+        bf16=rank > 0,
         use_cpu=True,
         gradient_checkpointing=False,
         report_to="none",
@@ -40,12 +45,15 @@ def trl_step(model: Any, rows: list[UpdateRow], prompt: int) -> Callable[[], Non
         args=config,
         train_dataset=Dataset.from_list([{"prompt": "-"}]),
         processing_class=family_tokenizer("smollm2"),
+        peft_config=LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear") if rank else None,
     )
     trainer.current_gradient_accumulation_steps = 1
     inputs = padded(rows, prompt)
 
     def step() -> None:
-        trainer.compute_loss(trainer.model, inputs).backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=rank > 0):
+            loss = trainer.compute_loss(trainer.model, inputs)
+        loss.backward()
 
     return step
 

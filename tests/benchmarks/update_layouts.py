@@ -1,5 +1,5 @@
 """The update's layouts on the same rows: `python -m tests.benchmarks.update_layouts [--lengths varied|equal] [--width
-256] [--trl]`.
+256] [--policy FOLDER] [--trl]`.
 
 One group of eight as R3L makes it (four bases, four retries from a pivot, masked before it). Each layout runs in a
 process of its own, so that peaks are its own; seconds are CPU seconds of one thread, the best of some repeats.
@@ -8,7 +8,8 @@ process of its own, so that peaks are its own; seconds are CPU seconds of one th
     wasted     share of the tokens run that a trie would not need
     extra MB   peak resident memory above that of the loaded model
 
-With --trl (`pip install trl` first) the step of TRL's GRPOTrainer too, which pads.
+With --trl (`pip install trl` first) the step of TRL's GRPOTrainer too, which pads. With --policy FOLDER a LoRA adapter
+of rank 16 on that model in bfloat16 is trained, instead of a small model in float32; TRL makes its adapter with peft.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any
 import numpy as np
 
 PROMPT, VOCABULARY, LAYERS = 400, 2048, 6
+RANK = 16
 
 
 def group_of_eight(lengths: str, scale: float = 1.0, seed: int = 0) -> list[dict[str, Any]]:
@@ -79,6 +81,19 @@ def make_decoder(width: int, device: str = "cpu", liger: bool = False) -> Any:
     return Decoder(model)
 
 
+def load_decoder(folder: Path, adapted: bool) -> Any:
+    import torch
+
+    from r3l.config.sections import PolicySettings
+    from r3l.training.policy import load_model, load_policy
+    from r3l.training.trie.decoder import Decoder
+
+    if not adapted:
+        return Decoder(load_model(folder, torch.bfloat16), torch.bfloat16)
+    settings = PolicySettings(adapter="lora", lora_rank=RANK, lora_alpha=2 * RANK)
+    return load_policy(str(folder), None, settings, dtype="bfloat16", device=torch.device("cpu"), segments=True).decoder
+
+
 def measure_layout(name: str, options: argparse.Namespace) -> dict[str, Any]:
     import torch
 
@@ -89,7 +104,11 @@ def measure_layout(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     rows = rows_of(group_of_eight(options.lengths, options.scale))
-    decoder = make_decoder(options.width, options.device, liger=name == "liger")
+    decoder = (
+        load_decoder(options.policy, adapted=name != "trl")
+        if options.policy
+        else make_decoder(options.width, options.device, liger=name == "liger")
+    )
     limits = Limits(micro_batch_tokens=65536, logits_chunk=1024)
     gradients = [row_gradient(row, RowScores(np.zeros(len(row.positions))), 1.0) for row in rows]
     needed = build_trie([row.token_ids for row in rows]).tokens_computed
@@ -143,9 +162,12 @@ def step_of(
 ) -> Callable[[], int]:
     """One forward and backward pass; it returns the tokens that it ran."""
     if name == "trl":
+        import torch
+
         from tests.benchmarks.trl_step import trl_step
 
-        pass_of_trl, computed = trl_step(decoder.model, rows, prompt), len(rows) * max(row.length for row in rows)
+        rank = RANK if decoder.dtype == torch.bfloat16 else 0
+        pass_of_trl, computed = trl_step(decoder.model, rows, prompt, rank), len(rows) * max(row.length for row in rows)
         return lambda: pass_of_trl() or computed
     from r3l.training.trie.dense_layouts import LAYOUTS
 
@@ -181,6 +203,7 @@ def main() -> None:
     parser.add_argument("--lengths", choices=["varied", "equal"], default="varied")
     parser.add_argument("--scale", type=float, default=1.0, help="of the lengths")
     parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--policy", type=Path, help="a transformers folder")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=1)
@@ -191,9 +214,10 @@ def main() -> None:
     if options.layout:
         print(json.dumps(measure_layout(options.layout, options)))
         return
-    print(f"{options.lengths} lengths, width {options.width}, {LAYERS} layers")
+    print(f"{options.lengths} lengths, {options.policy or f'width {options.width}, {LAYERS} layers'}")
     layouts = ("trie", "packed", "padded", *(["trl"] if options.trl else []), *(["liger"] if options.liger else []))
     passed = {name: getattr(options, name) for name in ("lengths", "scale", "width", "device", "repeats")}
+    passed |= {"policy": options.policy} if options.policy else {}
     for layout, one in compared(layouts, options.rounds, **passed).items():
         print(
             f"{layout:7} {one['tokens/s']:8.0f} tokens/s  {one['seconds']:6.2f} s  wasted {one['wasted']:6.1%}  "
