@@ -62,14 +62,14 @@ class Counted(TorchDispatchMode):
         self.attention = 0
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        import torch
+        from r3l.training.trie.attention_slopes import PRODUCTS
 
         name = function.name().split(".")[0]
         if name == "mkldnn::_linear_pointwise":
             self.products[(len(args[0]), *reversed(args[1].shape), args[0].dtype)] += 1
         elif name in ("aten::mm", "aten::addmm", "aten::addmm_"):
             a, b = args[-2:]
-            if torch.backends.mkldnn.matmul.fp32_precision != "bf16":  # those are attention's backward pass
+            if PRODUCTS is None or PRODUCTS.fp32_precision != "bf16":  # those are attention's backward pass
                 self.products[(a.shape[0], a.shape[1], b.shape[1], a.dtype)] += 1
         elif name == "aten::_scaled_dot_product_flash_attention_for_cpu":
             query, key, causal = args[0], args[1], any(args[4:])

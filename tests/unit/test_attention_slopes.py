@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from r3l.training.trie import path_attention
-from r3l.training.trie.attention_slopes import AVAILABLE, slopes
+from r3l.training.trie.attention_slopes import AVAILABLE, PRODUCTS, slopes
 
 HEADS, GROUPS, WIDTH = 2, 3, 16
 
@@ -61,11 +61,11 @@ def test_scores_that_no_token_may_see_are_left_out_however_large() -> None:
 
 
 def test_products_of_float32_are_rounded_within_the_pass_alone() -> None:
-    before = torch.backends.mkldnn.matmul.fp32_precision
+    before = PRODUCTS.fp32_precision
     query, key, value, *_, slope = drawn(4, 0)
     out, lse = exact(*(tensor.float() for tensor in (query, key, value, key[:, :, :0], value[:, :, :0])))
     slopes(slope, query, key, value, out, lse, WIDTH**-0.5)
-    assert torch.backends.mkldnn.matmul.fp32_precision == before
+    assert PRODUCTS.fp32_precision == before
 
 
 @pytest.mark.parametrize(("dtype", "taken"), [(torch.float32, False), (torch.bfloat16, AVAILABLE)])

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
 
+PRODUCTS: Any = getattr(torch.backends.mkldnn, "matmul", None)  # settings of oneDNN's products
+AVAILABLE: bool = torch.cpu._is_amx_tile_supported() and PRODUCTS is not None
 BLOCK = 128  # tokens, so that scores stay near the processor
 
 
@@ -61,18 +64,15 @@ def slopes(
 
 def _by_token(tensor: Tensor, heads: int) -> Tensor:
     """[1, H * G, L, D] to float32 [H, L, G, D]."""
-    return tensor[0].unflatten(0, (heads, -1)).transpose(1, 2).to(torch.float32, memory_format=torch.contiguous_format)
+    by_token: Tensor = tensor[0].unflatten(0, (heads, -1)).transpose(1, 2)
+    return by_token.to(torch.float32, memory_format=torch.contiguous_format)
 
 
 @contextmanager
 def _rounded_products() -> Iterator[None]:
     """Let products of float32 round their factors to bfloat16."""
-    before = torch.backends.mkldnn.matmul.fp32_precision
-    torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+    before, PRODUCTS.fp32_precision = PRODUCTS.fp32_precision, "bf16"
     try:
         yield
     finally:
-        torch.backends.mkldnn.matmul.fp32_precision = before
-
-
-AVAILABLE = torch.cpu._is_amx_tile_supported() and hasattr(torch.backends.mkldnn, "matmul")
+        PRODUCTS.fp32_precision = before
