@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 PRODUCTS: Any = getattr(torch.backends.mkldnn, "matmul", None)  # settings of oneDNN's products
-AVAILABLE: bool = torch.cpu._is_amx_tile_supported() and PRODUCTS is not None
+AVAILABLE: bool = PRODUCTS is not None and getattr(torch.cpu, "_is_amx_tile_supported", bool)()
 BLOCK = 128  # tokens, so that scores stay near the processor
 
 
