@@ -8,8 +8,8 @@ STAMP := $(VENV)/.ready
 iterate: setup  ## one training iteration of the run `demo`; again: the next one
 	@$(R3L) iterate --run demo
 
-test: setup  ## the fast suite, on both cores of a small machine
-	@$(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+test: setup  ## the fast suite, three processes on the two cores of a small machine
+	@$(VENV)/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 setup: $(STAMP)
 

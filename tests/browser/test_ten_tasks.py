@@ -111,6 +111,7 @@ def test_success_is_shown_by_task_type(visitor):
     assert [text for text in cells if text.endswith("%")]
 
 
+@pytest.mark.slow
 def test_a_task_is_followed_over_the_iterations(visitor):
     visitor.tab("Tasks")
     visitor.click("#often td.name a")

@@ -53,6 +53,7 @@ def compare(tmp_path: Path, games: int, steps: int) -> int:
     return compared
 
 
+@pytest.mark.slow
 def test_memoised_parsing_changes_nothing(tmp_path: Path) -> None:
     assert compare(tmp_path, games=2, steps=20) == 40
 

@@ -234,6 +234,7 @@ DEFECTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("defect", "invariant", "what"), DEFECTS, ids=lambda value: getattr(value, "__name__", ""))
 def test_a_planted_defect_is_found(defect, invariant, what, tmp_path):
     found = check_run(planted(tmp_path, defect), "sample")

@@ -73,6 +73,7 @@ def test_each_lost_episode_has_its_excerpts_and_the_number_weighs_most(lost):
     )  # what is wrong has none
 
 
+@pytest.mark.slow
 def test_the_long_way_has_three_parts_and_going_on_has_the_last_one(tmp_path, monkeypatch):
     small = replace(RECIPES["long"], demonstrations=12, steps=10, hidden=32, layers=1)
     monkeypatch.setitem(RECIPES, "long", small)

@@ -273,6 +273,7 @@ def test_forms_that_math_verify_misreads(grader, gold, answer, same, form):
     assert grader.verify(gold, answer) == Grade(same)
 
 
+@pytest.mark.slow
 def test_every_form_changes_its_example():
     for pattern, replacement, example in FORMS:
         assert re.sub(pattern, replacement, example) != example, pattern

@@ -270,6 +270,7 @@ def test_kept_runs_of_other_settings_or_of_another_policy_do_not_count(store, tm
     assert replace(kept, policies={}).still_hold([r3l], {(0, 3e-4): "p"}) == []  # a file of before, which does not say
 
 
+@pytest.mark.slow
 def test_each_learning_rate_is_asked_by_itself_and_keeps_its_own_answers(store, tmp_path):
     experiment = short(Path("data/experiments/main_household.toml"))
     cells = experiment.cells("laptop")
@@ -288,6 +289,7 @@ def test_each_learning_rate_is_asked_by_itself_and_keeps_its_own_answers(store, 
     assert f"\n## {titles[0]}, at learning rate 0.001\n" in page(found)
 
 
+@pytest.mark.slow
 def test_a_page_says_where_learning_rates_began_from_other_policies(store, tmp_path):
     experiment = short(Path("data/experiments/main_household.toml"))
     cells = experiment.cells("laptop")

@@ -73,6 +73,7 @@ def test_it_goes_when_one_of_its_stages_changes(store):
     assert check_run(store, "demo") == []
 
 
+@pytest.mark.slow
 def test_a_damaged_one_is_named_and_not_used(store, caplog):
     before = answers(store)
     compact(store, "demo", iterations=2)

@@ -39,6 +39,7 @@ def test_an_iteration_there_is_the_iteration_here(store, tmp_path):
     assert (newest.place, newest.policy) == ("demo/policies/iteration=00000", "p1")
 
 
+@pytest.mark.slow
 def test_duckdb_reads_from_an_object_store(store):
     commit_iteration(store)
     assert check_run(store, "demo") == []

@@ -115,6 +115,7 @@ def test_a_copy_without_a_defect_is_sound(tmp_path):
     assert check_run(planted(tmp_path), "sample") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("defect", "invariant", "what"), DEFECTS, ids=lambda value: getattr(value, "__name__", ""))
 def test_a_planted_defect_is_found(defect, invariant, what, tmp_path):
     found = [

@@ -180,6 +180,7 @@ def test_batches_hold_their_tokens_and_use_every_row_once(chat: ChatFormat) -> N
     assert all(max(len(row.ids) for row in batch) * len(batch) <= 100 for batch in made)
 
 
+@pytest.mark.slow
 def test_training_lowers_the_loss_and_repeats(chat: ChatFormat) -> None:
     def run() -> list[float]:
         torch.manual_seed(0)
