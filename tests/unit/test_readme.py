@@ -129,6 +129,12 @@ def test_its_evidence_is_that_of_the_kept_results():
         ("random pivot own guidance", "guided retries from random pivots {}"),
     ):
         assert said.format(f"{share[arm]['won']:.3f}") in words
+    reflector = json.loads((ROOT / "data/results/reflector-laptop.json").read_text())["answers"][0]["rows"]
+    parsed = [row["parsed"] for row in reflector if row["arm"] == "R3L"]
+    assert f"{parsed[0]:.3f} of the reflections parse in the first third, {parsed[-1]:.3f} in the last" in words
+    smollm2 = json.loads((ROOT / "data/results/smollm2_whole-laptop.json").read_text())["curves"]
+    wins = ", ".join(f"{won:.2f}" for won in smollm2["smollm2.r3l-with-eight-tasks-a-step.s0"].values())
+    assert f"it wins {wins} after 0, 4, 8 steps" in words
 
 
 def test_every_command_is_in_a_guide():
