@@ -142,7 +142,7 @@ MATRIX = [
 ] + [
     ("reflections", "cancel"),
     pytest.param("retries", "cancel", marks=pytest.mark.slow),
-    ("retries", "Ctrl-C"),
+    pytest.param("retries", "Ctrl-C", marks=pytest.mark.slow),
     pytest.param("updates", "cancel", marks=pytest.mark.slow),
     ("updates", "SIGTERM"),
 ]

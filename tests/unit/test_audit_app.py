@@ -79,6 +79,7 @@ def test_every_page_is_shown_under_its_policy(client, path):
     assert_harmless(answer.text)
 
 
+@pytest.mark.slow
 def test_every_link_of_every_page_leads_somewhere(client):
     seen, todo = (
         set(),
@@ -212,6 +213,7 @@ def test_a_page_of_another_site_links_and_asks_nothing(client, monkeypatch, path
         assert "another site" in answer.text
 
 
+@pytest.mark.slow
 def test_sql_is_asked_of_every_run_of_one_or_of_a_branch(client):
     asked = quote("SELECT any_value(branch) AS branch, max(advantage)::INTEGER AS most FROM credit")
     for line, shown in (("demo", ">3<"), ("demo/bold", ">5<")):

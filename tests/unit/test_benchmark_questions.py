@@ -11,6 +11,7 @@ def ways(tmp_path_factory):
     return stores(tmp_path_factory.mktemp("stores"), 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rival", ["JSON lines", "pickle", "SQLite", "Trinity"])
 def test_every_store_gives_the_same_answers(ways, rival):
     numbers = TRINITY if rival == "Trinity" else tuple(ANSWERS)

@@ -45,6 +45,7 @@ def opened(store: Store) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_a_bundled_run_answers_as_before(store):
     before = answers(store)
     assert all(before[name] for name in ("turns", "pivots", "iterations", "lines.credit"))

@@ -17,6 +17,7 @@ def without_extras(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_every_store_test_is_collected_without_an_extra():
     done = without_extras("--collect-only", "-q", *(path for path in STORE if path != BY_ITSELF))
     assert done.returncode == 0, done.stdout[-2000:]

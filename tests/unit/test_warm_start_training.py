@@ -266,6 +266,7 @@ def test_the_dial_is_in_a_policys_name_and_only_the_latent_recipe_has_one(tmp_pa
         household_start(tmp_path / "out", "easy", forgets=0.5)
 
 
+@pytest.mark.slow
 def test_the_recipe_latent_of_alfworld_leaves_out_treatments_and_still_follows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
