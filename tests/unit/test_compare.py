@@ -12,14 +12,8 @@ from r3l.experiments.experiment import load_experiment, plan_lines, run_name
 from r3l.store.policies.snapshots import snapshot_digest
 
 EXPERIMENTS = sorted(Path("data/experiments").glob("*.toml"))
-OURS = {
-    "phase",
-    "phase_alfworld",
-    "field",
-    "smollm2",
-    "smollm2_whole",
-    "reflector",
-}  # experiments that answer to no table of the paper
+# Experiments that answer to no table of the paper.
+OURS = {"phase", "phase_alfworld", "field", "smollm2", "smollm2_whole", "reflector"}
 FREE = {"group_of_16", "group_size", "sync"}  # experiments whose arms differ in N on purpose
 
 

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-MARKS = {"clean": "isclean", "heat": "ishot", "cool": "iscool"}
+from r3l.environments.alfworld.searcher import TREATMENT
+
+MARKS = {"clean": "isclean", "heat": "ishot", "cool": "iscool"}  # facts of what was treated
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class SubGoals:
         target, parent, toggle = (
             str(about[name]).lower() for name in ("object_target", "parent_target", "toggle_target")
         )
-        mark = next((mark for verb, mark in MARKS.items() if f"_{verb}_" in task_type), "")
+        mark = MARKS[TREATMENT[task_type][0]] if task_type in TREATMENT else ""
         return cls(target, parent, toggle, mark, 2 if "_two_" in task_type else 1)
 
     def share(self, facts: Mapping[Any, Any], won: bool) -> float:
@@ -43,24 +45,25 @@ class SubGoals:
         return min(reached, number - 1) / number
 
     def _looking(self, state: Mapping[str, Any]) -> int:
-        wanted, lamps = self._of_kind(state, self.target), self._of_kind(state, self.toggle)
+        wanted, lamps = (of_kind(state, "objecttype", kind) for kind in (self.target, self.toggle))
         held = {thing for _, thing in names(state, "holds")}
         lit = {thing for (thing,) in names(state, "istoggled")}
         return bool(wanted & held) + bool(lamps & lit)
 
     def _bringing(self, state: Mapping[str, Any]) -> int:
-        there = {place for place, kind in names(state, "receptacletype") if kind == f"{self.parent}type"}
+        there = of_kind(state, "receptacletype", self.parent)
         delivered = {thing for thing, place in names(state, "inreceptacle") if place in there}
         fetched = delivered | {thing for _, thing in names(state, "holds")}
         treated = {thing for (thing,) in names(state, self.mark)}
         done = delivered & treated if self.mark else delivered
-        reached = [
-            (thing in fetched) + (thing in treated) + (thing in done) for thing in self._of_kind(state, self.target)
-        ]
+        wanted = of_kind(state, "objecttype", self.target)
+        reached = [(thing in fetched) + (thing in treated) + (thing in done) for thing in wanted]
         return sum(sorted(reached)[-self.count :])
 
-    def _of_kind(self, state: Mapping[str, Any], kind: str) -> set[str]:
-        return {thing for thing, of_kind in names(state, "objecttype") if of_kind == f"{kind}type"}
+
+def of_kind(state: Mapping[str, Any], predicate: str, kind: str) -> set[str]:
+    """Return the objects or receptacles of a kind."""
+    return {thing for thing, its_kind in names(state, predicate) if its_kind == f"{kind}type"}
 
 
 def names(state: Mapping[str, Any], predicate: str) -> Iterator[tuple[str, ...]]:

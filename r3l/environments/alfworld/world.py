@@ -7,7 +7,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -125,6 +125,12 @@ class Games:
 GAMES = Games()
 
 
+@lru_cache(maxsize=LOADED_GAMES)
+def sub_goals_of(root: Path, task: Task) -> SubGoals:
+    """Return a task's sub-goals, shared by all its episodes in a process."""
+    return SubGoals.of(task.task_type, read_trajectory(root, task)["pddl_params"])
+
+
 class AlfworldEnvironment:
     """One episode. Several may share a loaded game, so each puts its own state back before it steps."""
 
@@ -139,8 +145,7 @@ class AlfworldEnvironment:
         with memoised_parsing():
             engine = GAMES.get(path)
             first = engine.reset()
-        about = read_trajectory(self.root, task)["pddl_params"]
-        self.at = Handle(engine, engine.start, SubGoals.of(task.task_type, about))
+        self.at = Handle(engine, engine.start, sub_goals_of(self.root, task))
         return self.observation(first)
 
     def step(self, action: str) -> Step:

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from r3l.engines.model_folder import ADAPTER
 from r3l.errors import ConfigError
 from r3l.pipeline.export.card import model_card
 from r3l.pipeline.policies import starting_policy
@@ -51,7 +52,7 @@ def export_run(
         raise ConfigError(f"run {run}: iteration {chosen} wrote no policy, the newest is {newest}; see `r3l runs`")
     config, made = load_config(store, run, branch, chosen), written(store, reference(manifest))
     policy = fetch_policy(store, made.place, made.policy)
-    adapter = (policy / "adapter_config.json").is_file()
+    adapter = (policy / ADAPTER).is_file()
     export_policy(policy, out, starting_policy(config).model_path if adapter else None)
     card = model_card(store, config.model_copy(update={"branch": branch}), chosen, made.policy, title or run)
     (out / CARD).write_text(card, encoding="utf-8")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -71,11 +70,10 @@ def adapter_start(
     rows = rows_of(shown, model, recipe, seed)
     progress(f"{len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
     policy = adapted(model, init, seed)
-    planned = replace(schedule, minutes=minutes)
-    done = train_adapter(
-        policy, rows, planned.slower(0.5 if init else 1.0), derive(seed, "adapter batches"), folder, progress
-    )
-    shutil.rmtree(out, ignore_errors=True)  # empty, if it is there; the export makes it
+    planned = replace(schedule, minutes=minutes).slower(0.5 if init else 1.0)
+    done = train_adapter(policy, rows, planned, derive(seed, "adapter batches"), folder, progress)
+    if out.is_dir():
+        out.rmdir()  # it is empty; the export makes it
     export_policy(folder, out, str(model))
     made = {
         "recipe": name,
