@@ -17,9 +17,10 @@ from flows.serving.own import Own, own_server
 from r3l.home import home
 from r3l.visible import make_logs_visible
 
+STARTUP_TIMEOUT = "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"
 DEFAULTS = {
     # An ephemeral server can need a minute on a busy laptop; Prefect gives up after 20 s.
-    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "240",
+    STARTUP_TIMEOUT: "240",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
     # SQLite answers parallel task runs with "database is locked" noise below this.

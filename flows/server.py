@@ -1,6 +1,6 @@
 """Calls to a local Prefect server: slots of the global concurrency limits, and signs of progress.
 
-An ephemeral server (no PREFECT_API_URL) is left alone, and so is a server without these limits: nothing is waited for
+An ephemeral server is left alone, and so is a server without these limits: nothing is waited for
 there. `infra/prefect.sh` makes the limits and the automation that listens for progress.
 """
 
@@ -21,6 +21,7 @@ from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL
 
+from flows.serving.tied import is_tied
 from r3l.pipeline.logs import log
 from r3l.stages import stages_that
 
@@ -34,8 +35,9 @@ PROGRESS = "r3l.stage.committed"
 
 
 def watched() -> bool:
-    """Return whether this is a flow run on a local server."""
-    return bool(PREFECT_API_URL.value() and flow_run.id)
+    """Return whether this is a flow run on a server that outlives it."""
+    api = PREFECT_API_URL.value()
+    return bool(api and not is_tied(api) and flow_run.id)
 
 
 @lru_cache(maxsize=64)

@@ -16,6 +16,7 @@ from rich.text import Text
 from flows.cli.screen.console import say, screen
 from r3l.errors import Interrupted, R3LError
 from r3l.pasted import runnable
+from r3l.training.garbage import Leaving, collect_less
 from r3l.version import __version__
 
 ENDED = 130  # exit code where Ctrl-C, a cancel or SIGTERM ended the work: as shells have it
@@ -89,10 +90,15 @@ def listed(command: str) -> Callable[..., None]:
 def main() -> None:
     """Run the command line. An error is one line and an exit code (2: refused input; 3: a fault of r3l or of its
     environment); ``--debug`` shows the traceback."""
+    collect_less()
+    leaving = Leaving()
     debug = "--debug" in sys.argv[1:]
     sys.argv = [word for word in sys.argv if word != "--debug"]
     try:
         command()
+    except SystemExit as ended:  # typer ends every command so
+        leaving.well = not ended.code
+        raise
     except Interrupted as ended:
         screen(stderr=True).print(Text("ended:", style="yellow"), str(ended), soft_wrap=True)
         sys.exit(ENDED)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from contextlib import closing
 
-from flows import prefect_settings
 from flows.cli.screen.console import screen
 from flows.cli.screen.display import Display, watching
 from flows.cli.screen.eta import expected
@@ -36,7 +34,8 @@ def run_iteration(config: Config, *, quiet: bool = False, verbose: bool = False,
         if prefect:
             from flows import iterate
 
-            summary = iterate.watched(progress, tools=tools)(config)
+            with on_prefect():
+                summary = iterate.watched(progress, tools=tools)(config)
         else:
             from r3l.pipeline.iteration import iterate_directly
 
@@ -55,7 +54,8 @@ def run_training(config: Config, iterations: int, *, quiet: bool = False, verbos
 
         begin(tools, config)
         watcher = OnTerminal(display, config, iterations, quiet, verbose)
-        done = list(train.watched(watcher, tools)(config, iterations))
+        with on_prefect():
+            done = list(train.watched(watcher, tools)(config, iterations))
     if not quiet and done:
         trend(display.console, config.run, history(Store.open(config.store.root), config.run, config.branch))
     return done
@@ -69,7 +69,8 @@ def run_evaluation(config: Config, *, quiet: bool = False) -> Scores:
         display.phase = "evaluating"
         if config.evaluation.tasks:  # else the whole split: the flow counts it
             display.planned = {"evaluations": config.evaluation.tasks * config.evaluation.repeats}
-        figures = evaluate.watched(display.progress, tools=tools)(config)
+        with on_prefect():
+            figures = evaluate.watched(display.progress, tools=tools)(config)
     if not quiet:
         evaluated(display.console, figures)
     return figures
@@ -106,9 +107,7 @@ def next_iteration(display: Display, config: Config, count: str = "") -> Progres
     display.planned = expected(config)
     number = the_iteration(config, Store.open(config.store.root))
     display.title = " · ".join(filter(None, (title(config), f"iteration {number}", count)))
-    display.phase = (
-        "starting Prefect's server" if "PREFECT_API_URL" not in os.environ else "asking Prefect's server for a run"
-    )
+    display.phase = "starting Prefect's server" if tied.has_begun() else "asking Prefect's server for a run"
     display.progress.on_first("tasks", lambda: setattr(display, "phase", "running"))
     return display.progress
 
@@ -122,43 +121,35 @@ def title(config: Config) -> str:
 @contextlib.contextmanager
 def displayed(config: Config, quiet: bool, training: bool = True, prefect: bool = True) -> Iterator[Display]:
     """Show a display, after the settings were checked: that comes before Prefect, whose start takes seconds.
-    `prefect`: whether the block runs a flow.
-
-    Raises:
-        Interrupted: the block's flow run was ended from outside.
-    """
+    `prefect`: whether the block runs a flow."""
     from r3l.pipeline import preflight
 
-    if prefect and not prefect_settings.server_is_named():
+    if prefect:
         tied.begin()
     display = Display(screen(stderr=True), title(config), Progress())
     with contextlib.nullcontext() if quiet else watching(display, plain=not display.console.is_terminal):
         display.phase = "checking the settings, the policy and the tasks"
         preflight.check(config, training)
-        if not prefect:
-            yield display
-            return
-        display.phase = "starting Prefect"
-        with on_prefect():
+        if prefect:
+            display.phase = "starting Prefect"
             if training and (config.placement.update_deployment or config.placement.shards == "workers"):
                 from flows.placement.remote_jobs import check_placement
 
                 check_placement(config.placement)  # before there is a flow run that fails
-            yield display
+        yield display
 
 
 @contextlib.contextmanager
 def on_prefect() -> Iterator[None]:
-    """Run a block that runs a flow. An ephemeral server that is started for it ends with this process.
+    """Run a block that runs a flow, once the server answers. `tied.begin` comes before the flow's import.
 
     Raises:
         Interrupted: the flow run ended as Cancelled: to the terminal that is one line, and no error.
+        ServerAway: the ephemeral server did not start.
     """
     from prefect.exceptions import CancelledRun
-    from prefect.settings import PREFECT_API_URL
 
-    if not PREFECT_API_URL.value():
-        tied.tie()
+    tied.await_server()
     try:
         yield
     except CancelledRun as ended:

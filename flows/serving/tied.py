@@ -1,5 +1,8 @@
-"""Prefect's ephemeral server, tied to the process that started it: it ends with that process, however it ends. A Ctrl-C
-for the run does not end it, because the run still reports its final state.
+"""An ephemeral Prefect server, tied to the process that started it: it ends with that process, however that one ends. A
+Ctrl-C for the run does not end it, because the run still reports its final state.
+
+Prefect can start such a server too, but imports the server's code into the run for that, which takes a second and a
+half. Here the run gets the server's address before it imports Prefect, and loads the client alone.
 
 `python -m flows.serving.tied ARGUMENTS` is uvicorn in a process that watches its launcher.
 """
@@ -11,68 +14,92 @@ import os
 import runpy
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
 from dataclasses import dataclass
 from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
 
+from flows.prefect_settings import STARTUP_TIMEOUT, URL, server_is_named
+from r3l.errors import ServerAway
 from r3l.ports import free_port
 from r3l.store.files.process import mark
+from r3l.training.garbage import collect_less
 from r3l.training.parallel.launcher import LAUNCHER, end_with_launcher
+
+LOOK_S = 0.1
+ADVICE = "start one with `r3l up`, or use --direct, which needs none"
 
 
 @dataclass
-class Ahead:
-    """A server that was started before Prefect was imported, and that Prefect has not asked for yet."""
+class Server:
+    """The server of this process: its API's address and its process."""
 
-    port: int
+    api: str
     process: subprocess.Popen[Any]
 
 
-_ahead: Ahead | None = None
+_server: Server | None = None
 
 
 def begin() -> None:
-    """Start the server now, beside what this process does before it needs one: it takes seconds. Prefect is not
-    imported."""
-    global _ahead
-    if _ahead is None:
-        _ahead = Ahead(port := free_port(), served(port))
-        atexit.register(_ahead.process.terminate)  # also where nothing asks for it
+    """Start the server, unless one is named, beside what this process does before it needs one: the start takes
+    seconds. Its address is in the environment from now on, where Prefect finds it as it is imported."""
+    global _server
+    if not server_is_named():
+        port = free_port()
+        _server = Server(f"http://127.0.0.1:{port}/api", served(port))
+        os.environ[URL] = _server.api
+        atexit.register(_server.process.terminate)
 
 
-def tie() -> None:
-    """Have Prefect start its ephemeral server in that way from now on, or take the one that `begin` has started. A
-    server that is named is left alone."""
-    from prefect.server.api.server import SubprocessASGIServer
-    from prefect.settings import get_current_settings
-
-    def start(server: SubprocessASGIServer) -> subprocess.Popen[Any]:
-        global _ahead
-        ahead, _ahead = _ahead, None
-        if ahead is not None and ahead.process.poll() is None:
-            server.port = ahead.port
-            return ahead.process
-        assert server.port is not None
-        return served(server.port, get_current_settings().to_environment_variables(exclude_unset=True))
-
-    SubprocessASGIServer._run_uvicorn_command = start  # type: ignore[method-assign,assignment]
+def has_begun() -> bool:
+    """Return whether this process has a server of its own."""
+    return _server is not None
 
 
-def served(port: int, settings: Mapping[str, str] | None = None) -> subprocess.Popen[Any]:
-    """Start a server on a port of this machine.
+def is_tied(api: str | None) -> bool:
+    """Return whether the address is that of this process's own server."""
+    return _server is not None and api == _server.api
 
-    Args:
-        settings: of Prefect, beside those of the environment and the profile.
+
+def await_server() -> None:
+    """Return once the server of this process answers, if it has one.
+
+    Raises:
+        ServerAway: it ended, or does not answer in time.
     """
+    if _server is None:
+        return
+    until = time.monotonic() + float(os.environ[STARTUP_TIMEOUT])
+    while not answers(_server.api):
+        if (status := _server.process.poll()) is not None:
+            raise ServerAway(f"Prefect's server ended with exit code {status} while it started; {ADVICE}")
+        if time.monotonic() > until:
+            raise ServerAway(f"Prefect's server does not answer after {os.environ[STARTUP_TIMEOUT]} s; {ADVICE}")
+        time.sleep(LOOK_S)
+
+
+def answers(api: str) -> bool:
+    try:
+        with urlopen(f"{api}/health", timeout=LOOK_S * 20) as response:
+            return bool(response.status == 200)
+    except (URLError, OSError):
+        return False
+
+
+def served(port: int) -> subprocess.Popen[Any]:
+    """Start a server on a port of this machine."""
     environment = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
     app = ["--factory", "prefect.server.api.server:create_app", "--lifespan", "on", "--log-level", "error"]
     return subprocess.Popen(
         [sys.executable, "-m", "flows.serving.tied", *app, "--host", "127.0.0.1", "--port", str(port)],
-        env={**os.environ, **environment, **(settings or {}), LAUNCHER: mark()},
+        env={**os.environ, **environment, LAUNCHER: mark()},
         start_new_session=True,
     )
 
 
 if __name__ == "__main__":
     end_with_launcher()
+    collect_less()
     runpy.run_module("uvicorn", run_name="__main__", alter_sys=True)

@@ -10,6 +10,8 @@ from r3l.config.kinds import Kinds
 from r3l.config.section import Member, identity_of
 from r3l.stages import stages_that
 
+TINY = 30_000_000  # parameters up to which a second thread of torch costs more than it gives
+
 
 class EngineSettings(Member):
     IDENTITY_OF = stages_that(lambda stage: stage.samples)

@@ -182,7 +182,10 @@ class TrainingSettings(Section):
         1,
         ge=0,
         le=1024,
-        description="Number of torchrun processes, 1 to 1024. 0: the update runs in the flow's own process.",
+        description=(
+            "Number of processes of the update, 1 to 1024: forks of one thread on a CPU, and torchrun's, one a GPU, "
+            "elsewhere. 0: it runs in the flow's own process."
+        ),
         json_schema_extra=identity_of(),
     )
     sharding: Literal["none", "fsdp2"] = Field(

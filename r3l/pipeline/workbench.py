@@ -118,8 +118,10 @@ class Workbench:
         engine = self._load_policy()
         self.progress.add("engine", done=1)
         self.progress.finish("engine")
-        if self.wants("updates") and config.training.processes == 1 and not config.placement.update_deployment:
-            self.tools.trainer.start()  # its imports are done by the time that the rows are there
+        if self.wants("updates") and not config.placement.update_deployment:
+            self.tools.trainer.start(
+                config.training.processes
+            )  # its imports are done by the time that the rows are there
         chat = ChatFormat.load(self.policies.start.model_path, config.policy.thinking, tools_of(world))
         teacher = self.tools.teacher(config) if teacher_of(config) else None
         behaviour = self.policies.behaviour.digest

@@ -1,7 +1,8 @@
 """The update job: `python -m r3l.training --job job.json`, or the same under torchrun.
 
-Without `--job` the process imports what a job needs, and waits: each line on stdin is the path of a job file. It ends
-with stdin, after a job that failed, and after a job on a GPU, which it would keep from others.
+Without `--job` the process imports what a job needs, and waits: each line on stdin is the path of a job file. With
+`--processes N` it does jobs on the CPU with N - 1 forks of itself. It ends with stdin, after a job that failed, and
+after a job on a GPU, which it would keep from others.
 
 One JSON object a line on stdout: part, start, scored, micro_batch, out_of_memory, finish, failed, idle. Exit status 0,
 or 1 with the cause.
@@ -14,11 +15,19 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from r3l.errors import R3LError
+from r3l.training.garbage import collect_less
 from r3l.training.job import read_job
 from r3l.training.parallel.launcher import end_with_launcher
+from r3l.training.parallel.nodes import command
+
+if TYPE_CHECKING:
+    from r3l.training.parallel.ranks import Ranks
 
 
 def main() -> int:
@@ -26,42 +35,61 @@ def main() -> int:
         prog="python -m r3l.training", description="take one optimiser step over training rows"
     )
     parser.add_argument("--job", help="JSON file of the job (r3l.training.job.Job); empty: files are named on stdin")
+    parser.add_argument("--processes", type=int, default=1, help="ranks that do the jobs of stdin together")
     arguments = parser.parse_args()
+    collect_less()
+    if not arguments.job:
+        return wait_for_jobs(arguments.processes)
     end_with_launcher()
-    return done(arguments.job) if arguments.job else wait_for_jobs()
+    from r3l.training.parallel.ranks import join
+
+    return done(Path(arguments.job), join)
 
 
-def wait_for_jobs() -> int:
+def wait_for_jobs(processes: int) -> int:
     """Do the jobs that stdin names, one after another, and return the exit status."""
     import torch
 
     import r3l.training.update  # noqa: F401 (the imports of a job, before there is one)
+    from r3l.training.parallel.forked import fork
 
-    for line in sys.stdin:
-        path = Path(line.strip())
+    if processes > 1 and torch.cuda.is_available():  # a GPU does not outlive a fork
+        return under_torchrun(sys.stdin.readline().strip(), processes)
+    forked = fork(processes)
+    end_with_launcher()
+    for path in forked.paths():
         log_to_file(path)
-        if status := done(path):
+        if status := done(path, partial(forked.join, path)):
             return status
         if torch.cuda.is_initialized():
             return 0
-        emit("idle")
+        if forked.rank == 0:
+            emit("idle")
+    return 0
+
+
+def under_torchrun(path: str, processes: int) -> int:
+    """Become torchrun's launcher of one job; without a job, return 0."""
+    if path:
+        log_to_file(Path(path))
+        os.execv(sys.executable, command(Path(path), processes))
     return 0
 
 
 def log_to_file(job: Path) -> None:
     """Write what this process says on stderr to a file beside the job."""
-    with (job.parent / "stderr.log").open("w") as log:
+    with (job.parent / "stderr.log").open("a") as log:
         os.dup2(log.fileno(), sys.stderr.fileno())
 
 
-def done(path: str | Path) -> int:
+def done(path: Path, join: Callable[[], Ranks]) -> int:
     """Do one job, and return the exit status."""
     started = time.perf_counter()
     try:
         job = read_job(path)
         import torch
 
-        from r3l.training.parallel.ranks import join, leave
+        from r3l.training.parallel.ranks import leave
         from r3l.training.update import run_update
 
         torch.set_flush_denormal(True)  # most weights of attention are: as zeros they take no time (data/LOG.md)

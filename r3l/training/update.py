@@ -13,6 +13,7 @@ from typing import cast
 import torch
 from torch import nn
 
+from r3l.config.engines import TINY
 from r3l.errors import TrainingError
 from r3l.store.files.local import replace_text
 from r3l.training.balance import balance
@@ -96,6 +97,8 @@ class Update:
                 sharded=self.sharded,
                 segments=isinstance(self.layout, TrieLayout),
             )
+        if sum(parameter.numel() for parameter in policy.model.parameters()) < TINY:
+            torch.set_num_threads(1)
         canary = Canary(policy, seen.groups, job.policy_settings, job.canary_ids)
         measures, grad_norm = Measures(), 0.0
         if seen.groups:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +23,7 @@ from prefect.states import Running
 
 from flows.ending import attended
 from flows.mending import GONE, LABEL
+from r3l.errors import ServerAway
 from r3l.store.files.process import mark, started
 from r3l.training.parallel.launcher import LEFT_ALONE
 
@@ -77,51 +78,56 @@ def test_the_next_run_ends_those_whose_process_is_gone_and_no_others(left_behind
     assert task_run.state.is_crashed()
 
 
-def test_the_ephemeral_server_is_started_in_a_session_of_its_own_under_a_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    from prefect.server.api.server import SubprocessASGIServer
-
-    from flows.serving.tied import tie
-
-    asked: list[tuple[Any, dict[str, Any]]] = []
-    monkeypatch.setattr(SubprocessASGIServer, "_run_uvicorn_command", SubprocessASGIServer._run_uvicorn_command)
-    monkeypatch.setattr("flows.serving.tied.subprocess.Popen", lambda command, **how: asked.append((command, how)))
-    tie()
-    SubprocessASGIServer._run_uvicorn_command(SimpleNamespace(port=4711))  # type: ignore[arg-type]
-    [(command, how)] = asked
-    assert command[1:3] == ["-m", "flows.serving.tied"]
-    assert command[-2:] == ["--port", "4711"]
-    assert how["start_new_session"]
-    assert how["env"]["R3L_LAUNCHER"] == mark()
-
-
-@pytest.mark.parametrize("lives", [True, False])
-def test_a_server_that_was_started_before_prefect_was_imported_is_taken_while_it_lives(
-    monkeypatch: pytest.MonkeyPatch, lives: bool
-) -> None:
-    from prefect.server.api.server import SubprocessASGIServer
-
+@pytest.fixture
+def tied(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """flows.serving.tied in a process without a server; what it starts is asked for and not run."""
     from flows.serving import tied
 
-    asked: list[SimpleNamespace] = []
-
     def started_process(command: list[str], **how: Any) -> SimpleNamespace:
-        asked.append(SimpleNamespace(port=int(command[-1]), poll=lambda: None if lives else 1, terminate=lambda: None))
-        return asked[-1]
+        return SimpleNamespace(command=command, how=how, poll=lambda: None, terminate=lambda: None)
 
-    monkeypatch.setattr(SubprocessASGIServer, "_run_uvicorn_command", SubprocessASGIServer._run_uvicorn_command)
-    monkeypatch.setattr(tied, "_ahead", None)
+    monkeypatch.setattr(tied, "_server", None)
+    monkeypatch.setattr(tied, "server_is_named", lambda: "PREFECT_API_URL" in os.environ)
     monkeypatch.setattr(tied.subprocess, "Popen", started_process)
+    monkeypatch.setenv("PREFECT_API_URL", "")  # put back in the end
+    monkeypatch.delenv("PREFECT_API_URL")
+    return tied
+
+
+def test_the_ephemeral_server_is_started_in_a_session_of_its_own_under_a_watch(tied: ModuleType) -> None:
     tied.begin()
-    tied.begin()  # one is enough
-    tied.tie()
-    servers: list[Any] = [SimpleNamespace(port=4711), SimpleNamespace(port=4712)]
-    taken = [SubprocessASGIServer._run_uvicorn_command(server) for server in servers]
-    ahead, *later = asked
-    if lives:
-        assert (taken[0], servers[0].port) == (ahead, ahead.port)
-        assert [one.port for one in later] == [4712]
-    else:
-        assert [one.port for one in later] == [4711, 4712]
+    server = tied._server
+    tied.begin()
+    assert tied._server is server, "one is enough"
+    command, how = server.process.command, server.process.how
+    assert command[1:3] == ["-m", "flows.serving.tied"]
+    assert server.api == os.environ["PREFECT_API_URL"] == f"http://127.0.0.1:{command[-1]}/api"
+    assert how["start_new_session"]
+    assert how["env"]["R3L_LAUNCHER"] == mark()
+    assert tied.is_tied(server.api)
+    assert not tied.is_tied("http://prefect:4200/api")
+
+
+def test_no_server_is_started_beside_one_that_is_named(tied: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", "http://prefect:4200/api")
+    tied.begin()
+    tied.await_server()
+    assert not tied.has_begun()
+    assert not tied.is_tied("http://prefect:4200/api")
+
+
+@pytest.mark.parametrize(
+    ("status", "message"), [(None, "does not answer after 0.3 s"), (3, "ended with exit code 3 while it started")]
+)
+def test_a_server_that_does_not_start_ends_the_command_with_what_to_do(
+    tied: ModuleType, monkeypatch: pytest.MonkeyPatch, status: int | None, message: str
+) -> None:
+    monkeypatch.setenv(tied.STARTUP_TIMEOUT, "0.3")
+    tied.begin()
+    tied._server.process.poll = lambda: status
+    with pytest.raises(ServerAway, match=message) as raised:
+        tied.await_server()
+    assert "r3l up" in str(raised.value)
 
 
 def test_a_tied_server_whose_launcher_is_gone_before_it_began_does_not_begin(tmp_path: Path) -> None:
@@ -140,6 +146,7 @@ def test_a_tied_server_ends_soon_after_its_launcher_was_killed(tmp_path: Path) -
     (tmp_path / "uvicorn.py").write_text("import os, time; print(os.getpid(), flush=True); time.sleep(600)")
     launching = """
 import os, subprocess, sys
+from r3l.errors import ServerAway
 from r3l.store.files.process import mark
 environment = os.environ | {"R3L_LAUNCHER": mark()}
 subprocess.run([sys.executable, "-m", "flows.serving.tied"], env=environment, start_new_session=True)

@@ -1,16 +1,20 @@
 """The update's process that starts before its first job and does one job after another."""
 
+import signal
 import sys
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 
+import psutil
 import pytest
+from safetensors.torch import load_file
 
 from r3l.errors import Interrupted, TrainingError
 from r3l.pipeline.update import process, waiting
 from r3l.pipeline.update.waiting import WaitingProcess
-from tests.support.update_world import group, write_policy, write_rows
+from tests.support.update_world import group, relative_error, write_policy, write_rows
 
 SAYS_WHO_IT_IS = """
 import json, os, pathlib, sys
@@ -31,8 +35,8 @@ time.sleep(600)
 """
 
 
-def launch(folder: Path, ready: WaitingProcess, timeout_s: float = 60, **job):
-    return process.launch({"out": str(folder), **job}, folder, 1, timeout_s, lambda line: None, None, ready)
+def launch(folder: Path, ready: WaitingProcess | None, timeout_s: float = 60, ranks: int = 1, **job):
+    return process.launch({"out": str(folder), **job}, folder, ranks, timeout_s, lambda line: None, None, ready)
 
 
 @pytest.fixture
@@ -45,7 +49,7 @@ def cold(monkeypatch):
 def waits(monkeypatch, script: str) -> WaitingProcess:
     monkeypatch.setattr(waiting, "COMMAND", [sys.executable, "-c", script])
     ready = WaitingProcess()
-    ready.start()
+    ready.start(1)
     return ready
 
 
@@ -53,7 +57,7 @@ def test_one_process_does_one_job_after_another(monkeypatch, tmp_path, cold):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted")
     with closing(waits(monkeypatch, SAYS_WHO_IT_IS)) as ready:
         first = launch(tmp_path / "first", ready)
-        ready.start()  # one waits: no further one is started
+        ready.start(1)  # one waits: no further one is started
         second = launch(tmp_path / "second", ready)
     assert first["pid"] == second["pid"] != 0
     assert "AWS_SECRET_ACCESS_KEY" not in first["said"]
@@ -65,7 +69,7 @@ def test_a_failed_job_says_why_and_the_next_has_another_process(monkeypatch, tmp
         with pytest.raises(TrainingError, match="exit code 1: no rows;"):
             launch(tmp_path / "first", ready, fails=True)
         assert launch(tmp_path / "second", ready)["pid"] == 0
-        ready.start()
+        ready.start(1)
         assert launch(tmp_path / "third", ready)["pid"] != 0
 
 
@@ -94,32 +98,76 @@ def test_a_job_whose_process_is_closed_because_the_work_ended_did_not_fail(monke
 def test_several_nodes_start_their_own(monkeypatch):
     monkeypatch.setenv("PET_NNODES", "2")
     ready = waits(monkeypatch, SAYS_WHO_IT_IS)
-    assert ready.take(Path("job.json")) is None
+    assert ready.take(Path("job.json"), 1) is None
+
+
+def test_a_job_in_other_ranks_than_those_that_wait_has_a_process_of_its_own(monkeypatch, tmp_path, cold):
+    with closing(waits(monkeypatch, SAYS_WHO_IT_IS)) as ready:
+        assert launch(tmp_path / "two", ready, ranks=2)["pid"] == 0
+        assert launch(tmp_path / "one", ready)["pid"] != 0
+
+
+def job(tmp_path: Path, number: int) -> dict:
+    """Three groups of unequal size."""
+    if not (tmp_path / "policy").exists():
+        write_policy(tmp_path / "policy")
+    rows = [row for at, members in enumerate((4, 2, 3)) for row in group(10 * number + at, f"g{at}", members=members)]
+    return {
+        "rows": [write_rows(tmp_path / f"{number}.parquet", rows)],
+        "groups": 3,
+        "policy": {"path": str(tmp_path / "policy"), "digest": "start"},
+        "training": {"learning_rate": 1e-3, "device": "cpu"},
+        "seed": number,
+    }
 
 
 @pytest.mark.slow
 def test_the_second_job_of_a_process_is_the_one_that_a_process_of_its_own_would_do(monkeypatch, tmp_path):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    write_policy(tmp_path / "policy")
-
-    def job(name: str, number: int) -> dict:
-        return {
-            "rows": [write_rows(tmp_path / f"{number}.parquet", [*group(number, f"g{number}")])],
-            "groups": 1,
-            "policy": {"path": str(tmp_path / "policy"), "digest": "start"},
-            "training": {"learning_rate": 1e-3, "device": "cpu"},
-            "seed": number,
-        }
-
     with closing(WaitingProcess()) as ready:
-        ready.start()
-        launch(tmp_path / "before", ready, **job("before", 0))
-        kept = launch(tmp_path / "kept", ready, **job("kept", 1))
+        ready.start(1)
+        launch(tmp_path / "before", ready, **job(tmp_path, 0))
+        kept = launch(tmp_path / "kept", ready, **job(tmp_path, 1))
         log = (tmp_path / "kept" / process.LOG).read_text()
-    alone = launch(tmp_path / "alone", ready, **job("alone", 1))
+    alone = launch(tmp_path / "alone", None, **job(tmp_path, 1))
     timed = {"seconds", "seconds_by_part", "peak_memory_mb"}
     assert {name: kept[name] for name in kept.keys() - timed} == {name: alone[name] for name in alone.keys() - timed}
     assert kept["seconds_by_part"]["import"] < alone["seconds_by_part"]["import"]
     for part in ("policy/model.safetensors", "optimizer/optimizer.safetensors"):
         assert (tmp_path / "kept" / part).read_bytes() == (tmp_path / "alone" / part).read_bytes()
     assert "Traceback" not in log
+
+
+@pytest.mark.slow
+def test_forked_ranks_take_the_steps_of_one_process_job_after_job(monkeypatch, tmp_path):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    with closing(WaitingProcess()) as ready:
+        ready.start(2)
+        forked = {
+            number: launch(tmp_path / f"forked{number}", ready, ranks=2, **job(tmp_path, number)) for number in (0, 1)
+        }
+        log = (tmp_path / "forked1" / process.LOG).read_text()
+    for number in (0, 1):
+        alone = launch(tmp_path / f"alone{number}", None, **job(tmp_path, number))
+        assert forked[number]["loss"] == pytest.approx(alone["loss"], rel=1e-6)
+        assert forked[number]["grad_norm"] == pytest.approx(alone["grad_norm"], rel=1e-5)
+        assert forked[number]["tokens_computed"] == alone["tokens_computed"], "no group was taken twice"
+        weights = [load_file(tmp_path / f"{who}{number}" / "policy/model.safetensors") for who in ("forked", "alone")]
+        assert all(relative_error(weights[0][name], weights[1][name]) < 1e-5 for name in weights[0])
+    assert "Traceback" not in log
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [signal.SIGKILL, signal.SIGTERM], ids=lambda name: name.name)
+def test_a_forked_rank_ends_with_the_first(name):
+    ready = WaitingProcess()
+    ready.start(2)
+    first = psutil.Process(ready._process.pid)
+    until = time.monotonic() + 60
+    while not (ranks := first.children()) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert len(ranks) == 1
+    first.send_signal(name)
+    _, left = psutil.wait_procs(ranks, timeout=10)
+    assert not left
+    ready.close()

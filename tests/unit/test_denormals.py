@@ -1,6 +1,7 @@
 """Numbers below 1e-38 are zeros in the engine's thread and in the update's process, and nowhere else."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from r3l.config.engines import TransformersLocalSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.embedded.engine import Command, TransformersLocal
 from r3l.training import __main__ as job
+from r3l.training.parallel.ranks import Ranks
 
 pytestmark = pytest.mark.skipif(not torch.set_flush_denormal(False), reason="this processor can't")
 
@@ -38,5 +40,5 @@ def test_the_update_s_process(monkeypatch):
     monkeypatch.setattr(job, "read_job", lambda path: path)
     monkeypatch.setattr("r3l.training.update.run_update", step)
     with ThreadPoolExecutor(1) as thread:
-        assert thread.submit(job.done, "job.json").result() == 0
+        assert thread.submit(job.done, Path("job.json"), Ranks).result() == 0
     assert seen == [True]

@@ -9,6 +9,7 @@ import typer
 
 from flows.cli.options import Direct, Root
 from flows.cli.screen.console import say, screen
+from flows.serving import tied
 from r3l.home import located
 
 
@@ -37,6 +38,9 @@ def compare(
             say(line)
         return
     from flows.cli.terminal import on_prefect
+
+    if not direct:
+        tied.begin()
     from flows.compare import Only, run_experiment
     from flows.compare import compare as flow
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from flows.cli.options import Root, Run, RunWord, the_run
 from flows.cli.screen.console import say, screen
+from flows.serving import tied
 from r3l.config.compose import allow_named, assigned
 from r3l.pipeline.replay import Replayed, replay_config
 from r3l.pipeline.workbench import Replay
@@ -42,6 +43,8 @@ def replay(
     console = screen(stderr=True)
     with console.status("replaying") if console.is_terminal and not as_json else contextlib.nullcontext():
         from flows.cli.terminal import on_prefect
+
+        tied.begin()
         from flows.replay import replay as flow
 
         with on_prefect():

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from r3l.config.engines import TransformersLocalSettings
+from r3l.config.engines import TINY, TransformersLocalSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.base import Completion, PolicySnapshot, Sampling
 from r3l.engines.embedded.batching import Batch
@@ -27,7 +27,6 @@ from r3l.engines.embedded.request import Request
 from r3l.engines.embedded.segments import SegmentTree
 from r3l.errors import EngineError, Interrupted
 
-TINY = 30_000_000  # parameters up to which a second thread costs more than it gives
 THREADS = torch.get_num_threads()  # OMP_NUM_THREADS where it is set, else the cores
 
 

@@ -38,7 +38,7 @@ def launch(
         on_line: called with each JSON line that the job prints.
         timeout_s: seconds without a line before the job counts as hung and is stopped.
         stopped: set where nobody waits for the job any more: it is stopped.
-        waiting: does the job where it has a process, and one process is asked for.
+        waiting: does the job where it has a process with so many ranks.
 
     Raises:
         TrainingError: it failed or hung; the message ends with what it said last.
@@ -50,7 +50,7 @@ def launch(
     spec = folder / "job.json"
     spec.write_text(json.dumps(job, indent=1))
     announce(spec)
-    process, output = (waiting.take(spec) if waiting and processes == 1 else None) or started(spec, processes)
+    process, output = (waiting.take(spec, processes) if waiting else None) or started(spec, processes)
     causes: list[str] = []
     try:
         for said in output.of_a_job(timeout_s, stopped or threading.Event()):

@@ -20,22 +20,30 @@ class WaitingProcess:
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
         self._output: Output | None = None
+        self._ranks = 0
         self._lock = threading.Lock()
 
-    def start(self) -> None:
-        """Start a process where none waits."""
+    def start(self, ranks: int) -> None:
+        """Start a process where none waits, which does jobs in so many ranks."""
         with self._lock:
-            if several() or (self._process and self._process.poll() is None):
+            if several() or ranks == 0 or (self._process and self._process.poll() is None):
                 return
             # Its log goes nowhere until it has a job, and with that a file for it.
-            self._process = begun(COMMAND, subprocess.DEVNULL, stdin=subprocess.PIPE)
-            self._output = Output(self._process)
+            self._process = begun([*COMMAND, "--processes", str(ranks)], subprocess.DEVNULL, stdin=subprocess.PIPE)
+            self._output, self._ranks = Output(self._process), ranks
 
-    def take(self, spec: Path) -> tuple[subprocess.Popen[str], Output] | None:
-        """Hand the job over. Return the process that does it with what it prints, or None where no process waits."""
+    def take(self, spec: Path, ranks: int) -> tuple[subprocess.Popen[str], Output] | None:
+        """Hand the job over. Return the process that does it with what it prints, or None where none waits with so many
+        ranks."""
         with self._lock:
             process, output = self._process, self._output
-            if process is None or output is None or process.stdin is None or process.poll() is not None:
+            if (
+                ranks != self._ranks
+                or process is None
+                or output is None
+                or process.stdin is None
+                or process.poll() is not None
+            ):
                 return None
             try:
                 process.stdin.write(f"{spec.absolute()}\n")

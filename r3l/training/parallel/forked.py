@@ -1,0 +1,75 @@
+"""Ranks on the cores of one host without torchrun: a process forks the others once its imports are done, so that torch
+is imported once. They take jobs one after another, as it does.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+import torch
+import torch.distributed as dist
+
+from r3l.store.files.process import mark
+from r3l.training.parallel.launcher import LAUNCHER
+from r3l.training.parallel.ranks import Ranks
+
+MEETING = "ranks"  # file beside a job, where its ranks find each other
+
+
+@dataclass(frozen=True)
+class Forked:
+    """This process among the `size` that do each job together."""
+
+    rank: int
+    size: int
+    jobs: Iterable[str]  # paths of job files, a line each
+    others: tuple[TextIO, ...] = ()  # the first rank's: where it writes the lines of each other rank
+
+    def paths(self) -> Iterator[Path]:
+        """Yield the path of each job as it comes; the first rank passes it on."""
+        for line in self.jobs:
+            path = Path(line.strip())
+            if self.rank == 0:
+                (path.parent / MEETING).unlink(missing_ok=True)  # of an earlier try
+            for other in self.others:
+                other.write(f"{path}\n")
+                other.flush()
+            yield path
+
+    def join(self, job: Path) -> Ranks:
+        """Return this process's rank in the job; more than one meet first."""
+        if self.size > 1:
+            dist.init_process_group(
+                "gloo", init_method=f"file://{job.parent.absolute() / MEETING}", rank=self.rank, world_size=self.size
+            )
+        return Ranks(self.rank, self.size)
+
+
+def fork(size: int) -> Forked:
+    """Fork this process into `size` ranks of one thread each, as torchrun's are. This process has computed nothing with
+    torch before and has no other threads, because a fork would not have them.
+
+    A further rank ends with this process, and with its input.
+    """
+    if size == 1:
+        return Forked(0, 1, sys.stdin)
+    torch.set_num_threads(1)
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")  # a host may have no name
+    first = mark()
+    others: list[TextIO] = []
+    for rank in range(1, size):
+        read, write = os.pipe()
+        if os.fork() == 0:
+            for other in others:
+                other.close()
+            os.close(write)
+            os.environ[LAUNCHER] = first
+            return Forked(rank, size, os.fdopen(read))
+        os.close(read)
+        others.append(os.fdopen(write, "w"))
+    return Forked(0, size, sys.stdin, tuple(others))
