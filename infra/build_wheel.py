@@ -5,8 +5,16 @@ from pathlib import Path
 
 from setuptools.command.build_py import build_py
 
-SHIPPED = ("data/policies/embedded", "data/policies/household-easy-*", "data/policies/smollm2-household-adapter",
-           "data/experiments", "data/queries", "data/problems", "data/claims.toml")  # fmt: skip
+SHIPPED = (
+    "data/policies/embedded",
+    "data/policies/alfworld-latent-1-0",
+    "data/policies/household-easy-*",
+    "data/policies/smollm2-household-adapter",
+    "data/experiments",
+    "data/queries",
+    "data/problems",
+    "data/claims.toml",
+)
 
 
 class WithData(build_py):

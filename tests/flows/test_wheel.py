@@ -22,6 +22,7 @@ def test_it_holds_what_ships_and_nothing_that_was_written(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {
         "r3l/shipped/data/policies/embedded/model.safetensors",
+        "r3l/shipped/data/policies/alfworld-latent-1-0/model.safetensors",
         "r3l/shipped/data/policies/household-easy-0/model.safetensors",
         "r3l/shipped/data/policies/smollm2-household-adapter/adapter_model.safetensors",
         "r3l/shipped/data/experiments/main_alfworld.toml", "r3l/shipped/data/experiments/parts/sizes.toml",
