@@ -17,6 +17,7 @@ from r3l.config.model import Config
 from r3l.errors import ConfigError
 
 PRESETS = Path(__file__).parent.parent / "presets"
+POLICY = "latent"  # preset of the policy that a run has where none is named
 FOLDERS = ("policies", "environments", "methods")
 PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.-]*")  # module:name, of a kind or of something that a setting names
 SECTIONS = {"environments": "environment", "methods": "method"}  # of whose folders a plug-in may be named too
@@ -104,7 +105,7 @@ def assigned(settings: dict[str, Any], assignments: Iterable[str]) -> dict[str, 
 
 def compose(
     *,
-    policy: str = "embedded",
+    policy: str = POLICY,
     environment: str = "alfworld",
     method: str = "paper",
     machine: str = "",

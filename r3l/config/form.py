@@ -9,7 +9,7 @@ from pydantic import Field, GetJsonSchemaHandler, TypeAdapter, ValidationError, 
 from pydantic_core import CoreSchema, core_schema
 
 from r3l.config.complaints import complaints
-from r3l.config.compose import load_preset, merge, preset_names, resolve_conditions
+from r3l.config.compose import POLICY, load_preset, merge, preset_names, resolve_conditions
 from r3l.config.engines import AnyEngine
 from r3l.config.environments import AnyEnvironment
 from r3l.config.methods import AnyMethod
@@ -117,7 +117,7 @@ class Form(Answers):
     environment: Annotated[str | Settings, Tabs(AnyEnvironment, "environments")] = same(
         "environment", default="alfworld"
     )
-    policy: Annotated[str | Settings, Tabs(PolicySettings, "policies")] = same("policy", default="embedded")
+    policy: Annotated[str | Settings, Tabs(PolicySettings, "policies")] = same("policy", default=POLICY)
     rollout: Annotated[Settings, Tabs(RolloutSettings, empty=AS_BELOW)] = same("rollout", default={})
     machine: str = Field(
         HERE,

@@ -56,8 +56,10 @@ def policy_of(results: Results, seed: int) -> tuple[float, int] | None:
 
 
 def places(results: Results, rival: str, rate: float) -> list[Place]:
-    """Return the points of the dial at which both arms were run at this learning rate."""
-    won = answer(results, "What the starting policy wins", rate)
+    """Return the points of the dial at which both arms were run at this learning rate; none where the experiment does
+    not ask what the starting policies win."""
+    if not (won := answer(results, "What the starting policy wins", rate)):
+        return []
     shares = answer(results, "Share of groups with mixed rewards", rate)
     mixed = {row["seed"]: row["mixed"] for row in shares if row["arm"] == "GRPO"}
     ps = {row["seed"]: row["p"] for row in won}
@@ -168,21 +170,20 @@ def map_lines(results: Results, rate: float) -> list[str]:
 
 def success_lines(results: Results, rate: float) -> list[str]:
     """Return each arm's success after the last step, by the points of the dial: the table over all runs pools them."""
-    arms = list(dict.fromkeys(cell["arm"] for cell in results["cells"] if cell["rate"] == rate))
+    points = dial(results)
     rows = []
-    for forgets, seeds in dial(results).items():
-        finals = {}
-        for arm in arms:
-            claim = Claim(claim="", paper="", arm=arm, measure="final", rate=rate, seeds=seeds)
-            finals[arm] = [value for (value,) in values(results, claim, arm).values()]
-        if any(finals.values()):
-            rows.append(f"| {forgets:g} | {' | '.join(map(mean_text, finals.values()))} |")
+    for arm in dict.fromkeys(cell["arm"] for cell in results["cells"] if cell["rate"] == rate):
+        claims = [Claim(claim="", paper="", arm=arm, measure="final", rate=rate, seeds=points[one]) for one in points]
+        finals = [[value for (value,) in values(results, claim, arm).values()] for claim in claims]
+        rows.append(
+            (mean([mean(found) for found in finals if found]), f"| {arm} | {' | '.join(map(mean_text, finals))} |")
+        )
     return [
         f"### Success after the last step, mean and range over policies, at learning rate {rate:g}",
         "",
-        f"| F | {' | '.join(arms)} |",
-        f"|---|{'---|' * len(arms)}",
-        *rows,
+        f"| arm | {' | '.join(f'F = {one:g}' for one in points)} |",
+        f"|---|{'---|' * len(points)}",
+        *(row for _, row in sorted(rows, reverse=True)),
         "",
     ]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.experiments.compare import Summary, best_rates
+from r3l.experiments.equal_turns import equal_turns_section
 from r3l.experiments.experiment import Experiment
 from r3l.experiments.kept import Rows
 from r3l.experiments.lines import pictures_of, plotted_rate
@@ -41,12 +42,7 @@ def page(results: Results) -> str:
         *planned(experiment),
         "",
     ]
-    if results.unfinished:
-        lines += [
-            f"Not run, or not to the end: {len(results.unfinished)} of {len(results.unfinished) + len(results.cells)} runs "
-            f"({', '.join(results.unfinished[:NAMED])}{', …' if len(results.unfinished) > NAMED else ''}).",
-            "",
-        ]
+    lines += missing(results.unfinished, len(results.cells))
     if results.kept:
         lines += [
             f"{len(results.kept)} of the {len(results.cells)} runs are taken from kept results; the questions below were asked "
@@ -75,8 +71,15 @@ def page(results: Results) -> str:
         ]
     for title, rate, rows in results.answers:
         lines += [f"## {title}{at_rate(rate)}", "", *rows_table(rows), ""]
-    drawn = map_section(figures(results), results_name(results.experiment, results.size))
+    kept = figures(results)
+    drawn = [*equal_turns_section(kept), *map_section(kept, results_name(experiment, results.size))]
     return "\n".join([*lines, *drawn, *pictures(results), *curves(results)]) + "\n"
+
+
+def missing(runs: Sequence[str], done: int) -> list[str]:
+    """Return which runs were not made, and how many were."""
+    named = f"{', '.join(runs[:NAMED])}{', …' if len(runs) > NAMED else ''}"
+    return [f"Not run, or not to the end: {len(runs)} of {len(runs) + done} runs ({named}).", ""] if runs else []
 
 
 def planned(experiment: Experiment) -> list[str]:

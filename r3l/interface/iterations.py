@@ -10,6 +10,7 @@ from typing import Any
 from r3l import plugins
 from r3l.config import Config
 from r3l.config import compose as composed
+from r3l.config.compose import POLICY
 from r3l.engines.policy_names import model_of
 from r3l.errors import ConfigError
 from r3l.evaluation.benchmarks import pose
@@ -26,7 +27,7 @@ Figures = dict[str, Any]
 def compose(
     *,
     run: str = "demo",
-    policy: str | Path = "embedded",
+    policy: str | Path = POLICY,
     environment: str | type = "alfworld",
     method: str | type = "paper",
     engine: str | type = "",

@@ -77,12 +77,20 @@ def test_the_interval_is_over_policies_and_needs_three():
     assert crossing_interval([found[0]._replace(gaps=fewer), found[1]]) is None  # two policies have both points
 
 
+def test_without_the_question_for_what_a_policy_wins_there_is_a_table_and_no_map():
+    text = "\n".join(map_section(RESULTS | {"answers": []}, "x-laptop"))
+    assert "### Success after the last step" in text
+    assert "R3L less" not in text
+    assert "map.svg" not in text
+
+
 def test_the_map_says_its_n():
     text = "\n".join(map_lines(RESULTS, 1e-3))
     assert "| 1 | 0.000 | 0.000 | +0.400 [" in text
     assert "| 0.8 | 2 | digest-5 |" in map_section(RESULTS, "x-laptop")
     assert "Crossing: p = 0.133, 95 % bootstrap over policies " in text
-    assert "| 0.8 | 0.400 (0.300 to 0.500; 3) | 0.600 (0.500 to 0.700; 3) |" in map_section(RESULTS, "x-laptop")
+    assert "| R3L | 0.400 (0.300 to 0.500; 3) | 0.400 (0.300 to 0.500; 3) |" in map_section(RESULTS, "x-laptop")
+    assert "| GRPO | 0.000 (0.000 to 0.000; 3) | 0.600 (0.500 to 0.700; 3) |" in map_section(RESULTS, "x-laptop")
     drawn = draw_map(places(RESULTS, "GRPO", 1e-3), "GRPO", "Gap", PREDICTED["phase"])
     assert "Gap (n = 3 starting policies a point)" in drawn
     assert "crossing, as predicted" in drawn

@@ -16,6 +16,7 @@ from rich.text import Text
 from flows.cli.options import AsJson, Engine, EnvironmentName, Machine, Policy, Set
 from flows.cli.screen.console import say, screen
 from flows.cli.settings import settings
+from r3l.config.compose import POLICY
 from r3l.config.machines import load_machine
 from r3l.pipeline.doctor.examine import examine
 from r3l.pipeline.doctor.findings import Finding, Verdict
@@ -25,7 +26,7 @@ REFUSED = 2  # exit code
 
 
 def doctor(
-    policy: Policy = "embedded",
+    policy: Policy = POLICY,
     environment: EnvironmentName = "alfworld",
     engine: Engine = "",
     machine: Machine = "",

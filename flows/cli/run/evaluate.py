@@ -11,12 +11,12 @@ from flows.cli.options import AsJson, Quiet, Root, Run, at, the_run
 from flows.cli.screen.console import say
 from flows.cli.settings import settings
 from r3l.config import Config, compose
-from r3l.config.compose import allow_named, assigned, validated
+from r3l.config.compose import POLICY, allow_named, assigned, validated
 from r3l.evaluation.benchmarks import with_environment
 from r3l.pipeline.saved_config import newest_settings
 from r3l.store.stage import Store
 
-DEFAULTS = {"preset": "paper", "method": "r3l", "policy": "embedded", "environment": "alfworld"}
+DEFAULTS = {"preset": "paper", "method": "r3l", "policy": POLICY, "environment": "alfworld"}
 Named = Annotated[str, typer.Option(help="as for `r3l iterate`; empty: as the run was trained")]
 
 Posed = Annotated[

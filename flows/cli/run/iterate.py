@@ -29,6 +29,7 @@ from flows.cli.options import (
 from flows.cli.screen.console import say
 from flows.cli.settings import settings
 from flows.cli.terminal import run_iteration
+from r3l.config.compose import POLICY
 
 
 def iterate(
@@ -36,7 +37,7 @@ def iterate(
     run: Run = "",
     preset: Preset = "paper",
     method: Method = "r3l",
-    policy: Policy = "embedded",
+    policy: Policy = POLICY,
     environment: EnvironmentName = "alfworld",
     engine: Engine = "",
     machine: Machine = "",

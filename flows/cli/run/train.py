@@ -27,6 +27,7 @@ from flows.cli.options import (
 from flows.cli.screen.console import say
 from flows.cli.settings import settings
 from flows.cli.terminal import run_training
+from r3l.config.compose import POLICY
 
 
 def train(
@@ -34,7 +35,7 @@ def train(
     run: Run = "",
     preset: Preset = "paper",
     method: Method = "r3l",
-    policy: Policy = "embedded",
+    policy: Policy = POLICY,
     environment: EnvironmentName = "alfworld",
     engine: Engine = "",
     machine: Machine = "",
