@@ -18,7 +18,8 @@ class Cost(NamedTuple):
 
 def iteration(store: Path, direct: bool, settings: list[str]) -> Cost:
     """One `r3l iterate` of the side's own run."""
-    words = [sys.executable, "-m", "flows.cli.app", "iterate", "--quiet", "--store", str(store), *settings]
+    words = [sys.executable, "-m", "flows.cli.app", "iterate", "--policy", "embedded", "--quiet"]
+    words += ["--store", str(store), *settings]
     words += ["--run", "direct", "--direct"] if direct else ["--run", "prefect"]
     before, began = os.times(), time.perf_counter()
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
