@@ -120,6 +120,14 @@ def test_its_evidence_is_that_of_the_kept_results():
     alfworld = json.loads((ROOT / "data/results/phase_alfworld-laptop.json").read_text())["curves"]
     ours, theirs = (alfworld[f"phase_alfworld.{arm}.lr0.001.s0"] for arm in ("r3l", "grpo"))
     assert f"R3L goes from {ours['-1']:.3f} to {ours['11']:.3f}, GRPO stays at {max(theirs.values()):.3f}" in words
+    latent = json.loads((ROOT / "data/results/latent-laptop.json").read_text())["curves"]
+    from_, r3l, grpo = (
+        mean([latent[f"latent.{arm}.s{seed}"][at] for seed in range(3)])
+        for arm, at in (("r3l", "-1"), ("r3l", "9"), ("grpo", "9"))
+    )
+    assert f"from {from_:.2f} to {r3l:.2f} of held-out tasks with R3L, and to {grpo:.2f} with GRPO" in words.replace(
+        "\n", " "
+    )
     controls = json.loads((ROOT / "data/results/controls-laptop.json").read_text())["answers"][0]["rows"]
     share = {row["retries"]: row for row in controls}
     assert {row["n"] for row in controls} == {189}
