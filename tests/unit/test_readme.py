@@ -120,6 +120,8 @@ def test_its_evidence_is_that_of_the_kept_results():
     alfworld = json.loads((ROOT / "data/results/phase_alfworld-laptop.json").read_text())["curves"]
     ours, theirs = (alfworld[f"phase_alfworld.{arm}.lr0.001.s0"] for arm in ("r3l", "grpo"))
     assert f"R3L goes from {ours['-1']:.3f} to {ours['11']:.3f}, GRPO stays at {max(theirs.values()):.3f}" in words
+    ours, theirs = (alfworld[f"phase_alfworld.{arm}.lr0.001.s1"]["11"] for arm in ("r3l", "grpo"))
+    assert f"; at F = 0.8 {ours:.3f} and {theirs:.3f}" in words
     latent = json.loads((ROOT / "data/results/latent-laptop.json").read_text())["curves"]
     from_, r3l, grpo = (
         mean([latent[f"latent.{arm}.s{seed}"][at] for seed in range(3)])
