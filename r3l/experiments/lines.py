@@ -66,7 +66,11 @@ def pictures_of(results: Results) -> list[Picture]:
 def shown(results: Results, cells: Sequence[Cell]) -> list[Cell]:
     """Return the cells of `MOST` arms: the experiment's first arm, then those with the largest mean success over
     training. An arm that was run with some of the first one's seeds only is left out: its mean is over other policies.
+    Where all arms are held against one, the seeds are those that it was run with.
     """
+    if rival := results.experiment.against:
+        common = {cell.seed for cell in cells if cell.arm.name == rival}
+        cells = [cell for cell in cells if cell.seed in common]
     heights: dict[str, list[float]] = defaultdict(list)
     seeds: dict[str, set[int]] = defaultdict(set)
     for cell in cells:

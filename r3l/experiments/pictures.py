@@ -7,6 +7,7 @@ import importlib.util
 import io
 import math
 from collections.abc import Sequence
+from textwrap import fill
 from typing import Any
 
 from r3l.experiments.lines import Line, Picture
@@ -28,6 +29,7 @@ STYLE: Any = {
     "axes.facecolor": "none",
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), RIVALS),
 }
+WIDTH = 88  # letters of a title's line
 APART = 0.05  # share of the height that two names at the lines' ends are kept apart
 
 
@@ -47,7 +49,9 @@ def draw(picture: Picture) -> str:
         rivals = [one for one in picture.lines if one.arm != picture.ours]
         for one in picture.lines:
             stroke(axes, one, rivals.index(one) % len(DASHES) if one in rivals else None)
-        axes.set(title=picture.title, xlabel=picture.x_title, ylabel=picture.y_title, ylim=(0, limit(picture.lines)))
+        axes.set(
+            title=fill(picture.title, WIDTH), xlabel=picture.x_title, ylabel=picture.y_title, ylim=(0, top(picture))
+        )
         axes.title.set_fontsize(9)
         for one, height in zip(by_end(picture.lines), heights(picture.lines), strict=True):
             colour = OURS if one.arm == picture.ours else RIVALS
@@ -83,8 +87,15 @@ def heights(lines: Sequence[Line]) -> list[float]:
     return values
 
 
+def top(picture: Picture) -> float:
+    """Return the top of the picture, with the band of the arm that it is about."""
+    banded = (one for one in picture.lines if one.arm == picture.ours)
+    edges = [y + error for one in banded for y, error in zip(one.y, one.error, strict=True) if not math.isnan(error)]
+    return min(1.05, max([limit(picture.lines), *(1.05 * edge for edge in edges)]))
+
+
 def limit(lines: Sequence[Line]) -> float:
-    """Return the top of the picture."""
+    """Return the top of the lines."""
     return min(1.05, 1.15 * max((y for one in lines for y in one.y), default=1.0)) or 1.0
 
 

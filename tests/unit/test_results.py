@@ -13,7 +13,7 @@ from r3l.experiments import results
 from r3l.experiments.experiment import Cell, Experiment, Question, load_experiment
 from r3l.experiments.kept import Answer, kept_results
 from r3l.experiments.lines import Line, Picture, lines, pictures_of, shown
-from r3l.experiments.pictures import OURS, draw, heights
+from r3l.experiments.pictures import OURS, draw, heights, top
 from r3l.experiments.results import Spent, grown, read_results, spent
 from r3l.experiments.results_page import page, write_again, write_results
 from r3l.store.stage import Store
@@ -197,6 +197,18 @@ def test_an_arm_that_was_run_from_fewer_policies_is_in_no_picture(store):
             fill(store, cell, 1)
     found = read_results(experiment, "laptop", store)
     assert {cell.arm.name for cell in shown(found, found.cells)} == {"R3L", "RAFT"}
+    found = replace(
+        found, experiment=experiment.model_copy(update={"against": "GRPO"})
+    )  # which was run with seed 0 alone
+    assert {(cell.arm.name, cell.seed) for cell in shown(found, found.cells)} == {("R3L", 0), ("RAFT", 0), ("GRPO", 0)}
+
+
+def test_a_long_title_has_two_lines_and_the_band_is_whole():
+    made = [Line("ours", [0.0, 1.0], [0.1, 0.5], [0.1, 0.3]), Line("a", [0.0, 1.0], [0.1, 0.9], [0.1, 0.9])]
+    picture = Picture("p", "word " * 30, "steps", "success", made, "ours")
+    assert top(picture) == pytest.approx(1.035)  # of the line "a", whose band is not drawn
+    assert top(picture._replace(lines=made[:1])) == pytest.approx(1.05 * 0.8)
+    assert draw(picture).count(">word word word") == 2
 
 
 def test_the_arm_it_is_about_is_thick_and_coloured_and_names_do_not_touch():
