@@ -71,8 +71,7 @@ def page(results: Results) -> str:
         ]
     for title, rate, rows in results.answers:
         lines += [f"## {title}{at_rate(rate)}", "", *rows_table(rows), ""]
-    kept = figures(results)
-    drawn = [*equal_turns_section(kept), *map_section(kept, results_name(experiment, results.size))]
+    drawn = [*equal_turns_section(kept := figures(results)), *map_section(kept, results_name(experiment, results.size))]
     return "\n".join([*lines, *drawn, *pictures(results), *curves(results)]) + "\n"
 
 

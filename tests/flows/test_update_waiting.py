@@ -1,5 +1,6 @@
 """The update's process that starts before its first job and does one job after another."""
 
+import io
 import signal
 import sys
 import threading
@@ -14,6 +15,9 @@ from safetensors.torch import load_file
 from r3l.errors import Interrupted, TrainingError
 from r3l.pipeline.update import process, waiting
 from r3l.pipeline.update.waiting import WaitingProcess
+from r3l.training import __main__ as training
+from r3l.training.parallel.forked import Forked
+from r3l.training.parallel.ranks import join
 from tests.support.update_world import group, relative_error, write_policy, write_rows
 
 SAYS_WHO_IT_IS = """
@@ -171,3 +175,36 @@ def test_a_forked_rank_ends_with_the_first(name):
     _, left = psutil.wait_procs(ranks, timeout=10)
     assert not left
     ready.close()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "ranks", "device", "backend"),
+    [(0, 2, None, "gloo"), (1, 2, 0, "gloo"), (2, 2, 1, "nccl"), (8, 2, 1, "nccl")],
+)
+def test_ranks_share_a_gpu_where_there_are_fewer(monkeypatch, gpus, ranks, device, backend):
+    chosen = {}
+    for name, value in {"RANK": 1, "WORLD_SIZE": ranks, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": ranks}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpus > 0)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
+    monkeypatch.setattr("torch.cuda.set_device", lambda number: chosen.update(device=number))
+    monkeypatch.setattr("torch.distributed.init_process_group", lambda kind: chosen.update(backend=kind))
+    monkeypatch.setattr("torch.distributed.get_rank", lambda: 1)
+    monkeypatch.setattr("torch.distributed.get_world_size", lambda: ranks)
+    join()
+    assert (chosen.get("device"), chosen["backend"]) == (device, backend)
+
+
+@pytest.mark.parametrize(("gpus", "started"), [(1, "fork of 1"), (2, "torchrun of 2"), (8, "torchrun of 2")])
+def test_a_waiting_process_has_no_more_ranks_than_gpus_and_forks_none_of_them(monkeypatch, gpus, started):
+    said = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
+    monkeypatch.setattr(training, "under_torchrun", lambda path, size: said.append(f"torchrun of {size}"))
+    monkeypatch.setattr(training, "end_with_launcher", lambda: None)
+    monkeypatch.setattr(
+        "r3l.training.parallel.forked.fork", lambda size: said.append(f"fork of {size}") or Forked(0, size, [])
+    )
+    monkeypatch.setattr("sys.stdin", io.StringIO("job.json\n"))
+    training.wait_for_jobs(2)
+    assert said == [started]

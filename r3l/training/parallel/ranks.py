@@ -89,12 +89,14 @@ class Ranks:
 
 
 def join() -> Ranks:
-    """Return the process group that torchrun prepared, or one process."""
+    """Return the process group that torchrun prepared, or one process. Ranks share a GPU where there are fewer, which
+    NCCL refuses."""
     if "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return Ranks()
-    if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if gpus:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % gpus)
+    dist.init_process_group("nccl" if gpus >= int(os.environ.get("LOCAL_WORLD_SIZE", "1")) else "gloo")
     return Ranks(dist.get_rank(), dist.get_world_size())
 
 
