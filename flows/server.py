@@ -34,10 +34,15 @@ ASK_S = 3.0
 PROGRESS = "r3l.stage.committed"
 
 
+def lasting() -> str:
+    """Return the address of the server that outlives this process; empty: there is none."""
+    api = PREFECT_API_URL.value() or ""
+    return "" if is_tied(api) else api
+
+
 def watched() -> bool:
     """Return whether this is a flow run on a server that outlives it."""
-    api = PREFECT_API_URL.value()
-    return bool(api and not is_tied(api) and flow_run.id)
+    return bool(lasting() and flow_run.id)
 
 
 @lru_cache(maxsize=64)

@@ -19,7 +19,7 @@ from prefect.settings import PREFECT_API_URL
 from prefect.states import Cancelling, Crashed
 
 from flows.placement.heartbeat import Counts, Listener
-from flows.serving.tied import is_tied
+from flows.server import lasting
 from r3l.config.placement import PlacementSettings
 from r3l.errors import ConfigError, Interrupted, R3LError
 from r3l.pipeline.logs import log
@@ -173,7 +173,7 @@ def check_placement(settings: PlacementSettings) -> None:
     """Raise `ConfigError` if work is to go to a deployment that isn't there: known before anything is sampled."""
     names = [settings.update_deployment] if settings.update_deployment else []
     names += [settings.shard_deployment] if settings.shards == "workers" else []
-    if names and (not PREFECT_API_URL.value() or is_tied(PREFECT_API_URL.value())):
+    if names and not lasting():
         raise ConfigError(
             f"placement names {', '.join(names)}, but no Prefect server is set: start one (`r3l up`), "
             "set PREFECT_API_URL, and run `prefect --no-prompt deploy --all`"

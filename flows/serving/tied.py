@@ -17,7 +17,6 @@ import sys
 import time
 from dataclasses import dataclass
 from typing import Any
-from urllib.error import URLError
 from urllib.request import urlopen
 
 from flows.prefect_settings import STARTUP_TIMEOUT, URL, server_is_named
@@ -84,7 +83,7 @@ def answers(api: str) -> bool:
     try:
         with urlopen(f"{api}/health", timeout=LOOK_S * 20) as response:
             return bool(response.status == 200)
-    except (URLError, OSError):
+    except OSError:
         return False
 
 

@@ -119,9 +119,8 @@ class Workbench:
         self.progress.add("engine", done=1)
         self.progress.finish("engine")
         if self.wants("updates") and not config.placement.update_deployment:
-            self.tools.trainer.start(
-                config.training.processes
-            )  # its imports are done by the time that the rows are there
+            # Its imports are done by the time that the rows are there.
+            self.tools.trainer.start(config.training.processes)
         chat = ChatFormat.load(self.policies.start.model_path, config.policy.thinking, tools_of(world))
         teacher = self.tools.teacher(config) if teacher_of(config) else None
         behaviour = self.policies.behaviour.digest

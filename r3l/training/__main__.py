@@ -53,7 +53,7 @@ def wait_for_jobs(processes: int) -> int:
     import r3l.training.update  # noqa: F401 (the imports of a job, before there is one)
     from r3l.training.parallel.forked import fork
 
-    if torch.cuda.is_available():
+    if processes > 1 and torch.cuda.is_available():
         processes = min(processes, torch.cuda.device_count())
         if processes > 1:  # a GPU does not outlive a fork
             return under_torchrun(sys.stdin.readline().strip(), processes)

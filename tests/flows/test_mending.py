@@ -146,7 +146,6 @@ def test_a_tied_server_ends_soon_after_its_launcher_was_killed(tmp_path: Path) -
     (tmp_path / "uvicorn.py").write_text("import os, time; print(os.getpid(), flush=True); time.sleep(600)")
     launching = """
 import os, subprocess, sys
-from r3l.errors import ServerAway
 from r3l.store.files.process import mark
 environment = os.environ | {"R3L_LAUNCHER": mark()}
 subprocess.run([sys.executable, "-m", "flows.serving.tied"], env=environment, start_new_session=True)
