@@ -4,6 +4,8 @@ exit code 2."""
 from __future__ import annotations
 
 import ast
+import atexit
+import os
 import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -16,7 +18,7 @@ from rich.text import Text
 from flows.cli.screen.console import say, screen
 from r3l.errors import Interrupted, R3LError
 from r3l.pasted import runnable
-from r3l.training.garbage import Leaving, collect_less
+from r3l.training.garbage import collect_less
 from r3l.version import __version__
 
 ENDED = 130  # exit code where Ctrl-C, a cancel or SIGTERM ended the work: as shells have it
@@ -85,6 +87,24 @@ def listed(command: str) -> Callable[..., None]:
         if isinstance(node, ast.FunctionDef) and node.name == name
     )
     return described
+
+
+class Leaving:
+    """Ends the process once all else is done that is done at its exit, without freeing memory object by object, which
+    takes a second or two after an import of torch and Prefect.
+
+    It is made before the imports: what they have done at the exit is done before it.
+    """
+
+    def __init__(self) -> None:
+        self.well = False  # whether the process ends with exit status 0
+        atexit.register(self._leave)
+
+    def _leave(self) -> None:
+        if self.well:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
 
 
 def main() -> None:
