@@ -157,20 +157,22 @@ def report(name: str, rates: Rates, plain: Rates) -> None:
 
 @dataclass(frozen=True)
 class Side:
-    run: Callable[[int], None]  # replies of so many tokens to all prompts
+    run: Callable[[int, int], None]  # replies of so many tokens to all prompts, each begun at this token of it
     spent: Callable[[], float]  # seconds of the processor so far
-    prefix_kept: bool = False  # only the first run computes the prompts
 
-    def seconds(self, count: int) -> tuple[float, float]:
+    def seconds(self, count: int, start: int = 0) -> tuple[float, float]:
         """Of the processor and on the clock."""
         started = self.spent(), time.perf_counter()
-        self.run(count)
+        self.run(count, start)
         return self.spent() - started[0], time.perf_counter() - started[1]
 
 
 def rates_of(sides: dict[str, Side], prompt_tokens: int, batch: int, reply: int, repeats: int) -> dict[str, Rates]:
-    """From replies of one token and of `reply` tokens, the best of the repeats, the sides in turns."""
+    """From replies of one token and of `reply` tokens, the best of the repeats, the sides in turns. Prompts that start
+    at another token are new to a side that keeps what it has read."""
     prefill = {name: [side.seconds(1)] for name, side in sides.items()}
+    for start, (name, side) in itertools.product(range(1, repeats + 1), sides.items()):
+        prefill[name].append(side.seconds(1, start))
     first: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
     whole: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
     for _ in range(repeats):
@@ -182,21 +184,20 @@ def rates_of(sides: dict[str, Side], prompt_tokens: int, batch: int, reply: int,
         return min(cpu for cpu, _ in found), min(clock for _, clock in found)
 
     rates = {}
-    for name, side in sides.items():
-        reading = best(prefill[name] if side.prefix_kept else prefill[name] + first[name])
-        both = zip(reading, best(first[name]), best(whole[name]), strict=True)  # of the processor, then on the clock
+    for name in sides:
+        found = zip(*(best(of[name]) for of in (prefill, first, whole)), strict=True)  # processor's, then the clock's
         rates[name] = Rates(
-            *((prompt_tokens / read, batch * (reply - 1) / (long - short)) for read, short, long in both)
+            *((prompt_tokens / read, batch * (reply - 1) / (long - short)) for read, short, long in found)
         )
     return rates
 
 
 def generate_side(model: Any, prompts: list[list[int]]) -> Side:
     """Plain `generate` of transformers; replies are not stopped early."""
-    batch = torch.tensor(prompts)
 
     @torch.no_grad()
-    def run(count: int) -> None:
+    def run(count: int, start: int) -> None:
+        batch = torch.tensor(started_at(start, prompts))
         model.generate(
             batch,
             attention_mask=torch.ones_like(batch),
@@ -212,16 +213,21 @@ def generate_side(model: Any, prompts: list[list[int]]) -> Side:
 def engine_side(engine: Engine, prompts: list[list[int]], spent: Callable[[], float]) -> Side:
     seeds = itertools.count()
 
-    def run(count: int, prompts: list[list[int]] = prompts) -> None:
+    def run(count: int, start: int) -> None:
         futures = [
             engine.complete(f"prompt={k}", prompt, Sampling(1.0, count, next(seeds), ()))
-            for k, prompt in enumerate(prompts)
+            for k, prompt in enumerate(started_at(start, prompts))
         ]
         for future in futures:
             future.result()
 
-    run(4, [prompt[::-1] for prompt in prompts])  # what is compiled or laid out at first use
-    return Side(run, spent, prefix_kept=True)
+    run(4, len(prompts[0]) // 2)  # what is compiled or laid out at first use
+    return Side(run, spent)
+
+
+def started_at(start: int, prompts: list[list[int]]) -> list[list[int]]:
+    """The prompts, their first `start` tokens moved to the end."""
+    return [prompt[start:] + prompt[:start] for prompt in prompts]
 
 
 @contextmanager
