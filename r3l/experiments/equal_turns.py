@@ -13,14 +13,18 @@ from r3l.experiments.compare import mean
 from r3l.experiments.phase_map import dial, interval_text
 from r3l.experiments.verdicts import Gap, gap_over_policies
 
+COSTS = ("turns", "tokens", "seconds")
+
 
 class AtTurns(NamedTuple):
-    """An arm: its success, and its mean success until then, by seed; None for a gap: it is the rival, or has none."""
+    """An arm: its success, and its mean success until then, by seed; None for a gap: it is the rival, or has none.
+    `cost`: turns, tokens and seconds of a whole run, in the mean of the seeds."""
 
     arm: str
     success: dict[int, float]
     area: dict[int, float]
     over: Gap | None
+    cost: dict[str, float]
 
 
 def arms_at_turns(
@@ -46,10 +50,14 @@ def arms_at_turns(
             else None
         )
         if success:
-            found.append(
-                AtTurns(arm, success, {seed: mean_until(least[seed], *curve) for seed, curve in own.items()}, over)
-            )
+            area = {seed: mean_until(least[seed], *curve) for seed, curve in own.items()}
+            cost = {name: mean([total(results, of_arm[arm][seed], name) for seed in own]) for name in COSTS}
+            found.append(AtTurns(arm, success, area, over, cost))
     return least, sorted(found, key=lambda one: -mean(list(one.area.values())))
+
+
+def total(results: Results, run: str, cost: str) -> float:
+    return float(sum(row[cost] or 0 for row in results["metrics"][run]))
 
 
 def holm(ps: Sequence[float]) -> list[float]:
@@ -75,16 +83,19 @@ def equal_turns_section(results: Results) -> list[str]:
             lines += [
                 f"### F = {forgets:g}, learning rate {rate:g}, at {turns:,.0f} turns in the mean of the policies",
                 "",
-                f"| arm | success | mean until then | less {rival} | p (Holm) | policies |",
-                "|---|---|---|---|---|---|",
+                f"| arm | success | mean until then | less {rival} | p (Holm) | policies | "
+                "turns, tokens and seconds of a run |",
+                "|---|---|---|---|---|---|---|",
                 *(line(one, p) for one, p in zip(found, ps, strict=True)),
                 "",
             ]
-    return ["## All arms at equal turns", "", *lines] if lines else []
+    note = "Seconds are by the clock; other runs shared the machine, so they compare methods only roughly."
+    return ["## All arms at equal turns", "", note, "", *lines] if lines else []
 
 
 def line(one: AtTurns, p: float) -> str:
     over = interval_text(one.over) if one.over else ""
     adjusted = "" if math.isnan(p) else f"{p:.3f}"
     success, until = mean(list(one.success.values())), mean(list(one.area.values()))
-    return f"| {one.arm} | {success:.3f} | {until:.3f} | {over} | {adjusted} | {len(one.success)} |"
+    cost = ", ".join(f"{one.cost[name]:.0f}" for name in COSTS)
+    return f"| {one.arm} | {success:.3f} | {until:.3f} | {over} | {adjusted} | {len(one.success)} | {cost} |"

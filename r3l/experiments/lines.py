@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from r3l.experiments.compare import area, mean, standard_error
 from r3l.experiments.experiment import Cell
-from r3l.experiments.phase_map import on_dial
+from r3l.experiments.phase_map import on_dial, place_of
 from r3l.experiments.results import Results, spent
 
 MOST = 7  # lines of a picture
@@ -28,12 +28,17 @@ class Line(NamedTuple):
     error: list[float]
 
 
+class Panel(NamedTuple):
+    title: str  # empty: the picture's only one
+    lines: list[Line]
+
+
 class Picture(NamedTuple):
     name: str
     title: str
     x_title: str
     y_title: str
-    lines: list[Line]
+    panels: list[Panel]  # one under the other
     ours: str  # the arm that the experiment is about
 
 
@@ -46,8 +51,8 @@ def plotted_rate(results: Results) -> float | None:
 def pictures_of(results: Results) -> list[Picture]:
     """Return the success by steps and by turns, and the share of groups that can teach, of the runs at the plotted
     rate. Where the starting policies are on the dial, the map takes the third one's place."""
-    cells = shown(results, [cell for cell in results.cells if cell.rate == plotted_rate(results)])
-    if not cells or results.experiment.sizes[results.size].iterations < 2:
+    parts = {title: shown(results, cells) for title, cells in by_point(results).items()}
+    if not any(parts.values()) or results.experiment.sizes[results.size].iterations < 2:
         return []  # a single point is no curve
     asked = [
         ("success-by-steps", "optimiser steps", HELD_OUT, partial(success, results, "steps"), results.test_episodes),
@@ -58,9 +63,26 @@ def pictures_of(results: Results) -> list[Picture]:
     if on_dial(results.experiment.sizes[results.size].policies):
         del asked[2]
     return [
-        Picture(name, title, x_title, y_title, lines(cells, points, floor), ours)
+        Picture(
+            name,
+            title,
+            x_title,
+            y_title,
+            [Panel(part, lines(cells, points, floor)) for part, cells in parts.items() if cells],
+            ours,
+        )
         for name, x_title, y_title, points, floor in asked
     ]
+
+
+def by_point(results: Results) -> dict[str, list[Cell]]:
+    """Return the runs at the plotted rate; where all arms are held against one, those of each point of the dial."""
+    parts: dict[str, list[Cell]] = defaultdict(list)
+    for cell in results.cells:
+        if cell.rate == plotted_rate(results):
+            place = place_of(cell.config.policy.path) if results.experiment.against else None
+            parts[f"F = {place[0]:g}" if place else ""].append(cell)
+    return parts
 
 
 def shown(results: Results, cells: Sequence[Cell]) -> list[Cell]:

@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 def on_dial(policies: Sequence[str]) -> bool:
     """Return whether these starting policies are the dial's."""
-    return any(POLICY.search(one) for one in policies)
+    return any(map(place_of, policies))
 
 
 def dial(results: Results) -> dict[float, list[int]]:
@@ -51,7 +51,12 @@ def dial(results: Results) -> dict[float, list[int]]:
 def policy_of(results: Results, seed: int) -> tuple[float, int] | None:
     """Return the place on the dial and the number of a seed's starting policy; None: it is on no dial."""
     policies = results["experiment"]["sizes"][results["size"]]["policies"]
-    named = POLICY.search(policies[seed % len(policies)]) if policies else None
+    return place_of(policies[seed % len(policies)]) if policies else None
+
+
+def place_of(policy: str) -> tuple[float, int] | None:
+    """Return the place on the dial and the number of a starting policy by its path; None: it is on no dial."""
+    named = POLICY.search(policy)
     return (float(named["forgets"]), int(named["number"])) if named else None
 
 

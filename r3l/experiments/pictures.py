@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from textwrap import fill
 from typing import Any
 
-from r3l.experiments.lines import Line, Picture
+from r3l.experiments.lines import Line, Panel, Picture
 
 # Both can be read on white and on a dark page (contrast of 4 to 1 at least), and the colour-blind can tell them apart.
 OURS, RIVALS = "#1b7fc0", "#777777"
@@ -45,20 +45,30 @@ def draw(picture: Picture) -> str:
     from matplotlib import pyplot
 
     with matplotlib.rc_context(STYLE):
-        figure, axes = pyplot.subplots(figsize=(6.4, 3.6), layout="constrained")
-        rivals = [one for one in picture.lines if one.arm != picture.ours]
-        for one in picture.lines:
-            stroke(axes, one, rivals.index(one) % len(DASHES) if one in rivals else None)
-        axes.set(
-            title=fill(picture.title, WIDTH), xlabel=picture.x_title, ylabel=picture.y_title, ylim=(0, top(picture))
+        count = len(picture.panels)
+        figure, under = pyplot.subplots(
+            count, 1, figsize=(6.4, 3.6 * count), layout="constrained", sharex=True, squeeze=False
         )
-        axes.title.set_fontsize(9)
-        for one, height in zip(by_end(picture.lines), heights(picture.lines), strict=True):
-            colour = OURS if one.arm == picture.ours else RIVALS
-            axes.annotate(
-                one.arm, (one.x[-1], height), xytext=(6, 0), textcoords="offset points", color=colour, va="center"
-            )
+        for axes, panel in zip(under[:, 0], picture.panels, strict=True):
+            draw_panel(axes, panel, picture.ours)
+            axes.set(title=panel.title, ylabel=picture.y_title)
+            axes.title.set_fontsize(9)
+        first, last = under[0, 0], under[-1, 0]
+        first.set_title("\n".join(filter(None, [fill(picture.title, WIDTH), picture.panels[0].title])), fontsize=9)
+        last.set_xlabel(picture.x_title)
         return svg(figure)
+
+
+def draw_panel(axes: Any, panel: Panel, ours: str) -> None:
+    rivals = [one for one in panel.lines if one.arm != ours]
+    for one in panel.lines:
+        stroke(axes, one, rivals.index(one) % len(DASHES) if one in rivals else None)
+    axes.set(ylim=(0, top(panel, ours)))
+    for one, height in zip(by_end(panel.lines), heights(panel.lines), strict=True):
+        colour = OURS if one.arm == ours else RIVALS
+        axes.annotate(
+            one.arm, (one.x[-1], height), xytext=(6, 0), textcoords="offset points", color=colour, va="center"
+        )
 
 
 def stroke(axes: Any, one: Line, dash: int | None) -> None:
@@ -87,11 +97,11 @@ def heights(lines: Sequence[Line]) -> list[float]:
     return values
 
 
-def top(picture: Picture) -> float:
-    """Return the top of the picture, with the band of the arm that it is about."""
-    banded = (one for one in picture.lines if one.arm == picture.ours)
+def top(panel: Panel, ours: str) -> float:
+    """Return the top of the panel, with the band of the arm that it is about."""
+    banded = (one for one in panel.lines if one.arm == ours)
     edges = [y + error for one in banded for y, error in zip(one.y, one.error, strict=True) if not math.isnan(error)]
-    return min(1.05, max([limit(picture.lines), *(1.05 * edge for edge in edges)]))
+    return min(1.05, max([limit(panel.lines), *(1.05 * edge for edge in edges)]))
 
 
 def limit(lines: Sequence[Line]) -> float:

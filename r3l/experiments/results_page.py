@@ -29,7 +29,7 @@ NAMED = 12  # runs that are missing; more are only counted
 
 
 def page(results: Results) -> str:
-    experiment, of = results.experiment, results.experiment.sizes[results.size]
+    experiment = results.experiment
     lines = [
         f"# {experiment.title}",
         "",
@@ -49,30 +49,31 @@ def page(results: Results) -> str:
             "when the store held them.",
             "",
         ]
-    for rate in of.learning_rates():
-        summaries = [one for one in results.summaries if one.rate == rate]
-        if summaries:
-            lines += [
-                *([f"## Learning rate {rate:g}", ""] if rate is not None else []),
-                *table(summaries, experiment.level),
-                "",
-            ]
+    at_equal_turns = equal_turns_section(kept := figures(results))
+    lines += at_equal_turns or tables(results)  # which would pool the points of the dial
+    for title, rate, rows in results.answers:
+        lines += [f"## {title}{at_rate(rate)}", "", *rows_table(rows), ""]
+    drawn = [*map_section(kept, results_name(experiment, results.size)), *pictures(results)]
+    return "\n".join([*lines, *drawn, *curves(results)]) + "\n"
+
+
+def tables(results: Results) -> list[str]:
+    """Return the arms' figures: a table a learning rate, and one of each arm at its best."""
+    lines, level = [], results.experiment.level
+    for rate in results.experiment.sizes[results.size].learning_rates():
+        if summaries := [one for one in results.summaries if one.rate == rate]:
+            heading = [] if rate is None else [f"## Learning rate {rate:g}", ""]
+            lines += [*heading, *table(summaries, level), ""]
     if len({one.rate for one in results.summaries}) > 1:
+        apart = "Not all learning rates began from the same policies: within a rate the arms did."
         lines += [
             "## Each arm at its best learning rate (chosen by the same figures: flattering)",
             "",
-            *(
-                ["Not all learning rates began from the same policies: within a rate the arms did.", ""]
-                if results.rates_start_apart()
-                else []
-            ),
-            *table(best_rates(results.summaries), experiment.level),
+            *([apart, ""] if results.rates_start_apart() else []),
+            *table(best_rates(results.summaries), level),
             "",
         ]
-    for title, rate, rows in results.answers:
-        lines += [f"## {title}{at_rate(rate)}", "", *rows_table(rows), ""]
-    drawn = [*equal_turns_section(kept := figures(results)), *map_section(kept, results_name(experiment, results.size))]
-    return "\n".join([*lines, *drawn, *pictures(results), *curves(results)]) + "\n"
+    return lines
 
 
 def missing(runs: Sequence[str], done: int) -> list[str]:

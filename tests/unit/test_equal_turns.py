@@ -19,14 +19,7 @@ RUNS = {
 
 
 @pytest.fixture
-def results(monkeypatch):
-    monkeypatch.setattr(
-        "r3l.experiments.equal_turns.by_cost",
-        lambda results, run, cost: (
-            [0.0, results["metrics"][run], 2 * results["metrics"][run]],
-            results["points"][run],
-        ),
-    )
+def results():
     return {
         "experiment": {
             "name": "x",
@@ -36,8 +29,13 @@ def results(monkeypatch):
         "size": "laptop",
         "test_episodes": 100,
         "cells": [{"run": f"{arm}{seed}", "arm": arm, "seed": seed, "rate": 1e-3} for arm, seed in RUNS],
-        "metrics": {f"{arm}{seed}": turns for (arm, seed), (turns, _) in RUNS.items()},
-        "points": {f"{arm}{seed}": points for (arm, seed), (_, points) in RUNS.items()},
+        "metrics": {
+            f"{arm}{seed}": [
+                {"iteration": at, "episodes": 1, "turns": turns, "tokens": 20 * turns, "seconds": turns / 10}
+                for at in (0, 1)
+            ]
+            for (arm, seed), (turns, _) in RUNS.items()
+        },
         "curves": {
             f"{arm}{seed}": dict(zip(("-1", "0", "1"), points, strict=True))
             for (arm, seed), (_, points) in RUNS.items()
@@ -63,6 +61,7 @@ def test_the_page_has_a_table_for_each_point_that_the_rival_was_run_at(results):
     assert "### F = 1, learning rate 0.001, at 100 turns in the mean of the policies" in text
     assert "F = 0.8" not in text
     assert "| R3L | 0.450 | 0.312 | +0.350 [" in text
+    assert "| 2 | 100, 2000, 10 |" in text  # policies; two iterations of 50 turns, 1,000 tokens and 5 s
     results["experiment"]["against"] = "RAFT"
     assert equal_turns_section(results) == []
 

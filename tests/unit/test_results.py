@@ -12,7 +12,7 @@ from r3l.errors import ConfigError
 from r3l.experiments import results
 from r3l.experiments.experiment import Cell, Experiment, Question, load_experiment
 from r3l.experiments.kept import Answer, kept_results
-from r3l.experiments.lines import Line, Picture, lines, pictures_of, shown
+from r3l.experiments.lines import Line, Panel, Picture, lines, pictures_of, shown
 from r3l.experiments.pictures import OURS, draw, heights, top
 from r3l.experiments.results import Spent, grown, read_results, spent
 from r3l.experiments.results_page import page, write_again, write_results
@@ -205,9 +205,9 @@ def test_an_arm_that_was_run_from_fewer_policies_is_in_no_picture(store):
 
 def test_a_long_title_has_two_lines_and_the_band_is_whole():
     made = [Line("ours", [0.0, 1.0], [0.1, 0.5], [0.1, 0.3]), Line("a", [0.0, 1.0], [0.1, 0.9], [0.1, 0.9])]
-    picture = Picture("p", "word " * 30, "steps", "success", made, "ours")
-    assert top(picture) == pytest.approx(1.035)  # of the line "a", whose band is not drawn
-    assert top(picture._replace(lines=made[:1])) == pytest.approx(1.05 * 0.8)
+    assert top(Panel("", made), "ours") == pytest.approx(1.035)  # of the line "a", whose band is not drawn
+    assert top(Panel("", made[:1]), "ours") == pytest.approx(1.05 * 0.8)
+    picture = Picture("p", "word " * 30, "steps", "success", [Panel("", made)], "ours")
     assert draw(picture).count(">word word word") == 2
 
 
@@ -215,12 +215,30 @@ def test_the_arm_it_is_about_is_thick_and_coloured_and_names_do_not_touch():
     made = [
         Line(arm, [0.0, 1.0], [0.1, height], [math.nan] * 2) for arm, height in (("ours", 0.5), ("a", 0.5), ("b", 0.51))
     ]
-    drawn = draw(Picture("p", "Title", "steps", "success", made, "ours"))
+    picture = Picture("p", "Title", "steps", "success", [Panel("", made)], "ours")
+    drawn = draw(picture)
     assert drawn.count(f"stroke: {OURS.lower()}; stroke-width: 2.6") == 1
     assert all(f">{word}<" in drawn for word in ("Title", "steps", "success", "ours", "a", "b"))
     ends = heights(made)
     assert min(b - a for a, b in itertools.pairwise(ends)) > 0.02
-    assert draw(Picture("p", "Title", "steps", "success", made, "ours")) == drawn  # no date, no random ids
+    assert draw(picture) == drawn  # no date, no random ids
+
+
+def test_where_all_arms_are_held_against_one_each_point_of_the_dial_has_a_panel_and_no_table_pools_them(store):
+    experiment = short(Path("data/experiments/field.toml"), 0, 4)
+    for cell in experiment.cells("laptop"):
+        fill(store, cell, 2 if cell.seed == 4 else 1)
+    found = read_results(experiment, "laptop", store)
+    (by_turns,) = (one for one in pictures_of(found) if one.name == "success-by-turns")
+    assert [panel.title for panel in by_turns.panels] == ["F = 1", "F = 0.8"]
+    hard, easy = (panel.lines[0].y[-1] for panel in by_turns.panels)
+    assert hard < easy
+    drawn = draw(by_turns)
+    assert drawn.count(">R3L<") == 2
+    assert drawn.count(">turns sampled<") == 1
+    text = page(found)
+    assert "| arm | learning rate | policies (runs) |" not in text
+    assert text.index("## All arms at equal turns") < text.index("## What was sampled")
 
 
 def test_runs_that_left_the_store_stay_on_the_page_and_are_not_run_again(store, tmp_path):
