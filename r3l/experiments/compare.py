@@ -29,8 +29,8 @@ class Summary:
     area: mean of the curve over iterations, by trapezoids, so that equal curves of any length compare. plateau: mean of
     the evaluations in the last third of the iterations; rise: that less the mean of the third before, so that an arm
     that has levelled off has none. steps, turns: median over the seeds of what it took until an evaluation reached the
-    level; infinite where half of the seeds never did. episodes, tokens: an iteration's, on average. Errors are standard
-    errors of the mean over starting policies, the seeds of one averaged first; NaN for one policy.
+    level; infinite where half of the seeds never did. episodes, tokens: an iteration's, on average. The rest are means
+    over starting policies, the seeds of one averaged first, and their standard errors; NaN for one policy.
     """
 
     arm: str
@@ -70,7 +70,9 @@ def summarise_arm(
         noise = [binomial_variance(measure, curve, episodes) for curve in curves]
         return error_over(policies, [measure(curve) for curve in curves], noise)
 
-    finals, areas, plateaus, rises = ([measure(curve) for curve in curves] for measure in (final, area, plateau, rise))
+    def over(measure: Callable[[Curve], float]) -> float:
+        return mean(by_policy(policies, [measure(curve) for curve in curves]))
+
     reached = [first_at(curve, level) for curve in curves]
     last = [run[max(run)] for run in spent if run]
     lengths = [max(run) + 1 for run in spent if run]
@@ -79,15 +81,15 @@ def summarise_arm(
         rate=rate,
         seeds=len(curves),
         policies=len(set(policies)),
-        start=mean([curve[min(curve)] for curve in curves]),
-        final=mean(finals),
+        start=over(lambda curve: curve[min(curve)]),
+        final=over(final),
         final_error=error(final),
-        best=mean([max(curve.values()) for curve in curves]),
-        area=mean(areas),
+        best=over(lambda curve: max(curve.values())),
+        area=over(area),
         area_error=error(area),
-        plateau=mean(plateaus),
+        plateau=over(plateau),
         plateau_error=error(plateau),
-        rise=mean(rises),
+        rise=over(rise),
         rise_error=error(rise),
         steps=median([math.inf if at is None else at + 1 for at in reached]),
         turns=median(
@@ -101,12 +103,20 @@ def summarise_arm(
 def error_over(policies: Sequence[str], values: Sequence[float], noise: Sequence[float]) -> float:
     """Return the standard error of the mean over policies, each one's values averaged first, and never below that of
     the test episodes, whose variances are `noise`; NaN for one policy."""
-    by_policy = [
-        [(value, own) for other, value, own in zip(policies, values, noise, strict=True) if other == one]
+    spread = standard_error(by_policy(policies, values))
+    return spread if math.isnan(spread) else max(spread, episodes_error(grouped(policies, noise)))
+
+
+def by_policy(policies: Sequence[str], values: Sequence[float]) -> list[float]:
+    """Return the mean of each policy's values."""
+    return [mean(own) for own in grouped(policies, values)]
+
+
+def grouped(policies: Sequence[str], values: Sequence[float]) -> list[list[float]]:
+    return [
+        [value for other, value in zip(policies, values, strict=True) if other == one]
         for one in dict.fromkeys(policies)
     ]
-    spread = standard_error([mean([value for value, _ in one]) for one in by_policy])
-    return spread if math.isnan(spread) else max(spread, episodes_error([[own for _, own in one] for one in by_policy]))
 
 
 def episodes_error(noise: Sequence[Sequence[float]]) -> float:
@@ -159,13 +169,6 @@ def within(curve: Curve, after: float, until: float) -> list[float]:
     """Return the evaluations in (after, until] of the steps; the starting policy's is at 0."""
     steps = max(curve) + 1
     return [rate for iteration, rate in sorted(curve.items()) if after * steps < iteration + 1 <= until * steps]
-
-
-def best_rates(summaries: Sequence[Summary]) -> list[Summary]:
-    """Return for each arm the learning rate with the largest area, largest first."""
-    arms = dict.fromkeys(one.arm for one in summaries)
-    chosen = [max((one for one in summaries if one.arm == arm), key=lambda one: one.area) for arm in arms]
-    return sorted(chosen, key=lambda one: -one.area)
 
 
 def mean(values: Sequence[float]) -> float:

@@ -9,7 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from r3l.experiments.compare import Summary, best_rates
+from r3l.experiments.chosen_rate import chosen_rate_section
+from r3l.experiments.compare import Summary
 from r3l.experiments.equal_turns import equal_turns_section
 from r3l.experiments.experiment import Experiment
 from r3l.experiments.kept import Rows
@@ -58,22 +59,15 @@ def page(results: Results) -> str:
 
 
 def tables(results: Results) -> list[str]:
-    """Return the arms' figures: a table a learning rate, and one of each arm at its best."""
+    """Return the arms' figures: a table a learning rate, and one of each arm at the rate chosen for it."""
     lines, level = [], results.experiment.level
     for rate in results.experiment.sizes[results.size].learning_rates():
         if summaries := [one for one in results.summaries if one.rate == rate]:
             heading = [] if rate is None else [f"## Learning rate {rate:g}", ""]
             lines += [*heading, *table(summaries, level), ""]
-    if len({one.rate for one in results.summaries}) > 1:
-        apart = "Not all learning rates began from the same policies: within a rate the arms did."
-        lines += [
-            "## Each arm at its best learning rate (chosen by the same figures: flattering)",
-            "",
-            *([apart, ""] if results.rates_start_apart() else []),
-            *table(best_rates(results.summaries), level),
-            "",
-        ]
-    return lines
+    if results.rates_start_apart():
+        lines += ["Not all learning rates began from the same policies: within a rate the arms did.", ""]
+    return [*lines, *chosen_rate_section(results)]
 
 
 def missing(runs: Sequence[str], done: int) -> list[str]:

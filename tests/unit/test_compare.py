@@ -7,7 +7,7 @@ import pytest
 
 from r3l.environments import tasks_of
 from r3l.errors import ConfigError
-from r3l.experiments.compare import Spent, area, best_rates, first_at, median, plateau, rise, summarise_arm
+from r3l.experiments.compare import Spent, area, first_at, median, plateau, rise, summarise_arm
 from r3l.experiments.experiment import load_experiment, plan_lines, run_name
 from r3l.store.policies.snapshots import snapshot_digest
 
@@ -169,17 +169,18 @@ def test_steps_and_turns_to_a_level():
     assert median([1.0, math.inf, 2.0]) == 2.0
 
 
-def test_the_best_rate_of_each_arm():
-    def one(arm, rate, height):
-        return summarise_arm(arm, rate, [{0: height}], [{0: Spent(1, 1, 1, 1.0)}], 0.5, 60)
-
-    found = best_rates([one("A", 1e-3, 0.2), one("B", 1e-3, 0.5), one("A", 1e-4, 0.9), one("B", 1e-4, 0.1)])
-    assert [(best.arm, best.rate) for best in found] == [("A", 1e-4), ("B", 1e-3)]
-
-
 def test_the_starting_policies_of_the_main_comparisons_ship():
     for name in ("main_alfworld", "main_household"):
         paths = {
             cell.config.policy.path for cell in load_experiment(Path(f"data/experiments/{name}.toml")).cells("laptop")
         }
         assert len({snapshot_digest(path) for path in paths}) == len(paths)
+
+
+def test_runs_of_one_policy_are_averaged_first():
+    curves, spent = [{-1: 0.0, 9: height} for height in (0.2, 0.4, 0.9)], {9: Spent(1, 1, 1, 1.0)}
+    found = summarise_arm("R3L", None, curves, [spent] * 3, 0.5, 60, ["a", "a", "b"])
+    assert (found.policies, found.seeds) == (2, 3)
+    assert found.final == pytest.approx((0.3 + 0.9) / 2)
+    assert found.area == pytest.approx((0.15 + 0.45) / 2)
+    assert found.final_error == pytest.approx(0.3)  # half of .3 and .9's distance
