@@ -50,9 +50,12 @@ class ServedTeacher:
             try:
                 answer = self.client.post(f"{self.address}/v1/chat/completions", json=body)
                 if answer.status_code == 200:
-                    choice = answer.json()["choices"][0]
+                    answered = answer.json()
+                    choice = answered["choices"][0]
                     finish = FINISHED.get(choice.get("finish_reason"), "stop")
-                    return Taught(str(choice["message"]["content"] or ""), finish)
+                    usage = answered.get("usage")
+                    counts = counted(usage, "prompt_tokens"), counted(usage, "completion_tokens")
+                    return Taught(str(choice["message"]["content"] or ""), finish, counts)
                 said = f"status {answer.status_code}: {answer.text[:200]}"
                 if answer.status_code < 500 and answer.status_code != 429:
                     break
@@ -71,3 +74,9 @@ class ServedTeacher:
         self._closed = True
         self._calls.shutdown(wait=False, cancel_futures=True)
         self.client.close()
+
+
+def counted(usage: Any, name: str) -> int | None:
+    """Return a number of tokens that the server says it used; None where it says none."""
+    number = usage.get(name) if isinstance(usage, dict) else None
+    return number if type(number) is int and 0 <= number < 2**31 else None

@@ -16,10 +16,12 @@ from r3l.engines.chat_format import ChatFormat, Message
 
 @dataclass(frozen=True, slots=True)
 class Taught:
-    """What a teacher wrote. The ids are empty where its tokens are not the policy's."""
+    """What a teacher wrote. The ids are empty where its tokens are not the policy's. `counts`: of its own tokens, read
+    and sampled, None where its server does not say."""
 
     text: str
     finish_reason: FinishReason
+    counts: tuple[int | None, int | None]
     context_ids: list[int] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
@@ -67,9 +69,10 @@ class PolicyTeacher:
 
     def _taught(self, context: list[int], reply: Completion) -> Taught:
         text = self.chat.text(reply.token_ids)
+        counts = len(context), len(reply.token_ids)
         if not self.same_tokens:
-            return Taught(text, reply.finish_reason)
-        return Taught(text, reply.finish_reason, context, reply.token_ids, reply.logprobs)
+            return Taught(text, reply.finish_reason, counts)
+        return Taught(text, reply.finish_reason, counts, context, reply.token_ids, reply.logprobs)
 
     def close(self) -> None:
         self.engine.close()

@@ -32,8 +32,9 @@ WITH played AS (
           WHERE branch = ''
           UNION ALL SELECT run, iteration, turns - pivot_turn, response_tokens FROM continuations WHERE branch = '')
     GROUP BY run, iteration),
-reflected AS (SELECT run, iteration, sum(len(response_ids)) AS reflection_tokens FROM reflections WHERE branch = ''
-GROUP BY run, iteration)
+reflected AS (
+    SELECT run, iteration, sum(coalesce(response_tokens, len(response_ids))) AS reflection_tokens
+    FROM reflections WHERE branch = '' GROUP BY run, iteration)
 SELECT run, iteration, episodes::BIGINT AS episodes, turns::BIGINT AS turns, (tokens + coalesce(reflection_tokens,
 0))::BIGINT AS tokens,
        stage_seconds AS seconds, base_reward, base_turns, entropy, grad_norm, kl_start, loss, clip_fraction, pivot_mean,

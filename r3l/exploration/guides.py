@@ -31,7 +31,8 @@ class NothingToSay(ReflectionError):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written on an attempt. `policy`: the digest of the policy that did; empty: none did."""
+    """What was written on an attempt. `policy`: the digest of the policy that did; empty: none did. `counts`: tokens
+    read and sampled, in a teacher's own tokens; None: they are those of the ids."""
 
     text: str = ""
     context_ids: list[int] = field(default_factory=list)
@@ -40,6 +41,7 @@ class Written:
     finish_reason: FinishReason = "stop"
     policy: str = ""
     level: int | None = None
+    counts: tuple[int | None, int | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,13 @@ async def by_teacher(about: About, begun: Written) -> Written:
     if taught.finish_reason == "context":
         raise NoRoom("the teacher's context leaves no room for a reflection")
     return Written(
-        taught.text, taught.context_ids, taught.token_ids, taught.logprobs, taught.finish_reason, teacher.digest
+        taught.text,
+        taught.context_ids,
+        taught.token_ids,
+        taught.logprobs,
+        taught.finish_reason,
+        teacher.digest,
+        counts=taught.counts,
     )
 
 

@@ -45,7 +45,8 @@ async def reflect(
     reflection_id = f"{base.trajectory.trajectory_id}/reflection={attempt}"
     asked = About(explorer, task, plan, about, attempt, reflection_id)
     written, reading = await _written(asked, base)
-    tokens = len(written.token_ids)
+    prompt_tokens, response_tokens = written.counts or (len(written.context_ids), len(written.token_ids))
+    tokens = response_tokens or 0
     explorer.progress.add(
         "reflections", done=1, tokens=tokens, done_tokens=tokens, parsed=reading.status == Status.PARSED
     )
@@ -74,6 +75,8 @@ async def reflect(
         seconds=time.monotonic() - began,
         source=plan.source,
         level=written.level,
+        prompt_tokens=prompt_tokens,
+        response_tokens=response_tokens,
     )
 
 

@@ -61,6 +61,11 @@ class Reflection:
         ),
     ] = "policy"
     level: Annotated[int | None, Column("of a hint: 0 the vaguest, and each one more precise", since=2)] = None
+    prompt_tokens: Annotated[
+        int | None,
+        Column("tokens that its writer read, in the writer's own tokenizer; null: its server did not say", since=3),
+    ] = None
+    response_tokens: Annotated[int | None, Column("tokens that its writer sampled, in the same way", since=3)] = None
 
 
 @dataclass(frozen=True, slots=True)

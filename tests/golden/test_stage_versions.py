@@ -43,7 +43,7 @@ PINNED = {
     ("tasks", 1, 1): "54008e135a6de4c2",
     ("base", 5, 1): "97a791972dee1105",
     ("oracle_pivots", 1, 1): "955fb9aa0586a0e2",
-    ("reflections", 2, 1): "3ff0bff96230d45e",
+    ("reflections", 3, 1): "8ca2d2b6acefb54c",
     ("retries", 5, 1): "9f3550ba01ca5f7c",
     ("distilled", 5, 1): "91fb3b883a057158",
     ("continuations", 5, 1): "68630844ce04af23",

@@ -37,7 +37,7 @@ def settings() -> list[str]:
 
 def play(store: Path) -> None:
     """The commands that a user would give."""
-    r3l(store, "train", "--run", RUN, "--iterations", "2", *settings())
+    r3l(store, "train", "--run", RUN, "--policy", "embedded", "--iterations", "2", *settings())
     r3l(store, "evaluate", "--run", RUN, *settings())
     r3l(
         store,

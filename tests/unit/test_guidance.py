@@ -113,6 +113,8 @@ def test_a_teacher_writes_and_its_tokens_are_kept_where_they_are_the_policys(sam
     assert json.loads(told.report)["improvement_suggestion"] == "as taught"
     assert bool(told.response_ids) == bool(told.context_ids) == same
     assert len(told.response_logprobs) == len(told.response_ids)
+    assert told.response_tokens == len(told.text) + 1  # a token a letter and the end, whether the ids are kept or not
+    assert told.prompt_tokens > told.response_tokens
     assert not any("/reflection=" in name for name, *_ in requests)
     assert "as taught" in "".join(map(chr, retries[0].turns[0].context_ids))
 
@@ -373,7 +375,11 @@ class Server:
         self.http.server_close()
 
 
-SAID = (200, json.dumps({"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}))
+def saying(**more):
+    return 200, json.dumps({"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}], **more})
+
+
+SAID = saying()
 
 
 @pytest.fixture
@@ -390,10 +396,26 @@ def test_a_served_teacher_is_asked_in_words_and_again_after_a_fault(serving):
     taught = teacher.write("r", CHAT, ASKED).result()
     teacher.close()
     assert (taught.text, taught.finish_reason, taught.token_ids) == ("{}", "stop", [])
+    assert taught.counts == (None, None)
     assert teacher.digest == "served:big"
     path, key, body = server.asked[-1]
     assert (path, key, len(server.asked)) == ("/v1/chat/completions", "Bearer k", 2)
     assert body == {"model": "big", "messages": CHAT, "temperature": 0.7, "max_tokens": 64, "seed": 5}
+
+
+@pytest.mark.parametrize(
+    ("usage", "counts"),
+    [
+        ({"prompt_tokens": 700, "completion_tokens": 40, "total_tokens": 740}, (700, 40)),
+        ({"prompt_tokens": "700", "completion_tokens": -1}, (None, None)),
+        ({"prompt_tokens": True, "completion_tokens": 1 << 40}, (None, None)),
+        ("many", (None, None)),
+    ],
+)
+def test_the_tokens_of_a_served_teacher_are_those_that_its_server_counts(serving, usage, counts):
+    teacher = ServedTeacher(serving(saying(usage=usage)).address, "big")
+    assert teacher.write("r", CHAT, ASKED).result().counts == counts
+    teacher.close()
 
 
 def test_a_teacher_that_refuses_or_talks_nonsense_is_an_error_of_the_attempt_and_an_absent_one_is_not(serving):

@@ -27,7 +27,7 @@ PINNED = {
     ("tasks", 1): "aad17db4a54936d3",
     ("base", 5): "4dc05d50f5bde18f",
     ("oracle_pivots", 1): "92bc1bd6d4a72d77",
-    ("reflections", 2): "77b7cf3bc39f61af",
+    ("reflections", 3): "b55540b9e7b88032",
     ("retries", 5): "4dc05d50f5bde18f",
     ("distilled", 5): "4dc05d50f5bde18f",
     ("continuations", 5): "4dc05d50f5bde18f",
