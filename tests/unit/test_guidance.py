@@ -465,10 +465,9 @@ def test_a_teacher_that_is_none_is_refused(settings, said):
 
 
 def test_guidance_that_an_environment_does_not_have_is_refused(tmp_path):
-    shop = [("oracle", "has no oracle"), ("hint", "has no hints")]
-    for guidance, said in shop:
-        with pytest.raises(ConfigError, match=f"guidance={guidance}: environment webshop {said}"):
-            check_guidance(compose(environment="webshop", assignments=[f"method.guidance={guidance}"]))
+    for guidance, environment, said in (("oracle", "webshop", "has no oracle"), ("hint", "math", "has no hints")):
+        with pytest.raises(ConfigError, match=f"guidance={guidance}: environment {environment} {said}"):
+            check_guidance(compose(environment=environment, assignments=[f"method.guidance={guidance}"]))
     with pytest.raises(ConfigError, match=r"policy folder .*not there"):
         check_guidance(teaching(guidance="teacher", teacher=str(tmp_path / "nowhere")))
     for guidance in ("oracle", "hint"):

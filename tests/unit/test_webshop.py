@@ -294,6 +294,31 @@ def test_an_oracle_wins_the_synthetic_shop_by_its_pages():
     assert won >= 20
 
 
+def test_hints_grow_precise_and_who_follows_the_last_one_wins():
+    world = make_world(WebShopSettings())
+    environment, vague, won = world.make(), set(), 0
+    for listed in world.tasks("test")[:25]:
+        environment.reset(listed)
+        goal = environment.shop.goals[json.loads(listed.payload)["goal"]]
+        first, plan, last = world.hints(listed)
+        vague.add(first)
+        assert all(one in plan for one in goal.attributes)
+        assert f"at most {goal.price_upper:.2f} dollars" in plan
+        assert goal.product.title not in plan
+        options = [option.split(": ")[1] for option in plan.split(". Its price")[0].split(", ") if ": " in option]
+        title = last.removeprefix(plan).removeprefix(" One that fits is called: ").removesuffix(".")
+        buy = [
+            f"search[{title}]",
+            f"click[{goal.product.asin}]",
+            *(f"click[{one}]" for one in options[-len(goal.options) :]),
+        ]
+        if all(environment.step(action).accepted for action in buy):
+            won += environment.step("click[Buy Now]").reward == 1.0
+    assert len(vague) == 1
+    assert won >= 20
+    assert make_world(WebShopSettings(catalogue="http://127.0.0.1:3000")).hints(listed) == []
+
+
 def test_sessions_in_worker_processes_go_back_by_snapshots():
     """Of the real world in its pool: every pivot of an episode is restored, never played again, and goes on the
     same."""

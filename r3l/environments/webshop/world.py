@@ -13,6 +13,7 @@ from r3l.environments.replies import parse_tagged_reply
 from r3l.environments.webshop import pages
 from r3l.environments.webshop.catalogue import Goal, Product
 from r3l.environments.webshop.files import catalogue_name, load_shop
+from r3l.environments.webshop.hints import hints
 from r3l.environments.webshop.nouns import finder, nouns_by
 from r3l.environments.webshop.session import Shop, State, clickables, parse_action
 from r3l.environments.webshop.splits import split_goals
@@ -80,6 +81,12 @@ class WebShopWorld:
         if self.settings.catalogue.startswith(SERVER):
             return "server"
         return f"{catalogue_name(self.settings)}, nouns by {finder(self.settings.title_nouns)}"
+
+    def hints(self, task: Task) -> list[str]:
+        """Return the goal's hints; none where the goals lie on a server."""
+        if self.settings.catalogue.startswith(SERVER):
+            return []
+        return hints(products_and_goals(self.settings)[1][int(json.loads(task.payload)["goal"])])
 
     def make(self) -> Environment:
         if self.settings.catalogue.startswith(SERVER):
