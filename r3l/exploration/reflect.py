@@ -46,10 +46,8 @@ async def reflect(
     asked = About(explorer, task, plan, about, attempt, reflection_id)
     written, reading = await _written(asked, base)
     prompt_tokens, response_tokens = written.counts or (len(written.context_ids), len(written.token_ids))
-    tokens = response_tokens or 0
-    explorer.progress.add(
-        "reflections", done=1, tokens=tokens, done_tokens=tokens, parsed=reading.status == Status.PARSED
-    )
+    sampled, parsed = response_tokens or 0, reading.status == Status.PARSED
+    explorer.progress.add("reflections", done=1, tokens=sampled, done_tokens=sampled, parsed=parsed)
     return Reflection(
         reflection_id=reflection_id,
         trajectory_id=about.trajectory.trajectory_id,
