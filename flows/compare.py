@@ -21,8 +21,8 @@ from r3l.errors import ConfigError  # noqa: E402
 from r3l.experiments.cells import Ended, run_cells  # noqa: E402
 from r3l.experiments.experiment import Cell, load_experiment  # noqa: E402
 from r3l.experiments.kept import kept_results  # noqa: E402
+from r3l.experiments.pages.results_page import file_of, page, write_results  # noqa: E402
 from r3l.experiments.results import read_results  # noqa: E402
-from r3l.experiments.results_page import file_of, page, write_results  # noqa: E402
 from r3l.experiments.verdicts import statistics  # noqa: E402
 from r3l.home import located  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402

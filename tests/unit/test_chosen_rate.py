@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from r3l.experiments.chosen_rate import chosen, line
+from r3l.experiments.pages.chosen_rate import chosen, line
 
 
 def flat(height):

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from r3l.experiments.map_picture import draw_map
+from r3l.experiments.pages.map_picture import draw_map
 from r3l.experiments.phase_map import (
     PREDICTED,
     crossing,

@@ -12,10 +12,10 @@ from r3l.errors import ConfigError
 from r3l.experiments import results
 from r3l.experiments.experiment import Cell, Experiment, Question, load_experiment
 from r3l.experiments.kept import Answer, kept_results
-from r3l.experiments.lines import Line, Panel, Picture, lines, pictures_of, shown
-from r3l.experiments.pictures import OURS, draw, heights, top
+from r3l.experiments.pages.lines import Line, Panel, Picture, lines, pictures_of, shown
+from r3l.experiments.pages.pictures import OURS, draw, heights, top
+from r3l.experiments.pages.results_page import page, write_again, write_results
 from r3l.experiments.results import Spent, grown, read_results, spent
-from r3l.experiments.results_page import page, write_again, write_results
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration, commit_stage
 

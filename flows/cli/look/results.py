@@ -19,8 +19,8 @@ def results(
     """Make the pages and pictures of experiments anew from their kept results, and compare the paper's claims with
     them."""
     from r3l.experiments.claims import load_claims
-    from r3l.experiments.claims_page import results_page
-    from r3l.experiments.results_page import index, write_again
+    from r3l.experiments.pages.claims_page import results_page
+    from r3l.experiments.pages.results_page import index, write_again
     from r3l.store.files.local import replace_text
 
     page, experiments = located(out), located(folder)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from textwrap import fill
 from typing import Any
 
-from r3l.experiments.lines import Line, Panel, Picture
+from r3l.experiments.pages.lines import Line, Panel, Picture
 
 # Both can be read on white and on a dark page (contrast of 4 to 1 at least), and the colour-blind can tell them apart.
 OURS, RIVALS = "#1b7fc0", "#777777"

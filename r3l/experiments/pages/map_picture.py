@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from r3l.experiments.pages.pictures import OURS, RIVALS, STYLE, svg
 from r3l.experiments.phase_map import Place
-from r3l.experiments.pictures import OURS, RIVALS, STYLE, svg
 
 PANELS = (("p", "share of unguided attempts that win (p)"), ("mixed", "GRPO's share of groups with mixed rewards"))
 

@@ -9,15 +9,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from r3l.experiments.chosen_rate import chosen_rate_section
 from r3l.experiments.compare import Summary
-from r3l.experiments.equal_turns import equal_turns_section
 from r3l.experiments.experiment import Experiment
 from r3l.experiments.kept import Rows
-from r3l.experiments.lines import pictures_of, plotted_rate
-from r3l.experiments.map_picture import draw_map
+from r3l.experiments.pages.chosen_rate import chosen_rate_section
+from r3l.experiments.pages.equal_turns import equal_turns_section
+from r3l.experiments.pages.lines import pictures_of, plotted_rate
+from r3l.experiments.pages.map_picture import draw_map
+from r3l.experiments.pages.pictures import can_draw, draw
 from r3l.experiments.phase_map import drawn_places, map_section, predicted
-from r3l.experiments.pictures import can_draw, draw
 from r3l.experiments.results import Results, kept_alone
 from r3l.store.files.local import replace_text
 
