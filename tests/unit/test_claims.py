@@ -9,7 +9,7 @@ from r3l.errors import ConfigError
 from r3l.experiments.claims import Claim, differences, gap, load_claims, noise, starts
 from r3l.experiments.experiment import load_experiment
 from r3l.experiments.pages.claims_page import gap_text, held_at, places, results_page
-from r3l.experiments.pages.results_page import index
+from r3l.experiments.pages.index import index
 
 pytest.importorskip("scipy", reason="the extra [experiments] is not installed")
 RESULTS = {

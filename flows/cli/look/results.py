@@ -20,7 +20,8 @@ def results(
     them."""
     from r3l.experiments.claims import load_claims
     from r3l.experiments.pages.claims_page import results_page
-    from r3l.experiments.pages.results_page import index, write_again
+    from r3l.experiments.pages.index import index
+    from r3l.experiments.pages.results_page import write_again
     from r3l.store.files.local import replace_text
 
     page, experiments = located(out), located(folder)

@@ -25,7 +25,6 @@ BAND = (
     "Means over starting policies; band: the first arm's standard error over them, where there are several. At most seven arms are "
     "shown: the first, and those with the most success over training, of the arms that were run with all of the first one's seeds."
 )
-MAIN = {"main_alfworld": "ALFWorld", "main_household": "household"}  # experiment -> environment
 NAMED = 12  # runs that are missing; more are only counted
 
 
@@ -209,56 +208,6 @@ def write_shown(folder: Path, results: Results) -> Path:
     if can_draw() and (mapped := drawn_places(shown)):
         replace_text(folder / name / "map.svg", draw_map(mapped, "GRPO", results.experiment.title, predicted(shown)))
     return folder / f"{name}.md"
-
-
-def index(folder: Path) -> str:
-    """Return README.md of the folder: one line per experiment, and the arms of the main comparisons."""
-    lines = [
-        "# Results",
-        "",
-        "Each experiment has a .json file with all its figures, which `r3l compare` writes. `r3l results` makes this page, the pages "
-        "of the experiments and their pictures anew from these files.",
-        "",
-    ]
-    lines += ["| experiment | runs | starting policies | learning rates | pictures |", "|---|---|---|---|---|"]
-    for file in sorted(folder.glob("*.json")):
-        saved = json.loads(file.read_text())
-        of = saved["experiment"]["sizes"][saved["size"]]
-        policies = {cell["seed"] % (len(of["policies"]) or 1) for cell in saved["cells"]}
-        rates = sorted({cell["rate"] for cell in saved["cells"] if cell["rate"] is not None})
-        drawn = sorted(one.name for one in (folder / file.stem).glob("*.svg"))
-        pictures = ", ".join(f"[{name.removesuffix('.svg')}]({file.stem}/{name})" for name in drawn)
-        shown = ", ".join(f"{rate:g}" for rate in rates)
-        lines.append(
-            f"| [{saved['experiment']['title']}]({file.stem}.md) | {len(saved['cells'])} | {len(policies)} | {shown} | {pictures} |"
-        )
-    return "\n".join([*lines, *main_arms(folder)]) + "\n"
-
-
-def main_arms(folder: Path) -> list[str]:
-    """Return the table of the arms that the main comparisons share, one column per comparison and learning rate."""
-    columns: dict[str, dict[str, str]] = {}
-    for name, title in MAIN.items():
-        kept = folder / f"{name}-laptop.json"
-        summaries = json.loads(kept.read_text())["summaries"] if kept.is_file() else []
-        for rate in sorted({one["rate"] for one in summaries}):
-            columns[f"{title}, {rate:g}"] = {
-                one["arm"]: f"{one['area']:.3f}, {one['plateau']:.3f}" for one in summaries if one["rate"] == rate
-            }
-    if not columns:
-        return []
-    shared = [arm for arm in next(iter(columns.values())) if all(arm in column for column in columns.values())]
-    return [
-        "",
-        "## The main comparisons",
-        "",
-        "Each cell has the mean held-out success over training and the plateau, which is the mean over the last third of the "
-        "iterations, by environment and learning rate. The pages of the experiments have errors, pictures and every run.",
-        "",
-        f"| arm | {' | '.join(columns)} |",
-        f"|{'---|' * (len(columns) + 1)}",
-        *(f"| {arm} | {' | '.join(column[arm] for column in columns.values())} |" for arm in shared),
-    ]
 
 
 def figures(results: Results) -> dict[str, Any]:
