@@ -48,12 +48,13 @@ def run_cells(
 
     Args:
         workers: processes side by side, each with a cell; 0: in this process.
-        minutes: after so many no further iteration begins.
+        minutes: after so many no further iteration begins, and no further starting policy is made.
     """
+    until, began = time.time() + 60 * minutes, time.time()
     configs = [cell.config.kept_at(store.root) for cell in cells]
     for config in {config.policy.path: config for config in configs}.values():
-        starting_policy(config)  # made once, before several cells want to make it
-    until, began = time.time() + 60 * minutes, time.time()
+        if time.time() <= until:
+            starting_policy(config)  # made once, before several cells want to make it
     for number, (place, outcome) in enumerate(outcomes(experiment, configs, iterations, workers, until), 1):
         whole, seconds, error = outcome
         rest = (time.time() - began) / number * (len(cells) - number)

@@ -136,9 +136,18 @@ def test_out_of_time_is_said_and_gone_on_with(tmp_path: Path):
     (tmp_path / "tiny.toml").write_text(FILE)
     experiment, store = load_experiment(tmp_path / "tiny.toml"), Store.open(str(tmp_path / "store"))
     cells = experiment.cells("laptop")[1:]
-    (stopped,) = run_cells(experiment, cells, 2, store, minutes=1e-4)
+    (stopped,) = run_cells(experiment, cells, 2, store, minutes=0.03)
     assert not stopped.whole
     assert "out of time" in str(stopped)
     (ended,) = run_cells(experiment, cells, 2, store)
     assert ended.whole
     assert store.next_iteration("tiny.grpo.s0") == 2
+
+
+def test_when_the_time_is_up_no_starting_policy_is_made(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("r3l.experiments.cells.starting_policy", asked.append)
+    experiment = load_experiment(Path("data/experiments/phase_alfworld.toml"))
+    cells, store = experiment.cells("laptop"), Store.open(str(tmp_path / "store"))
+    assert list(run_cells(experiment, cells, 1, store, minutes=-1)) == []
+    assert asked == []
