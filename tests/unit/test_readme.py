@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from flows.cli import app as cli
 from r3l.experiments.compare import mean
-from r3l.experiments.phase_map import crossing, dial, places
+from r3l.experiments.phase_map import answer, crossing, dial, places
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -117,11 +117,18 @@ def test_its_evidence_is_that_of_the_kept_results():
     assert f"at F = 0.8 with {ends['r3l', 0.8]} and {ends['grpo', 0.8]}" in words
     turns = {row["arm"]: row["turns"] for one in kept["answers"] for row in one["rows"] if "turns" in row}
     assert f"R3L with {turns['R3L'] / turns['GRPO']:.2f} of GRPO's turns" in words
-    alfworld = json.loads((ROOT / "data/results/phase_alfworld-laptop.json").read_text())["curves"]
-    ours, theirs = (alfworld[f"phase_alfworld.{arm}.lr0.001.s0"] for arm in ("r3l", "grpo"))
-    assert f"{ours['-1']:.3f} to {ours['11']:.3f} with R3L, {max(theirs.values()):.3f} with GRPO" in words
-    ours, theirs = (alfworld[f"phase_alfworld.{arm}.lr0.001.s2"] for arm in ("r3l", "grpo"))
-    assert f"unguided, {ours['11']:.3f} and {theirs['11']:.3f}" in words
+    alfworld = json.loads((ROOT / "data/results/phase_alfworld-laptop.json").read_text())
+    hard = dial(alfworld)[1.0]
+    ours, theirs = (
+        ", ".join(f"{alfworld['curves'][f'phase_alfworld.{arm}.lr0.001.s{seed}']['11']:.3f}" for seed in hard)
+        for arm in ("r3l", "grpo")
+    )
+    assert f"R3L {ours}, GRPO {theirs}." in words
+    assert len(hard) == 3
+    won = answer(alfworld, "What the starting policy wins", 1e-3)
+    first, *others = (f"{100 * row['p']:.0f} %" for row in won if row["seed"] in hard)
+    assert first == "0 %"
+    assert f"The others win {' and '.join(others)}," in words
     latent = json.loads((ROOT / "data/results/latent-laptop.json").read_text())["curves"]
     from_, r3l, grpo = (
         mean([latent[f"latent.{arm}.s{seed}"][at] for seed in range(3)])
