@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from r3l.experiments.compare import Curve, area, binomial_variance, by_policy, error_over, mean, plateau
+from r3l.experiments.pages.text import with_error
 from r3l.experiments.results import Results
 
 Runs = Mapping[str, Mapping[float, Sequence[Curve]]]  # of an arm: by starting policy and learning rate
@@ -74,8 +75,5 @@ def chosen_rate_section(results: Results) -> list[str]:
 
 def line(one: Chosen) -> str:
     rates = ", ".join(f"{rate:g}" for rate in one.rates.values())
-    area_, plateau_ = (
-        f"{value:.3f}" + (f" ± {error:.3f}" if len(one.rates) > 1 else "")
-        for value, error in ((one.area, one.area_error), (one.plateau, one.plateau_error))
-    )
-    return f"| {one.arm} | {rates} | {len(one.rates)} | {area_} | {plateau_} |"
+    figures = f"{with_error(one.area, one.area_error)} | {with_error(one.plateau, one.plateau_error)}"
+    return f"| {one.arm} | {rates} | {len(one.rates)} | {figures} |"

@@ -17,6 +17,7 @@ from r3l.experiments.pages.equal_turns import equal_turns_section
 from r3l.experiments.pages.lines import pictures_of, plotted_rate
 from r3l.experiments.pages.map_picture import draw_map
 from r3l.experiments.pages.pictures import can_draw, draw
+from r3l.experiments.pages.text import with_error
 from r3l.experiments.phase_map import drawn_places, map_section, predicted
 from r3l.experiments.results import Results, kept_alone
 from r3l.store.files.local import replace_text
@@ -119,12 +120,6 @@ def table(summaries: Sequence[Summary], level: float) -> list[str]:
             f"{one.tokens:.0f} |"
         )
     return lines
-
-
-def with_error(value: float, error: float, sign: str = "") -> str:
-    """Return a figure with its error. What is not known is left out: a rise within one evaluation, an error of one
-    policy."""
-    return "" if math.isnan(value) else f"{value:{sign}.3f}" + ("" if math.isnan(error) else f" ± {error:.3f}")
 
 
 def reached(value: float) -> str:

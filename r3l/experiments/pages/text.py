@@ -1,0 +1,11 @@
+"""Figures of the pages as text."""
+
+from __future__ import annotations
+
+import math
+
+
+def with_error(value: float, error: float, sign: str = "") -> str:
+    """Return a figure with its error. What is not known is left out: a rise within one evaluation, an error of one
+    policy."""
+    return "" if math.isnan(value) else f"{value:{sign}.3f}" + ("" if math.isnan(error) else f" ± {error:.3f}")
