@@ -162,7 +162,8 @@ class Hinting(Protocol):
     """A world that has hints for its tasks."""
 
     def hints(self, task: Task) -> Sequence[str]:
-        """Return what a policy may be told of a task, from a vague hint to a precise one; empty where there is none."""
+        """Return what a policy may be told of a task, from a vague hint to a precise one; empty where there is none.
+        Called in the worker process."""
         ...
 
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from r3l.engines.base import FinishReason, Sampling
-from r3l.environments.base import Hinting, Verdict
+from r3l.environments.base import Verdict
 from r3l.errors import ConfigError, ReflectionError
 from r3l.exploration.explorer import Explorer
 from r3l.exploration.prompting import Kind, Message, continued_messages, reflection_messages
@@ -158,7 +158,7 @@ async def by_oracle(about: About, begun: Written) -> Written:
 async def by_hint(about: About, begun: Written) -> Written:
     """Return the hint of `hint_level`, and one level further for each retry of the same base. It names no turn: 0.
     Raise `NothingToSay` if the task has none."""
-    hints = about.explorer.world.hints(about.task) if isinstance(about.explorer.world, Hinting) else ()
+    hints = await asyncio.wrap_future(about.explorer.pool.ask_hints(f"{about.name}/hints", about.task))
     if not hints:
         raise NothingToSay("the task has no hint")
     level = min(about.plan.hint_level + about.attempt, len(hints) - 1)

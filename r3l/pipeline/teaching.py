@@ -59,8 +59,8 @@ def check_guidance(config: Config) -> None:
         )
     if source == "hint" and not isinstance(make_world(config.environment), Hinting):
         raise ConfigError(
-            f"method.guidance=hint: environment {kind} has no hints; alfworld, household and webshop have, and a "
-            "world of your own may (`hints`, r3l/environments/base.py)"
+            f"method.guidance=hint: environment {kind} has no hints; alfworld, household, scienceworld and webshop "
+            "have, and a world of your own may (`hints`, r3l/environments/base.py)"
         )
     if source == "teacher" and isinstance(config.method, GuidedSettings) and not on_a_server(config.method):
         ChatFormat.load(teacher_policy(config).model_path, config.policy.thinking, light=True)

@@ -28,5 +28,6 @@ def test_episodes_and_rollbacks_through_worker_processes():
                 assert (rolled.diverged_at, rolled.exact) == (None, True)
                 assert pool.step(session, actions[pivot]).result(60) == steps[pivot]
         counts = pool.counts()
+        assert pool.ask_hints("hints", task).result(60) == world.hints(task)
     assert counts["replays"] == counts["restarts"] == 0
     assert counts["restores"] > 4 * 19

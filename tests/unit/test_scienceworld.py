@@ -16,9 +16,11 @@ import pytest
 
 from r3l.config.environments import ScienceWorldSettings
 from r3l.environments.base import Step
+from r3l.environments.scienceworld.hints import VAGUE, hints
 from r3l.environments.scienceworld.java import MACHINES, jar_path, java_path
 from r3l.environments.scienceworld.tasks import SPLITS, TEST_VARIATIONS, TRAIN_VARIATIONS
 from r3l.environments.scienceworld.world import SIMPLIFICATION, ScienceWorldWorld
+from r3l.environments.workers.pool import WorldPool
 from r3l.environments.workers.sessions import Sessions
 from r3l.errors import WorldError
 
@@ -142,6 +144,45 @@ def test_gold_actions_win_every_task_type(world, task_type):
     for pivot in (1, min(len(steps), 8), min(len(steps), 20)):
         again, repeated = play(world, task, actions[:pivot])
         assert [again, *(step.observation.text for step in repeated)] == seen[: pivot + 1]
+
+
+REPORT = """Completed keys:
+Sequential Subgoals:
+0\tfalse\t       GoalFind\tfocus on a plant
+1\tfalse\t       GoalFindNamed\t
+2\tfalse\t       GoalMove\tmove it to the answer box
+Unordered and Optional Subgoals:
+0\tfalse\t       GoalMoveToNewLocation\tmove to a new location
+"""
+
+
+def test_hints_have_the_subgoals_that_have_words_and_the_beginning_of_a_solution():
+    plan = "These are its steps, in this order: focus on a plant; move it to the answer box."
+    vague, what, precise = hints(REPORT, ["look around", "go to kitchen", "look around", "focus on plant"])
+    assert (vague, what) == (VAGUE, plan)
+    assert precise == f"{plan} These actions solve it: go to kitchen; focus on plant."
+    *_, long = hints(REPORT, [f"wait{n}" for n in range(31)])
+    assert long == f"{plan} A solution begins with these actions: {'; '.join(f'wait{n}' for n in range(30))}."
+    assert hints("", ["wait"]) == [VAGUE, "These actions solve it: wait."]
+
+
+@needs_java
+def test_the_last_hint_wins_and_asking_for_it_disturbs_no_episode(world):
+    task, other = task_of(world, "find-plant"), task_of(world, "identify-life-stages-1")
+    with WorldPool(ScienceWorldSettings(), workers=1) as pool:
+        vague, what, precise = pool.ask_hints("hints", task).result(60)
+    assert (vague, what) == (
+        VAGUE,
+        "These are its steps, in this order: focus on a plant; move living thing to answer box.",
+    )
+    _, steps = play(world, task, precise.removesuffix(".").split("solve it: ")[1].split("; "))
+    assert (steps[-1].reward, steps[-1].success) == (1.0, True)
+    environment = world.make()
+    environment.reset(task)
+    for turn, step in enumerate(steps):
+        world.hints(other if turn % 2 else task)
+        assert environment.step(precise.removesuffix(".").split("solve it: ")[1].split("; ")[turn]) == step
+    environment.close()
 
 
 @needs_java

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from r3l.config.environments import ScienceWorldSettings
-from r3l.environments.base import Environment, Observation, Reply, Step
+from r3l.environments.base import Observation, Reply, Step
 from r3l.environments.replies import parse_tagged_reply
+from r3l.environments.scienceworld.hints import hints
 from r3l.environments.scienceworld.tasks import variations
 from r3l.errors import WorldError
 from r3l.records import Task
@@ -61,7 +62,10 @@ class ScienceWorldWorld:
     def data(self, split: str) -> str:
         return "easy"  # all five simplifications, as the paper has it
 
-    def make(self) -> Environment:
+    def hints(self, task: Task) -> list[str]:
+        return self.make().hints(task)
+
+    def make(self) -> ScienceWorldEnvironment:
         return ScienceWorldEnvironment(self.settings.memory_mb)
 
 
@@ -79,10 +83,20 @@ class ScienceWorldEnvironment:
 
     def reset(self, task: Task) -> Observation:
         """Return the task's description and what is seen around: the same text and state every time."""
+        self.load(task, solved=False)
+        return Observation(f"{self.ask('getTaskDescription')}\n\n{self.ask('step', 'look around')}")
+
+    def hints(self, task: Task) -> list[str]:
+        """Return the task's hints, and close. The simulator solves a task while it loads it, if it is asked to."""
+        self.load(task, solved=True)
+        found = hints(self.ask("getGoalProgressStr"), list(self.ask("getGoldActionSequence")))
+        self.close()
+        return found
+
+    def load(self, task: Task, *, solved: bool) -> None:
         wanted = json.loads(task.payload)
         self.connect()
-        self.ask("load", str(wanted["type"]), int(wanted["variation"]), SIMPLIFICATION, False)
-        return Observation(f"{self.ask('getTaskDescription')}\n\n{self.ask('step', 'look around')}")
+        self.ask("load", str(wanted["type"]), int(wanted["variation"]), SIMPLIFICATION, solved)
 
     def step(self, action: str) -> Step:
         if self.simulator is None:

@@ -99,6 +99,10 @@ class WorldPool:
             observations=observations,
         )
 
+    def ask_hints(self, name: str, task: Task) -> Future[list[str]]:
+        """Return the hints of a task, from vague to precise; empty where it has none. `name` is for messages."""
+        return self.call(self.worker_of(task), "hints", name, task.task_id, list, task=asdict(task))
+
     def end(self, session_id: str) -> Future[None]:
         """Forget a session, whose environment is used again. Do nothing if there is none."""
         with self.lock:

@@ -26,7 +26,7 @@ from pydantic import TypeAdapter
 from r3l import plugins
 from r3l.config.environments import AnyEnvironment, EnvironmentSettings
 from r3l.environments import make_world
-from r3l.environments.base import Environment, Waiting
+from r3l.environments.base import Environment, Hinting, Waiting
 from r3l.environments.oracles import verdict_of
 from r3l.environments.workers.sessions import Sessions
 from r3l.errors import ServerAway
@@ -130,7 +130,7 @@ def answer(sessions: Sessions, settings: EnvironmentSettings, call: Call) -> dic
     return {"id": call["id"], "value": value, "counts": dict(sessions.counts - before)}
 
 
-def perform(sessions: Sessions, settings: EnvironmentSettings, call: Call) -> dict[str, Any] | None:
+def perform(sessions: Sessions, settings: EnvironmentSettings, call: Call) -> dict[str, Any] | list[str] | None:
     name, session = call["call"], call["session"]
     if name == "start":
         return asdict(sessions.start(session, Task(**call["task"])))
@@ -140,6 +140,9 @@ def perform(sessions: Sessions, settings: EnvironmentSettings, call: Call) -> di
         return asdict(sessions.rollback(session, Task(**call["task"]), call["actions"], call["observations"]))
     if name == "oracle":
         return asdict(verdict_of(settings, Task(**call["task"]), call["actions"], call["observations"]))
+    if name == "hints":
+        world = sessions.world
+        return list(world.hints(Task(**call["task"]))) if isinstance(world, Hinting) else []
     sessions.end(session)
     return None
 
