@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from r3l.config.methods import R3LSettings
 from r3l.config.section import taken
 from r3l.credit.pivot_mask import PivotMask
 from r3l.methods.base import LeftOut, Lesson, Method, Objective
-from r3l.records import Kind, Reflection, SamplingPlan, Status, Trajectory
+from r3l.records import Credit, Kind, Reflection, SamplingPlan, Status, Trajectory
 
 
 class R3L(Method[R3LSettings]):
@@ -34,6 +35,17 @@ class R3L(Method[R3LSettings]):
             retries_per_base=retries,
             retried_bases=half // retries,
         )
+
+    def credit(self, settings: R3LSettings, members: Sequence[Trajectory]) -> list[Credit]:
+        credits = super().credit(settings, members)
+        if settings.amplify_distilled:
+            return credits
+        return [
+            replace(one, advantage=one.scaled, rule="positive")
+            if one.kind == Kind.DISTILLED and one.scaled > 0
+            else one
+            for one in credits
+        ]
 
     def pivot_mask(self, settings: R3LSettings) -> PivotMask:
         return settings.pivot_mask

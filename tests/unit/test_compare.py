@@ -13,7 +13,17 @@ from r3l.store.policies.snapshots import snapshot_digest
 
 EXPERIMENTS = sorted(Path("data/experiments").glob("*.toml"))
 # Experiments that answer to no table of the paper.
-OURS = {"phase", "phase_alfworld", "field", "field_alfworld", "smollm2", "smollm2_whole", "reflector", "latent"}
+OURS = {
+    "phase",
+    "phase_alfworld",
+    "field",
+    "field_alfworld",
+    "smollm2",
+    "smollm2_whole",
+    "reflector",
+    "hypotheses",
+    "latent",
+}
 FREE = {"group_of_16", "group_size", "sync"}  # experiments whose arms differ in N on purpose
 
 

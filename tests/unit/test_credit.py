@@ -11,7 +11,7 @@ from r3l.credit.amplification import amplified
 from r3l.credit.dominance import dominance, variance_ratio
 from r3l.credit.pivot_mask import base_mask_turn, distilled_mask_turn, response_weights
 from r3l.methods import credit_stage
-from tests.support.exploration_group import base
+from tests.support.exploration_group import base, distilled
 
 ONE_IN_EIGHT = [1, 0, 0, 0, 0, 0, 0, 0]
 PAPER = {"alpha": 3.0, "top_rule": "group_max", "top_value": 3.0, "success_threshold": 1.0}
@@ -124,6 +124,16 @@ def test_grpo_and_opmd_with_amplification():
 def test_alpha_1_leaves_only_the_top_rule():
     advantages, _ = credited("paper", [1.0, 0.6, 0.2, 0.2], alpha=1)
     assert advantages == pytest.approx([1, 0.261116, -0.783349, -0.783349], abs=1e-5)
+
+
+@pytest.mark.parametrize(("amplify_distilled", "value", "rule"), [(True, 3.0, "top"), (False, 0.866025, "positive")])
+def test_distilled_trajectories_may_keep_their_advantage(amplify_distilled, value, rule):
+    # rewards 1, 0, 0 and the retry's 1: mean 0.5, std 0.57735, A = +-0.866025
+    method = compose(method="paper", assignments=[f"method.amplify_distilled={str(amplify_distilled).lower()}"]).method
+    members = [*(base(n, reward=reward) for n, reward in enumerate((1.0, 0.0, 0.0))), distilled(1, reward=1.0)]
+    credit, _ = credit_stage(method, members)
+    assert [one.advantage for one in credit] == pytest.approx([3, -0.866025, -0.866025, value], abs=1e-5)
+    assert [one.rule for one in credit] == ["top", "negative", "negative", rule]
 
 
 def test_overlong_penalty_rises_over_the_last_tokens():

@@ -41,6 +41,13 @@ class R3LSettings(GuidedSettings):
     kind: Literal["r3l"] = "r3l"
     top_rule: Literal["group_max", "success", "none"] = Field("group_max", description=TOP_RULE)
     amplify: bool = Field(True, description=AMPLIFY)
+    amplify_distilled: bool = Field(
+        True,
+        description=(
+            "Amplify distilled trajectories, too. If off, their positive advantages stay as they are: their suffixes "
+            "were sampled under guidance, which is off-policy."
+        ),
+    )
     pivot_mask: Literal["both", "retry_only", "off"] = Field(
         "both",
         description=(
