@@ -157,7 +157,10 @@ async def by_oracle(about: About, begun: Written) -> Written:
 
 async def by_hint(about: About, begun: Written) -> Written:
     """Return the hint of `hint_level`, and one level further for each retry of the same base. It names no turn: 0.
-    Raise `NothingToSay` if the task has none."""
+
+    Raises:
+        WorldError: the environment failed. NothingToSay: the task has no hint.
+    """
     hints = await asyncio.wrap_future(about.explorer.pool.ask_hints(f"{about.name}/hints", about.task))
     if not hints:
         raise NothingToSay("the task has no hint")

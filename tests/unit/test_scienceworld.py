@@ -175,13 +175,14 @@ def test_the_last_hint_wins_and_asking_for_it_disturbs_no_episode(world):
         VAGUE,
         "These are its steps, in this order: focus on a plant; move living thing to answer box.",
     )
-    _, steps = play(world, task, precise.removesuffix(".").split("solve it: ")[1].split("; "))
+    actions = precise.removesuffix(".").split("solve it: ")[1].split("; ")
+    _, steps = play(world, task, actions)
     assert (steps[-1].reward, steps[-1].success) == (1.0, True)
     environment = world.make()
     environment.reset(task)
     for turn, step in enumerate(steps):
         world.hints(other if turn % 2 else task)
-        assert environment.step(precise.removesuffix(".").split("solve it: ")[1].split("; ")[turn]) == step
+        assert environment.step(actions[turn]) == step
     environment.close()
 
 

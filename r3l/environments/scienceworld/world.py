@@ -63,7 +63,12 @@ class ScienceWorldWorld:
         return "easy"  # all five simplifications, as the paper has it
 
     def hints(self, task: Task) -> list[str]:
-        return self.make().hints(task)
+        """Return the task's hints. The simulator solves a task while it loads it, if it is asked to."""
+        environment = self.make()
+        environment.load(task, solved=True)
+        found = hints(environment.ask("getGoalProgressStr"), list(environment.ask("getGoldActionSequence")))
+        environment.close()
+        return found
 
     def make(self) -> ScienceWorldEnvironment:
         return ScienceWorldEnvironment(self.settings.memory_mb)
@@ -85,13 +90,6 @@ class ScienceWorldEnvironment:
         """Return the task's description and what is seen around: the same text and state every time."""
         self.load(task, solved=False)
         return Observation(f"{self.ask('getTaskDescription')}\n\n{self.ask('step', 'look around')}")
-
-    def hints(self, task: Task) -> list[str]:
-        """Return the task's hints, and close. The simulator solves a task while it loads it, if it is asked to."""
-        self.load(task, solved=True)
-        found = hints(self.ask("getGoalProgressStr"), list(self.ask("getGoldActionSequence")))
-        self.close()
-        return found
 
     def load(self, task: Task, *, solved: bool) -> None:
         wanted = json.loads(task.payload)
