@@ -67,7 +67,13 @@ def draw_panel(axes: Any, panel: Panel, ours: str) -> None:
     for one, height in zip(by_end(panel.lines), heights(panel.lines), strict=True):
         colour = OURS if one.arm == ours else RIVALS
         axes.annotate(
-            one.arm, (one.x[-1], height), xytext=(6, 0), textcoords="offset points", color=colour, va="center"
+            one.arm,
+            (one.x[-1], height),
+            xytext=(6, 0),
+            textcoords="offset points",
+            color=colour,
+            va="center",
+            annotation_clip=False,  # a name that was lifted above the panel is shown, too
         )
 
 
