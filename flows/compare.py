@@ -20,7 +20,7 @@ from flows.artifacts import artifact_key  # noqa: E402
 from r3l.errors import ConfigError  # noqa: E402
 from r3l.experiments.cells import Ended, run_cells  # noqa: E402
 from r3l.experiments.experiment import Cell, load_experiment  # noqa: E402
-from r3l.experiments.kept import kept_results  # noqa: E402
+from r3l.experiments.kept import kept_results, with_shared_runs  # noqa: E402
 from r3l.experiments.pages.results_page import file_of, page, write_results  # noqa: E402
 from r3l.experiments.results import read_results  # noqa: E402
 from r3l.experiments.verdicts import statistics  # noqa: E402
@@ -88,7 +88,8 @@ def run_experiment(
     experiment, opened = load_experiment(located(path)), Store.open(store)
     statistics()  # what the page needs is missed before the runs, not after them
     wanted = only.of(experiment.cells(size))
-    kept = kept_results(file_of(located(results), experiment, size))
+    file = file_of(located(results), experiment, size)
+    kept = with_shared_runs(kept_results(file), file.parent, experiment, size)
     unfinished = set(read_results(experiment, size, opened, kept).unfinished)
     missing = [cell for cell in wanted if cell.config.run in unfinished]
     for ended in run_cells(

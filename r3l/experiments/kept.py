@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,3 +76,32 @@ def kept_results(file: Path) -> Kept:
         raise ConfigError(
             f"kept results {file}: {error!r}; move the file away to begin the experiment again"
         ) from error
+
+
+def with_shared_runs(kept: Kept, folder: Path, experiment: Experiment, size: str) -> Kept:
+    """Return `kept` with the runs of this experiment's names that the other files in `folder` keep: experiments that
+    share a `runs` name take each other's runs from a store, and so they do from kept results. A file counts where it
+    has as many iterations and evaluations; `Kept.still_hold` compares settings and starting policies.
+
+    Raises:
+        ConfigError: a file is not what `r3l compare` writes.
+    """
+    names = {cell.config.run for cell in experiment.cells(size)}
+    of = experiment.sizes[size]
+    for file in sorted(folder.glob(f"*-{size}.json")):
+        other = kept_results(file)
+        if other.experiment is None or other.experiment.name == experiment.name:
+            continue
+        theirs = other.experiment.sizes[other.size]
+        if (theirs.iterations, theirs.evaluate_every) != (of.iterations, of.evaluate_every):
+            continue
+        shared = (other.cells.keys() & names) - kept.cells.keys()
+        kept = replace(
+            kept,
+            cells=kept.cells | {run: other.cells[run] for run in shared},
+            curves=kept.curves | {run: other.curves[run] for run in shared},
+            metrics=kept.metrics | {run: other.metrics[run] for run in shared},
+            policies=kept.policies | {run: other.policies[run] for run in shared if run in other.policies},
+            test_episodes=max(kept.test_episodes, other.test_episodes) if shared else kept.test_episodes,
+        )
+    return kept

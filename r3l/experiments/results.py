@@ -152,7 +152,7 @@ def joined(results: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
     metrics = results.metrics | {run: kept.metrics[run] for run in old}
     together = [cell for cell in cells if cell.config.run in curves]
     episodes = max(results.test_episodes, kept.test_episodes)
-    gone = {cell.rate for cell in together if cell.config.run in old}
+    gone = {cell.rate for cell in together if cell.config.run in old} & {one.rate for one in kept.answers}
     rates = results.experiment.sizes[results.size].learning_rates()
     answers = sorted(
         [

@@ -11,7 +11,7 @@ import pytest
 from r3l.errors import ConfigError
 from r3l.experiments import results
 from r3l.experiments.experiment import Cell, Experiment, Question, load_experiment
-from r3l.experiments.kept import Answer, kept_results
+from r3l.experiments.kept import Answer, Kept, kept_results, with_shared_runs
 from r3l.experiments.pages.lines import Line, Panel, Picture, lines, pictures_of, shown
 from r3l.experiments.pages.pictures import OURS, draw, heights, top
 from r3l.experiments.pages.results_page import page, write_again, write_results
@@ -298,6 +298,24 @@ def test_kept_runs_of_other_settings_or_of_another_policy_do_not_count(store, tm
         r3l.config.run
     ]  # another seed's or rate's policy
     assert replace(kept, policies={}).still_hold([r3l], {(0, 3e-4): "p"}) == []  # a file of before, which does not say
+
+
+def test_runs_that_another_experiment_keeps_under_the_same_name_are_taken(store, tmp_path):
+    main, sync = (short(Path(f"data/experiments/{name}.toml")) for name in ("main_household", "sync"))
+    kept_with(main, store, tmp_path / "results", [(main.cells("laptop")[0], 3)])
+    emptied = Store.open(str(tmp_path / "emptied"))
+    r3l, stale = sync.cells("laptop")[:2]
+    fill(emptied, stale, 2)
+    kept = with_shared_runs(Kept(), tmp_path / "results", sync, "laptop")
+    found = read_results(sync, "laptop", emptied, kept)
+    assert {run: max(curve.values()) for run, curve in found.curves.items()} == {
+        r3l.config.run: 0.75,
+        stale.config.run: 0.5,
+    }
+    assert found.kept == [r3l.config.run]
+    of = sync.sizes["laptop"].model_copy(update={"iterations": 99})
+    longer = sync.model_copy(update={"sizes": {"laptop": of}})
+    assert with_shared_runs(Kept(), tmp_path / "results", longer, "laptop").cells == {}
 
 
 @pytest.mark.slow
