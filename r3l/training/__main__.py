@@ -16,7 +16,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,9 +40,12 @@ def main() -> int:
     if not arguments.job:
         return wait_for_jobs(arguments.processes)
     end_with_launcher()
-    from r3l.training.parallel.ranks import join
+    from r3l.training.parallel.ranks import join, leave
 
-    return done(Path(arguments.job), join)
+    status = done(Path(arguments.job), join)
+    if not status:
+        leave()
+    return status
 
 
 def wait_for_jobs(processes: int) -> int:
@@ -52,6 +54,7 @@ def wait_for_jobs(processes: int) -> int:
 
     import r3l.training.update  # noqa: F401 (the imports of a job, before there is one)
     from r3l.training.parallel.forked import fork
+    from r3l.training.parallel.ranks import leave
 
     if processes > 1 and torch.cuda.is_available():
         processes = min(processes, torch.cuda.device_count())
@@ -61,12 +64,13 @@ def wait_for_jobs(processes: int) -> int:
     end_with_launcher()
     for path in forked.paths():
         log_to_file(path)
-        if status := done(path, partial(forked.join, path)):
+        if status := done(path, forked.join):
             return status
         if torch.cuda.is_initialized():
             return 0
         if forked.rank == 0:
             emit("idle")
+    leave()
     return 0
 
 
@@ -91,14 +95,12 @@ def done(path: Path, join: Callable[[], Ranks]) -> int:
         job = read_job(path)
         import torch
 
-        from r3l.training.parallel.ranks import leave
         from r3l.training.update import run_update
 
         torch.set_flush_denormal(True)  # most weights of attention are: as zeros they take no time (data/LOG.md)
         ranks = join()
         say = emit if ranks.leads else silent
         result = run_update(job, ranks, say, import_seconds=time.perf_counter() - started)
-        leave()
     except R3LError as error:
         emit("failed", cause=str(error))
         print(f"r3l.training: {escaped(str(error))}", file=sys.stderr)

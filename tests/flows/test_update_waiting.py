@@ -1,6 +1,7 @@
 """The update's process that starts before its first job and does one job after another."""
 
 import io
+import shutil
 import signal
 import sys
 import threading
@@ -29,6 +30,25 @@ for line in sys.stdin:
         sys.exit(1)
     pathlib.Path(job["out"], "update.json").write_text(json.dumps({"pid": os.getpid(), "said": dict(os.environ)}))
     print(json.dumps({"event": "idle"}), flush=True)
+"""
+
+LATE_SECOND_RANK = """
+import json, os, pathlib, sys, tempfile, time
+import torch
+from r3l.training import __main__ as training, update
+
+def run_update(job, ranks, say, import_seconds):
+    total = ranks.sum(torch.tensor([ranks.rank + 1.0])).item()
+    time.sleep(ranks.rank)  # the second rank is not done when the first one says that it is
+    if ranks.leads:
+        left = [name for name in os.listdir(tempfile.gettempdir()) if name.startswith("r3l")]
+        result = {"total": total, "job": sorted(os.listdir(job)), "temporary": left}
+        pathlib.Path(job, "update.json").write_text(json.dumps(result))
+    return dict.fromkeys(("step", "loss", "grad_norm", "seconds", "seconds_by_part"))
+
+update.run_update = run_update
+training.read_job = lambda path: path.parent
+sys.exit(training.wait_for_jobs(2))
 """
 
 BEGINS = """
@@ -140,6 +160,18 @@ def test_the_second_job_of_a_process_is_the_one_that_a_process_of_its_own_would_
     for part in ("policy/model.safetensors", "optimizer/optimizer.safetensors"):
         assert (tmp_path / "kept" / part).read_bytes() == (tmp_path / "alone" / part).read_bytes()
     assert "Traceback" not in log
+
+
+def test_nothing_that_ranks_look_for_later_stands_in_a_job_s_folder(monkeypatch, tmp_path):
+    (temporary := tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(waiting, "COMMAND", [sys.executable, "-c", LATE_SECOND_RANK])
+    with closing(WaitingProcess()) as ready:
+        ready.start(2)
+        for name in ("first", "second", "third"):
+            result = launch(tmp_path / name, ready, timeout_s=40, ranks=2)
+            assert result == {"total": 3.0, "job": ["job.json", process.LOG], "temporary": []}
+            shutil.rmtree(tmp_path / name)
 
 
 @pytest.mark.slow

@@ -1,11 +1,13 @@
 """Ranks on the cores of one host without torchrun: a process forks the others once its imports are done, so that torch
-is imported once. They take jobs one after another, as it does.
+is imported once. They take jobs one after another, as it does, in one process group.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +20,6 @@ from r3l.store.files.process import mark
 from r3l.training.parallel.launcher import LAUNCHER
 from r3l.training.parallel.ranks import Ranks
 
-MEETING = "ranks"  # file beside a job, where its ranks find each other
-
 
 @dataclass(frozen=True)
 class Forked:
@@ -29,24 +29,28 @@ class Forked:
     size: int
     jobs: Iterable[str]  # paths of job files, a line each
     others: tuple[TextIO, ...] = ()  # the first rank's: where it writes the lines of each other rank
+    meeting: Path = Path()  # file in which they find each other
 
     def paths(self) -> Iterator[Path]:
         """Yield the path of each job as it comes; the first rank passes it on."""
         for line in self.jobs:
             path = Path(line.strip())
-            if self.rank == 0:
-                (path.parent / MEETING).unlink(missing_ok=True)  # of an earlier try
             for other in self.others:
                 other.write(f"{path}\n")
                 other.flush()
             yield path
 
-    def join(self, job: Path) -> Ranks:
-        """Return this process's rank in the job; more than one meet first."""
-        if self.size > 1:
-            dist.init_process_group(
-                "gloo", init_method=f"file://{job.parent.absolute() / MEETING}", rank=self.rank, world_size=self.size
-            )
+    def join(self) -> Ranks:
+        """Return this process's rank; more than one meet before their first job.
+
+        Their file is gone before the job begins. A rank that looks for it while it leaves would else wait for hours if
+        another one removed it in that moment.
+        """
+        if self.size > 1 and not dist.is_initialized():
+            dist.init_process_group("gloo", init_method=f"file://{self.meeting}", rank=self.rank, world_size=self.size)
+            dist.barrier()
+            if self.rank == 0:
+                self.meeting.unlink()
         return Ranks(self.rank, self.size)
 
 
@@ -61,6 +65,7 @@ def fork(size: int) -> Forked:
     torch.set_num_threads(1)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")  # a host may have no name
     first = mark()
+    meeting = Path(tempfile.gettempdir(), f"r3l-ranks-{secrets.token_hex(8)}")
     others: list[TextIO] = []
     for rank in range(1, size):
         read, write = os.pipe()
@@ -69,7 +74,7 @@ def fork(size: int) -> Forked:
                 other.close()
             os.close(write)
             os.environ[LAUNCHER] = first
-            return Forked(rank, size, os.fdopen(read))
+            return Forked(rank, size, os.fdopen(read), meeting=meeting)
         os.close(read)
         others.append(os.fdopen(write, "w"))
-    return Forked(0, size, sys.stdin, tuple(others))
+    return Forked(0, size, sys.stdin, tuple(others), meeting)
