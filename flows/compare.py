@@ -90,8 +90,8 @@ def run_experiment(
     wanted = only.of(experiment.cells(size))
     file = file_of(located(results), experiment, size)
     kept = with_shared_runs(kept_results(file), file.parent, experiment, size)
-    unfinished = set(read_results(experiment, size, opened, kept).unfinished)
-    missing = [cell for cell in wanted if cell.config.run in unfinished]
+    present = read_results(experiment, size, opened, kept)
+    missing = [cell for cell in wanted if cell.config.run in set(present.unfinished)]
     for ended in run_cells(
         experiment,
         missing,
@@ -99,6 +99,11 @@ def run_experiment(
         opened,
         min(workers, os.cpu_count() or 1),
         minutes or math.inf,
+        {
+            (cell.seed, cell.rate): present.policies[cell.config.run]
+            for cell in present.cells
+            if cell.config.run in present.policies
+        },
     ):
         on_ended(ended)
     measured = read_results(experiment, size, opened, kept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -18,7 +18,8 @@ from r3l.store.stage import Store
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A cell that ended: complete, out of time or with an error; and the remaining time of all other cells."""
+    """A cell that ended: complete, out of time or with an error; and the remaining time of all other cells (NaN: it was
+    not begun)."""
 
     cell: Cell
     whole: bool
@@ -30,10 +31,8 @@ class Ended:
 
     def __str__(self) -> str:
         how = self.error or ("done" if self.whole else "out of time: goes on next time")
-        return (
-            f"run {self.number} of {self.of}, {self.cell.config.run}: {how}, {self.seconds:.0f} s; about "
-            f"{self.left_s / 60:.0f} min left"
-        )
+        left = "" if math.isnan(self.left_s) else f", {self.seconds:.0f} s; about {self.left_s / 60:.0f} min left"
+        return f"run {self.number} of {self.of}, {self.cell.config.run}: {how}{left}"
 
 
 def run_cells(
@@ -43,22 +42,49 @@ def run_cells(
     store: Store,
     workers: int = 0,
     minutes: float = math.inf,
+    begun: Mapping[Start, str] | None = None,
 ) -> Iterator[Ended]:
     """Run or resume cells, and report each one as it ends.
 
     Args:
         workers: processes side by side, each with a cell; 0: in this process.
         minutes: after so many no further iteration begins, and no further starting policy is made.
+        begun: digest of the policy that the finished runs of a seed and learning rate began from. A cell whose policy
+            has another one is left out with an error, since arms are compared from the same weights.
     """
     until, began = time.time() + 60 * minutes, time.time()
-    configs = [cell.config.kept_at(store.root) for cell in cells]
-    for config in {config.policy.path: config for config in configs}.values():
-        if time.time() <= until:
-            starting_policy(config)  # made once, before several cells want to make it
-    for number, (place, outcome) in enumerate(outcomes(experiment, configs, iterations, workers, until), 1):
+    configs = {cell.config.run: cell.config.kept_at(store.root) for cell in cells}
+    made: dict[str, str] = {}
+    for config in {config.policy.path: config for config in configs.values()}.values():
+        if time.time() <= until:  # made once, before several cells want to make it
+            made[config.policy.path] = starting_policy(config).digest
+    apart = {
+        cell.config.run: error
+        for cell in cells
+        if (error := other_start(cell, made.get(configs[cell.config.run].policy.path), begun or {}))
+    }
+    alike = [cell for cell in cells if cell.config.run not in apart]
+    for number, cell in enumerate((cell for cell in cells if cell.config.run in apart), 1):
+        yield Ended(cell, False, 0.0, number, len(cells), math.nan, apart[cell.config.run])
+    ended = outcomes(experiment, [configs[cell.config.run] for cell in alike], iterations, workers, until)
+    for number, (place, outcome) in enumerate(ended, 1):
         whole, seconds, error = outcome
-        rest = (time.time() - began) / number * (len(cells) - number)
-        yield Ended(cells[place], whole, seconds, number, len(cells), rest, error)
+        rest = (time.time() - began) / number * (len(alike) - number)
+        yield Ended(alike[place], whole, seconds, len(apart) + number, len(cells), rest, error)
+
+
+Start = tuple[int, float | None]  # a seed and a learning rate
+
+
+def other_start(cell: Cell, digest: str | None, begun: Mapping[Start, str]) -> str:
+    """Return why the cell can't be compared with the finished runs of its seed and learning rate; empty: it can."""
+    known = begun.get((cell.seed, cell.rate))
+    if digest is None or known in (None, digest):
+        return ""
+    return (
+        f"left out: {cell.config.policy.path} has the digest {digest}, and the finished runs of seed {cell.seed} began "
+        f"from {known}; put the policy with that digest there, or begin anew with --results FOLDER"
+    )
 
 
 Outcome = tuple[bool, float, str]

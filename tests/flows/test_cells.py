@@ -4,6 +4,7 @@ page."""
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -151,3 +152,24 @@ def test_when_the_time_is_up_no_starting_policy_is_made(tmp_path, monkeypatch):
     cells, store = experiment.cells("laptop"), Store.open(str(tmp_path / "store"))
     assert list(run_cells(experiment, cells, 1, store, minutes=-1)) == []
     assert asked == []
+
+
+def test_a_cell_whose_policy_has_other_weights_than_the_finished_runs_is_left_out(tmp_path, monkeypatch):
+    (tmp_path / "tiny.toml").write_text(FILE)
+    experiment, store = load_experiment(tmp_path / "tiny.toml"), Store.open(str(tmp_path / "store"))
+    cells, played = experiment.cells("laptop"), []
+    monkeypatch.setattr("r3l.experiments.cells.starting_policy", lambda config: SimpleNamespace(digest="here"))
+    monkeypatch.setattr(
+        "r3l.experiments.cells.outcomes",
+        lambda experiment, configs, *rest: [(0, (True, 1.0, ""))] if configs and not played.append(configs) else [],
+    )
+    left = list(run_cells(experiment, cells, 2, store, begun={(0, None): "elsewhere"}))
+    assert [(one.cell, one.whole) for one in left] == [(cell, False) for cell in cells]
+    assert str(left[0]) == (
+        "run 1 of 2, tiny.r3l.s0: left out: data/policies/embedded has the digest here, and the finished runs of "
+        "seed 0 began from elsewhere; put the policy with that digest there, or begin anew with --results FOLDER"
+    )
+    assert played == []
+    for alike in ({(0, None): "here"}, {(1, None): "elsewhere"}, {(0, 0.001): "elsewhere"}, None):
+        assert [one.whole for one in run_cells(experiment, cells, 2, store, begun=alike)] == [True]
+    assert [len(configs) for configs in played] == [2] * 4
