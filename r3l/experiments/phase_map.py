@@ -210,20 +210,27 @@ def map_section(results: Results, folder: str) -> list[str]:
 
 def policy_lines(results: Results) -> list[str]:
     """Return the digests of the starting policies, so that another maker of them can compare."""
-    runs: dict[int, set[str]] = defaultdict(set)
+    began: dict[int, dict[str, set[float]]] = defaultdict(lambda: defaultdict(set))
     for cell in results["cells"]:
         if digest := results["policies"].get(cell["run"]):
-            runs[cell["seed"]].add(digest)
-    places = {seed: policy_of(results, seed) for seed in sorted(runs)}
+            began[cell["seed"]][digest].add(cell["rate"])
+    places = {seed: policy_of(results, seed) for seed in sorted(began)}
     rows = [
-        f"| {named[0]:g} | {named[1]} | {', '.join(sorted(runs[seed]))} |" for seed, named in places.items() if named
+        f"| {named[0]:g} | {named[1]} | {', '.join(map(digest_text, sorted(began[seed].items())))} |"
+        for seed, named in places.items()
+        if named
     ]
     said = (
         "A digest is of weights and tokenizer, as `r3l warm-start` prints it; what of it is repeatable: "
-        "data/policies/README.md."
+        "data/policies/README.md. In parentheses: the learning rates of the runs that began from it."
     )
     return (
         ["### The starting policies", "", said, "", "| F | policy | digest |", "|---|---|---|", *rows, ""]
         if rows
         else []
     )
+
+
+def digest_text(one: tuple[str, set[float]]) -> str:
+    digest, rates = one
+    return f"{digest} ({', '.join(f'{rate:g}' for rate in sorted(rates, reverse=True))})"

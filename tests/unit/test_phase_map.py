@@ -14,6 +14,7 @@ from r3l.experiments.phase_map import (
     map_lines,
     map_section,
     places,
+    policy_lines,
 )
 
 pytest.importorskip("scipy", reason="the extra [experiments] is not installed")
@@ -87,7 +88,8 @@ def test_without_the_question_for_what_a_policy_wins_there_is_a_table_and_no_map
 def test_the_map_says_its_n():
     text = "\n".join(map_lines(RESULTS, 1e-3))
     assert "| 1 | 0.000 | 0.000 | +0.400 [" in text
-    assert "| 0.8 | 2 | digest-5 |" in map_section(RESULTS, "x-laptop")
+    assert "| 0.8 | 2 | digest-5 (0.001) |" in map_section(RESULTS, "x-laptop")
+
     assert "Crossing: p = 0.133, 95 % bootstrap over policies " in text
     assert "| R3L | 0.400 (0.300 to 0.500; 3) | 0.400 (0.300 to 0.500; 3) |" in map_section(RESULTS, "x-laptop")
     assert "| GRPO | 0.000 (0.000 to 0.000; 3) | 0.600 (0.500 to 0.700; 3) |" in map_section(RESULTS, "x-laptop")
@@ -97,3 +99,9 @@ def test_the_map_says_its_n():
     assert not {"#ffffff", "#000000"} & set(
         re.findall("#[0-9a-f]{6}", drawn)
     )  # reads on a white page and on a dark one
+
+
+def test_policies_that_were_made_anew_for_another_learning_rate_are_told_apart():
+    run = {"run": "again", "arm": "R3L", "seed": 5, "rate": 3e-4}
+    again = RESULTS | {"cells": [*RESULTS["cells"], run], "policies": RESULTS["policies"] | {"again": "a-digest"}}
+    assert "| 0.8 | 2 | a-digest (0.0003), digest-5 (0.001) |" in policy_lines(again)
