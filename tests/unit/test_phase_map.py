@@ -89,7 +89,6 @@ def test_the_map_says_its_n():
     text = "\n".join(map_lines(RESULTS, 1e-3))
     assert "| 1 | 0.000 | 0.000 | +0.400 [" in text
     assert "| 0.8 | 2 | digest-5 (0.001) |" in map_section(RESULTS, "x-laptop")
-
     assert "Crossing: p = 0.133, 95 % bootstrap over policies " in text
     assert "| R3L | 0.400 (0.300 to 0.500; 3) | 0.400 (0.300 to 0.500; 3) |" in map_section(RESULTS, "x-laptop")
     assert "| GRPO | 0.000 (0.000 to 0.000; 3) | 0.600 (0.500 to 0.700; 3) |" in map_section(RESULTS, "x-laptop")
