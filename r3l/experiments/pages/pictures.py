@@ -30,6 +30,8 @@ STYLE: Any = {
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), RIVALS),
 }
 WIDTH = 88  # letters of a title's line
+LEADER: dict[str, Any] = {"arrowstyle": "-", "linewidth": 0.5, "relpos": (0, 0.5), "shrinkA": 1, "shrinkB": 2}
+TITLE: dict[str, Any] = {"loc": "left", "fontsize": 9}  # in the middle of the axes a long one would leave the picture
 APART = 0.05  # share of the height that two names at the lines' ends are kept apart
 
 
@@ -38,7 +40,7 @@ def can_draw() -> bool:
 
 
 def draw(picture: Picture) -> str:
-    """Return the SVG: the arm it is about thick and coloured with its band, its rivals grey, each named at its end."""
+    """Return the SVG: the arm it is about thick and coloured with its band, its rivals grey, names beside the panel."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -51,10 +53,10 @@ def draw(picture: Picture) -> str:
         )
         for axes, panel in zip(under[:, 0], picture.panels, strict=True):
             draw_panel(axes, panel, picture.ours)
-            axes.set(title=panel.title, ylabel=picture.y_title)
-            axes.title.set_fontsize(9)
+            axes.set(ylabel=picture.y_title)
+            axes.set_title(panel.title, **TITLE)
         first, last = under[0, 0], under[-1, 0]
-        first.set_title("\n".join(filter(None, [fill(picture.title, WIDTH), picture.panels[0].title])), fontsize=9)
+        first.set_title("\n".join(filter(None, [fill(picture.title, WIDTH), picture.panels[0].title])), **TITLE)
         last.set_xlabel(picture.x_title)
         return svg(figure)
 
@@ -68,11 +70,12 @@ def draw_panel(axes: Any, panel: Panel, ours: str) -> None:
         colour = OURS if one.arm == ours else RIVALS
         axes.annotate(
             one.arm,
-            (one.x[-1], height),
-            xytext=(6, 0),
-            textcoords="offset points",
+            (one.x[-1], one.y[-1]),
+            xytext=(1.02, height),
+            textcoords=axes.get_yaxis_transform(),  # beside the panel, where no line crosses a name
             color=colour,
             va="center",
+            arrowprops=LEADER | {"color": colour},
             annotation_clip=False,  # a name that was lifted above the panel is shown, too
         )
 
