@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -18,8 +18,7 @@ from r3l.store.stage import Store
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A cell that ended: complete, out of time or with an error; and the remaining time of all other cells (NaN: it was
-    not begun)."""
+    """A cell that ended: complete, out of time or with an error; and the remaining time of all other cells."""
 
     cell: Cell
     whole: bool
@@ -31,8 +30,10 @@ class Ended:
 
     def __str__(self) -> str:
         how = self.error or ("done" if self.whole else "out of time: goes on next time")
-        left = "" if math.isnan(self.left_s) else f", {self.seconds:.0f} s; about {self.left_s / 60:.0f} min left"
-        return f"run {self.number} of {self.of}, {self.cell.config.run}: {how}{left}"
+        return (
+            f"run {self.number} of {self.of}, {self.cell.config.run}: {how}, {self.seconds:.0f} s; about "
+            f"{self.left_s / 60:.0f} min left"
+        )
 
 
 def run_cells(
@@ -53,33 +54,24 @@ def run_cells(
             has another one is left out with an error, since arms are compared from the same weights.
     """
     until, began = time.time() + 60 * minutes, time.time()
-    configs = {cell.config.run: cell.config.kept_at(store.root) for cell in cells}
-    made: dict[str, str] = {}
-    for config in {config.policy.path: config for config in configs.values()}.values():
-        if time.time() <= until:  # made once, before several cells want to make it
-            made[config.policy.path] = starting_policy(config).digest
-    apart = {
-        cell.config.run: error
-        for cell in cells
-        if (error := other_start(cell, made.get(configs[cell.config.run].policy.path), begun or {}))
-    }
-    alike = [cell for cell in cells if cell.config.run not in apart]
-    for number, cell in enumerate((cell for cell in cells if cell.config.run in apart), 1):
-        yield Ended(cell, False, 0.0, number, len(cells), math.nan, apart[cell.config.run])
-    ended = outcomes(experiment, [configs[cell.config.run] for cell in alike], iterations, workers, until)
-    for number, (place, outcome) in enumerate(ended, 1):
+    configs = [cell.config.kept_at(store.root) for cell in cells]
+
+    def unlike(place: int) -> str:
+        return other_start(cells[place], starting_policy(configs[place]).digest, begun or {})
+
+    for number, (place, outcome) in enumerate(outcomes(experiment, configs, iterations, workers, until, unlike), 1):
         whole, seconds, error = outcome
-        rest = (time.time() - began) / number * (len(alike) - number)
-        yield Ended(alike[place], whole, seconds, len(apart) + number, len(cells), rest, error)
+        rest = (time.time() - began) / number * (len(cells) - number)
+        yield Ended(cells[place], whole, seconds, number, len(cells), rest, error)
 
 
 Start = tuple[int, float | None]  # a seed and a learning rate
 
 
-def other_start(cell: Cell, digest: str | None, begun: Mapping[Start, str]) -> str:
+def other_start(cell: Cell, digest: str, begun: Mapping[Start, str]) -> str:
     """Return why the cell can't be compared with the finished runs of its seed and learning rate; empty: it can."""
     known = begun.get((cell.seed, cell.rate))
-    if digest is None or known in (None, digest):
+    if known in (None, digest):
         return ""
     return (
         f"left out: {cell.config.policy.path} has the digest {digest}, and the finished runs of seed {cell.seed} began "
@@ -91,15 +83,27 @@ Outcome = tuple[bool, float, str]
 
 
 def outcomes(
-    experiment: Experiment, configs: Sequence[Config], iterations: int, workers: int, until: float
+    experiment: Experiment,
+    configs: Sequence[Config],
+    iterations: int,
+    workers: int,
+    until: float,
+    unlike: Callable[[int], str],
 ) -> Iterator[tuple[int, Outcome]]:
-    """Yield (index, outcome) of every cell that was begun before `until`."""
+    """Yield (index, outcome) of every cell that was begun before `until`. `unlike` makes a cell's starting policy where
+    it is missing, once before several cells want to make it, and says why the cell is left out."""
     experiment_json = experiment.model_dump_json()
     if workers == 0:
         for place, config in enumerate(configs):
             if time.time() > until:
                 return
-            yield place, one_cell(experiment_json, config.model_dump_json(), iterations, until)
+            error = unlike(place)
+            yield (
+                place,
+                (False, 0.0, error)
+                if error
+                else one_cell(experiment_json, config.model_dump_json(), iterations, until),
+            )
         return
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         pending: dict[Future[Outcome], int] = {}
@@ -107,6 +111,9 @@ def outcomes(
         while waiting or pending:
             while waiting and len(pending) < workers and time.time() <= until:
                 place, config = waiting.pop(0)
+                if error := unlike(place):
+                    yield place, (False, 0.0, error)
+                    continue
                 pending[pool.submit(one_cell, experiment_json, config.model_dump_json(), iterations, until)] = place
             if not pending:
                 return

@@ -160,16 +160,34 @@ def test_a_cell_whose_policy_has_other_weights_than_the_finished_runs_is_left_ou
     cells, played = experiment.cells("laptop"), []
     monkeypatch.setattr("r3l.experiments.cells.starting_policy", lambda config: SimpleNamespace(digest="here"))
     monkeypatch.setattr(
-        "r3l.experiments.cells.outcomes",
-        lambda experiment, configs, *rest: [(0, (True, 1.0, ""))] if configs and not played.append(configs) else [],
+        "r3l.experiments.cells.one_cell", lambda experiment, config, *rest: (not played.append(config), 1.0, "")
     )
     left = list(run_cells(experiment, cells, 2, store, begun={(0, None): "elsewhere"}))
     assert [(one.cell, one.whole) for one in left] == [(cell, False) for cell in cells]
-    assert str(left[0]) == (
-        "run 1 of 2, tiny.r3l.s0: left out: data/policies/embedded has the digest here, and the finished runs of "
-        "seed 0 began from elsewhere; put the policy with that digest there, or begin anew with --results FOLDER"
+    assert str(left[1]) == (
+        "run 2 of 2, tiny.grpo.s0: left out: data/policies/embedded has the digest here, and the finished runs of "
+        "seed 0 began from elsewhere; put the policy with that digest there, or begin anew with --results FOLDER, "
+        "0 s; about 0 min left"
     )
     assert played == []
+    assert [one.error for one in run_cells(experiment, cells, 2, store, 2, begun={(0, None): "elsewhere"})] == [
+        one.error for one in left
+    ]
     for alike in ({(0, None): "here"}, {(1, None): "elsewhere"}, {(0, 0.001): "elsewhere"}, None):
-        assert [one.whole for one in run_cells(experiment, cells, 2, store, begun=alike)] == [True]
-    assert [len(configs) for configs in played] == [2] * 4
+        assert [one.whole for one in run_cells(experiment, cells, 2, store, begun=alike)] == [True, True]
+    assert len(played) == 8
+
+
+def test_a_starting_policy_is_made_when_its_first_cell_begins(tmp_path, monkeypatch):
+    said = []
+    monkeypatch.setattr(
+        "r3l.experiments.cells.starting_policy",
+        lambda config: said.append(f"policy {Path(config.policy.path).name}") or SimpleNamespace(digest=""),
+    )
+    monkeypatch.setattr(
+        "r3l.experiments.cells.one_cell", lambda experiment, config, *rest: (not said.append("cell"), 1.0, "")
+    )
+    experiment = load_experiment(Path("data/experiments/phase_alfworld.toml"))
+    first, _, other, *_ = experiment.cells("laptop")
+    list(run_cells(experiment, [first, other], 1, Store.open(str(tmp_path / "store"))))
+    assert said == ["policy alfworld-latent-1-0", "cell", "policy alfworld-latent-0.8-0", "cell"]
