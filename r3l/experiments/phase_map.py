@@ -155,7 +155,7 @@ def map_lines(results: Results, rate: float) -> list[str]:
         band = (
             f", 95 % bootstrap over policies {interval[0]:.3f} to {interval[1]:.3f}"
             if interval
-            else ", no interval below three policies"
+            else ", no interval (fewer than three policies, or no crossing in most draws)"
         )
         expected = predicted(results).get("p")
         foretold = f" Predicted: p between {expected[0]} and {expected[1]}." if expected else ""

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from r3l.experiments.pages.chosen_rate import chosen, line
+from r3l.experiments.pages.chosen_rate import chosen, line, with_all_rates
 
 
 def flat(height):
@@ -28,10 +28,15 @@ def test_a_policy_does_not_choose_its_own_rate():
 
 
 def test_the_runs_of_a_policy_are_averaged_before_the_policies_are():
-    third = {1e-3: [flat(0.1)]}  # a and c together prefer 1e-3 for b: .35 against .2
+    third = {1e-4: [flat(0.0)], 1e-3: [flat(0.1)]}  # a and c together prefer 1e-3 for b: .35 against .1
     found = chosen("R3L", RUNS | {"c": third}, 1000)
-    assert found.rates == {"a": 1e-4, "b": 1e-3, "c": 1e-3}  # for a: b's .5 at 1e-4 against (.3 + .1) / 2
+    assert found.rates == {"a": 1e-4, "b": 1e-3, "c": 1e-3}  # for a: (.5 + 0) / 2 against (.3 + .1) / 2
     assert found.area == pytest.approx((0.2 + 0.3 + 0.1) / 3)
+
+
+def test_rates_are_compared_over_the_policies_that_have_them_all():
+    assert with_all_rates(RUNS | {"c": {1e-3: [flat(0.9)]}}) == RUNS
+    assert with_all_rates({"a": {1e-3: [flat(0.2)]}, "b": {1e-3: [flat(0.3)]}}) == {}
 
 
 def test_two_runs_of_one_policy_are_one_policy_and_choose_for_themselves():

@@ -115,8 +115,16 @@ def test_its_evidence_is_that_of_the_kept_results():
     where = crossing([(one.p, one.over.mean) for one in found])
     assert f"gone where {100 * where:.0f} % of unguided attempts win" in words
     assert f"at F = 0.8 with {ends['r3l', 0.8]} and {ends['grpo', 0.8]}" in words
-    turns = {row["arm"]: row["turns"] for one in kept["answers"] for row in one["rows"] if "turns" in row}
+    asked = [one for one in kept["answers"] if one["rate"] == 1e-3]
+    turns = {row["arm"]: row["turns"] for one in asked for row in one["rows"] if "turns" in row}
     assert f"R3L with {turns['R3L'] / turns['GRPO']:.2f} of GRPO's turns" in words
+    slow = {arm: mean([kept["curves"][f"phase.{arm}.s{seed}"]["11"] for seed in (0, 5, 10)]) for arm in ("grpo", "r3l")}
+    assert f"from three policies: GRPO {slow['grpo']:.3f}, R3L {slow['r3l']:.3f}." in words
+    early, late = (
+        mean([row["parse_rate"] for seed in (0, 5, 10) for row in kept["metrics"][f"phase.r3l.s{seed}"][third]])
+        for third in (slice(4), slice(8, 12))
+    )
+    assert f"with a third of the rate {early:.2f} and {late:.2f}" in words
     alfworld = json.loads((ROOT / "data/results/phase_alfworld-laptop.json").read_text())
     found = places(alfworld, "GRPO", 1e-3)
     end = {name.removeprefix("phase_alfworld."): curve["11"] for name, curve in alfworld["curves"].items()}

@@ -42,10 +42,16 @@ def rate_for(policy: str, runs: Runs) -> float:
     others = [other for other in runs if other != policy] or [policy]
 
     def height(rate: float) -> float:
-        known = [mean([area(curve) for curve in runs[other][rate]]) for other in others if rate in runs[other]]
-        return mean(known) if known else 0.0
+        return mean([mean([area(curve) for curve in runs[other][rate]]) for other in others])
 
     return max(sorted(runs[policy]), key=height)
+
+
+def with_all_rates(runs: Runs) -> Runs:
+    """Return the policies that were run at each of the arm's learning rates: rates are compared over the same policies.
+    Nothing where there is one rate."""
+    rates = {rate for of in runs.values() for rate in of}
+    return {policy: of for policy, of in runs.items() if len(of) == len(rates) > 1}
 
 
 def chosen_rate_section(results: Results) -> list[str]:
@@ -54,12 +60,15 @@ def chosen_rate_section(results: Results) -> list[str]:
     for cell in results.cells:
         if cell.rate is not None:
             by_arm[cell.arm.name][cell.config.policy.path][cell.rate].append(results.curves[cell.config.run])
-    rated = {arm: runs for arm, runs in by_arm.items() if len({rate for of in runs.values() for rate in of}) > 1}
+    rated = {arm: choices for arm, runs in by_arm.items() if (choices := with_all_rates(runs))}
     if not rated:
         return []
     made = sorted((chosen(arm, runs, results.test_episodes) for arm, runs in rated.items()), key=lambda one: -one.area)
     alone = any(len(one.rates) == 1 for one in made)
-    note = "For each starting policy the rate with the largest mean success over training on the other policies."
+    note = (
+        "For each starting policy the rate with the largest mean success over training on the other policies. Only "
+        "policies that were run at all rates count."
+    )
     flattering = "An arm with one policy has its rate chosen by the same figures, which flatters it."
     return [
         "## Each arm at its best learning rate",
