@@ -43,7 +43,7 @@ class Forked:
     def join(self) -> Ranks:
         """Return this process's rank; more than one meet before their first job.
 
-        Their file is gone before the job begins. A rank that looks for it while it leaves would else wait for hours if
+        Their file is gone before the job begins. A rank that looks for it as it leaves would wait for half an hour if
         another one removed it in that moment.
         """
         if self.size > 1 and not dist.is_initialized():
