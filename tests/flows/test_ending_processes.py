@@ -98,9 +98,8 @@ def in_the_middle(player: Halting, stage: str, root: Path, of: Callable[[], psut
         assert time.monotonic() < until, "no update job"
         time.sleep(0.02)
     updates = [one for one in of().children(recursive=True) if "r3l.training" in " ".join(one.cmdline())]
-    assert updates
-    for one in updates:
-        one.suspend()  # the step of so small a policy would be done before a cancel is seen
+    (first,) = [one for one in updates if one.ppid() not in {other.pid for other in updates}]
+    first.suspend()  # the step of so small a policy would be done before a cancel is seen; its other ranks wait for it
 
 
 def newest(server: Served, known: set[str]) -> dict[str, Any]:
