@@ -91,7 +91,8 @@ def run_experiment(
     file = file_of(located(results), experiment, size)
     kept = with_shared_runs(kept_results(file), file.parent, experiment, size)
     present = read_results(experiment, size, opened, kept)
-    missing = [cell for cell in wanted if cell.config.run in set(present.unfinished)]
+    unfinished = set(present.unfinished)
+    missing = [cell for cell in wanted if cell.config.run in unfinished]
     for ended in run_cells(
         experiment,
         missing,

@@ -97,13 +97,10 @@ def outcomes(
         for place, config in enumerate(configs):
             if time.time() > until:
                 return
-            error = unlike(place)
-            yield (
-                place,
-                (False, 0.0, error)
-                if error
-                else one_cell(experiment_json, config.model_dump_json(), iterations, until),
-            )
+            if error := unlike(place):
+                yield place, (False, 0.0, error)
+            else:
+                yield place, one_cell(experiment_json, config.model_dump_json(), iterations, until)
         return
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         pending: dict[Future[Outcome], int] = {}
