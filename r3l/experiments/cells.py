@@ -75,7 +75,7 @@ def other_start(cell: Cell, digest: str, begun: Mapping[Start, str]) -> str:
         return ""
     return (
         f"left out: {cell.config.policy.path} has the digest {digest}, and the finished runs of seed {cell.seed} began "
-        f"from {known}; put the policy with that digest there, or begin anew with --results FOLDER"
+        f"from {known}; put the policy with that digest there, or begin anew with an empty --results and --store"
     )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from r3l.experiments.claims import Claim, Results, differences, gap, values
 from r3l.experiments.compare import mean
+from r3l.experiments.pages.text import at_rate
 from r3l.experiments.verdicts import Gap
 
 # Where the gap crosses zero, as the experiment's file has it; another one of the dial predicts no crossing.
@@ -60,7 +61,7 @@ def place_of(policy: str) -> tuple[float, int] | None:
     return (float(named["forgets"]), int(named["number"])) if named else None
 
 
-def places(results: Results, rival: str, rate: float) -> list[Place]:
+def places(results: Results, rival: str, rate: float | None) -> list[Place]:
     """Return the points of the dial at which both arms were run at this learning rate; none where the experiment does
     not ask what the starting policies win."""
     if not (won := answer(results, "What the starting policy wins", rate)):
@@ -91,7 +92,7 @@ def drawn_places(results: Results) -> list[Place]:
     return []
 
 
-def answer(results: Results, begins: str, rate: float) -> list[dict[str, Any]]:
+def answer(results: Results, begins: str, rate: float | None) -> list[dict[str, Any]]:
     return next(
         (one["rows"] for one in results["answers"] if one["title"].startswith(begins) and one["rate"] == rate), []
     )
@@ -132,14 +133,14 @@ def predicted(results: Results) -> dict[str, tuple[float, float]]:
     return PREDICTED.get(results["experiment"].get("name", ""), {})
 
 
-def map_lines(results: Results, rate: float) -> list[str]:
+def map_lines(results: Results, rate: float | None) -> list[str]:
     """Return the map as tables, a rival each, with the n of every point."""
     lines = []
     for rival in RIVALS:
         placed = places(results, rival, rate)
         if not placed:
             continue
-        lines += [f"### R3L less {rival}, at learning rate {rate:g}", ""]
+        lines += [f"### R3L less {rival}{at_rate(rate)}", ""]
         lines += [
             "| F | p | GRPO's mixed groups | gap after the last step | gap of the mean over training | n policies |"
         ]
@@ -163,7 +164,7 @@ def map_lines(results: Results, rate: float) -> list[str]:
     return lines
 
 
-def success_lines(results: Results, rate: float) -> list[str]:
+def success_lines(results: Results, rate: float | None) -> list[str]:
     """Return each arm's success after the last step, by the points of the dial: the table over all runs pools them."""
     points = dial(results)
     rows = []
@@ -174,7 +175,7 @@ def success_lines(results: Results, rate: float) -> list[str]:
             (mean([mean(found) for found in finals if found]), f"| {arm} | {' | '.join(map(mean_text, finals))} |")
         )
     return [
-        f"### Success after the last step, mean and range over policies, at learning rate {rate:g}",
+        f"### Success after the last step, mean and range over policies{at_rate(rate)}",
         "",
         f"| arm | {' | '.join(f'F = {one:g}' for one in points)} |",
         f"|---|{'---|' * len(points)}",
@@ -210,7 +211,7 @@ def map_section(results: Results, folder: str) -> list[str]:
 
 def policy_lines(results: Results) -> list[str]:
     """Return the digests of the starting policies, so that another maker of them can compare."""
-    began: dict[int, dict[str, set[float]]] = defaultdict(lambda: defaultdict(set))
+    began: dict[int, dict[str, set[float | None]]] = defaultdict(lambda: defaultdict(set))
     for cell in results["cells"]:
         if digest := results["policies"].get(cell["run"]):
             began[cell["seed"]][digest].add(cell["rate"])
@@ -231,6 +232,7 @@ def policy_lines(results: Results) -> list[str]:
     )
 
 
-def digest_text(one: tuple[str, set[float]]) -> str:
+def digest_text(one: tuple[str, set[float | None]]) -> str:
     digest, rates = one
-    return f"{digest} ({', '.join(f'{rate:g}' for rate in sorted(rates, reverse=True))})"
+    named = sorted((rate for rate in rates if rate is not None), reverse=True)
+    return f"{digest} ({', '.join(f'{rate:g}' for rate in named)})" if named else digest

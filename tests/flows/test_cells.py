@@ -167,8 +167,8 @@ def test_a_cell_whose_policy_has_other_weights_than_the_finished_runs_is_left_ou
     assert [(one.cell, one.whole) for one in left] == [(cell, False) for cell in cells]
     assert str(left[1]) == (
         "run 2 of 2, tiny.grpo.s0: left out: data/policies/embedded has the digest here, and the finished runs of "
-        "seed 0 began from elsewhere; put the policy with that digest there, or begin anew with --results FOLDER, "
-        "0 s; about 0 min left"
+        "seed 0 began from elsewhere; put the policy with that digest there, or begin anew with an empty --results and "
+        "--store, 0 s; about 0 min left"
     )
     assert played == []
     assert [one.error for one in run_cells(experiment, cells, 2, store, 2, begun={(0, None): "elsewhere"})] == [

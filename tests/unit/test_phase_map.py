@@ -104,3 +104,11 @@ def test_policies_that_were_made_anew_for_another_learning_rate_are_told_apart()
     run = {"run": "again", "arm": "R3L", "seed": 5, "rate": 3e-4}
     again = RESULTS | {"cells": [*RESULTS["cells"], run], "policies": RESULTS["policies"] | {"again": "a-digest"}}
     assert "| 0.8 | 2 | a-digest (0.0003), digest-5 (0.001) |" in policy_lines(again)
+
+
+def test_an_experiment_at_the_models_own_rate_has_a_map_that_names_no_rate():
+    cells = [cell | {"rate": None} for cell in RESULTS["cells"]]
+    text = map_section(RESULTS | {"cells": cells, "answers": [one | {"rate": None} for one in RESULTS["answers"]]}, "x")
+    assert "### R3L less GRPO" in text
+    assert "| 0.8 | 2 | digest-5 |" in text
+    assert not [line for line in text if "learning rate" in line and line.startswith("#")]

@@ -17,7 +17,7 @@ from r3l.experiments.pages.equal_turns import equal_turns_section
 from r3l.experiments.pages.lines import pictures_of, plotted_rate
 from r3l.experiments.pages.map_picture import draw_map
 from r3l.experiments.pages.pictures import can_draw, draw
-from r3l.experiments.pages.text import with_error
+from r3l.experiments.pages.text import at_rate, with_error
 from r3l.experiments.phase_map import drawn_places, map_section, predicted
 from r3l.experiments.results import Results, kept_alone
 from r3l.store.files.local import replace_text
@@ -145,10 +145,6 @@ def pictures(results: Results) -> list[str]:
     folder = results_name(results.experiment, results.size)
     lines = [f"![{one.y_title} by {one.x_title}]({folder}/{one.name}.svg)" for one in pictures_of(results)]
     return [f"## Pictures{at_rate(plotted_rate(results))}", "", BAND, "", *lines, ""] if lines else []
-
-
-def at_rate(rate: float | None) -> str:
-    return "" if rate is None else f", at learning rate {rate:g}"
 
 
 def curves(results: Results) -> list[str]:
