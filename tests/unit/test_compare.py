@@ -23,6 +23,7 @@ OURS = {
     "reflector",
     "hypotheses",
     "latent",
+    "guided_sft",
 }
 FREE = {"group_of_16", "group_size", "sync"}  # experiments whose arms differ in N on purpose
 
