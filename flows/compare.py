@@ -79,8 +79,12 @@ def run_experiment(
     minutes: float,
     only: Only,
     on_ended: Callable[[Ended], None],
+    page_alone: bool = False,
 ) -> str:
     """Do what the flow does, without Prefect, and return the page.
+
+    Args:
+        page_alone: run nothing: the page is that of the stored and the kept runs.
 
     Raises:
         ConfigError: no such experiment, size, arm, seed or rate, settings that can't be, or no scipy.
@@ -92,7 +96,7 @@ def run_experiment(
     kept = with_shared_runs(kept_results(file), file.parent, experiment, size)
     present = read_results(experiment, size, opened, kept)
     unfinished = set(present.unfinished)
-    missing = [cell for cell in wanted if cell.config.run in unfinished]
+    missing = [cell for cell in wanted if cell.config.run in unfinished and not page_alone]
     for ended in run_cells(
         experiment,
         missing,
@@ -107,7 +111,7 @@ def run_experiment(
         },
     ):
         on_ended(ended)
-    measured = read_results(experiment, size, opened, kept)
+    measured = read_results(experiment, size, opened, kept) if missing else present
     write_results(located(results), measured)
     return page(measured)
 

@@ -192,3 +192,12 @@ def test_a_starting_policy_is_made_when_its_first_cell_begins(tmp_path, monkeypa
     first, _, other, *_ = experiment.cells("laptop")
     list(run_cells(experiment, [first, other], 1, Store.open(str(tmp_path / "store"))))
     assert said == ["policy alfworld-latent-1-0", "cell", "policy alfworld-latent-0.8-0", "cell"]
+
+
+def test_the_page_alone_is_made_without_a_run(tmp_path, monkeypatch):
+    (tmp_path / "tiny.toml").write_text(FILE)
+    path, store, results, ended = tmp_path / "tiny.toml", tmp_path / "store", tmp_path / "results", []
+    monkeypatch.setattr("r3l.experiments.cells.starting_policy", ended.append)
+    page = run_experiment(str(path), "laptop", str(store), str(results), 0, 0, Only(), ended.append, page_alone=True)
+    assert (ended, list(store.glob("*"))) == ([], [])
+    assert (results / "tiny-laptop.md").read_text() == page

@@ -17,6 +17,7 @@ def compare(
     experiment: Annotated[str, typer.Argument(help="file of the experiment, or a name in data/experiments")],
     size: Annotated[str, typer.Option(help="size: laptop, paper, or another one of the experiment")] = "laptop",
     plan: Annotated[bool, typer.Option("--plan", help="print what would be run and its cost, and run nothing")] = False,
+    page: Annotated[bool, typer.Option("--page", help="run nothing: make the page of stored and kept runs")] = False,
     store: Root = "",
     results: Annotated[str, typer.Option(help="folder for tables, plots and figures")] = "data/results",
     workers: Annotated[
@@ -39,6 +40,7 @@ def compare(
         return
     from flows.cli.terminal import on_prefect
 
+    direct = direct or page
     if not direct:
         tied.begin()
     from flows.compare import Only, run_experiment
@@ -56,6 +58,7 @@ def compare(
                 minutes,
                 Only(arms, seeds, rates),
                 lambda ended: console.print(str(ended)),
+                page,
             )
         )
     else:
