@@ -148,9 +148,12 @@ def joined(results: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
     )
     if not old:
         return results
-    curves = results.curves | {run: kept.curves[run] for run in old}
-    metrics = results.metrics | {run: kept.metrics[run] for run in old}
-    together = [cell for cell in cells if cell.config.run in curves]
+    stored = set(results.curves)
+    together = [cell for cell in cells if cell.config.run in stored.union(old)]
+    runs = [cell.config.run for cell in together]  # in one order, wherever they are kept: a file changes as they do
+    curves = {run: (results if run in stored else kept).curves[run] for run in runs}
+    metrics = {run: (results if run in stored else kept).metrics[run] for run in runs}
+    began = {run: (results if run in stored else kept).policies.get(run, "") for run in runs}
     episodes = max(results.test_episodes, kept.test_episodes)
     gone = {cell.rate for cell in together if cell.config.run in old} & {one.rate for one in kept.answers}
     rates = results.experiment.sizes[results.size].learning_rates()
@@ -171,7 +174,7 @@ def joined(results: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
         answers=answers,
         test_episodes=episodes,
         kept=old,
-        policies=results.policies | {run: kept.policies[run] for run in old if run in kept.policies},
+        policies={run: policy for run, policy in began.items() if policy},
     )
 
 

@@ -257,6 +257,8 @@ def test_runs_that_left_the_store_stay_on_the_page_and_are_not_run_again(store, 
         grpo.config.run: 0.25,
         rival.config.run: 0.5,
     }
+    in_order = [r3l.config.run, grpo.config.run, rival.config.run]  # as the cells are, wherever their figures are kept
+    assert [list(one) for one in (found.curves, found.metrics, found.policies)] == [in_order] * 3
     assert [one.arm for one in found.summaries] == ["R3L", "Reflect-GRPO", "GRPO"]
     assert found.answers == kept.answers
     assert not set(found.unfinished) & set(found.curves)
