@@ -186,6 +186,8 @@ def test_a_picture_has_seven_lines_at_most_the_experiments_first_arm_among_them(
     assert len(kept) == 7
     assert "R3L" in kept  # it won nothing
     assert "GRPO" not in kept  # nor did this one win much
+    found = replace(found, experiment=experiment.model_copy(update={"against": "GRPO"}))
+    assert {"R3L", "GRPO"} < {cell.arm.name for cell in shown(found, found.cells)}
 
 
 def test_an_arm_that_was_run_from_fewer_policies_is_in_no_picture(store):

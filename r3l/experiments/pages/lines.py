@@ -86,9 +86,10 @@ def by_point(results: Results) -> dict[str, list[Cell]]:
 
 
 def shown(results: Results, cells: Sequence[Cell]) -> list[Cell]:
-    """Return the cells of `MOST` arms: the experiment's first arm, then those with the largest mean success over
-    training. An arm that was run with some of the first one's seeds only is left out: its mean is over other policies.
-    Where all arms are held against one, the seeds are those that it was run with.
+    """Return the cells of `MOST` arms: the experiment's first arm, the one that all are held against if there is one,
+    then those with the largest mean success over training. An arm that was run with some of the first one's seeds only
+    is left out: its mean is over other policies. Where all are held against one, the seeds are those that it was run
+    with.
     """
     if rival := results.experiment.against:
         common = {cell.seed for cell in cells if cell.arm.name == rival}
@@ -100,7 +101,7 @@ def shown(results: Results, cells: Sequence[Cell]) -> list[Cell]:
         seeds[cell.arm.name].add(cell.seed)
     first = results.experiment.arms[0].name
     whole = [arm for arm in heights if not seeds[arm] < seeds[first]]
-    kept = sorted(whole, key=lambda arm: (arm != first, -mean(heights[arm])))[:MOST]
+    kept = sorted(whole, key=lambda arm: (arm not in (first, rival), -mean(heights[arm])))[:MOST]
     return [cell for cell in cells if cell.arm.name in kept]
 
 
