@@ -24,7 +24,8 @@ from r3l.store.files.local import replace_text
 
 BAND = (
     "Means over starting policies; band: the first arm's standard error over them, where there are several. At most seven arms are "
-    "shown: the first, and those with the most success over training, of the arms that were run with all of the first one's seeds."
+    "shown: the first, the one that all are held against if there is one, and those with the most success over training, of "
+    "the arms that were run with all of the first one's seeds."
 )
 NAMED = 12  # runs that are missing; more are only counted
 
