@@ -20,10 +20,7 @@ def compare(
     page: Annotated[bool, typer.Option("--page", help="run nothing: make the page of stored and kept runs")] = False,
     store: Root = "",
     results: Annotated[str, typer.Option(help="folder for tables, plots and figures")] = "data/results",
-    workers: Annotated[
-        int,
-        typer.Option(min=0, help="cells at the same time, each in a process; 0: in this one"),
-    ] = 0,
+    workers: Annotated[int, typer.Option(min=0, help="cells at the same time, each in a process; 0: in this one")] = 0,
     minutes: Annotated[float, typer.Option(min=0, help="begin no iteration after so many minutes; 0: no limit")] = 0,
     arms: Annotated[str, typer.Option(help="only these, separated by commas")] = "",
     seeds: Annotated[str, typer.Option(help="only these, separated by commas")] = "",
