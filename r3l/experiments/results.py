@@ -148,12 +148,12 @@ def joined(results: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
     )
     if not old:
         return results
-    stored = set(results.curves)
-    together = [cell for cell in cells if cell.config.run in stored.union(old)]
-    runs = [cell.config.run for cell in together]  # in one order, wherever they are kept: a file changes as they do
-    curves = {run: (results if run in stored else kept).curves[run] for run in runs}
-    metrics = {run: (results if run in stored else kept).metrics[run] for run in runs}
-    began = {run: (results if run in stored else kept).policies.get(run, "") for run in runs}
+    together = [cell for cell in cells if cell.config.run in {*results.curves, *old}]
+    # in one order, wherever a run's figures stand, so that a file changes only where they do
+    keepers = {run: results if run in results.curves else kept for run in (cell.config.run for cell in together)}
+    curves = {run: keeper.curves[run] for run, keeper in keepers.items()}
+    metrics = {run: keeper.metrics[run] for run, keeper in keepers.items()}
+    policies = {run: keeper.policies[run] for run, keeper in keepers.items() if run in keeper.policies}
     episodes = max(results.test_episodes, kept.test_episodes)
     gone = {cell.rate for cell in together if cell.config.run in old} & {one.rate for one in kept.answers}
     rates = results.experiment.sizes[results.size].learning_rates()
@@ -174,7 +174,7 @@ def joined(results: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
         answers=answers,
         test_episodes=episodes,
         kept=old,
-        policies={run: policy for run, policy in began.items() if policy},
+        policies=policies,
     )
 
 
