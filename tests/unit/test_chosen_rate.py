@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from r3l.experiments.pages.chosen_rate import chosen, line, with_all_rates
+from r3l.experiments.pages.chosen_rate import chosen, line, over_common_policies, with_all_rates
 
 
 def flat(height):
@@ -37,6 +37,15 @@ def test_the_runs_of_a_policy_are_averaged_before_the_policies_are():
 def test_rates_are_compared_over_the_policies_that_have_them_all():
     assert with_all_rates(RUNS | {"c": {1e-3: [flat(0.9)]}}) == RUNS
     assert with_all_rates({"a": {1e-3: [flat(0.2)]}, "b": {1e-3: [flat(0.3)]}}) == {}
+
+
+def test_arms_are_compared_over_the_policies_that_all_of_them_have():
+    one = {1e-4: [flat(0.1)], 1e-3: [flat(0.2)]}
+    assert over_common_policies({"R3L": RUNS, "GRPO": {"b": one, "c": one}}) == {
+        "R3L": {"b": RUNS["b"]},
+        "GRPO": {"b": one},
+    }
+    assert over_common_policies({"R3L": RUNS, "GRPO": {"c": one}}) == over_common_policies({}) == {}
 
 
 def test_two_runs_of_one_policy_are_one_policy_and_choose_for_themselves():

@@ -54,20 +54,27 @@ def with_all_rates(runs: Runs) -> Runs:
     return {policy: of for policy, of in runs.items() if len(of) == len(rates) > 1}
 
 
+def over_common_policies(rated: Mapping[str, Runs]) -> dict[str, Runs]:
+    """Return every arm's runs from the policies that all of the arms have; nothing where they share none."""
+    if not rated or not (common := set.intersection(*map(set, rated.values()))):
+        return {}
+    return {arm: {policy: of for policy, of in runs.items() if policy in common} for arm, runs in rated.items()}
+
+
 def chosen_rate_section(results: Results) -> list[str]:
     """Return the table; nothing where the experiment has runs at one rate alone."""
     by_arm: dict[str, dict[str, dict[float, list[Curve]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for cell in results.cells:
         if cell.rate is not None:
             by_arm[cell.arm.name][cell.config.policy.path][cell.rate].append(results.curves[cell.config.run])
-    rated = {arm: choices for arm, runs in by_arm.items() if (choices := with_all_rates(runs))}
+    rated = over_common_policies({arm: choices for arm, runs in by_arm.items() if (choices := with_all_rates(runs))})
     if not rated:
         return []
     made = sorted((chosen(arm, runs, results.test_episodes) for arm, runs in rated.items()), key=lambda one: -one.area)
     alone = any(len(one.rates) == 1 for one in made)
     note = (
         "For each starting policy the rate with the largest mean success over training on the other policies. Only "
-        "policies that were run at all rates count."
+        "policies that every arm was run from at all of its rates count."
     )
     flattering = "An arm with one policy has its rate chosen by the same figures, which flatters it."
     return [
