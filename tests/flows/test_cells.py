@@ -3,6 +3,7 @@ page."""
 
 import json
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
@@ -134,13 +135,16 @@ def test_stored_bases_are_retried_under_other_settings(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_out_of_time_is_said_and_gone_on_with(tmp_path: Path):
+def test_out_of_time_is_said_and_gone_on_with(tmp_path: Path, monkeypatch):
     (tmp_path / "tiny.toml").write_text(FILE)
     experiment, store = load_experiment(tmp_path / "tiny.toml"), Store.open(str(tmp_path / "store"))
     cells = experiment.cells("laptop")[1:]
-    (stopped,) = run_cells(experiment, cells, 2, store, minutes=0.03)
+    an_hour_an_iteration = SimpleNamespace(time=lambda: time.time() + 3600 * store.next_iteration("tiny.grpo.s0"))
+    monkeypatch.setattr("r3l.experiments.cell.time", an_hour_an_iteration)
+    (stopped,) = run_cells(experiment, cells, 2, store, minutes=30)
     assert not stopped.whole
     assert "out of time" in str(stopped)
+    assert store.next_iteration("tiny.grpo.s0") == 1
     (ended,) = run_cells(experiment, cells, 2, store)
     assert ended.whole
     assert store.next_iteration("tiny.grpo.s0") == 2
