@@ -25,7 +25,7 @@ OURS = {
     "latent",
     "guided_sft",
 }
-FREE = {"group_of_16", "group_size", "sync"}  # experiments whose arms differ in N on purpose
+FREE = {"group_size", "sync"}  # experiments whose arms differ in N on purpose
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
@@ -50,7 +50,7 @@ def test_every_experiment_plans_in_every_size(path):
         assert lines[-2].startswith(f"{len(cells)} runs of {of.iterations} iterations")
 
 
-@pytest.mark.parametrize("name", ["main_household", "group_of_16", "hard_tasks", "decided_at_pivot", "credit"])
+@pytest.mark.parametrize("name", ["main_household", "hard_tasks", "decided_at_pivot", "credit"])
 def test_the_household_has_as_many_held_out_tasks_as_are_asked_for(name):
     config = load_experiment(Path(f"data/experiments/{name}.toml")).cells("laptop")[0].config
     assert len(tasks_of(config.environment, config.evaluation.split)) >= config.evaluation.tasks

@@ -306,9 +306,10 @@ def test_kept_runs_of_other_settings_or_of_another_policy_do_not_count(store, tm
 
 def test_runs_that_another_experiment_keeps_under_the_same_name_are_taken(store, tmp_path):
     main, sync = (short(Path(f"data/experiments/{name}.toml")) for name in ("main_household", "sync"))
-    kept_with(main, store, tmp_path / "results", [(main.cells("laptop")[0], 3)])
-    emptied = Store.open(str(tmp_path / "emptied"))
     r3l, stale = sync.cells("laptop")[:2]
+    (shared,) = (cell for cell in main.cells("laptop") if cell.config.run == r3l.config.run)
+    kept_with(main, store, tmp_path / "results", [(shared, 3)])
+    emptied = Store.open(str(tmp_path / "emptied"))
     fill(emptied, stale, 2)
     kept = with_shared_runs(Kept(), tmp_path / "results", sync, "laptop")
     found = read_results(sync, "laptop", emptied, kept)
