@@ -25,9 +25,12 @@ LOCKED = (
 def query(
     connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
 ) -> pa.Table:
-    """Return the result of one statement. Raise `StoreError` with DuckDB's own words where it can't be run."""
+    """Return the result of one statement; DuckDB tells columns of one name apart (`run`, `run_1`). Raise `StoreError`
+    with DuckDB's own words where it can't be run."""
     try:
         relation = connection.sql(sql, params=dict(parameters) if isinstance(parameters, Mapping) else list(parameters))
+        if relation is not None and len(set(relation.columns)) < len(relation.columns):
+            relation = relation.project("*")
         table = relation.to_arrow_table() if relation is not None else None
     except (duckdb.Error, UnicodeDecodeError) as error:  # DuckDB may cut its message within a character
         raise StoreError(f"this query can't be run: {error}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
+from flows.cli.screen.answers import rows_view
 from r3l.errors import StoreError
 from r3l.store.query import ask, connect_for_users
 from r3l.store.stage import Store
@@ -35,6 +36,14 @@ def test_the_tables_can_be_looked_over(connection):
     assert "pivots" in ask(connection, "SHOW TABLES")["name"].to_pylist()
     assert ask(connection, "DESCRIBE pivots").num_rows > 20
     assert ask(connection, "SUMMARIZE base").num_rows > 10
+
+
+def test_columns_of_one_name_are_told_apart_and_their_order_stays(connection):
+    joined = "SELECT a.run, b.run, a.trajectory_id FROM base a JOIN base b USING (trajectory_id) ORDER BY 3 DESC"
+    answer = ask(connection, joined)
+    assert answer.column_names == ["run", "run_1", "trajectory_id"]
+    assert answer["trajectory_id"].to_pylist() == sorted(answer["trajectory_id"].to_pylist(), reverse=True)
+    rows_view(answer, width=40)  # the terminal's view takes each of them
 
 
 @pytest.mark.parametrize(
