@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -46,7 +45,9 @@ class Claim(Section):
     )
     direction: Literal["higher", "lower", "same"] = "higher"
     question: str = Field(
-        "", description="beginning of a question's title: arm and against are then rows of its answer (won, error, n)"
+        "",
+        description="beginning of a question's title: arm and against are then rows of its answer, one a seed, and the "
+        "measure is `won`, a share with its standard error",
     )
     rate: float | None = Field(None, description="learning rate; empty: the first")
     seeds: list[int] = Field(default_factory=list, description="only these seeds; empty: all")
@@ -71,6 +72,8 @@ def load_claims(path: Path) -> Claims:
 
 def differences(results: Results, claim: Claim) -> dict[int, tuple[float, float]]:
     """Return (the arm's value, what it is held against) for each seed that has both."""
+    if claim.question:
+        return {seed: (ours["won"], theirs["won"]) for seed, (ours, theirs) in shares(results, claim).items()}
     if claim.measure in BY_COST:
         return at_equal_cost(results, claim)
     mine = values(results, claim, claim.arm)
@@ -167,7 +170,10 @@ def starts(results: Results) -> dict[int, str]:
 
 
 def noise(results: Results, claim: Claim, seed: int) -> float:
-    """Return the variance of a seed's difference that comes from the test episodes; 0 where it is no success rate."""
+    """Return the variance of a seed's difference that comes from the test episodes, or from the number of attempts that
+    two shares are of; 0 where it is no success rate."""
+    if claim.question:
+        return float(sum(one["error"] ** 2 for one in shares(results, claim)[seed]))
     measure = CURVE.get(LIKE.get(claim.measure, claim.measure))
     if measure is None or not claim.against:
         return 0.0
@@ -181,8 +187,6 @@ LIKE = {"at_equal_turns": "final", "at_equal_tokens": "final", "area_by_turns": 
 
 def gap(results: Results, claim: Claim) -> Gap | None:
     """Return the claim's difference over starting policies; None where it was not run."""
-    if claim.question:
-        return gap_of_shares(results, claim)
     pairs = differences(results, claim)
     if not pairs:
         return None
@@ -190,23 +194,19 @@ def gap(results: Results, claim: Claim) -> Gap | None:
     return gap_over_policies(gaps, starts(results), {seed: noise(results, claim, seed) for seed in gaps})
 
 
-def shares(results: Results, claim: Claim) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return the two rows of an answer that the claim names."""
-    rate = rate_of(results, claim)
-    rows: list[dict[str, Any]] = next(
-        (one["rows"] for one in results["answers"] if one["title"].startswith(claim.question) and one["rate"] == rate),
-        [],
+def shares(results: Results, claim: Claim) -> dict[int, tuple[dict[str, Any], dict[str, Any]]]:
+    """Return, by seed, the two rows of an answer that the claim names by their first column."""
+    rows = answer(results, claim.question, rate_of(results, claim))
+    named = {(next(iter(row.values())), row["seed"]): row for row in rows}
+    return {
+        seed: (row, named[claim.against, seed])
+        for (name, seed), row in named.items()
+        if name == claim.arm and (claim.against, seed) in named
+    }
+
+
+def answer(results: Results, begins: str, rate: float | None) -> list[dict[str, Any]]:
+    """Return the rows of the question whose title begins so; none where it was not asked at that learning rate."""
+    return next(
+        (one["rows"] for one in results["answers"] if one["title"].startswith(begins) and one["rate"] == rate), []
     )
-    named = {next(iter(row.values())): row for row in rows}
-    return (named[claim.arm], named[claim.against]) if {claim.arm, claim.against} <= named.keys() else None
-
-
-def gap_of_shares(results: Results, claim: Claim) -> Gap | None:
-    """Return the difference of two shares of retries, `won` with its standard error each. The retries of all starting
-    policies are pooled, so it says nothing about other policies than these."""
-    measured = shares(results, claim)
-    if measured is None:
-        return None
-    ours, theirs = measured
-    error = math.hypot(ours["error"], theirs["error"])
-    return Gap(ours["won"] - theirs["won"], error, math.inf, len(set(starts(results).values())), 0)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from r3l.experiments.claims import Claim, Results, differences, gap, values
+from r3l.experiments.claims import Claim, Results, answer, differences, gap, values
 from r3l.experiments.compare import mean
 from r3l.experiments.pages.text import at_rate
 from r3l.experiments.verdicts import Gap
@@ -90,12 +90,6 @@ def drawn_places(results: Results) -> list[Place]:
         if len(found := places(results, "GRPO", rate)) > 1:
             return found
     return []
-
-
-def answer(results: Results, begins: str, rate: float | None) -> list[dict[str, Any]]:
-    return next(
-        (one["rows"] for one in results["answers"] if one["title"].startswith(begins) and one["rate"] == rate), []
-    )
 
 
 def crossing(points: Sequence[tuple[float, float]]) -> float:

@@ -26,16 +26,16 @@ def statistics() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A mean difference with its standard error and degrees of freedom (infinite: a normal distribution).
+    """A mean difference with its standard error and degrees of freedom.
 
     With one starting policy the error is the test episodes' alone, which says nothing about other policies: p is NaN.
     """
 
     mean: float
     error: float
-    freedom: float
+    freedom: int
     policies: int
-    seeds: int  # 0: attempts of these policies were pooled, which says nothing about others
+    seeds: int
 
     @property
     def p(self) -> float:
@@ -74,14 +74,6 @@ def gap_over_policies(gaps: Mapping[int, float], starts: Mapping[int, str], nois
     return Gap(mean(means), max(spread, floor), len(means) - 1, len(means), len(gaps))
 
 
-def adjusted_apart(gaps: Sequence[Gap]) -> list[float]:
-    """Return the q of each gap's p: over the claims about policies, and over those about pooled attempts, each for
-    itself, as the many clear ones among the latter would carry the former along."""
-    pooled = adjusted([one.p for one in gaps if one.seeds == 0])
-    others = adjusted([one.p for one in gaps if one.seeds])
-    return [(pooled if one.seeds == 0 else others).pop(0) for one in gaps]
-
-
 def adjusted(ps: Sequence[float]) -> list[float]:
     """Return Benjamini and Hochberg's q of each p; NaN stays NaN and counts as no claim."""
     known = [p for p in ps if not math.isnan(p)]
@@ -92,10 +84,7 @@ def adjusted(ps: Sequence[float]) -> list[float]:
 
 
 def verdict(gap: Gap, q: float, direction: Direction) -> str:
-    """Return the verdict: holds, does not hold (the opposite does) or undecided; with one policy, only the direction.
-    Where attempts were pooled it is one on the policies that made them."""
-    if gap.seeds == 0:
-        return f"of these policies: {decided(gap, q, direction)}"
+    """Return the verdict: holds, does not hold (the opposite does) or undecided; with one policy, the direction."""
     if math.isnan(q):
         return f"one policy only: {'as claimed' if wanted(gap, direction) else 'not as claimed'}"
     return decided(gap, q, direction)

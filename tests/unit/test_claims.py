@@ -8,7 +8,7 @@ import pytest
 from r3l.errors import ConfigError
 from r3l.experiments.claims import Claim, differences, gap, load_claims, noise, starts
 from r3l.experiments.experiment import load_experiment
-from r3l.experiments.pages.claims_page import gap_text, held_at, places, results_page
+from r3l.experiments.pages.claims_page import gap_text, held_at, places, results_page, values_text
 from r3l.experiments.pages.index import index
 
 pytest.importorskip("scipy", reason="the extra [experiments] is not installed")
@@ -105,18 +105,28 @@ def test_a_gap_of_an_arm_over_another():
 
 def test_shares_of_an_answer_by_hand():
     rows = [
-        {"retries": "guided", "n": 100, "won": 0.5, "error": 0.05},
-        {"retries": "alone", "n": 100, "won": 0.36, "error": 0.048},
+        {"retries": "guided", "seed": 0, "n": 100, "won": 0.5, "error": 0.05},
+        {"retries": "alone", "seed": 0, "n": 100, "won": 0.36, "error": 0.048},
+        {"retries": "guided", "seed": 1, "n": 50, "won": 0.7, "error": 0.065},
+        {"retries": "alone", "seed": 1, "n": 25, "won": 0.2, "error": 0.08},
+        {"retries": "guided", "seed": 2, "n": 9, "won": 0.1, "error": 0.1},  # nothing to hold it against
     ]
     answers = [{"title": "Retries, all of them", "rate": 3e-4, "rows": rows}]
     results = {**RESULTS, "cells": [one | {"rate": 3e-4} for one in RESULTS["cells"]], "answers": answers}
     asked = {"claim": "c", "paper": "p", "experiment": "x", "question": "Retries", "arm": "guided"}
     found = gap(results, Claim(**asked, against="alone"))
-    assert (found.mean, found.error) == (pytest.approx(0.14), pytest.approx((0.05**2 + 0.048**2) ** 0.5))
-    assert found.p == pytest.approx(0.0434, abs=2e-4)  # z = .14 / .06931 = 2.020
+    # .14 and .5 on two policies: mean .32, s.e. .36 / 2 = .18
+    assert (found.mean, found.error) == (pytest.approx(0.32), pytest.approx(0.18))
+    assert (found.policies, found.seeds) == (2, 2)
+    errors = 0.05**2 + 0.048**2, 0.065**2 + 0.08**2
+    assert noise(results, Claim(**asked, against="alone"), 0) == pytest.approx(errors[0])
+    rows[2]["won"] = 0.34  # both gaps are .14: the error is that of the attempts
+    assert gap(results, Claim(**asked, against="alone")).error == pytest.approx((sum(errors) / 4) ** 0.5)
+    assert values_text(results, Claim(**asked, against="alone")) == "guided 0.420, alone 0.280; of 150 and 125"
     assert gap(results, Claim(**asked, against="nobody")) is None
     assert gap(results, Claim(**asked, against="alone", rate=1e-3)) is None
-    assert gap_text(found, 0.05) == "+0.140 [+0.004, +0.276]; p 0.043, q 0.050; 2 policies pooled"
+    # t of .975 with one degree is 12.706, and p = 1 - 2 atan(.32 / .18) / pi = .326
+    assert gap_text(found, 0.05) == "+0.320 [-1.967, +2.607]; p 0.326, q 0.050; 2 policies, 2 seeds"
 
 
 def test_the_page_counts_verdicts_and_lists_what_was_not_run(tmp_path):

@@ -13,8 +13,10 @@ import typer
 from typer.testing import CliRunner
 
 from flows.cli import app as cli
+from r3l.experiments.claims import answer
 from r3l.experiments.compare import mean
-from r3l.experiments.phase_map import answer, crossing, dial, places
+from r3l.experiments.pages.equal_turns import arms_at_turns
+from r3l.experiments.phase_map import crossing, dial, places
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -149,15 +151,23 @@ def test_its_evidence_is_that_of_the_kept_results():
     assert f"from {from_:.2f} to {r3l:.2f} of held-out tasks with R3L, and to {grpo:.2f} with GRPO" in words.replace(
         "\n", " "
     )
-    controls = json.loads((ROOT / "data/results/controls-laptop.json").read_text())["answers"][0]["rows"]
-    share = {row["retries"]: row for row in controls}
-    assert {row["n"] for row in controls} == {189}
+    controls = answer(json.loads((ROOT / "data/results/controls-laptop.json").read_text()), "By starting policy", 3e-4)
+    share = {name: [row for row in controls if row["retries"] == name] for name in {row["retries"] for row in controls}}
+    assert {(sum(row["n"] for row in rows), len(rows)) for rows in share.values()} == {(325, 5)}
     for arm, said in (
         ("own pivot, own guidance", "guided retries win {}"),
         ("own pivot no guidance", "the same pivots without guidance {}"),
         ("random pivot own guidance", "guided retries from random pivots {}"),
     ):
-        assert said.format(f"{share[arm]['won']:.3f}") in words
+        assert said.format(f"{mean([row['won'] for row in share[arm]]):.3f}") in words
+    field = json.loads((ROOT / "data/results/field_alfworld-laptop.json").read_text())
+    rival = "GRPO with R3L's turns"
+    _, arms = arms_at_turns(field, rival, 1e-3, next(iter(dial(field).values())))
+    won = {one.arm: f"{mean(list(one.success.values())):.3f}" for one in arms}
+    assert f"has {won['Reflect-GRPO from the pivot']}, R3L {won['R3L']}, GRPO {won[rival]}" in words
+    over = next(one.over for one in arms if one.arm == "R3L")
+    low, high = over.interval
+    assert f"R3L less GRPO {over.mean:+.3f}, 95 % interval {low:+.3f} to {high:+.3f}" in words
     reflector = json.loads((ROOT / "data/results/reflector-laptop.json").read_text())["answers"][0]["rows"]
     parsed = [row["parsed"] for row in reflector if row["arm"] == "R3L"]
     assert f"{parsed[0]:.3f} of the reflections parse in the first third, {parsed[-1]:.3f} in the last" in words

@@ -383,3 +383,13 @@ def test_what_a_run_did_after_the_experiments_iterations_is_not_counted(store, m
     of = experiment.sizes["laptop"].model_copy(update={"iterations": 1, "evaluate_every": 1})
     first = read_results(experiment.model_copy(update={"sizes": {"laptop": of}}), "laptop", store)
     assert (first.summaries[0].episodes, first.answers[0].rows) == (6, [{"n": 1}])
+
+
+def test_a_run_that_several_experiments_keep_is_the_same_run_in_all_of_them():
+    """But for R3L and GRPO of `hypotheses`, which were run once more beside its other arms, on another processor."""
+    known: dict[str, tuple[str | None, dict[str, float]]] = {}
+    for file in sorted(Path("data/results").glob("*.json")):
+        kept = json.loads(file.read_text())
+        for run in [] if kept["experiment"]["name"] == "hypotheses" else kept["curves"]:
+            held = (kept["policies"].get(run), kept["curves"][run])
+            assert known.setdefault(run, held) == held, f"{file.name}: {run}"

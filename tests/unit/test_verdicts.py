@@ -8,7 +8,7 @@ import pytest
 
 from r3l.errors import ConfigError
 from r3l.experiments.compare import area, binomial_variance
-from r3l.experiments.verdicts import Gap, adjusted, adjusted_apart, gap_over_policies, verdict
+from r3l.experiments.verdicts import Gap, adjusted, gap_over_policies, verdict
 
 pytest.importorskip("scipy", reason="the extra [experiments] is not installed")
 GAPS = {0: 0.1, 1: 0.2, 2: 0.3, 3: 0.3}
@@ -52,14 +52,6 @@ def test_benjamini_and_hochberg_by_hand():
     assert math.isnan(q[2])
     assert q[3] == pytest.approx(0.04)
     assert adjusted([]) == []
-
-
-def test_pooled_attempts_are_judged_apart_and_speak_of_their_policies_alone():
-    pooled = Gap(0.5, 0.05, math.inf, 3, 0)  # z = 10: hardly any p
-    alone = Gap(0.2, 0.05, 2, 3, 3)
-    assert adjusted_apart([pooled, alone, pooled]) == [pooled.p, alone.p, pooled.p]
-    assert verdict(pooled, 0.001, "higher") == "of these policies: holds"
-    assert verdict(pooled, 0.2, "higher") == "of these policies: undecided"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from r3l.experiments.claims import Claim, Claims, Results, differences, gap, rate_of, shares
 from r3l.experiments.compare import mean
-from r3l.experiments.verdicts import Gap, adjusted_apart, verdict
+from r3l.experiments.verdicts import Gap, adjusted, verdict
 
 NOT_RUN, NOT_TESTABLE = "not run", "not testable here"
 
@@ -29,7 +29,7 @@ def results_page(claims: Claims, folder: Path) -> str:
     kept = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
     held = [held_at(place, kept) for claim in claims.claims for place in places(claim)]
     measured = [one for one in held if one.gap]
-    qs = adjusted_apart([one.gap for one in measured if one.gap])
+    qs = adjusted([one.gap.p for one in measured if one.gap])
     judged = [verdict(one.gap, q, one.claim.direction) for one, q in zip(measured, qs, strict=True) if one.gap]
     table = [row(one, q, said) for one, q, said in zip(measured, qs, judged, strict=True)]
     missing = [one for one in claims.claims if not any(other.claim.claim == one.claim for other in measured)]
@@ -77,21 +77,22 @@ def row(held: Held, q: float, judged: str) -> str:
 
 def values_text(results: Results, claim: Claim) -> str:
     """Return what both sides reached."""
-    if claim.question:
-        return "; ".join(
-            f"{next(iter(one.values()))} {one['won']:.3f} (n = {one['n']})" for one in shares(results, claim) or ()
-        )
     pairs = differences(results, claim).values()
     ours, theirs = mean([a for a, _ in pairs]), mean([b for _, b in pairs])
     digits = ".3f" if ours < 100 else ",.0f"
-    return f"{claim.measure}: {claim.arm} {ours:{digits}}, {claim.against or 'its first third'} {theirs:{digits}}"
+    said = f"{claim.arm} {ours:{digits}}, {claim.against or 'its first third'} {theirs:{digits}}"
+    if claim.question:
+        both = shares(results, claim).values()
+        return f"{said}; of {sum(a['n'] for a, _ in both)} and {sum(b['n'] for _, b in both)}"
+    return f"{claim.measure}: {said}"
 
 
 def gap_text(measured: Gap, q: float) -> str:
     digits = ".3f" if abs(measured.mean) < 100 else ",.0f"
     low, high = measured.interval
-    n = f"{measured.policies} {'policy' if measured.policies == 1 else 'policies'}" + (
-        f", {measured.seeds} {'seed' if measured.seeds == 1 else 'seeds'}" if measured.seeds else " pooled"
+    n = (
+        f"{measured.policies} {'policy' if measured.policies == 1 else 'policies'}, "
+        f"{measured.seeds} {'seed' if measured.seeds == 1 else 'seeds'}"
     )
     if math.isnan(low):
         return f"{measured.mean:+{digits}} (error by the test episodes alone {measured.error:{digits}}); {n}"
