@@ -70,13 +70,13 @@ def test_arms_and_seeds_that_are_none_are_named():
 
 
 def test_a_part_of_an_experiment_is_named_by_arm_seed_and_rate():
-    cells = load_experiment(Path("data/experiments/alpha.toml")).cells("laptop")
+    cells = load_experiment(Path("data/experiments/main_household.toml")).cells("laptop")
     assert Only().of(cells) == cells
-    assert [cell.config.run for cell in Only("R3L, R3L alpha=2", "1", "0.001").of(cells)] == [
-        "household.r3l-alpha-2.lr0.001.s1",
+    assert [cell.config.run for cell in Only("R3L, GRPO", "1", "0.001").of(cells)] == [
         "household.r3l.lr0.001.s1",
+        "household.grpo.lr0.001.s1",
     ]
-    with pytest.raises(ConfigError, match=r"^3e-4: this experiment has 0\.0003, 0\.001, 0\.003$"):
+    with pytest.raises(ConfigError, match=r"^3e-4: this experiment has 0\.0003, 0\.001, 0\.0001$"):
         Only(rates="3e-4").of(cells)
 
 
