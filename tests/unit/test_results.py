@@ -386,7 +386,7 @@ def test_what_a_run_did_after_the_experiments_iterations_is_not_counted(store, m
 
 
 def test_a_run_that_several_experiments_keep_is_the_same_run_in_all_of_them():
-    """But for R3L and GRPO of `hypotheses`, which were run once more beside its other arms, on another processor."""
+    """But for R3L and GRPO of `hypotheses`, which were run once more, beside its other arms."""
     known: dict[str, tuple[str | None, dict[str, float]]] = {}
     for file in sorted(Path("data/results").glob("*.json")):
         kept = json.loads(file.read_text())
