@@ -264,7 +264,8 @@ def test_runs_that_left_the_store_stay_on_the_page_and_are_not_run_again(store, 
     assert [one.arm for one in found.summaries] == ["R3L", "Reflect-GRPO", "GRPO"]
     assert found.answers == kept.answers
     assert not set(found.unfinished) & set(found.curves)
-    assert "2 of the 3 runs are taken from kept results" in page(found)
+    assert "2 of the 3 runs are taken from kept results; the questions below" in page(found)
+    assert "2 of the 3 runs are taken from kept results.\n" in page(replace(found, answers=[]))
     assert "\n## Pictures, at learning rate 0.0003\n" in page(found)
 
 

@@ -46,11 +46,8 @@ def page(results: Results) -> str:
     ]
     lines += missing(results.unfinished, len(results.cells))
     if results.kept:
-        lines += [
-            f"{len(results.kept)} of the {len(results.cells)} runs are taken from kept results; the questions below were asked "
-            "when the store held them.",
-            "",
-        ]
+        asked = "; the questions below were asked when the store held them" if results.answers else ""
+        lines += [f"{len(results.kept)} of the {len(results.cells)} runs are taken from kept results{asked}.", ""]
     at_equal_turns = equal_turns_section(kept := figures(results))
     lines += at_equal_turns or tables(results)  # which would pool the points of the dial
     for title, rate, rows in results.answers:
