@@ -34,6 +34,7 @@ RENAMED_SHARE = 0.1
 DRILLS = 12_000
 DEMONSTRATION_SHARE = 0.3  # of the minutes, at most; the rest is training and measuring
 MEASURING_SHARE = 0.1
+TRAINING_SHARE = 0.3  # at least, also where a slow or busy machine took most of the minutes for what comes before
 
 
 def warm_start(
@@ -71,9 +72,8 @@ def warm_start(
     rows = [row for episode in shown for row in encoder.rows(episode)]
     drills = [encoder.drill(drill(mixer)) for _ in range(DRILLS)]
     progress(f"{len(shown)} demonstrations, {len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
-    left = minutes * (1 - MEASURING_SHARE) - (time.monotonic() - began) / 60
     model = load_model(init) if init else new_model(chat.tokenizer)
-    schedule = Schedule(minutes=left).slower(0.5 if init else 1.0)
+    schedule = Schedule(minutes=training_minutes(minutes, (time.monotonic() - began) / 60)).slower(0.5 if init else 1.0)
     done = train(model, rows + drills, schedule, derive(seed, "warm-start batches"), progress)
     save(model, chat.tokenizer, out)
     figures = asdict(measure(out, measured_tasks, progress=progress)) if measured_tasks else {}
@@ -86,6 +86,12 @@ def warm_start(
         "seconds": round(time.monotonic() - began, 1),
         "heldout": figures,
     }
+
+
+def training_minutes(minutes: float, gone: float) -> float:
+    """Return how many of the `minutes` the training may take after `gone` of them: what measuring leaves, and
+    `TRAINING_SHARE` of them at least."""
+    return max(minutes * (1 - MEASURING_SHARE) - gone, minutes * TRAINING_SHARE)
 
 
 def some_renamed(shown: list[Demonstration], mixer: random.Random) -> list[Demonstration]:

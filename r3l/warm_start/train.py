@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from r3l.errors import TrainingError
 from r3l.training.trie.products import FastProducts
 from r3l.warm_start.loss import weighted_loss
 from r3l.warm_start.rows import DemoRow
@@ -31,7 +32,11 @@ REPORT_EVERY = 50
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """`steps` of `batch_tokens`. With `minutes`, wall time may end them sooner, with the learning rate brought down in
-    time: the weights then depend on how fast the machine was. Without, they depend on the steps alone."""
+    time: the weights then depend on how fast the machine was. Without, they depend on the steps alone.
+
+    Raises:
+        TrainingError: `minutes` is not above 0; no step would ever be late.
+    """
 
     steps: int = 10_000
     minutes: float | None = None
@@ -40,6 +45,10 @@ class Schedule:
     matrix_rate: float = 0.02  # Muon: all other matrices
     warmup: int = 50
     floor: float = 0.03  # of the learning rate, at the end
+
+    def __post_init__(self) -> None:
+        if self.minutes is not None and self.minutes <= 0:
+            raise TrainingError(f"training for {self.minutes:g} minutes: expected more than 0")
 
     def slower(self, factor: float) -> Schedule:
         """Return the settings with `factor` times the learning rates: half of them from the weights of an earlier warm

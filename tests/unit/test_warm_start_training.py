@@ -28,7 +28,7 @@ from r3l.warm_start.alfworld.latent import latent_start, treated
 from r3l.warm_start.household.start import RECIPES, household_start, recipe_of
 from r3l.warm_start.loss import shared_length, weighted_loss
 from r3l.warm_start.rows import PIVOT, READ, DemoRow, RowEncoder, without_tail
-from r3l.warm_start.start import warm_start
+from r3l.warm_start.start import training_minutes, warm_start
 from r3l.warm_start.tokenizer import SPECIAL, train_tokenizer
 from r3l.warm_start.train import Schedule, batches, new_model, new_optimizers, train
 
@@ -200,6 +200,17 @@ def test_the_rates_warm_up_and_come_down() -> None:
     assert schedule.factor(0, 0.0) == pytest.approx(0.1)
     assert schedule.factor(100, 0.5) == pytest.approx(0.55)
     assert schedule.factor(100, 1.0) == pytest.approx(0.1)
+
+
+def test_training_has_its_share_of_the_minutes_where_what_came_before_took_nearly_all() -> None:
+    assert training_minutes(20.0, 7.0) == pytest.approx(11.0)
+    assert training_minutes(1.0, 0.95) == training_minutes(1.0, 5.0) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("minutes", [0.0, -0.05])
+def test_a_schedule_without_time_is_refused(minutes: float) -> None:
+    with pytest.raises(TrainingError, match="expected more than 0"):
+        Schedule(minutes=minutes)
 
 
 def test_an_attempt_is_shown_up_to_its_third_idle_turn() -> None:
