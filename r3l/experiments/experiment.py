@@ -91,6 +91,10 @@ class Experiment(Section):
     questions: list[Question] = Field(default_factory=list)
     sizes: dict[str, Size]
 
+    def subject(self) -> str:
+        """Return the arm that the pictures put forward: R3L as the paper has it, else the first."""
+        return next((arm.name for arm in self.arms if arm.name == "R3L"), self.arms[0].name)
+
     def cells(self, size: str) -> list[Cell]:
         """Return every run, whole comparisons first: all arms of a seed. Raise `ConfigError` for a size that the
         experiment has not."""

@@ -59,7 +59,7 @@ def pictures_of(results: Results) -> list[Picture]:
         ("success-by-turns", "turns sampled", HELD_OUT, partial(success, results, "turns"), results.test_episodes),
         ("mixed-by-steps", "optimiser steps", "share of groups with mixed rewards", partial(mixed, results), 0),
     ]
-    title, ours = results.experiment.title, results.experiment.arms[0].name
+    title, ours = results.experiment.title, results.experiment.subject()
     if on_dial(results.experiment.sizes[results.size].policies):
         del asked[2]
     return [
@@ -86,9 +86,9 @@ def by_point(results: Results) -> dict[str, list[Cell]]:
 
 
 def shown(results: Results, cells: Sequence[Cell]) -> list[Cell]:
-    """Return the cells of `MOST` arms: the experiment's first arm, the one that all are held against if there is one,
-    then those with the largest mean success over training. An arm that was run with some of the first one's seeds only
-    is left out: its mean is over other policies. Where all are held against one, the seeds are those that it was run
+    """Return the cells of `MOST` arms: the experiment's subject, the one that all are held against if there is one,
+    then those with the largest mean success over training. An arm that was run with some of the subject's seeds only is
+    left out: its mean is over other policies. Where all are held against one, the seeds are those that it was run
     with.
     """
     if rival := results.experiment.against:
@@ -99,9 +99,9 @@ def shown(results: Results, cells: Sequence[Cell]) -> list[Cell]:
     for cell in cells:
         heights[cell.arm.name].append(area(results.curves[cell.config.run]))
         seeds[cell.arm.name].add(cell.seed)
-    first = results.experiment.arms[0].name
-    whole = [arm for arm in heights if not seeds[arm] < seeds[first]]
-    kept = sorted(whole, key=lambda arm: (arm not in (first, rival), -mean(heights[arm])))[:MOST]
+    subject = results.experiment.subject()
+    whole = [arm for arm in heights if not seeds[arm] < seeds[subject]]
+    kept = sorted(whole, key=lambda arm: (arm not in (subject, rival), -mean(heights[arm])))[:MOST]
     return [cell for cell in cells if cell.arm.name in kept]
 
 
