@@ -15,7 +15,7 @@ from r3l.config.sections import PolicySettings
 from r3l.engines import make_engine
 from r3l.engines.base import PolicySnapshot, Sampling
 from r3l.engines.embedded import batching
-from r3l.engines.embedded.compiled_attention import compiled
+from r3l.engines.embedded.compiled_attention import build, compiled
 from r3l.engines.embedded.packed_linear import AdaptedLinear, PackedLinear, pack
 from r3l.errors import EngineError
 from tests.unit.engine_policies import STOP, VOCABULARY, plain_model, plain_reply, tiny_policy
@@ -30,11 +30,12 @@ PROMPTS = [[(7 * k + i) % (VOCABULARY - 1) for i in range(20 + 9 * k)] for k in 
 @needs_compiler
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("size", "threads"), [(8, 1), (24, 1), (64, 2), (80, 1)])
+@pytest.mark.parametrize("lanes", [4, 8, 16])
 def test_each_row_attends_to_its_pieces_and_its_own_tokens_alone(
-    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, size: int, threads: int
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, size: int, threads: int, lanes: int
 ) -> None:
-    """Feeds of 1, 70 and 3 tokens; a piece that all read, one for each of two feeds, scores of all sizes: against plain
-    attention."""
+    """Feeds of 1, 70 and 3 tokens; a piece that all read, one for each of two feeds, scores of all sizes, vectors of
+    every width: against plain attention."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     layers, heads, group, capacity, feeds = 3, 2, 3, 150, [(0, 1), (1, 70), (71, 3)]
     stores = [torch.randn(layers, 2, heads, capacity, size).to(dtype) for _ in range(3)]
@@ -49,7 +50,7 @@ def test_each_row_attends_to_its_pieces_and_its_own_tokens_alone(
     query = (
         (torch.randn(80, heads * group, size) * torch.logspace(-1, 1.5, 80)[:, None, None]).to(dtype).transpose(0, 1)
     )
-    kernel = compiled(size, dtype, CPU)
+    kernel = build(size, dtype, [f"-DLANES={lanes}"])
     assert kernel is not None
     out = kernel.attend(query, key, value, table, np.array(feeds), 1, size**-0.5)
     assert out.shape == (74, heads * group, size)

@@ -1,6 +1,6 @@
 /* Attention of a step's new tokens on a CPU: to their own feed's tokens before them and to the stored pieces that they read, in one
    pass over keys and values. compiled_attention.py compiles this when a policy is loaded: -DSIZE=head size, -DNARROW where keys and
-   values are stored as bfloat16.
+   values are stored as bfloat16, -DLANES=4, 8 or 16 for another width of vectors than the processor's.
 
    A segment's store is [layer][keys, values][head][capacity][SIZE]. A row is a new token with one of the `group` query heads of a key
    head. Of each row the sums so far are held relative to its largest score so far (best, total, and out), so no scores are kept. */
@@ -15,7 +15,25 @@ typedef uint16_t stored;
 #else
 typedef float stored;
 #endif
+#ifndef LANES /* numbers of a register: GCC takes wider vectors apart, one number at a time where it turns them around */
+#if defined __AVX512F__
 #define LANES 16
+#elif defined __AVX__
+#define LANES 8
+#else
+#define LANES 4
+#endif
+#endif
+#if LANES == 16
+#define LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif LANES == 8
+#define LOW 0, 8, 1, 9, 2, 10, 3, 11
+#define HIGH 4, 12, 5, 13, 6, 14, 7, 15
+#else
+#define LOW 0, 4, 1, 5
+#define HIGH 2, 6, 3, 7
+#endif
 typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4)));
 #ifdef __clang__
 #define PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
@@ -101,15 +119,12 @@ static void turn(const float *keys, lanes turned[SIZE][BLOCK / LANES], int64_t c
     for (int d = 0; d < SIZE; d = d + LANES < SIZE && d + 2 * LANES > SIZE ? SIZE - LANES : d + LANES) { /* the last two may overlap */
       lanes a[LANES], b[LANES];
       for (int i = 0; i < LANES; i++) a[i] = *(const lanes *)(keys + (t + i) * SIZE + d);
-      for (int round = 0; round < 2; round++) { /* two interleavings each: four turn a square of sixteen around */
+      for (int done = 1; done < LANES; done *= 2) { /* log2(LANES) interleavings turn a square around */
         for (int i = 0; i < LANES / 2; i++) {
-          b[2 * i] = PICK(a[i], a[i + LANES / 2], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-          b[2 * i + 1] = PICK(a[i], a[i + LANES / 2], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+          b[2 * i] = PICK(a[i], a[i + LANES / 2], LOW);
+          b[2 * i + 1] = PICK(a[i], a[i + LANES / 2], HIGH);
         }
-        for (int i = 0; i < LANES / 2; i++) {
-          a[2 * i] = PICK(b[i], b[i + LANES / 2], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-          a[2 * i + 1] = PICK(b[i], b[i + LANES / 2], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-        }
+        memcpy(a, b, sizeof a);
       }
       for (int i = 0; i < LANES; i++) turned[d + i][t / LANES] = a[i];
     }

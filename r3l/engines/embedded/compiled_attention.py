@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -121,8 +122,13 @@ class CompiledAttention:
 def compiled(head_size: int, dtype: torch.dtype, device: torch.device) -> CompiledAttention | None:
     """Return the compiled attention for keys and values of `dtype` on a CPU; None on another device, for another dtype,
     or without a C compiler."""
+    return build(head_size, dtype) if device.type == "cpu" and dtype in DTYPES else None
+
+
+def build(head_size: int, dtype: torch.dtype, options: Sequence[str] = ()) -> CompiledAttention | None:
+    """Compile the attention for this processor, with further `options`; return None without a C compiler."""
     compilers = [name for name in (os.environ.get("CC", ""), "cc", "gcc", "clang") if name and shutil.which(name)]
-    if device.type != "cpu" or dtype not in DTYPES or not compilers:
+    if not compilers:
         return None
     with tempfile.TemporaryDirectory() as folder:
         for tuned in (["-march=native"], ["-mcpu=native"], []):
@@ -133,6 +139,7 @@ def compiled(head_size: int, dtype: torch.dtype, device: torch.device) -> Compil
                 *SUMS_IN_ANY_ORDER,
                 f"-DSIZE={head_size}",
                 *DTYPES[dtype],
+                *options,
                 "-shared",
                 "-fPIC",
                 str(SOURCE),
