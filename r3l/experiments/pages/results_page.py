@@ -23,9 +23,9 @@ from r3l.experiments.results import Results, kept_alone
 from r3l.store.files.local import replace_text
 
 BAND = (
-    "Means over starting policies; band: the first arm's standard error over them, where there are several. At most seven arms are "
-    "shown: the first, the one that all are held against if there is one, and those with the most success over training, of "
-    "the arms that were run with all of the first one's seeds."
+    "Means over starting policies; band: the thick line's standard error over them, where there are several. At most seven arms are "
+    "shown: R3L with the paper's settings (else the first arm), the one that all are held against if there is one, and those with "
+    "the most success over training, of the arms that were run with all of the thick one's seeds."
 )
 NAMED = 12  # runs that are missing; more are only counted
 
