@@ -91,8 +91,8 @@ class Experiment(Section):
     questions: list[Question] = Field(default_factory=list)
     sizes: dict[str, Size]
 
-    def subject(self) -> str:
-        """Return the arm that the pictures put forward: R3L as the paper has it, else the first."""
+    def ours(self) -> str:
+        """Return the arm that the experiment is about: R3L as the paper has it, else the first."""
         return next((arm.name for arm in self.arms if arm.name == "R3L"), self.arms[0].name)
 
     def cells(self, size: str) -> list[Cell]:

@@ -37,7 +37,10 @@ def main() -> None:
     for name, (size, heads, group, feeds, tokens) in LOADS.items():
         load = Load(size, heads, group, feeds, tokens)
         kernels = {width: build(size, torch.float32, options) for width, options in WIDTHS.items()}
-        spent = load.spent({width: kernel for width, kernel in kernels.items() if kernel}, repeats)
+        found = {width: kernel for width, kernel in kernels.items() if kernel}
+        if not found:
+            raise SystemExit("no C compiler: expected CC, cc, gcc or clang on the path")
+        spent = load.spent(found, repeats)
         print(name, *(f"{width} {ms:.2f} ms ({spent['16'] / ms:.2f}x)" for width, ms in spent.items()), sep=", ")
 
 

@@ -177,7 +177,7 @@ def test_lines_are_means_over_policies_in_both_directions_with_their_spread(stor
     assert line.error == [pytest.approx(0.1), pytest.approx(0.2)]  # s.e. of two: half their distance
 
 
-def test_a_picture_has_seven_lines_at_most_the_experiments_subject_among_them(store):
+def test_a_picture_has_seven_lines_at_most_ours_among_them(store):
     experiment = short(Path("data/experiments/main_household.toml"))
     for wins, cell in enumerate(cell for cell in experiment.cells("laptop")[:9]):
         fill(store, cell, min(wins, 4))
@@ -191,15 +191,15 @@ def test_a_picture_has_seven_lines_at_most_the_experiments_subject_among_them(st
 
 
 @pytest.mark.parametrize(
-    ("name", "subject"),
+    ("name", "ours"),
     [
         ("main_household", "R3L"),
         ("group_size", "R3L"),  # its first arm is R3L with N = 4
         ("guided_sft", "R3L guided by the oracle"),  # it has no arm of the paper's own settings
     ],
 )
-def test_the_pictures_put_the_papers_r3l_forward_else_the_first_arm(name, subject):
-    assert short(Path(f"data/experiments/{name}.toml")).subject() == subject
+def test_the_pictures_put_the_papers_r3l_forward_else_the_first_arm(name, ours):
+    assert short(Path(f"data/experiments/{name}.toml")).ours() == ours
 
 
 def test_an_arm_that_was_run_from_fewer_policies_is_in_no_picture(store):

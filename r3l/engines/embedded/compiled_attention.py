@@ -126,7 +126,8 @@ def compiled(head_size: int, dtype: torch.dtype, device: torch.device) -> Compil
 
 
 def build(head_size: int, dtype: torch.dtype, options: Sequence[str] = ()) -> CompiledAttention | None:
-    """Compile the attention for this processor, with further `options`; return None without a C compiler."""
+    """Compile the attention for this processor and a key of `DTYPES`, with further `options`; return None without a C
+    compiler."""
     compilers = [name for name in (os.environ.get("CC", ""), "cc", "gcc", "clang") if name and shutil.which(name)]
     if not compilers:
         return None

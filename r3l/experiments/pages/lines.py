@@ -39,7 +39,7 @@ class Picture(NamedTuple):
     x_title: str
     y_title: str
     panels: list[Panel]  # one under the other
-    ours: str  # the arm that the experiment is about
+    ours: str  # the arm that the experiment is about: the thick line
 
 
 def plotted_rate(results: Results) -> float | None:
@@ -59,7 +59,7 @@ def pictures_of(results: Results) -> list[Picture]:
         ("success-by-turns", "turns sampled", HELD_OUT, partial(success, results, "turns"), results.test_episodes),
         ("mixed-by-steps", "optimiser steps", "share of groups with mixed rewards", partial(mixed, results), 0),
     ]
-    title, ours = results.experiment.title, results.experiment.subject()
+    title, ours = results.experiment.title, results.experiment.ours()
     if on_dial(results.experiment.sizes[results.size].policies):
         del asked[2]
     return [
@@ -86,10 +86,9 @@ def by_point(results: Results) -> dict[str, list[Cell]]:
 
 
 def shown(results: Results, cells: Sequence[Cell]) -> list[Cell]:
-    """Return the cells of `MOST` arms: the experiment's subject, the one that all are held against if there is one,
-    then those with the largest mean success over training. An arm that was run with some of the subject's seeds only is
-    left out: its mean is over other policies. Where all are held against one, the seeds are those that it was run
-    with.
+    """Return the cells of `MOST` arms: ours, the one that all are held against if there is one, then those with the
+    largest mean success over training. An arm that was run with some of ours' seeds only is left out: its mean is over
+    other policies. Where all are held against one, the seeds are those that it was run with.
     """
     if rival := results.experiment.against:
         common = {cell.seed for cell in cells if cell.arm.name == rival}
@@ -99,9 +98,9 @@ def shown(results: Results, cells: Sequence[Cell]) -> list[Cell]:
     for cell in cells:
         heights[cell.arm.name].append(area(results.curves[cell.config.run]))
         seeds[cell.arm.name].add(cell.seed)
-    subject = results.experiment.subject()
-    whole = [arm for arm in heights if not seeds[arm] < seeds[subject]]
-    kept = sorted(whole, key=lambda arm: (arm not in (subject, rival), -mean(heights[arm])))[:MOST]
+    ours = results.experiment.ours()
+    whole = [arm for arm in heights if not seeds[arm] < seeds[ours]]
+    kept = sorted(whole, key=lambda arm: (arm not in (ours, rival), -mean(heights[arm])))[:MOST]
     return [cell for cell in cells if cell.arm.name in kept]
 
 
