@@ -83,13 +83,12 @@ def places(results: Results, rival: str, rate: float | None) -> list[Place]:
     return placed
 
 
-def drawn_places(results: Results) -> list[Place]:
-    """Return the points of the map's picture, R3L less GRPO at the first learning rate that has two points or more;
-    nothing where none has: a curve begins there."""
-    for rate in dict.fromkeys(cell["rate"] for cell in results["cells"]):
-        if len(found := places(results, "GRPO", rate)) > 1:
-            return found
-    return []
+def drawn_places(results: Results) -> dict[float | None, list[Place]]:
+    """Return the points of the map's picture, R3L less GRPO, by learning rate; a rate with fewer than two points is
+    left out: a curve begins there."""
+    rates = dict.fromkeys(cell["rate"] for cell in results["cells"])
+    found = {rate: places(results, "GRPO", rate) for rate in rates}
+    return {rate: placed for rate, placed in found.items() if len(placed) > 1}
 
 
 def crossing(points: Sequence[tuple[float, float]]) -> float:

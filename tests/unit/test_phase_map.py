@@ -11,6 +11,7 @@ from r3l.experiments.phase_map import (
     crossing,
     crossing_interval,
     dial,
+    drawn_places,
     map_lines,
     map_section,
     places,
@@ -92,12 +93,31 @@ def test_the_map_says_its_n():
     assert "Crossing: p = 0.133, 95 % bootstrap over policies " in text
     assert "| R3L | 0.400 (0.300 to 0.500; 3) | 0.400 (0.300 to 0.500; 3) |" in map_section(RESULTS, "x-laptop")
     assert "| GRPO | 0.000 (0.000 to 0.000; 3) | 0.600 (0.500 to 0.700; 3) |" in map_section(RESULTS, "x-laptop")
-    drawn = draw_map(places(RESULTS, "GRPO", 1e-3), "GRPO", "Gap", PREDICTED["phase"])
+    drawn = draw_map(drawn_places(RESULTS), "GRPO", "Gap", PREDICTED["phase"])
     assert "Gap (n = 3 starting policies a point)" in drawn
     assert "crossing, as predicted" in drawn
     assert not {"#ffffff", "#000000"} & set(
         re.findall("#[0-9a-f]{6}", drawn)
     )  # reads on a white page and on a dark one
+
+
+def test_the_picture_has_a_row_for_each_learning_rate_with_two_points():
+    def at(rate, seeds):
+        cells = [
+            one | {"run": f"{one['run']}-{rate}", "rate": rate} for one in RESULTS["cells"] if one["seed"] in seeds
+        ]
+        curves = {f"{run}-{rate}": curve for run, curve in RESULTS["curves"].items()}
+        return {"cells": cells, "curves": curves, "answers": [one | {"rate": rate} for one in RESULTS["answers"]]}
+
+    both, one_point = at(3e-4, range(6)), at(1e-4, (0, 2, 4))
+    added = {name: RESULTS[name] + both[name] + one_point[name] for name in ("cells", "answers")}
+    mapped = drawn_places(RESULTS | added | {"curves": RESULTS["curves"] | both["curves"] | one_point["curves"]})
+    assert list(mapped) == [1e-3, 3e-4]
+    drawn = draw_map(mapped, "GRPO", "Gap", PREDICTED["phase"])
+    assert "learning rate 0.001" in drawn
+    assert "learning rate 0.0003" in drawn
+    assert "0.0001" not in drawn
+    assert drawn.count(">share of unguided attempts that win (p)<") == 1  # under the last row alone
 
 
 def test_policies_that_were_made_anew_for_another_learning_rate_are_told_apart():

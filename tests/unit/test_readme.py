@@ -17,6 +17,7 @@ from r3l.experiments.claims import answer
 from r3l.experiments.compare import mean
 from r3l.experiments.pages.equal_turns import arms_at_turns
 from r3l.experiments.phase_map import crossing, dial, places
+from r3l.experiments.verdicts import Gap
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -101,32 +102,51 @@ def test_it_is_short_and_its_pictures_are_small():
         assert (ROOT / "".join(picture)).stat().st_size <= 150_000
 
 
-def test_its_evidence_is_that_of_the_kept_results():
+def test_its_map_is_that_of_the_kept_runs():
     kept = json.loads((ROOT / "data/results/phase-laptop.json").read_text())
-    assert f"{len(kept['cells'])} of its {len(kept['cells']) + len(kept['unfinished'])} runs" in README
-    found = places(kept, "GRPO", 1e-3)
-    ends = {
-        (arm, place.forgets): f"{mean([kept['curves'][f'phase.{arm}.lr0.001.s{seed}']['11'] for seed in seeds]):.3f}"
-        for arm in ("r3l", "grpo")
-        for place, seeds in zip(found, dial(kept).values(), strict=True)
-    }
-    first, (low, high) = found[0].over, found[0].over.interval
     words = README.replace("\n   ", " ")
-    assert f"GRPO has {ends['grpo', 1.0]} (success on 60 held-out tasks), R3L {ends['r3l', 1.0]}" in words
-    assert f"{first.mean:+.3f}, 95 % interval {low:.3f} to {high:+.3f}" in words
-    where = crossing([(one.p, one.over.mean) for one in found])
+
+    def each(arm: str, rate: str, of) -> list[float]:  # by the points of the dial
+        return [mean([of(f"phase.{arm}.{rate}s{seed}") for seed in seeds]) for seeds in dial(kept).values()]
+
+    def interval(over: Gap) -> str:
+        return "{:+.3f} to {:+.3f}".format(*over.interval)
+
+    assert f"{len(kept['cells'])} of its {len(kept['cells']) + len(kept['unfinished'])} runs" in words
+    turns = [
+        mean(each(arm, "", lambda run: mean([row["turns"] for row in kept["metrics"][run]]))) for arm in ("r3l", "grpo")
+    ]
+    assert f"with {turns[0] / turns[1]:.2f} of its turns" in words
+    ours, theirs, ours_fast, theirs_fast = (
+        each(arm, rate, lambda run: kept["curves"][run]["11"]) for rate in ("", "lr0.001.") for arm in ("r3l", "grpo")
+    )
+    slow, fast = (places(kept, "GRPO", rate) for rate in (3e-4, 1e-3))
+    first, second, last = (
+        f"with {ours[at]:.3f} and {theirs[at]:.3f} ({{}}{slow[at].over.mean:+.3f}, {{}}{interval(slow[at].over)})"
+        for at in (0, 1, -1)
+    )
+    assert first.format("success on 60 held-out tasks; ", "95 % interval ") in words
+    assert f"at F = 0.98 {second.format('', '')}" in words
+    assert f"at F = 0.8, where {100 * slow[-1].p:.0f} % win, {last.format('', '')}" in words
+    assert f"where {100 * slow[0].p:.1f} % of unguided attempts win, with" in words
+    paired = places(kept, "GRPO with R3L's turns", 3e-4)
+    assert "gaps are {:+.3f}, {:+.3f} and {:+.3f}.".format(*(paired[at].over.mean for at in (0, 1, -1))) in words
+    assert all(map(float.__lt__, ours_fast, ours))
+    assert list(map(float.__gt__, theirs_fast, theirs)) == [True] * 4 + [False]
+    assert f"The lead is {fast[0].over.mean:+.3f} at F = 1 ({interval(fast[0].over)})" in words
+    where = crossing([(one.p, one.over.mean) for one in fast])
     assert f"gone where {100 * where:.0f} % of unguided attempts win" in words
-    assert f"at F = 0.8 with {ends['r3l', 0.8]} and {ends['grpo', 0.8]}" in words
-    asked = [one for one in kept["answers"] if one["rate"] == 1e-3]
-    turns = {row["arm"]: row["turns"] for one in asked for row in one["rows"] if "turns" in row}
-    assert f"R3L with {turns['R3L'] / turns['GRPO']:.2f} of GRPO's turns" in words
-    slow = {arm: mean([kept["curves"][f"phase.{arm}.s{seed}"]["11"] for seed in (0, 5, 10)]) for arm in ("grpo", "r3l")}
-    assert f"from three policies: GRPO {slow['grpo']:.3f}, R3L {slow['r3l']:.3f}." in words
+    best = [", ".join(f"{end:.3f}" for end in map(max, *both)) for both in ((ours, ours_fast), (theirs, theirs_fast))]
+    assert f"R3L {best[0]}, GRPO {best[1]}, from policies" in words
     early, late = (
-        mean([row["parse_rate"] for seed in (0, 5, 10) for row in kept["metrics"][f"phase.r3l.s{seed}"][third]])
+        mean([row["parse_rate"] for seed in (0, 5, 10, 15, 20) for row in kept["metrics"][f"phase.r3l.s{seed}"][third]])
         for third in (slice(4), slice(8, 12))
     )
-    assert f"with a third of the rate {early:.2f} and {late:.2f}" in words
+    assert f"at 3e-4 {early:.2f} and {late:.2f}" in words
+
+
+def test_its_evidence_is_that_of_the_kept_results():
+    words = README.replace("\n   ", " ")
     alfworld = json.loads((ROOT / "data/results/phase_alfworld-laptop.json").read_text())
     found = places(alfworld, "GRPO", 1e-3)
     end = {name.removeprefix("phase_alfworld."): curve["11"] for name, curve in alfworld["curves"].items()}
@@ -170,7 +190,10 @@ def test_its_evidence_is_that_of_the_kept_results():
     assert f"R3L less GRPO {over.mean:+.3f}, 95 % interval {low:+.3f} to {high:+.3f}" in words
     reflector = json.loads((ROOT / "data/results/reflector-laptop.json").read_text())["answers"][0]["rows"]
     parsed = [row["parsed"] for row in reflector if row["arm"] == "R3L"]
-    assert f"{parsed[0]:.3f} of the reflections parse in the first third, {parsed[-1]:.3f} in the last" in words
+    assert (
+        f"{parsed[0]:.3f} of the reflections parse in the first third of the training, {parsed[-1]:.3f} in the last"
+        in words
+    )
     smollm2 = json.loads((ROOT / "data/results/smollm2_whole-laptop.json").read_text())["curves"]
     wins = ", ".join(f"{won:.2f}" for won in smollm2["smollm2.r3l-with-eight-tasks-a-step.s0"].values())
     assert f"it wins {wins} after 0, 4, 8 steps" in words

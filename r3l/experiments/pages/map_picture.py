@@ -1,8 +1,11 @@
-"""The picture of the map: two panels, the gap over GRPO against p and against GRPO's share of mixed groups."""
+"""The picture of the map: a row for each learning rate, the gap over GRPO against p and against GRPO's share of mixed
+groups.
+"""
 
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,9 +15,12 @@ from r3l.experiments.phase_map import Place
 PANELS = (("p", "share of unguided attempts that win (p)"), ("mixed", "GRPO's share of groups with mixed rewards"))
 
 JOINED = 3  # policies at every point
+TITLE_WIDTH = 110  # characters of a line; longer ones run over the edges
 
 
-def draw_map(places: Sequence[Place], rival: str, title: str, crossing: Mapping[str, tuple[float, float]]) -> str:
+def draw_map(
+    mapped: Mapping[float | None, Sequence[Place]], rival: str, title: str, crossing: Mapping[str, tuple[float, float]]
+) -> str:
     """Return the SVG: the mean gap with its 95 % band, each policy a dot, the predicted `crossing` shaded. Points are
     joined from `JOINED` policies on: a line through single runs would look like a curve."""
     import matplotlib
@@ -22,18 +28,33 @@ def draw_map(places: Sequence[Place], rival: str, title: str, crossing: Mapping[
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    policies = sorted({one.over.policies for one in places})
+    counts = sorted({one.over.policies for places in mapped.values() for one in places})
     with matplotlib.rc_context(STYLE):
-        figure, both = pyplot.subplots(1, 2, figsize=(8.4, 3.6), layout="constrained", sharey=True)
-        for axes, (name, x_title) in zip(both, PANELS, strict=True):
-            draw_panel(axes, places, name)
-            if name in crossing:
-                axes.axvspan(*crossing[name], color="#E69F00", alpha=0.18, linewidth=0, label="crossing, as predicted")
+        figure, grid = pyplot.subplots(
+            len(mapped),
+            2,
+            figsize=(8.4, 3.3 * len(mapped) + 0.3),
+            layout="constrained",
+            sharex="col",
+            sharey=True,
+            squeeze=False,
+        )
+        for row, (rate, places) in zip(grid, mapped.items(), strict=True):
+            for axes, (name, _) in zip(row, PANELS, strict=True):
+                draw_panel(axes, places, name)
+                if name in crossing:
+                    axes.axvspan(
+                        *crossing[name], color="#E69F00", alpha=0.18, linewidth=0, label="crossing, as predicted"
+                    )
+            row[0].set(ylabel=f"success of R3L less that of {rival}")
+            if rate is not None:
+                row[0].set_title(f"learning rate {rate:g}", loc="left", fontsize=9)
+        for axes, (_, x_title) in zip(grid[-1], PANELS, strict=True):
             axes.set(xlabel=x_title)
-        both[0].set(ylabel=f"success of R3L less that of {rival}")
-        both[1].legend(frameon=False, fontsize=8)
-        n = f"n = {policies[0]}" if len(policies) == 1 else f"n = {policies[0]} to {policies[-1]}"
-        figure.suptitle(f"{title} ({n} starting {'policy' if policies == [1] else 'policies'} a point)", fontsize=9)
+        grid[0][1].legend(frameon=False, fontsize=8)
+        n = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
+        said = f"{title} ({n} starting {'policy' if counts == [1] else 'policies'} a point)"
+        figure.suptitle(textwrap.fill(said, TITLE_WIDTH), fontsize=9)
         return svg(figure)
 
 
@@ -60,8 +81,9 @@ def draw_panel(axes: Any, places: Sequence[Place], name: str) -> None:
         marker="x",
         label="the same for the mean over training",
     )
-    for x, one in zip(xs, drawn, strict=True):
-        axes.annotate(f"F = {one.forgets:g}", (x, one.over.mean), (6, 4), textcoords="offset points", fontsize=8)
+    for rank, (x, one) in enumerate(zip(xs, drawn, strict=True)):
+        height = 0.03 + 0.06 * (rank % 3)  # of the panel: labels of near points would lie on each other
+        axes.text(x, height, f"F = {one.forgets:g}", transform=axes.get_xaxis_transform(), fontsize=8, ha="center")
         axes.plot([x] * len(one.gaps), list(one.gaps.values()), "o", color=OURS, markersize=4, alpha=0.6)
     bands = [one.over.interval for one in drawn]
     if bands and not any(math.isnan(low) for low, _ in bands):
