@@ -121,13 +121,14 @@ def test_its_map_is_that_of_the_kept_runs():
         each(arm, rate, lambda run: kept["curves"][run]["11"]) for rate in ("", "lr0.001.") for arm in ("r3l", "grpo")
     )
     slow, fast = (places(kept, "GRPO", rate) for rate in (3e-4, 1e-3))
-    first, second, last = (
-        f"with {ours[at]:.3f} and {theirs[at]:.3f} ({{}}{slow[at].over.mean:+.3f}, {{}}{interval(slow[at].over)})"
-        for at in (0, 1, -1)
-    )
-    assert first.format("success on 60 held-out tasks; ", "95 % interval ") in words
-    assert f"at F = 0.98 {second.format('', '')}" in words
-    assert f"at F = 0.8, where {100 * slow[-1].p:.0f} % win, {last.format('', '')}" in words
+
+    def gap_at(at: int, measure: str = "", band: str = "") -> str:
+        over = slow[at].over
+        return f"with {ours[at]:.3f} and {theirs[at]:.3f} ({measure}{over.mean:+.3f}, {band}{interval(over)})"
+
+    assert gap_at(0, "success on 60 held-out tasks; ", "95 % interval ") in words
+    assert f"at F = 0.98 {gap_at(1)}" in words
+    assert f"at F = 0.8, where {100 * slow[-1].p:.0f} % win, {gap_at(-1)}" in words
     assert f"where {100 * slow[0].p:.1f} % of unguided attempts win, with" in words
     paired = places(kept, "GRPO with R3L's turns", 3e-4)
     assert "gaps are {:+.3f}, {:+.3f} and {:+.3f}.".format(*(paired[at].over.mean for at in (0, 1, -1))) in words

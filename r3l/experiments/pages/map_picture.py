@@ -5,11 +5,11 @@ groups.
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import Any
 
-from r3l.experiments.pages.pictures import OURS, RIVALS, STYLE, svg
+from r3l.experiments.pages.pictures import OURS, RIVALS, STYLE, TITLE, svg
 from r3l.experiments.phase_map import Place
 
 PANELS = (("p", "share of unguided attempts that win (p)"), ("mixed", "GRPO's share of groups with mixed rewards"))
@@ -41,25 +41,21 @@ def draw_map(
         )
         for row, (rate, places) in zip(grid, mapped.items(), strict=True):
             for axes, (name, _) in zip(row, PANELS, strict=True):
-                draw_panel(axes, places, name)
-                if name in crossing:
-                    axes.axvspan(
-                        *crossing[name], color="#E69F00", alpha=0.18, linewidth=0, label="crossing, as predicted"
-                    )
+                draw_panel(axes, places, name, crossing.get(name))
             row[0].set(ylabel=f"success of R3L less that of {rival}")
             if rate is not None:
-                row[0].set_title(f"learning rate {rate:g}", loc="left", fontsize=9)
+                row[0].set_title(f"learning rate {rate:g}", **TITLE)
         for axes, (_, x_title) in zip(grid[-1], PANELS, strict=True):
             axes.set(xlabel=x_title)
         grid[0][1].legend(frameon=False, fontsize=8)
         n = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
         said = f"{title} ({n} starting {'policy' if counts == [1] else 'policies'} a point)"
-        figure.suptitle(textwrap.fill(said, TITLE_WIDTH), fontsize=9)
+        figure.suptitle(fill(said, TITLE_WIDTH), fontsize=9)
         return svg(figure)
 
 
-def draw_panel(axes: Any, places: Sequence[Place], name: str) -> None:
-    """Draw the gaps against `name`, p or mixed."""
+def draw_panel(axes: Any, places: Sequence[Place], name: str, crossing: tuple[float, float] | None) -> None:
+    """Draw the gaps against `name`, p or mixed, and where they are predicted to cross zero."""
     joined = min(one.over.policies for one in places) >= JOINED
     drawn = sorted((one for one in places if not math.isnan(getattr(one, name))), key=lambda one: getattr(one, name))
     xs = [getattr(one, name) for one in drawn]
@@ -90,3 +86,5 @@ def draw_panel(axes: Any, places: Sequence[Place], name: str) -> None:
         axes.fill_between(
             xs, [low for low, _ in bands], [high for _, high in bands], color=OURS, alpha=0.2, linewidth=0
         )
+    if crossing:
+        axes.axvspan(*crossing, color="#E69F00", alpha=0.18, linewidth=0, label="crossing, as predicted")
