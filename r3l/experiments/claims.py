@@ -58,7 +58,8 @@ Results = dict[str, Any]
 
 
 class Claims(Section):
-    preface: str
+    preface: str = Field(description="Markdown: the sentences to quote, and how the page is made")
+    details: str = Field("", description="Markdown: what the sentences leave out, under the count of verdicts")
     claims: list[Claim]
 
 

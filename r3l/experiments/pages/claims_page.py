@@ -24,8 +24,8 @@ class Held(NamedTuple):
 
 
 def results_page(claims: Claims, folder: Path) -> str:
-    """Return the page as Markdown: sentences to quote, the count of verdicts, the claims that were run, then those that
-    were not."""
+    """Return the page as Markdown: sentences to quote, the count of verdicts, details, the claims that were run, then
+    those that were not."""
     kept = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
     held = [held_at(place, kept) for claim in claims.claims for place in places(claim)]
     measured = [one for one in held if one.gap]
@@ -39,6 +39,7 @@ def results_page(claims: Claims, folder: Path) -> str:
     lines += [
         f"| {name} | {count} |" for name, count in sorted(counted.items(), key=lambda one: (-one[1], one[0])) if count
     ]
+    lines += ["", "## Details", "", claims.details.strip("\n")] if claims.details else []
     lines += ["", "## Claims that were run", "", COLUMNS, "|---|---|---|---|---|---|", *table]
     lines += ["", "## Claims that were not run", "", "| claim | the paper's figures | reason |", "|---|---|---|"]
     lines += [f"| {one.claim} | {one.paper} | {one.note if not one.experiment else NOT_RUN} |" for one in missing]
