@@ -132,16 +132,14 @@ def test_shares_of_an_answer_by_hand():
 def test_the_page_counts_verdicts_and_lists_what_was_not_run(tmp_path):
     (tmp_path / "x.json").write_text(json.dumps(RESULTS))
     (tmp_path / "claims.toml").write_text(
-        'preface = "# R"\ndetails = "- d"\n[[claims]]\nclaim = "A beats B"\npaper = "1"\nexperiment = "x"\nalso = ["z"]\narm = "A"\n'
-        'against = "B"\nnote = "n"\n'
+        'preface = "# R"\ndetails = "- d"\n[[claims]]\nclaim = "A beats B"\npaper = "1"\nexperiment = "x"\n'
+        'also = ["z"]\narm = "A"\nagainst = "B"\nnote = "n"\n'
         '[[claims]]\nclaim = "other"\npaper = "2"\nnote = "no GPU"\n'
         '[[claims]]\nclaim = "later"\npaper = "3"\nexperiment = "y"\narm = "A"\n'
     )
     page = results_page(load_claims(tmp_path / "claims.toml"), tmp_path)
-    assert (
-        "| verdict | rows |\n|---|---|\n| not run | 1 |\n| not testable here | 1 |\n| undecided | 1 |\n\n## Details\n\n- d\n\n## Claims that were run\n"
-        in page
-    )
+    verdicts = "| verdict | rows |\n|---|---|\n| not run | 1 |\n| not testable here | 1 |\n| undecided | 1 |\n"
+    assert f"{verdicts}\n## Details\n\n- d\n\n## Claims that were run\n" in page
     assert "| A beats B | 1 | [x](results/x.md) | area: A 0.450, B 0.225. n | +0.225 [" in page
     assert "| other | 2 | no GPU |" in page
     assert "| later | 3 | not run |" in page
