@@ -81,6 +81,7 @@ def draw_panel(axes: Any, places: Sequence[Place], name: str, crossing: tuple[fl
         height = 0.03 + 0.06 * (rank % 3)  # of the panel: labels of near points would lie on each other
         axes.text(x, height, f"F = {one.forgets:g}", transform=axes.get_xaxis_transform(), fontsize=8, ha="center")
         axes.plot([x] * len(one.gaps), list(one.gaps.values()), "o", color=OURS, markersize=4, alpha=0.6)
+    axes.margins(y=0.25)  # room for the legend above the points, and for the labels of F below them
     bands = [one.over.interval for one in drawn]
     if bands and not any(math.isnan(low) for low, _ in bands):
         axes.fill_between(
