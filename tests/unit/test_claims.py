@@ -9,7 +9,7 @@ from r3l.errors import ConfigError
 from r3l.experiments.claims import Claim, differences, gap, load_claims, noise, starts
 from r3l.experiments.experiment import load_experiment
 from r3l.experiments.pages.claims_page import gap_text, held_at, places, results_page, values_text
-from r3l.experiments.pages.index import index
+from r3l.experiments.pages.index import index, main_arms
 
 pytest.importorskip("scipy", reason="the extra [experiments] is not installed")
 RESULTS = {
@@ -156,6 +156,21 @@ def test_a_claim_is_held_against_further_results_and_learning_rates():
         ("x", 1e-4, ""),
     ]
     assert [one.gap and one.gap.mean for one in found] == [pytest.approx(0.25), None, pytest.approx(0.2), None]
+
+
+def test_an_arm_of_the_main_comparisons_need_not_be_run_at_each_rate(tmp_path):
+    def kept(name: str, *runs: tuple[str, float]) -> None:
+        summaries = [{"arm": arm, "rate": rate, "area": rate, "plateau": 0.5} for arm, rate in runs]
+        (tmp_path / f"{name}-laptop.json").write_text(json.dumps({"summaries": summaries}))
+
+    kept("main_alfworld", ("A", 0.1), ("A", 0.2), ("B", 0.2), ("C", 0.2))
+    kept("main_household", ("A", 0.1), ("B", 0.1))  # C is in one comparison alone
+    assert main_arms(tmp_path)[-4:] == [
+        "| arm | ALFWorld, 0.1 | ALFWorld, 0.2 | household, 0.1 |",
+        "|---|---|---|---|",
+        "| A | 0.100, 0.500 | 0.200, 0.500 | 0.100, 0.500 |",
+        "| B | not run | 0.200, 0.500 | 0.100, 0.500 |",
+    ]
 
 
 def test_the_shipped_page_is_made_from_the_kept_results():

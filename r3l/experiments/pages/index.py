@@ -33,18 +33,21 @@ def index(folder: Path) -> str:
 
 
 def main_arms(folder: Path) -> list[str]:
-    """Return the table of the arms that the main comparisons share, one column per comparison and learning rate."""
+    """Return the table of the arms that the main comparisons share, one column per comparison and learning rate; an
+    arm need not have been run at each rate."""
     columns: dict[str, dict[str, str]] = {}
+    compared: list[set[str]] = []
     for name, title in MAIN.items():
         kept = folder / f"{name}-laptop.json"
         summaries = json.loads(kept.read_text())["summaries"] if kept.is_file() else []
+        compared += [{one["arm"] for one in summaries}] if summaries else []
         for rate in sorted({one["rate"] for one in summaries}):
             columns[f"{title}, {rate:g}"] = {
                 one["arm"]: f"{one['area']:.3f}, {one['plateau']:.3f}" for one in summaries if one["rate"] == rate
             }
     if not columns:
         return []
-    shared = [arm for arm in next(iter(columns.values())) if all(arm in column for column in columns.values())]
+    shared = [arm for arm in max(columns.values(), key=len) if all(arm in arms for arms in compared)]
     return [
         "",
         "## The main comparisons",
@@ -54,5 +57,5 @@ def main_arms(folder: Path) -> list[str]:
         "",
         f"| arm | {' | '.join(columns)} |",
         f"|{'---|' * (len(columns) + 1)}",
-        *(f"| {arm} | {' | '.join(column[arm] for column in columns.values())} |" for arm in shared),
+        *(f"| {arm} | {' | '.join(column.get(arm, 'not run') for column in columns.values())} |" for arm in shared),
     ]
