@@ -3,6 +3,7 @@ and every command of `r3l` is in a guide."""
 
 import importlib.util
 import json
+import math
 import re
 import shlex
 import subprocess
@@ -112,7 +113,7 @@ def test_its_map_is_that_of_the_kept_runs():
     def with_interval(over: Gap) -> str:
         return "{:+.3f} ({:+.3f} to {:+.3f})".format(over.mean, *over.interval)
 
-    assert f"{len(kept['cells'])} runs" in words
+    assert f"12 steps: {len(kept['cells'])} runs (" in words
     assert not kept["unfinished"]
     turns = [
         mean(each(arm, "", lambda run: mean([row["turns"] for row in kept["metrics"][run]]))) for arm in ("r3l", "grpo")
@@ -136,7 +137,10 @@ def test_its_map_is_that_of_the_kept_runs():
         paired = [f"{one.over.mean:+.3f}" for one in places(kept, "GRPO with R3L's turns", rate)]
         assert f"{', '.join(paired[:-1])} and {paired[-1]}" in words
     where = crossing([(one.p, one.over.mean) for one in fast])
-    assert f"where {100 * where:.1f} % of unguided attempts win" in words
+    assert f"the lead is gone where {100 * where:.1f} % of unguided attempts win" in words
+    assert math.isnan(crossing([(one.p, one.over.mean) for one in slow]))
+    assert f"at 3e-4 it is not up to {100 * max(one.p for one in slow):.1f} %" in words
+    assert [one.over.interval[0] > 0 for one in slow].count(True) == 2
     best = [", ".join(f"{end:.3f}" for end in map(max, *both)) for both in ((ours, ours_fast), (theirs, theirs_fast))]
     assert f"R3L has {best[0]} and GRPO {best[1]}." in words
     assert f"this one at {mean(ours_fast):.3f} and {mean(theirs_fast):.3f}" in words
