@@ -22,6 +22,7 @@ OURS = {
     "smollm2_whole",
     "reflector",
     "hypotheses",
+    "names_thought",
     "latent",
     "guided_sft",
 }
