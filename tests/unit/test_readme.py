@@ -49,7 +49,7 @@ def parsed(app: typer.Typer, words: list[str]) -> None:
     group = typer.main.get_command(app)
     command = group.get_command(None, words[0])  # type: ignore[attr-defined, arg-type]
     assert command, f"r3l has no command {words[0]}"
-    if "--help" not in words:
+    if "--help" not in README:
         command.make_context(words[0], words[1:])
 
 
@@ -109,17 +109,16 @@ def with_interval(over: Gap) -> str:
 
 def test_its_map_is_that_of_the_kept_runs():
     kept = json.loads((ROOT / "data/results/phase-laptop.json").read_text())
-    words = README.replace("\n   ", " ")
 
     def each(arm: str, rate: str, of) -> list[float]:  # by the points of the dial
         return [mean([of(f"phase.{arm}.{rate}s{seed}") for seed in seeds]) for seeds in dial(kept).values()]
 
-    assert f"12 steps: {len(kept['cells'])} runs (" in words
+    assert f"12 steps: {len(kept['cells'])} runs (" in README
     assert not kept["unfinished"]
     turns = [
         mean(each(arm, "", lambda run: mean([row["turns"] for row in kept["metrics"][run]]))) for arm in ("r3l", "grpo")
     ]
-    assert f"with {turns[0] / turns[1]:.2f} of its turns" in words
+    assert f"with {turns[0] / turns[1]:.2f} of its turns" in README
     ours, theirs, ours_fast, theirs_fast = (
         each(arm, rate, lambda run: kept["curves"][run]["11"]) for rate in ("", "lr0.001.") for arm in ("r3l", "grpo")
     )
@@ -136,13 +135,13 @@ def test_its_map_is_that_of_the_kept_runs():
         assert f"| {' | '.join(figures)} |" in README
     for rate in (3e-4, 1e-3):
         paired = [f"{one.over.mean:+.3f}" for one in places(kept, "GRPO with R3L's turns", rate)]
-        assert f"{', '.join(paired[:-1])} and {paired[-1]}" in words
+        assert f"{', '.join(paired[:-1])} and {paired[-1]}" in README
     where = crossing([(one.p, one.over.mean) for one in fast])
-    assert f"the lead is gone where {100 * where:.1f} % of unguided attempts win" in words
+    assert f"the lead is gone where {100 * where:.1f} % of unguided attempts win" in README
     assert math.isnan(crossing([(one.p, one.over.mean) for one in slow]))
-    assert f"at 3e-4 it is not up to {100 * max(one.p for one in slow):.1f} %" in words
+    assert f"at 3e-4 it is not up to {100 * max(one.p for one in slow):.1f} %" in README
     assert [one.over.interval[0] > 0 for one in slow].count(True) == 2
-    assert f"in the mean of the five F, here at {mean(ours_fast):.3f} and {mean(theirs_fast):.3f}" in words
+    assert f"in the mean of the five F, here at {mean(ours_fast):.3f} and {mean(theirs_fast):.3f}" in README
 
     def thirds(measure: str, rate: str) -> list[str]:
         runs = [kept["metrics"][f"phase.r3l.{rate}s{seed}"] for seed in dial(kept)[1.0]]
@@ -152,21 +151,20 @@ def test_its_map_is_that_of_the_kept_runs():
     parsed, parsed_slow = (thirds("parse_rate", rate) for rate in ("lr0.001.", ""))
     won, won_slow = (thirds("retry_improvement_failed", rate) for rate in ("lr0.001.", ""))
     assert (
-        f"parse in {parsed[0]} of the cases in the first third of the training and in {parsed[1]} in the last" in words
+        f"parse in {parsed[0]} of the cases in the first third of the training and in {parsed[1]} in the last" in README
     )
-    assert f"win {' and '.join(won)}; at 3e-4 {' and '.join(parsed_slow)}, {' and '.join(won_slow)}" in words
+    assert f"win {' and '.join(won)}; at 3e-4 {' and '.join(parsed_slow)}, {' and '.join(won_slow)}" in README
 
 
 def test_its_evidence_is_that_of_the_kept_results():
-    words = README.replace("\n   ", " ")
     household = json.loads((ROOT / "data/results/main_household-laptop.json").read_text())
     level = [
         gap(household, Claim(claim="", paper="", arm="R3L", against="GRPO", rate=rate)) or pytest.fail("not run")
         for rate in (3e-4, 1e-3)
     ]
-    assert f"{with_interval(level[0])} at 3e-4 and {with_interval(level[1])} at 1e-3 ([all methods]" in words
+    assert f"{with_interval(level[0])} at 3e-4 and {with_interval(level[1])} at 1e-3 ([all methods]" in README
     before = [household["curves"][name]["-1"] for name in household["curves"] if name.startswith("household.r3l.s")]
-    assert f"five household policies that win {100 * mean(before):.0f} % the two" in words
+    assert f"five household policies that win {100 * mean(before):.0f} % the two" in README
     assert len(before) == 5
     alfworld = json.loads((ROOT / "data/results/phase_alfworld-laptop.json").read_text())
     found = places(alfworld, "GRPO", 1e-3)
@@ -176,20 +174,20 @@ def test_its_evidence_is_that_of_the_kept_results():
         for arm in ("r3l", "grpo")
     )
     assert {len(seeds) for seeds in dial(alfworld).values()} == {5}
-    assert f"at F = 1 R3L has {ours[0]} and GRPO {theirs[0]}, at F = 0.8 {ours[1]} and {theirs[1]}; neither" in words
+    assert f"at F = 1 R3L has {ours[0]} and GRPO {theirs[0]}, at F = 0.8 {ours[1]} and {theirs[1]}; neither" in README
     assert all(one.over.interval[0] < 0 < one.over.interval[1] for one in found)
     won = answer(alfworld, "What the starting policy wins", 1e-3)
     never = [row["seed"] for row in won if row["p"] == 0]
     ours, theirs = (" and ".join(f"{end[f'{arm}.lr0.001.s{seed}']:.3f}" for seed in never) for arm in ("r3l", "grpo"))
-    assert f"From the two policies that win nothing unguided, R3L reaches {ours}, GRPO {theirs}." in words
+    assert f"From the two policies that win nothing unguided, R3L reaches {ours}, GRPO {theirs}." in README
     gone = crossing([(one.p, one.over.mean) for one in found])
-    assert f"The gap is gone where {100 * gone:.0f} % of unguided attempts win" in words
+    assert f"The gap is gone where {100 * gone:.0f} % of unguided attempts win" in README
     latent = json.loads((ROOT / "data/results/latent-laptop.json").read_text())["curves"]
     from_, r3l, grpo = (
         mean([latent[f"latent.{arm}.s{seed}"][at] for seed in range(3)])
         for arm, at in (("r3l", "-1"), ("r3l", "9"), ("grpo", "9"))
     )
-    assert f"from {from_:.2f} to {r3l:.2f} of held-out tasks with R3L, and to {grpo:.2f} with GRPO" in words.replace(
+    assert f"from {from_:.2f} to {r3l:.2f} of held-out tasks with R3L, and to {grpo:.2f} with GRPO" in README.replace(
         "\n", " "
     )
     controls = answer(json.loads((ROOT / "data/results/controls-laptop.json").read_text()), "By starting policy", 3e-4)
@@ -200,18 +198,18 @@ def test_its_evidence_is_that_of_the_kept_results():
         ("own pivot no guidance", "the same pivots without guidance {}"),
         ("random pivot own guidance", "guided retries from random pivots {}"),
     ):
-        assert said.format(f"{mean([row['won'] for row in share[arm]]):.3f}") in words
+        assert said.format(f"{mean([row['won'] for row in share[arm]]):.3f}") in README
     field = json.loads((ROOT / "data/results/field_alfworld-laptop.json").read_text())
     rival = "GRPO with R3L's turns"
     _, arms = arms_at_turns(field, rival, 1e-3, next(iter(dial(field).values())))
     won = {one.arm: f"{mean(list(one.success.values())):.3f}" for one in arms}
-    assert f"has {won['Reflect-GRPO from the pivot']}, R3L {won['R3L']}, GRPO {won[rival]}" in words
+    assert f"has {won['Reflect-GRPO from the pivot']}, R3L {won['R3L']}, GRPO {won[rival]}" in README
     over = next(one.over for one in arms if one.arm == "R3L")
     low, high = over.interval
-    assert f"R3L less GRPO {over.mean:+.3f}, 95 % interval {low:+.3f} to {high:+.3f}" in words
+    assert f"R3L less GRPO {over.mean:+.3f}, 95 % interval {low:+.3f} to {high:+.3f}" in README
     smollm2 = json.loads((ROOT / "data/results/smollm2_whole-laptop.json").read_text())["curves"]
     wins = ", ".join(f"{won:.2f}" for won in smollm2["smollm2.r3l-with-eight-tasks-a-step.s0"].values())
-    assert f"it wins {wins} after 0, 4, 8 steps" in words
+    assert f"it wins {wins} after 0, 4, 8 steps" in README
 
 
 def test_every_command_is_in_a_guide():
