@@ -49,7 +49,7 @@ def parsed(app: typer.Typer, words: list[str]) -> None:
     group = typer.main.get_command(app)
     command = group.get_command(None, words[0])  # type: ignore[attr-defined, arg-type]
     assert command, f"r3l has no command {words[0]}"
-    if "--help" not in README:
+    if "--help" not in words:
         command.make_context(words[0], words[1:])
 
 
