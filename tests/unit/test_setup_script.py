@@ -1,12 +1,17 @@
-"""infra/setup.sh against stand-ins for Python and uv: what it sets, and what it says."""
+"""infra/setup.sh against stand-ins for Python and uv: what it sets, what it says, and the versions that it installs."""
 
 import os
 import subprocess
+import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
-SCRIPT = Path(__file__).parents[2] / "infra" / "setup.sh"
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "infra" / "setup.sh"
+CONSTRAINTS = ROOT / "infra" / "constraints" / "python311.txt"
 STAND_IN = """#!/bin/sh
 case "$*" in
   *--version*) echo "Python 3.11" ;;
@@ -31,3 +36,12 @@ def test_another_set_up_that_builds_the_same_is_waited_for_and_that_is_said(tmp_
     (call,) = (tmp_path / "calls").read_text().splitlines()
     assert call.startswith(f"{seconds} pip install --compile-bytecode")
     assert call.endswith("-e .[dev]")
+
+
+def test_the_exact_versions_lie_within_the_declared_ranges():
+    pinned = dict(line.split("==") for line in CONSTRAINTS.read_text().splitlines())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for asked in map(Requirement, chain(project["dependencies"], *project["optional-dependencies"].values())):
+        version = pinned.get(asked.name)
+        assert version is None or asked.specifier.contains(version), f"{asked}, but {CONSTRAINTS.name} has {version}"
+    assert "sqlalchemy" in pinned
