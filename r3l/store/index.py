@@ -86,7 +86,8 @@ def made(store: Store, run: str, path: Path, known: dict[str, Stamp]) -> Indexed
         contents, own=with_kinds(store.root, contents.own), taken_over=with_kinds(store.root, contents.taken_over)
     )
     newest = max([*folders.values(), *(stamp[1] for stamp in stamps.values())], default=0)
-    if newest < began - UNSETTLED_NS:
+    # A run that has no folder yet has no stamp that could change: it is looked for each time.
+    if folders and newest < began - UNSETTLED_NS:
         remember(path, {"run": run, "state": state, "folders": folders, "files": stamps}, asdict(contents))
     return Indexed(run, state, lambda: contents)
 
@@ -151,10 +152,12 @@ def verified(store: Store, name: str, entry: NamedFile | None, known: Stamp | No
 
 
 def unchanged(root: str, known: dict[str, Any]) -> bool:
-    """Return whether every folder and file of the index is unchanged."""
+    """Return whether the run was there, and every folder and file of the index is unchanged."""
     try:
-        return all(os.stat(f"{root}/{name}").st_mtime_ns == when for name, when in known["folders"].items()) and all(
-            stamp_of(f"{root}/{name}") == stamp for name, stamp in known["files"].items()
+        return (
+            bool(known["folders"])
+            and all(os.stat(f"{root}/{name}").st_mtime_ns == when for name, when in known["folders"].items())
+            and all(stamp_of(f"{root}/{name}") == stamp for name, stamp in known["files"].items())
         )
     except OSError:
         return False

@@ -90,6 +90,26 @@ def test_an_index_that_is_no_index_is_made_anew(store, damage):
     assert path.read_text() == whole
 
 
+@pytest.mark.parametrize("missing", ["run", "store"])
+def test_a_run_that_was_asked_for_before_it_began_is_seen_once_it_has(store, missing):
+    there = store if missing == "run" else Store.open(f"{store.root}-later")
+    assert index.indexed(there, "new").contents.stages["run"] == []
+    commit_iteration(there, "new")
+    assert counted(there, runs=["new"]) == ([("new", 21)], {})
+
+
+def test_what_an_earlier_version_cached_of_a_run_that_was_not_there_is_not_used(store):
+    path = index.index_path(store, "new")
+    nothing = index.made(store, "new", path, {})
+    index.remember(
+        path,
+        {"run": "new", "state": nothing.state, "folders": {}, "files": {}},
+        {"stages": {}, "seen": {}, "own": [], "taken_over": []},
+    )
+    commit_iteration(store, "new")
+    assert counted(store, runs=["new"]) == ([("new", 21)], {})
+
+
 def test_what_changed_behind_the_index_is_seen(store):
     counted(store)
     flip(part_of(store, "good"))
