@@ -24,13 +24,14 @@ from r3l.version import __version__
 ENDED = 130  # exit code where Ctrl-C, a cancel or SIGTERM ended the work: as shells have it
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
-# Box of `--help` -> folder here, and its commands: each is the function of its name in the file of its name, _ for -.
+# Box of `--help` -> package in flows, and its commands: each the function of its name in the file of its name, _ for -.
 COMMANDS = {
-    "Run": ("run", "iterate train evaluate compare replay"),
-    "Serve": ("serve", "up down server register prefect"),
-    "Look": ("look", "audit report show status track runs why credit results presets"),
-    "Ask and keep": ("tables", "sql check export compact prune"),
-    "Prepare": ("prepare", "doctor plan new prepare warm-start export-policy"),
+    "Run": ("cli.run", "iterate train evaluate replay"),
+    "Serve": ("cli.serve", "up down server register prefect"),
+    "Look": ("cli.look", "audit report show status track runs why credit presets"),
+    "Ask and keep": ("cli.tables", "sql check export compact prune"),
+    "Prepare": ("cli.prepare", "doctor plan new prepare export-policy"),
+    "Laboratory": ("lab.verbs", "compare results warm-start"),
 }
 PLACES = {command: (folder, box) for box, (folder, names) in COMMANDS.items() for command in names.split()}
 
@@ -68,7 +69,7 @@ def app_of(commands: Iterable[str], find: Callable[[str], Callable[..., None]] |
 def function(command: str) -> Callable[..., None]:
     """Return the function of a command, of the module that it is in."""
     name = command.replace("-", "_")
-    written: Callable[..., None] = getattr(import_module(f"flows.cli.{PLACES[command][0]}.{name}"), name)
+    written: Callable[..., None] = getattr(import_module(f"flows.{PLACES[command][0]}.{name}"), name)
     return written
 
 
@@ -80,7 +81,9 @@ def listed(command: str) -> Callable[..., None]:
         raise AssertionError(f"{command} is only listed here")
 
     name = command.replace("-", "_")
-    source = Path(__file__).parent.joinpath(PLACES[command][0], f"{name}.py").read_text(encoding="utf-8")
+    source = (
+        Path(__file__).parents[1].joinpath(*PLACES[command][0].split("."), f"{name}.py").read_text(encoding="utf-8")
+    )
     described.__doc__ = next(
         ast.get_docstring(node)
         for node in ast.parse(source).body

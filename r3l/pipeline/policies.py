@@ -126,12 +126,12 @@ def made_on_first_use(path: Path) -> None:
     """Make the policy whose recipe is in the folder's name, or merge the adapter in the folder NAME-adapter into its
     base; nothing where there is neither."""
     if asked := HOUSEHOLD.match(path.name):
-        from r3l.warm_start.household.start import household_start
+        from r3l.lab.warm_start.household.start import household_start
 
         forgets = None if asked["forgets"] is None else float(asked["forgets"])
         household_start(path, asked["recipe"], int(asked["seed"]), forgets=forgets)
     elif asked := ALFWORLD.match(path.name):
-        from r3l.warm_start.alfworld.latent import latent_start
+        from r3l.lab.warm_start.alfworld.latent import latent_start
 
         latent_start(path, int(asked["seed"]), float(asked["forgets"]))
     elif adapter := _adapter_of(path):

@@ -28,10 +28,10 @@ from r3l.engines.chat_format import ChatFormat
 from r3l.environments import make_world
 from r3l.environments.alfworld.world import alfworld_prompt
 from r3l.environments.workers.pool import WorldPool
-from r3l.experiments.compare import standard_error
 from r3l.exploration.explorer import Explorer
 from r3l.exploration.stages import base_stage, reflections_stage, retries_stage
 from r3l.home import located
+from r3l.lab.study.compare import standard_error
 from r3l.methods import plan
 from r3l.pipeline.stages.task_batch import draw
 from r3l.pipeline.workbench import limits
@@ -228,10 +228,10 @@ def report(costs: dict[str, list[Rollout]]) -> None:
 
 def gone_on(out: Path, steps: int) -> None:
     """Make a policy in `out`: the embedded one after so many steps on demonstrations with continued reflections."""
-    from r3l.warm_start.alfworld.demonstrations import Habits
-    from r3l.warm_start.rows import RowEncoder
-    from r3l.warm_start.start import collect, empty_folder, save
-    from r3l.warm_start.train import Schedule, load_model, train
+    from r3l.lab.warm_start.alfworld.demonstrations import Habits
+    from r3l.lab.warm_start.rows import RowEncoder
+    from r3l.lab.warm_start.start import collect, empty_folder, save
+    from r3l.lab.warm_start.train import Schedule, load_model, train
 
     empty_folder(out)
     embedded = located("data/policies/embedded")

@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from flows.compare import Only, chosen, run_experiment
+from flows.lab.compare import Only, chosen, run_experiment
 from r3l.errors import ConfigError
-from r3l.experiments.cells import run_cells
-from r3l.experiments.experiment import load_experiment
+from r3l.lab.study.cells import run_cells
+from r3l.lab.study.experiment import load_experiment
 from r3l.pipeline.runner import Done, Runner, Threads
 from r3l.store.check import check_run
 from r3l.store.stage import Store
@@ -140,7 +140,7 @@ def test_out_of_time_is_said_and_gone_on_with(tmp_path: Path, monkeypatch):
     experiment, store = load_experiment(tmp_path / "tiny.toml"), Store.open(str(tmp_path / "store"))
     cells = experiment.cells("laptop")[1:]
     an_hour_an_iteration = SimpleNamespace(time=lambda: time.time() + 3600 * store.next_iteration("tiny.grpo.s0"))
-    monkeypatch.setattr("r3l.experiments.cell.time", an_hour_an_iteration)
+    monkeypatch.setattr("r3l.lab.study.cell.time", an_hour_an_iteration)
     (stopped,) = run_cells(experiment, cells, 2, store, minutes=30)
     assert not stopped.whole
     assert "out of time" in str(stopped)
@@ -152,7 +152,7 @@ def test_out_of_time_is_said_and_gone_on_with(tmp_path: Path, monkeypatch):
 
 def test_when_the_time_is_up_no_starting_policy_is_made(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr("r3l.experiments.cells.starting_policy", asked.append)
+    monkeypatch.setattr("r3l.lab.study.cells.starting_policy", asked.append)
     experiment = load_experiment(Path("data/experiments/phase_alfworld.toml"))
     cells, store = experiment.cells("laptop"), Store.open(str(tmp_path / "store"))
     assert list(run_cells(experiment, cells, 1, store, minutes=-1)) == []
@@ -163,9 +163,9 @@ def test_a_cell_whose_policy_has_other_weights_than_the_finished_runs_is_left_ou
     (tmp_path / "tiny.toml").write_text(FILE)
     experiment, store = load_experiment(tmp_path / "tiny.toml"), Store.open(str(tmp_path / "store"))
     cells, played = experiment.cells("laptop"), []
-    monkeypatch.setattr("r3l.experiments.cells.starting_policy", lambda config: SimpleNamespace(digest="here"))
+    monkeypatch.setattr("r3l.lab.study.cells.starting_policy", lambda config: SimpleNamespace(digest="here"))
     monkeypatch.setattr(
-        "r3l.experiments.cells.one_cell", lambda experiment, config, *rest: (not played.append(config), 1.0, "")
+        "r3l.lab.study.cells.one_cell", lambda experiment, config, *rest: (not played.append(config), 1.0, "")
     )
     left = list(run_cells(experiment, cells, 2, store, begun={(0, None): "elsewhere"}))
     assert [(one.cell, one.whole) for one in left] == [(cell, False) for cell in cells]
@@ -186,11 +186,11 @@ def test_a_cell_whose_policy_has_other_weights_than_the_finished_runs_is_left_ou
 def test_a_starting_policy_is_made_when_its_first_cell_begins(tmp_path, monkeypatch):
     said = []
     monkeypatch.setattr(
-        "r3l.experiments.cells.starting_policy",
+        "r3l.lab.study.cells.starting_policy",
         lambda config: said.append(f"policy {Path(config.policy.path).name}") or SimpleNamespace(digest=""),
     )
     monkeypatch.setattr(
-        "r3l.experiments.cells.one_cell", lambda experiment, config, *rest: (not said.append("cell"), 1.0, "")
+        "r3l.lab.study.cells.one_cell", lambda experiment, config, *rest: (not said.append("cell"), 1.0, "")
     )
     experiment = load_experiment(Path("data/experiments/phase_alfworld.toml"))
     first, _, other, *_ = experiment.cells("laptop")
@@ -201,7 +201,7 @@ def test_a_starting_policy_is_made_when_its_first_cell_begins(tmp_path, monkeypa
 def test_the_page_alone_is_made_without_a_run(tmp_path, monkeypatch):
     (tmp_path / "tiny.toml").write_text(FILE)
     path, store, results, ended = tmp_path / "tiny.toml", tmp_path / "store", tmp_path / "results", []
-    monkeypatch.setattr("r3l.experiments.cells.starting_policy", ended.append)
+    monkeypatch.setattr("r3l.lab.study.cells.starting_policy", ended.append)
     page = run_experiment(str(path), "laptop", str(store), str(results), 0, 0, Only(), ended.append, page_alone=True)
     assert (ended, list(store.glob("*"))) == ([], [])
     assert (results / "tiny-laptop.md").read_text() == page

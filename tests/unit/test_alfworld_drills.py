@@ -7,8 +7,8 @@ import pytest
 
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments.alfworld.world import AlfworldWorld
-from r3l.warm_start.alfworld.drills import TURNS, drill, spoken
-from r3l.warm_start.rows import DECIDED, READ, RowEncoder
+from r3l.lab.warm_start.alfworld.drills import TURNS, drill, spoken
+from r3l.lab.warm_start.rows import DECIDED, READ, RowEncoder
 
 
 @pytest.mark.parametrize("seed", range(20))

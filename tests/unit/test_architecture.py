@@ -26,13 +26,13 @@ FLOORS = [
     ],
     ["r3l.environments", "r3l.engines", "r3l.credit", "r3l.losses", "r3l.store"],
     ["r3l.exploration", "r3l.methods"],
-    ["r3l.training", "r3l.warm_start", "r3l.evaluation", "r3l.audit", "r3l.planning", "r3l.scaffold"],
+    ["r3l.training", "r3l.lab.warm_start", "r3l.evaluation", "r3l.audit", "r3l.planning", "r3l.scaffold"],
     ["r3l.pipeline"],
-    ["r3l.experiments"],
+    ["r3l.lab.study"],
     ["flows"],
     ["r3l.interface"],
 ]
-MAY_IMPORT = {"prefect": ("flows",), "torch": ("r3l.engines", "r3l.training", "r3l.warm_start", "r3l.losses")}
+MAY_IMPORT = {"prefect": ("flows",), "torch": ("r3l.engines", "r3l.training", "r3l.lab", "r3l.losses")}
 BLIND = {  # who may not know whom, beyond the floors
     "r3l.exploration": ("r3l.methods", "r3l.credit", "r3l.losses", "r3l.store"),
     "r3l.methods": ("r3l.environments", "r3l.engines", "r3l.exploration", "r3l.store", "r3l.losses"),

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from r3l.experiments.pages.chosen_rate import chosen, line, over_common_policies, with_all_rates
+from r3l.lab.study.pages.chosen_rate import chosen, line, over_common_policies, with_all_rates
 
 
 def flat(height):

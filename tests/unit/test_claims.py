@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from r3l.errors import ConfigError
-from r3l.experiments.claims import Claim, differences, gap, load_claims, noise, starts
-from r3l.experiments.experiment import load_experiment
-from r3l.experiments.pages.claims_page import gap_text, held_at, places, results_page, values_text
-from r3l.experiments.pages.index import index, main_arms
+from r3l.lab.study.claims import Claim, differences, gap, load_claims, noise, starts
+from r3l.lab.study.experiment import load_experiment
+from r3l.lab.study.pages.claims_page import gap_text, held_at, places, results_page, values_text
+from r3l.lab.study.pages.index import index, main_arms
 
 pytest.importorskip("scipy", reason="the extra [experiments] is not installed")
 RESULTS = {

@@ -7,8 +7,8 @@ import pytest
 
 from r3l.environments import tasks_of
 from r3l.errors import ConfigError
-from r3l.experiments.compare import Spent, area, first_at, median, plateau, rise, summarise_arm
-from r3l.experiments.experiment import load_experiment, plan_lines, run_name
+from r3l.lab.study.compare import Spent, area, first_at, median, plateau, rise, summarise_arm
+from r3l.lab.study.experiment import load_experiment, plan_lines, run_name
 from r3l.store.policies.snapshots import snapshot_digest
 
 EXPERIMENTS = sorted(Path("data/experiments").glob("*.toml"))

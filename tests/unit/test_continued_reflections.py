@@ -14,8 +14,8 @@ from r3l.engines.teacher import PolicyTeacher
 from r3l.exploration import stages
 from r3l.exploration.guides import About
 from r3l.exploration.prompting import continued_messages, prompt
+from r3l.lab.warm_start.rows import READ, RowEncoder
 from r3l.methods import credit_stage, plan, training_rows_stage
-from r3l.warm_start.rows import READ, RowEncoder
 from tests.support.exploration_group import base as base_trajectory
 from tests.support.exploration_group import played
 from tests.support.fakes import END, CharChat, ScriptedEngine, done, explorer

@@ -12,8 +12,8 @@ from r3l.environments.household.world import HouseholdWorld, engine_of
 from r3l.environments.workers.pool import WorldPool
 from r3l.exploration.explorer import Explorer, Limits
 from r3l.exploration.stages import base_stage, distilled_stage, reflections_stage, retries_stage
+from r3l.lab.warm_start.household.player import play
 from r3l.methods import plan
-from r3l.warm_start.household.player import play
 from tests.support.fakes import CharChat, ScriptedEngine
 
 SETTINGS = HouseholdSettings(level="easy", train_tasks=40, max_turns=16)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from r3l.experiments.pages.equal_turns import arms_at_turns, equal_turns_section, holm
+from r3l.lab.study.pages.equal_turns import arms_at_turns, equal_turns_section, holm
 
 pytest.importorskip("scipy", reason="the extra [experiments] is not installed")
 POLICIES = [f"data/policies/household-latent-{forgets}-{number}" for number in (0, 1) for forgets in ("1", "0.8")]

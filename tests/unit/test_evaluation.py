@@ -13,8 +13,8 @@ from r3l.evaluation.benchmarks import Posed
 from r3l.evaluation.play import evaluation_rows, evaluation_stage
 from r3l.evaluation.sampling import evaluated_tasks, largest_remainders, stratified
 from r3l.evaluation.score import by_type, score
-from r3l.experiments import cell
 from r3l.intervals import independent_episodes, variance_of_mean, wilson
+from r3l.lab.study import cell
 from tests.support.fakes import explorer
 from tests.support.records import corridor_task as task
 

@@ -78,6 +78,6 @@ def test_an_iterations_figures_are_of_its_first_evaluation(store):
     with connect(store) as connection:
         found = connection.execute("SELECT evaluation_reward, evaluated FROM iterations").fetchall()
         assert found == [(1.0, 1)]
-        from r3l.experiments.results import RATES
+        from r3l.lab.study.results import RATES
 
         assert connection.execute(RATES).fetchall() == [("demo", 0, 1.0, 1, "p")]

@@ -11,7 +11,7 @@ from r3l.environments.household.generator import first_games
 from r3l.environments.household.goal import won
 from r3l.environments.household.world import engine_of
 from r3l.environments.replies import parse_tagged_reply
-from r3l.warm_start.household.demonstrations import HouseholdHabits, demonstrate, demonstrations
+from r3l.lab.warm_start.household.demonstrations import HouseholdHabits, demonstrate, demonstrations
 
 CAREFUL = HouseholdHabits(forgets=0.0, stray_action=0.0, wrong_reflection=0.0, max_turns=40)
 FORGETFUL = HouseholdHabits(forgets=1.0, stray_action=0.0, wrong_reflection=0.0, follow_guidance=1.0, max_turns=40)

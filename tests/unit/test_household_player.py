@@ -8,8 +8,8 @@ from r3l.environments.household.engine import NOTHING, HouseholdEngine, State
 from r3l.environments.household.generator import first_games
 from r3l.environments.household.goal import winnable, won
 from r3l.environments.household.oracle import oracle_pivot
+from r3l.lab.warm_start.household.player import play
 from r3l.records import Task
-from r3l.warm_start.household.player import play
 
 TURNS = {"short": 8, "easy": 25, "standard": 30, "long": 50}
 

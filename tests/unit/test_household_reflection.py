@@ -12,8 +12,8 @@ from r3l.environments.household.goal import won
 from r3l.environments.household.oracle import oracle_pivot, replay
 from r3l.environments.household.reports import reflect
 from r3l.exploration.report import parse_report
+from r3l.lab.warm_start.household.player import play
 from r3l.records import Task
-from r3l.warm_start.household.player import play
 
 PLACES = ("cabinet 1", "countertop 1", "fridge 1", "microwave 1", "sinkbasin 1", "garbagecan 1", "box 1")
 GAME = Game(

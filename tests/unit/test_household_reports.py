@@ -7,12 +7,12 @@ import pytest
 
 from r3l.engines.chat_format import ChatFormat
 from r3l.exploration.prompting import prompt
-from r3l.warm_start.household.demonstrations import HouseholdHabits, demonstrations
-from r3l.warm_start.household.reports import EXCERPTS, excerpt, report_rows
-from r3l.warm_start.household.start import RECIPES, household_start
-from r3l.warm_start.rows import READ, RowEncoder
-from r3l.warm_start.start import texts
-from r3l.warm_start.tokenizer import train_tokenizer
+from r3l.lab.warm_start.household.demonstrations import HouseholdHabits, demonstrations
+from r3l.lab.warm_start.household.reports import EXCERPTS, excerpt, report_rows
+from r3l.lab.warm_start.household.start import RECIPES, household_start
+from r3l.lab.warm_start.rows import READ, RowEncoder
+from r3l.lab.warm_start.start import texts
+from r3l.lab.warm_start.tokenizer import train_tokenizer
 
 HABITS = HouseholdHabits(forgets=0.05, forgets_later=0.15, wrong_reflection=0.0, max_turns=40)
 

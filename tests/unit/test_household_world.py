@@ -15,8 +15,8 @@ from r3l.environments.household.oracle import replay
 from r3l.environments.household.solver import solve
 from r3l.environments.household.world import HouseholdEnvironment, HouseholdWorld
 from r3l.errors import ConfigError, WorldError
+from r3l.lab.warm_start.household.player import play
 from r3l.records import Task
-from r3l.warm_start.household.player import play
 
 LEVELS = ("short", "easy", "standard", "long")
 

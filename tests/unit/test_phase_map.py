@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from r3l.experiments.pages.map_picture import draw_map
-from r3l.experiments.phase_map import (
+from r3l.lab.study.pages.map_picture import draw_map
+from r3l.lab.study.phase_map import (
     PREDICTED,
     crossing,
     crossing_interval,

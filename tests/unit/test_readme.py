@@ -14,11 +14,11 @@ import typer
 from typer.testing import CliRunner
 
 from flows.cli import app as cli
-from r3l.experiments.claims import Claim, answer, gap
-from r3l.experiments.compare import mean
-from r3l.experiments.pages.equal_turns import arms_at_turns
-from r3l.experiments.phase_map import crossing, dial, places
-from r3l.experiments.verdicts import Gap
+from r3l.lab.study.claims import Claim, answer, gap
+from r3l.lab.study.compare import mean
+from r3l.lab.study.pages.equal_turns import arms_at_turns
+from r3l.lab.study.phase_map import crossing, dial, places
+from r3l.lab.study.verdicts import Gap
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from r3l.errors import ConfigError
-from r3l.experiments import results
-from r3l.experiments.experiment import Cell, Experiment, Question, load_experiment
-from r3l.experiments.kept import Answer, Kept, kept_results, with_shared_runs
-from r3l.experiments.pages.lines import Line, Panel, Picture, lines, pictures_of, shown
-from r3l.experiments.pages.pictures import OURS, draw, heights, top
-from r3l.experiments.pages.results_page import page, write_again, write_results
-from r3l.experiments.results import Spent, grown, read_results, spent
+from r3l.lab.study import results
+from r3l.lab.study.experiment import Cell, Experiment, Question, load_experiment
+from r3l.lab.study.kept import Answer, Kept, kept_results, with_shared_runs
+from r3l.lab.study.pages.lines import Line, Panel, Picture, lines, pictures_of, shown
+from r3l.lab.study.pages.pictures import OURS, draw, heights, top
+from r3l.lab.study.pages.results_page import page, write_again, write_results
+from r3l.lab.study.results import Spent, grown, read_results, spent
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration, commit_stage
 

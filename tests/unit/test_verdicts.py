@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from r3l.errors import ConfigError
-from r3l.experiments.compare import area, binomial_variance
-from r3l.experiments.verdicts import Gap, adjusted, gap_over_policies, verdict
+from r3l.lab.study.compare import area, binomial_variance
+from r3l.lab.study.verdicts import Gap, adjusted, gap_over_policies, verdict
 
 pytest.importorskip("scipy", reason="the extra [experiments] is not installed")
 GAPS = {0: 0.1, 1: 0.2, 2: 0.3, 3: 0.3}

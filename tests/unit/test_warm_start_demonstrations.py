@@ -12,8 +12,8 @@ from r3l.environments.alfworld.oracle import Record, reflect, report, with_mista
 from r3l.environments.alfworld.searcher import Errand
 from r3l.environments.replies import parse_tagged_reply
 from r3l.exploration.report import parse_report
-from r3l.warm_start.alfworld.demonstrations import Demonstration, DemoTurn, Habits, demonstrate_game, reply_text
-from r3l.warm_start.alfworld.renaming import object_kinds, renamed
+from r3l.lab.warm_start.alfworld.demonstrations import Demonstration, DemoTurn, Habits, demonstrate_game, reply_text
+from r3l.lab.warm_start.alfworld.renaming import object_kinds, renamed
 
 ROOM = (
     "You are in the middle of a room. Looking quickly around you, you see a fridge 1, a shelf 1.\n\n"

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from r3l.warm_start import train
-from r3l.warm_start.household import start
+from r3l.lab.warm_start import train
+from r3l.lab.warm_start.household import start
 
 OTHER_PROCESS = """
 import sys

@@ -1,0 +1,145 @@
+"""The flow `r3l-compare`: run or resume every missing cell of an experiment, then make its tables. A cell is an
+ordinary run."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from flows import prefect_settings
+
+prefect_settings.apply()
+
+from prefect import flow  # noqa: E402
+from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact  # noqa: E402
+
+from flows.artifacts import artifact_key  # noqa: E402
+from r3l.errors import ConfigError  # noqa: E402
+from r3l.home import located  # noqa: E402
+from r3l.lab.study.cells import Ended, run_cells  # noqa: E402
+from r3l.lab.study.experiment import Cell, load_experiment  # noqa: E402
+from r3l.lab.study.kept import kept_results, with_shared_runs  # noqa: E402
+from r3l.lab.study.pages.results_page import file_of, page, write_results  # noqa: E402
+from r3l.lab.study.results import read_results  # noqa: E402
+from r3l.lab.study.verdicts import statistics  # noqa: E402
+from r3l.pipeline.logs import log  # noqa: E402
+from r3l.store.stage import Store  # noqa: E402
+
+
+@flow(name="r3l-compare", flow_run_name="compare {path}")
+def compare(
+    path: str,
+    size: str = "laptop",
+    store: str = "",
+    results: str = "data/results",
+    workers: int = 1,
+    minutes: float = 0,
+    arms: str = "",
+    seeds: str = "",
+    rates: str = "",
+) -> str:
+    """Run what is missing of an experiment, and make its table, plots and page.
+
+    Args:
+        path: the experiment's file, e.g. data/experiments/main_alfworld.toml.
+        size: a size of the experiment: laptop, or paper.
+        store: folder or s3:// address of the store; empty: R3L_STORE, else data/runs.
+        results: folder that gets EXPERIMENT-SIZE.md, .json and a folder of plots; runs that the .json there keeps are
+            not run again.
+        workers: cells side by side, 1 or more, each in a process of its own: their stages are no task runs of this
+            flow.
+        minutes: begin no further iteration after so many; 0: no bound.
+        arms: only these arms, with commas; empty: all.
+        seeds: only these seeds, with commas; empty: all.
+        rates: only these learning rates, with commas, written as in 0.0003; empty: all.
+    """
+    experiment = load_experiment(located(path))
+    progress: UUID = create_progress_artifact(progress=0.0, key=artifact_key(f"compare-{experiment.name}", "progress"))  # type: ignore[assignment]
+
+    def on_ended(ended: Ended) -> None:
+        log().info("%s", ended)
+        update_progress_artifact(progress, progress=100.0 * ended.number / ended.of)
+
+    made = run_experiment(path, size, store, results, max(1, workers), minutes, Only(arms, seeds, rates), on_ended)
+    create_markdown_artifact(
+        markdown=made, key=artifact_key(f"compare-{experiment.name}", ""), description=experiment.title
+    )
+    return made
+
+
+def run_experiment(
+    path: str,
+    size: str,
+    store: str,
+    results: str,
+    workers: int,
+    minutes: float,
+    only: Only,
+    on_ended: Callable[[Ended], None],
+    page_alone: bool = False,
+) -> str:
+    """Do what the flow does, without Prefect, and return the page.
+
+    Args:
+        page_alone: run nothing: the page is that of the stored and the kept runs.
+
+    Raises:
+        ConfigError: no such experiment, size, arm, seed or rate, settings that can't be, or no scipy.
+    """
+    experiment, opened = load_experiment(located(path)), Store.open(store)
+    statistics()  # what the page needs is missed before the runs, not after them
+    wanted = only.of(experiment.cells(size))
+    file = file_of(located(results), experiment, size)
+    kept = with_shared_runs(kept_results(file), file.parent, experiment, size)
+    present = read_results(experiment, size, opened, kept)
+    unfinished = set(present.unfinished)
+    missing = [cell for cell in wanted if cell.config.run in unfinished and not page_alone]
+    for ended in run_cells(
+        experiment,
+        missing,
+        experiment.sizes[size].iterations,
+        opened,
+        min(workers, os.cpu_count() or 1),
+        minutes or math.inf,
+        {
+            (cell.seed, cell.rate): present.policies[cell.config.run]
+            for cell in present.cells
+            if cell.config.run in present.policies
+        },
+    ):
+        on_ended(ended)
+    measured = read_results(experiment, size, opened, kept) if missing else present
+    write_results(located(results), measured)
+    return page(measured)
+
+
+class Only(NamedTuple):
+    """A part of an experiment: arms, seeds and learning rates by name, with commas; empty: all."""
+
+    arms: str = ""
+    seeds: str = ""
+    rates: str = ""
+
+    def of(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Raise `ConfigError` for an arm, a seed or a rate that none of the cells has."""
+        arms = chosen(self.arms, [cell.arm.name for cell in cells])
+        seeds = chosen(self.seeds, [str(cell.seed) for cell in cells])
+        rates = chosen(self.rates, [rate_name(cell) for cell in cells])
+        return [
+            cell for cell in cells if cell.arm.name in arms and str(cell.seed) in seeds and rate_name(cell) in rates
+        ]
+
+
+def rate_name(cell: Cell) -> str:
+    return f"{cell.config.training.learning_rate:g}"
+
+
+def chosen(asked: str, known: list[str]) -> list[str]:
+    """Return those of `known` that are asked for. Raise `ConfigError` for one that is none."""
+    names = [name.strip() for name in asked.split(",") if name.strip()]
+    if wrong := [name for name in names if name not in known]:
+        raise ConfigError(f"{', '.join(wrong)}: this experiment has {', '.join(dict.fromkeys(known))}")
+    return names or known

@@ -1,0 +1,32 @@
+"""`r3l results`: pages and pictures of experiments, from their kept results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.screen.console import say
+from r3l.home import located
+
+
+def results(
+    out: Annotated[Path, typer.Option(help="file of the page")] = Path("data/RESULTS.md"),
+    claims: Annotated[Path, typer.Option(help="file of the paper's claims")] = Path("data/claims.toml"),
+    folder: Annotated[Path, typer.Option(help="folder that `r3l compare` wrote")] = Path("data/results"),
+) -> None:
+    """Make the pages and pictures of experiments anew from their kept results, and compare the paper's claims with
+    them."""
+    from r3l.lab.study.claims import load_claims
+    from r3l.lab.study.pages.claims_page import results_page
+    from r3l.lab.study.pages.index import index
+    from r3l.lab.study.pages.results_page import write_again
+    from r3l.store.files.local import replace_text
+
+    page, experiments = located(out), located(folder)
+    for file in sorted(experiments.glob("*.json")):
+        write_again(file)
+    replace_text(page, results_page(load_claims(located(claims)), experiments))
+    replace_text(experiments / "README.md", index(experiments))
+    say(page)

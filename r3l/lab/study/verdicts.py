@@ -1,0 +1,105 @@
+"""Verdicts on claims. The starting policy is the unit of replication: seeds of one policy are averaged first."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from r3l.errors import ConfigError
+from r3l.lab.study.compare import episodes_error, mean, standard_error
+
+LEVEL = 0.05  # of the expected share of wrong verdicts among those that are decided (Benjamini and Hochberg 1995)
+Direction = Literal["higher", "lower", "same"]
+
+
+def statistics() -> Any:
+    """Return scipy's statistics. Raise ConfigError, with the command that installs it, where it is not there."""
+    try:
+        from scipy import stats
+    except ImportError as error:
+        raise ConfigError(f"results are judged by scipy ({error}): pip install 'r3l[experiments]'") from error
+    return stats
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A mean difference with its standard error and degrees of freedom.
+
+    With one starting policy the error is the test episodes' alone, which says nothing about other policies: p is NaN.
+    """
+
+    mean: float
+    error: float
+    freedom: int
+    policies: int
+    seeds: int
+
+    @property
+    def p(self) -> float:
+        """Two-sided, by Student's t."""
+        if self.freedom < 1 or math.isnan(self.error):
+            return math.nan
+        if self.error == 0:
+            return 0.0 if self.mean else 1.0
+        return float(2 * statistics().t.sf(abs(self.mean) / self.error, self.freedom))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 %."""
+        if self.freedom < 1:
+            return math.nan, math.nan
+        half = float(statistics().t.ppf(0.975, self.freedom)) * self.error
+        return self.mean - half, self.mean + half
+
+
+def gap_over_policies(gaps: Mapping[int, float], starts: Mapping[int, str], noise: Mapping[int, float]) -> Gap:
+    """Return the mean gap over starting policies.
+
+    Args:
+        gaps: the difference of each seed.
+        starts: the starting policy of each seed.
+        noise: the variance of each seed's gap that comes from the test episodes; 0 where it is no success rate.
+
+    The standard error is that of the policies' means, and never below the one of the test episodes.
+    """
+    by_policy: dict[str, list[int]] = defaultdict(list)
+    for seed in gaps:
+        by_policy[starts[seed]].append(seed)
+    means = [mean([gaps[seed] for seed in seeds]) for seeds in by_policy.values()]
+    floor = episodes_error([[noise[seed] for seed in seeds] for seeds in by_policy.values()])
+    spread = standard_error(means) if len(means) > 1 else 0.0
+    return Gap(mean(means), max(spread, floor), len(means) - 1, len(means), len(gaps))
+
+
+def adjusted(ps: Sequence[float]) -> list[float]:
+    """Return Benjamini and Hochberg's q of each p; NaN stays NaN and counts as no claim."""
+    known = [p for p in ps if not math.isnan(p)]
+    if not known:
+        return list(ps)
+    qs = iter(statistics().false_discovery_control(known).tolist())
+    return [p if math.isnan(p) else next(qs) for p in ps]
+
+
+def verdict(gap: Gap, q: float, direction: Direction) -> str:
+    """Return the verdict: holds, does not hold (the opposite does) or undecided; with one policy, the direction."""
+    if math.isnan(q):
+        return f"one policy only: {'as claimed' if wanted(gap, direction) else 'not as claimed'}"
+    return decided(gap, q, direction)
+
+
+def wanted(gap: Gap, direction: Direction) -> bool:
+    """Return whether the difference points where the claim says."""
+    return gap.mean * (-1 if direction == "lower" else 1) > 0
+
+
+def decided(gap: Gap, q: float, direction: Direction) -> str:
+    """Return the verdict where q is known."""
+    clear = q <= LEVEL
+    if direction == "same":
+        return "does not hold" if clear else "no clear difference"
+    if not clear:
+        return "undecided"
+    return "holds" if wanted(gap, direction) else "does not hold (the other way round)"
