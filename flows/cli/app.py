@@ -29,7 +29,7 @@ COMMANDS = {
     "Run": ("cli.run", "iterate train evaluate replay"),
     "Serve": ("cli.serve", "up down server register prefect"),
     "Look": ("cli.look", "audit report show status track runs why credit presets"),
-    "Ask and keep": ("cli.tables", "sql check export compact prune"),
+    "Ask and keep": ("cli.tables", "sql check export prune"),
     "Prepare": ("cli.prepare", "doctor plan new prepare export-policy"),
     "Laboratory": ("lab.verbs", "compare results warm-start"),
 }

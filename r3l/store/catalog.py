@@ -245,7 +245,6 @@ def scan(table: str, root: str, seen_by: str | None, shard: str, version: int, u
 
 SHARD = {
     "path": "regexp_extract(filename, '/shard=([0-9]+)/', 1)::INTEGER",
-    "column": "shard",
     "none": "NULL::INTEGER",
 }
 

@@ -21,7 +21,6 @@ from r3l.store.layout import MANIFEST, SETTINGS, StageKey, key_of, line_folder
 from r3l.store.manifest import Manifest
 from r3l.store.policies.places import fetch_optimiser, fetch_policy
 from r3l.store.policies.snapshots import latest_policy
-from r3l.store.space.compaction import damaged_bundles
 from r3l.store.stage import Store
 from r3l.store.tables.versions import names_in_version
 
@@ -106,7 +105,6 @@ def damaged(store: Store, run: str) -> Iterator[Finding]:
             yield Finding("files", path, "no manifest names it; the next start of its iteration sweeps it away")
     yield from (Finding("files", path, what) for path, what in damaged_settings(store, sizes))
     yield from (Finding("policies", place, what) for place, what in lost_policies(store, run))
-    yield from (Finding("bundles", folder, what) for folder, what in damaged_bundles(store, run))
 
 
 def damaged_settings(store: Store, paths: Iterable[str]) -> Iterator[tuple[str, str]]:

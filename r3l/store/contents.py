@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,8 +13,6 @@ import pyarrow as pa
 from r3l.store import manifest as manifests
 from r3l.store.lines import ORDER, inherited
 from r3l.store.manifest import Manifest
-from r3l.store.space.bundles import Bundle
-from r3l.store.tables.schemas import VERSIONS
 
 STAGES_SCHEMA = pa.schema(
     [
@@ -41,12 +39,12 @@ STAGES_SCHEMA = pa.schema(
 )
 
 
-LAST_ITERATION = re.compile(r"/(?:iteration=|\.bundles/-?[0-9]+-)(-?[0-9]+)/")  # of a file: its own, or its bundle's
+ITERATION = re.compile(r"/iteration=(-?[0-9]+)/")
 
 
 class Part(NamedTuple):
     """One file of one table. `seen_by`: the branch that took it over; None: the line that it lies in. `shard` says
-    where a row's shard stands: in the file's `path`, in its `column`, or nowhere (`none`). `kind`: of all its
+    where a row's shard stands: in the file's `path`, or nowhere (`none`). `kind`: of all its
     trajectories, where the file says that they are of one; else empty."""
 
     seen_by: str | None
@@ -65,9 +63,9 @@ class Part(NamedTuple):
         return run, own if self.seen_by is None else self.seen_by
 
     @property
-    def last_iteration(self) -> int:
-        found = LAST_ITERATION.search(self.path)
-        assert found, f"{self.path} lies in no iteration and no bundle"
+    def iteration(self) -> int:
+        found = ITERATION.search(self.path)
+        assert found, f"{self.path} lies in no iteration"
         return int(found[1])
 
 
@@ -89,8 +87,7 @@ class Contents:
         self.taken_over.extend(other.taken_over)
 
     def newest(self, count: int) -> Contents:
-        """Return the contents of the newest iterations alone, `count` of each run and branch. A bundle stays whole
-        where it has one of them."""
+        """Return the contents of the newest iterations alone, `count` of each run and branch."""
         first: dict[tuple[str, str], int] = {}
         for rows in (self.stages, self.seen):
             for run, branch, iteration in zip(rows["run"], rows["branch"], rows["iteration"], strict=True):
@@ -98,17 +95,16 @@ class Contents:
         return Contents(
             newest_rows(self.stages, first),
             newest_rows(self.seen, first),
-            [part for part in self.own if part.last_iteration >= first[part.line]],
-            [part for part in self.taken_over if part.last_iteration >= first[part.line]],
+            [part for part in self.own if part.iteration >= first[part.line]],
+            [part for part in self.taken_over if part.iteration >= first[part.line]],
         )
 
 
-def contents_of(stages: Sequence[Manifest], bundles: Sequence[Bundle] = ()) -> Contents:
-    """Return the contents of these manifests, and of these bundles, which stand for the stages that they copy."""
-    everything = sorted([*stages, *(one for bundle in bundles for one in bundle.manifests)], key=place)
+def contents_of(stages: Iterable[Manifest]) -> Contents:
+    """Return the contents of these manifests."""
+    everything = sorted(stages, key=place)
     seen = inherited(everything)
-    own = [part for manifest in stages for part in parts_of(manifest)]
-    own += [part for bundle in bundles for part in bundle_parts(bundle)]
+    own = [part for manifest in everything for part in parts_of(manifest)]
     taken_over = [part for branch, manifest in seen for part in parts_of(manifest, branch)]
     others = [stage_row(manifest) | {"branch": branch} for branch, manifest in seen]
     return Contents(columns([stage_row(manifest) for manifest in everything]), columns(others), own, taken_over)
@@ -153,10 +149,3 @@ def parts_of(manifest: Manifest, seen_by: str | None = None) -> Iterator[Part]:
         if part["rows"]:
             where = f"{folder}/{part['file']}"
             yield Part(seen_by, shard, manifest["schema_version"], manifest["stage"], part["table"], where)
-
-
-def bundle_parts(bundle: Bundle) -> Iterator[Part]:
-    """Yield the files of a bundle: rows of the present version, with their shard."""
-    for entry in bundle.files:
-        where = f"{bundle.folder}/{entry['file']}"
-        yield Part(None, "column", VERSIONS[entry["stage"]], entry["stage"], entry["table"], where)

@@ -25,7 +25,6 @@ from r3l.store.files.local import LocalFiles, cache_folder, replace_text
 from r3l.store.files.parts import only_value
 from r3l.store.layout import key_of, line_folder
 from r3l.store.manifest import Manifest, NamedFile
-from r3l.store.space.bundles import INDEX, Bundle, load_bundles
 from r3l.store.stage import Store
 from r3l.store.tables.schemas import VERSIONS
 
@@ -73,11 +72,10 @@ def made(store: Store, run: str, path: Path, known: dict[str, Stamp]) -> Indexed
     local = isinstance(store.files, LocalFiles)
     began = time.time_ns()
     folders = dict(folder_stamps(store.root, run)) if local else {}
-    stages, bundles = manifests_of(store, run)
-    named = dict(named_files(stages, bundles))
-    everything = [*stages, *(one for bundle in bundles for one in bundle.manifests)]
-    state = blake2b(canonical(sorted(one["checksum"] for one in everything)), digest_size=16).hexdigest()
-    contents = contents_of(stages, bundles)
+    stages = manifests_of(store, run)
+    named = dict(named_files(stages))
+    state = blake2b(canonical(sorted(one["checksum"] for one in stages)), digest_size=16).hexdigest()
+    contents = contents_of(stages)
     if not local:
         verify_sizes(store, run, named)
         return Indexed(run, state, lambda: contents)
@@ -103,13 +101,13 @@ def with_kinds(root: str, parts: list[Part]) -> list[Part]:
     ]
 
 
-def manifests_of(store: Store, run: str) -> tuple[list[Manifest], list[Bundle]]:
-    """Return the usable bundles of a run and its branches, and the manifests of the iterations that are in none."""
+def manifests_of(store: Store, run: str) -> list[Manifest]:
+    """Return the manifests of a run and its branches."""
     lines = [line_folder(run, branch) for branch in ("", *store.branches(run))]
-    bundles = [bundle for line in lines for bundle in load_bundles(store.files, line)]
-    covered = {f"{bundle.line}/iteration={iteration:05d}" for bundle in bundles for iteration in bundle.iterations}
-    loose = [f"{line}/{name}" for line in lines for name in store.files.folders(line) if name.startswith("iteration=")]
-    return list(load_all(store, [folder for folder in loose if folder not in covered])), bundles
+    folders = [
+        f"{line}/{name}" for line in lines for name in store.files.folders(line) if name.startswith("iteration=")
+    ]
+    return list(load_all(store, folders))
 
 
 def load_all(store: Store, folders: list[str]) -> Iterator[Manifest]:
@@ -120,16 +118,13 @@ def load_all(store: Store, folders: list[str]) -> Iterator[Manifest]:
                 yield manifest
 
 
-def named_files(stages: list[Manifest], bundles: list[Bundle]) -> Iterator[tuple[str, NamedFile | None]]:
+def named_files(stages: list[Manifest]) -> Iterator[tuple[str, NamedFile | None]]:
     """Yield every file that is read, with its bytes and sha256; None for files with a checksum of their own, such as
     manifests."""
-    for manifest in [*stages, *(one for bundle in bundles for one in bundle.manifests)]:
+    for manifest in stages:
         key = manifests.reference(manifest).key
         yield key.manifest, None
         yield from ((f"{key.folder}/{part['file']}", part) for part in manifest["parts"])
-    for bundle in bundles:
-        yield f"{bundle.folder}/{INDEX}", None
-        yield from ((f"{bundle.folder}/{entry['file']}", entry) for entry in bundle.files)
 
 
 def verify_sizes(store: Store, run: str, named: dict[str, NamedFile | None]) -> None:
@@ -137,7 +132,7 @@ def verify_sizes(store: Store, run: str, named: dict[str, NamedFile | None]) -> 
     first that is not."""
     sizes = store.files.sizes(run)
     for name, entry in named.items():
-        if entry is not None and "/." not in name and sizes.get(name) != entry["bytes"]:
+        if entry is not None and sizes.get(name) != entry["bytes"]:
             raise StoreError(f"{name}: {sizes.get(name, 'no')} bytes, the manifest says {entry['bytes']}")
 
 
@@ -172,11 +167,9 @@ def stamp_of(path: str) -> Stamp | None:
 
 
 def folder_stamps(root: str, run: str) -> Iterator[tuple[str, int]]:
-    """Yield every folder of the run in which a stage or a bundle can appear."""
+    """Yield every folder of the run in which a stage can appear."""
     for folder, folders, _ in os.walk(f"{root}/{run}"):
-        folders[:] = [
-            name for name in folders if name != "policies" and (not name.startswith(".") or name == ".bundles")
-        ]
+        folders[:] = [name for name in folders if name != "policies" and not name.startswith(".")]
         yield os.path.relpath(folder, root), os.stat(folder).st_mtime_ns
 
 

@@ -27,7 +27,6 @@ from r3l.store.files.parts import Rows, decode, encode
 from r3l.store.files.sweep import sweep
 from r3l.store.layout import BRANCH, MANIFEST, NAME, StageKey, StageRef, iteration_folder, key_of, line_folder
 from r3l.store.manifest import Content, Manifest, ManifestPart
-from r3l.store.space.bundles import drop_bundle
 from r3l.store.tables.schemas import VERSIONS, arrow_schema
 from r3l.store.tables.unstorable import storable
 from r3l.store.tables.versions import upgraded
@@ -104,7 +103,6 @@ class Store:
             "parts": parts,
             "committed_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
-        drop_bundle(self.files, key)
         if not self.files.put_if(key.manifest, manifests.seal(content), before):
             raise StoreError(f"stage {key}: another writer committed it meanwhile; see who holds the iteration's lock")
         if before is not None:

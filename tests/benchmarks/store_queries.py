@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.store_queries [TRAJECTORIES] [TASKS_PER_SHARD] [BUNDLED] [THREADS]
 
-1,000,000 trajectories of ten turns, 400 tasks a shard, bundled (0: not), 2 threads. The run is made of whole columns
+1,000,000 trajectories of ten turns, 400 tasks a shard, 2 threads. The run is made of whole columns
 (no Python row is built), 12 shards an iteration: 8 tasks a shard are what the defaults make, and many small files; 400
 are a large batch. Ids of one token a list keep the tables small. Beside the wall time stands the processor's, over its
 threads, as both are the same on a machine that does nothing else.
@@ -25,7 +25,6 @@ import pyarrow as pa
 
 from r3l.store.catalog import connect
 from r3l.store.layout import StageKey
-from r3l.store.space.compaction import compact
 from r3l.store.stage import Store
 from r3l.store.tables.schemas import TABLES
 
@@ -242,7 +241,7 @@ def pivot_sides(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[str
     }
 
 
-def main(trajectories: int = 1_000_000, tasks: int = 400, bundled: int = 1, threads: int = 2) -> None:
+def main(trajectories: int = 1_000_000, tasks: int = 400, threads: int = 2) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         store = Store.open(name)
@@ -252,9 +251,6 @@ def main(trajectories: int = 1_000_000, tasks: int = 400, bundled: int = 1, thre
             f"{iterations} iterations written in {time.perf_counter() - began:.1f} s, "
             f"{sum(store.files.sizes('').values()) / 1e6:.0f} MB"
         )
-        if bundled:
-            began = time.perf_counter()
-            print(f"{len(compact(store, 'big'))} bundles written in {time.perf_counter() - began:.1f} s")
         began, worked = time.perf_counter(), time.process_time()
         connection = connect(store)
         connection.execute(f"SET threads = {threads}")

@@ -22,7 +22,7 @@ from r3l.store.tables.cookbook import DATA, cookbook
 RUN, BRANCH = "sample", "alpha-5"
 SIZE = ["rollout.tasks=8", "rollout.group_size=8", "rollout.tasks_per_shard=4", "evaluation.tasks=12"]
 LARGEST = 1_000_000
-LEFT_BEHIND = ("policies", "writer.lock", ".staging", ".bundles")
+LEFT_BEHIND = ("policies", "writer.lock", ".staging")
 
 
 def r3l(store: Path, *words: str) -> None:

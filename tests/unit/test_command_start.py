@@ -18,7 +18,6 @@ from flows.cli import app
 from r3l.audit import terminal
 from r3l.audit.reader import Reader
 from r3l.store.catalog import ALL, connect, needed
-from r3l.store.space.compaction import compact
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration, iteration_tables
 
@@ -78,7 +77,7 @@ def printed(root: str) -> str:
 
 
 def opened(root: str, newest: int | None) -> set[str]:
-    """The iterations, or bundles, that a reader may open files of."""
+    """The iterations that a reader may open files of."""
     reader = Reader(Store.open(root, reading=True), ["demo"], newest=newest)
     try:
         return {Path(row["path"]).relative_to(root).parts[1] for row in reader.rows("FROM files")}
@@ -93,22 +92,6 @@ def test_status_opens_two_iterations_however_long_the_run_is_and_says_the_same(r
     assert "iteration 3, done" in said
     monkeypatch.setattr(terminal, "Reader", lambda store, runs, newest: Reader(store, runs))
     assert printed(root) == said
-
-
-def test_a_bundle_is_read_where_it_has_one_of_the_newest_iterations(tmp_path):
-    store = Store.open(str(tmp_path))
-    for iteration in range(5):
-        commit_iteration(store, "demo", iteration=iteration)
-    compact(store, "demo", iterations=2)  # 0 and 1, 2 and 3
-    with connect(store, newest=2) as connection:
-        assert connection.execute("SELECT DISTINCT iteration FROM stages ORDER BY ALL").fetchall() == [(3,), (4,)]
-        files = connection.execute("SELECT path FROM files").fetchall()
-        rows = connection.execute("SELECT DISTINCT iteration FROM base ORDER BY ALL").fetchall()
-    places = {path.removeprefix(f"{store.root}/demo/").split("/part-")[0] for (path,) in files}
-    assert {place for place in places if ".bundles" in place} == {
-        place for place in places if place.startswith(".bundles/00002-00003/")
-    }
-    assert rows == [(2,), (3,), (4,)]
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def invoked(*words: str) -> str:
     return str(done.exception) if isinstance(done.exception, ConfigError) else done.output
 
 
-@pytest.mark.parametrize("verb", ["check", "status", "export", "report", "compact", "track", "replay", "prune"])
+@pytest.mark.parametrize("verb", ["check", "status", "export", "report", "track", "replay", "prune"])
 def test_every_verb_that_works_on_a_run_takes_it_in_both_ways(verb, root):
     needed = {"replay": ["--iteration", "0"], "prune": ["--keep-last", "1"]}.get(verb, [])
     assert "two runs are named, 'a' and --run 'b'" in invoked(verb, "a", "--run", "b", *needed, "--store", root)

@@ -9,7 +9,6 @@ from r3l.store import manifest as manifests
 from r3l.store.files.local import Files
 from r3l.store.files.lock import LOCK, held, held_by_me
 from r3l.store.layout import MANIFEST, StageKey, key_of
-from r3l.store.space.bundles import drop_bundle
 
 
 def sweep(files: Files, run: str) -> list[str]:
@@ -51,7 +50,6 @@ def orphaned(files: Files, prefix: str) -> list[str]:
 def withdraw(files: Files, key: StageKey) -> None:
     """Delete a committed stage: its manifest first, so that it is never there in part, then its parts. The caller holds
     the iteration's lock."""
-    drop_bundle(files, key)
     files.delete(key.manifest)
     delete(files, [path for path in files.paths(key.folder) if is_part(path) and path.rpartition("/")[0] == key.folder])
 

@@ -16,7 +16,6 @@ from r3l.store.files.local import Files
 from r3l.store.files.parts import decode, encode
 from r3l.store.layout import StageKey, line_folder
 from r3l.store.manifest import Content, Manifest, ManifestPart
-from r3l.store.space.bundles import drop_bundle
 from r3l.store.stage import Store
 from r3l.store.tables.columns import Drop
 from r3l.store.tables.schemas import TABLES, arrow_schema
@@ -91,7 +90,6 @@ def empty_stage(files: Files, manifest: Manifest, drop: Drop) -> int:
     token = files.token(key.manifest)
     parts = [emptied(files, key, part, dropped_columns(part["table"], drop)) for part in manifest["parts"]]
     content = cast(Content, {name: value for name, value in manifest.items() if name != "checksum"} | {"parts": parts})
-    drop_bundle(files, key)
     if not files.put_if(key.manifest, manifests.seal(content), token):
         raise StoreError(f"stage {key}: another writer committed it meanwhile; run prune again")
     for old in {part["file"] for part in manifest["parts"]} - {part["file"] for part in parts}:

@@ -36,8 +36,7 @@ shows the tables as they are stored, each row once. A run whose files are damage
   for tokens that rounding decides. vLLM's rounding depends on the rest of its batch, so there the same seeds may give other replies.
 - A stage of an older version is read as the present version. A newer one is refused by name.
 - `r3l replay` writes into `branch=<name>/` and never changes what it replays. `r3l prune` empties the heavy columns of old iterations, or
-  deletes their policies, and says what can't be replayed any more. `r3l export` writes one nested file, or a log of Inspect. `r3l compact`
-  adds `.bundles/`: copies in few large files, which make queries on long runs fast and may be deleted at any time.
+  deletes their policies, and says what can't be replayed any more. `r3l export` writes one nested file, or a log of Inspect.
 - The root is a folder or `s3://bucket/prefix` (keys and endpoint from the `AWS_...` variables; local copies in `R3L_CACHE`).
 
 Without r3l, the files of a stage that its manifest names are plain Parquet, readable by anything.
