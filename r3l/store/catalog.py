@@ -56,6 +56,7 @@ TRAJECTORIES_OF = {
     "continuation_trajectories": ("continuations",),
 }
 ALL = frozenset({"stages", *VIEWS, *TRAJECTORIES_OF, *TABLES})
+GLOB = re.compile(r"[*?\[]")  # what DuckDB reads in a path as something else
 LEFT_OUT = "left_out"  # a table of every connection
 
 
@@ -239,7 +240,8 @@ def union(table: str, parts: Sequence[Part], root: str) -> str:
 def scan(table: str, root: str, seen_by: str | None, shard: str, version: int, urls: Sequence[str]) -> str:
     run, branch = line_of_path(root)
     line = branch if seen_by is None else quoted(seen_by)
-    files = f"read_parquet([{', '.join(map(quoted, urls))}], filename = true, hive_partitioning = false)"
+    patterns = ", ".join(quoted(pattern_of(url)) for url in urls)
+    files = f"read_parquet([{patterns}], filename = true, hive_partitioning = false)"
     return f"SELECT {run} AS run, {line} AS branch, {SHARD[shard]} AS shard, {select_list(table, version)} FROM {files}"
 
 
@@ -247,6 +249,17 @@ SHARD = {
     "path": "regexp_extract(filename, '/shard=([0-9]+)/', 1)::INTEGER",
     "none": "NULL::INTEGER",
 }
+
+
+def pattern_of(path: str) -> str:
+    """Return the pattern that matches this path alone: DuckDB takes every path for a pattern.
+
+    Raises:
+        StoreError: none does, because a pattern can't hold a backslash.
+    """
+    if "\\" in path and GLOB.search(path):
+        raise StoreError(f"{path}: DuckDB can't open a path with a backslash and one of * ? [; move the store")
+    return GLOB.sub(r"[\g<0>]", path)
 
 
 def quoted(text: str) -> str:

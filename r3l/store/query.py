@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from r3l.errors import StoreError
-from r3l.store.catalog import connect
+from r3l.store.catalog import connect, pattern_of
 from r3l.store.stage import Store
 
 LOCKED = (
@@ -44,7 +44,8 @@ def connect_for_users(
     `asked` for (branch, verify, question), and the runs: as in `connect`."""
     connection = connect(store, runs, **asked)
     files = connection.execute("SELECT path FROM files").fetchall()
-    connection.execute("SET allowed_paths = ?", [[path for (path,) in files]])
+    allowed = {name for (path,) in files for name in (path, pattern_of(path))}  # DuckDB asks for both
+    connection.execute("SET allowed_paths = ?", [sorted(allowed)])
     connection.execute("SET memory_limit = ?", [memory])
     for setting in LOCKED:
         connection.execute(setting)

@@ -6,12 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from r3l.errors import StoreError
 from r3l.store.catalog import connect
 from r3l.store.check import check_run
+from r3l.store.query import connect_for_users
 from r3l.store.stage import Store
 from r3l.store.tables.dictionary import dictionary
 from r3l.store.tables.schemas import PLACE, TABLES
 from tests.support.store_iteration import commit_iteration, commit_stage, iteration_tables
+
+TASKS = "SELECT run, count(*) FROM tasks GROUP BY ALL"
 
 
 @pytest.fixture
@@ -45,6 +49,21 @@ def test_tables_have_their_rows_and_their_place(store):
         ("distilled", 2),
         ("retry", 2),
     ]
+
+
+def test_a_path_is_no_pattern(tmp_path):
+    """Whatever characters it has, the tables are those of its own store, not of a neighbour that it would match."""
+    names = ["a[1]", "a1", "a*", "a?", "a[[]1]", "{a,b}", "it's", "a#1", "a%31", "a\\1"]
+    for number, name in enumerate(names):
+        store = Store.open(str(tmp_path / name))
+        commit_stage(store, "tasks", iteration_tables(0)["tasks"], [], f"run{number}", 0)
+    for number, name in enumerate(names):
+        with connect_for_users(Store.open(str(tmp_path / name)), question=TASKS) as connection:
+            assert connection.execute(TASKS).fetchall() == [(f"run{number}", 2)]
+    store = Store.open(str(tmp_path / "a\\*"))
+    commit_stage(store, "tasks", iteration_tables(0)["tasks"], [], "run", 0)
+    with pytest.raises(StoreError, match="backslash"):
+        connect(store)
 
 
 def test_pivots_put_the_whole_story_in_one_row(store):

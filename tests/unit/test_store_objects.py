@@ -16,7 +16,7 @@ from r3l.store.policies.snapshots import latest_policy
 from r3l.store.query import ask, connect_for_users
 from r3l.store.stage import Store
 from tests.support.object_server import endpoint, make_bucket
-from tests.support.store_iteration import commit_iteration, iteration_tables
+from tests.support.store_iteration import commit_iteration, commit_stage, iteration_tables
 
 __all__ = ["endpoint"]
 
@@ -48,6 +48,29 @@ def test_duckdb_reads_from_an_object_store(store):
     assert figures == [{"base_reward": 0.25, "trained_tokens": 20}]
     with pytest.raises(StoreError):
         ask(connection, f"FROM read_parquet('{store.root}/demo/*/*/*/*.parquet')")
+
+
+ODD = ("a#1", "a#2", "a?x=1", "a%231", "a b", "a[1]", "a1", "a*", "ä")
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_address_is_the_place_that_it_says(endpoint, monkeypatch, tmp_path, name):
+    """Whatever characters its prefix has: it is no web address with a query, a fragment or escapes, and no pattern."""
+    bucket = make_bucket(endpoint, "odd", tmp_path / "cache", monkeypatch).rpartition("/")[0]
+    others = [Store.open(f"{bucket}/{other}") for other in ODD if other != name]
+    before = [store.runs() for store in others]
+    store = Store.open(f"{bucket}/{name}")
+    commit_stage(store, "tasks", iteration_tables(0)["tasks"], [], f"run{ODD.index(name)}", 0)
+    assert [other.runs() for other in others] == before
+    with connect_for_users(store, question="FROM tasks") as connection:
+        found = ask(connection, "SELECT run, count(*) AS n FROM tasks GROUP BY ALL").to_pylist()
+    assert found == [{"run": f"run{ODD.index(name)}", "n": 2}]
+
+
+@pytest.mark.parametrize("address", ["s3://odd//a", "s3://odd/a/../b", "s3://odd/./a"])
+def test_an_address_that_is_no_place_is_refused(address):
+    with pytest.raises(StoreError, match="empty"):
+        Store.open(address)
 
 
 def test_a_connection_does_not_open_a_file_of_an_object_store_for_every_view(store, monkeypatch):

@@ -31,12 +31,20 @@ class ObjectFiles:
         self.root = root.rstrip("/")
         self.cache = cache_folder() / quote(self.root, safe="")
         try:
-            self._store = obstore.store.from_url(self.root, client_options=client_options())
+            self._store = obstore.store.from_url(self._address(), client_options=client_options())
             next(iter(self._store.list(chunk_size=1)), None)
         except (BaseError, OSError, ValueError) as error:
             raise StoreError(
                 f"store {root}: can't be reached ({first_line(error)}); see AWS_ENDPOINT_URL and the credentials"
             ) from error
+
+    def _address(self) -> str:
+        """Return the root as a web address, in which the prefix means what it says: no query, fragment or escape."""
+        scheme, _, rest = self.root.partition("://")
+        bucket, *prefix = rest.split("/")
+        if not {"", ".", ".."}.isdisjoint(prefix):
+            raise ValueError("a part of its prefix is empty, . or ..")
+        return f"{scheme}://{'/'.join([bucket, *(quote(part, safe='') for part in prefix)])}"
 
     def paths(self, prefix: str) -> list[str]:
         return sorted(self.sizes(prefix))
@@ -102,7 +110,8 @@ class ObjectFiles:
         from obstore.fsspec import FsspecStore
 
         protocol = urlsplit(self.root).scheme
-        opener: Any = type("ObjectFileSystem", (FsspecStore,), {"protocol": protocol})
+        plain = {"protocol": protocol, "_split_path": staticmethod(bucket_and_key)}
+        opener: Any = type("ObjectFileSystem", (FsspecStore,), plain)
         connection.register_filesystem(opener(protocol, client_options=client_options()))
         connection.execute("SET validate_external_file_cache = 'NO_VALIDATION'")
 
@@ -135,6 +144,12 @@ class ObjectFiles:
                 old.discard(name)
         for name in old:
             self._store.delete(name)
+
+
+def bucket_and_key(url: str) -> tuple[str, str]:
+    """Return the two parts of ``s3://bucket/key`` or ``bucket/key``. A key is no web address: it may hold # and ?."""
+    bucket, _, key = url.rpartition("://")[2].partition("/")
+    return bucket, key
 
 
 def client_options() -> Any:
