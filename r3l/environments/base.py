@@ -24,7 +24,8 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The answer to one action. `reward` is the final score in [0, 1] and counts only where `done` is true."""
+    """The answer to one action. `reward` is the final score and counts only where `done` is true. Every number is
+    finite and in [0, 1]: another one fails the attempt (`r3l.environments.outside`)."""
 
     observation: Observation
     done: bool = False

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from r3l.engines.base import Completion
 from r3l.environments.base import Observation, Step
+from r3l.environments.outside import reply_of
 from r3l.errors import EngineError, WorldError
 from r3l.exploration.explorer import Explorer
 from r3l.records import Status, Turn, observation_hash
@@ -121,7 +122,7 @@ def _turn(
     explorer: Explorer, start: Start, k: int, observation: str, context: list[int], completion: Completion
 ) -> Turn:
     text = explorer.chat.text(completion.token_ids)
-    reply = explorer.world.parse_reply(text)
+    reply = reply_of(explorer.world, text)
     valid = reply.valid and explorer.chat.closed(completion.token_ids)
     return Turn(
         trajectory_id=start.trajectory_id,
@@ -144,7 +145,7 @@ async def _act(explorer: Explorer, session: str, turn: Turn) -> Step:
     ends the episode."""
     if turn.valid:
         return await asyncio.wrap_future(explorer.pool.step(session, turn.action))
-    reply = explorer.world.parse_reply(turn.response)
+    reply = reply_of(explorer.world, turn.response)
     error = reply.error if not reply.valid else f"Your reply was cut off after {explorer.limits.reply_tokens} tokens."
     step = Step(Observation(error))
     if explorer.limits.bad_reply == "end":

@@ -28,9 +28,13 @@ class AdaptedSettings(EnvironmentSettings):
 class RangedSettings(AdaptedSettings):
     """What those have whose rewards may be any numbers."""
 
-    lowest_reward: float = Field(0.0, description="Sum of an episode's rewards that becomes reward 0.")
+    lowest_reward: float = Field(
+        0.0, description="Sum of an episode's rewards that becomes reward 0. A lower sum fails the attempt."
+    )
     highest_reward: float = Field(
-        1.0, description="Sum of an episode's rewards that becomes reward 1 and counts as a success."
+        1.0,
+        description="Sum of an episode's rewards that becomes reward 1 and counts as a success. A higher sum fails the "
+        "attempt.",
     )
 
     @model_validator(mode="after")

@@ -21,9 +21,9 @@ from r3l.environments.adapters.texts import (
     installed,
     seed_of,
     seeded_tasks,
-    share,
 )
 from r3l.environments.base import Environment, Observation, Step
+from r3l.environments.outside import number_of, text_of
 from r3l.errors import WorldError
 from r3l.records import Task
 
@@ -87,8 +87,8 @@ class TextArenaEnvironment(CopiedEnvironment):
             return Step(self.seen(game))
         observation = self.seen(game)
         rewards, info = game.env.close()
-        won = float((rewards or {}).get(game.own, 0))
-        reward = share(won, 0.0 if self.settings.players == 1 else -1.0, 1.0)
+        won = number_of((rewards or {}).get(game.own), f"reward of {self.settings.env}", -1.0, 1.0)
+        reward = max(won, 0.0) if self.settings.players == 1 else (won + 1) / 2
         why = str(info.get(game.own, {}).get("reason") or "") if isinstance(info, dict) else ""
         text = f"{observation.text}\n{why}".strip()
         return Step(Observation(cleaned(text, self.settings.observation_characters)), True, reward, reward == 1.0)
@@ -110,7 +110,11 @@ class TextArenaEnvironment(CopiedEnvironment):
     def said(self, messages: list[tuple[int, str, Any]], reader: int) -> str:
         """Return the messages without the reader's own moves."""
         action = self.textarena.ObservationType.PLAYER_ACTION
-        kept = [(who, text) for who, text, kind in messages if not (kind == action and who in (reader, -1))]
+        kept = [
+            (who, text_of(text, "a message"))
+            for who, text, kind in messages
+            if not (kind == action and who in (reader, -1))
+        ]
         return "\n".join(text if who < 0 else f"Player {who}: {text}" for who, text in kept)
 
 

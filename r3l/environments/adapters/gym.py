@@ -6,23 +6,27 @@ worth what it has reached.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from r3l.config.environments.adapters import GymnasiumSettings
 from r3l.environments.adapters.episodes import CopiedEnvironment, Copies
 from r3l.environments.adapters.named import refuse_unnamed
 from r3l.environments.adapters.texts import (
+    Gained,
     GameWorld,
     cleaned,
     imported,
     installed,
     seed_of,
     seeded_tasks,
-    share,
 )
 from r3l.environments.base import Environment, Observation, Step
+from r3l.environments.outside import flag_of
 from r3l.errors import ConfigError, WorldError
 from r3l.records import Task
+
+WHOLE = re.compile(r"\s*[+-]?\d{1,18}\s*")
 
 
 class GymnasiumWorld(GameWorld[GymnasiumSettings]):
@@ -67,15 +71,15 @@ class GymnasiumEnvironment(CopiedEnvironment):
                 f"gymnasium has no environment {self.settings.env} with these options: {type(error).__name__}: {error}"
             ) from error
         observation, _ = env.reset(seed=seed_of(task))
-        return {"env": env, "return": 0.0}, self.seen(observation)
+        return {"env": env, "gained": Gained(self.settings)}, self.seen(observation)
 
     def act(self, state: dict[str, Any], action: str) -> Step:
         taken, why = self.understood(state["env"].action_space, action)
         if why:
-            return Step(Observation(why), accepted=False, standing=self.reached(state))
+            return Step(Observation(why), accepted=False, standing=state["gained"].share)
         observation, reward, terminated, truncated, _ = state["env"].step(taken)
-        state["return"] += float(reward)
-        reached, done = self.reached(state), bool(terminated or truncated)
+        state["gained"].add(reward)
+        reached, done = state["gained"].share, flag_of(terminated, "terminated") or flag_of(truncated, "truncated")
         return Step(
             self.seen(observation),
             done=done,
@@ -84,9 +88,6 @@ class GymnasiumEnvironment(CopiedEnvironment):
             progress=reached,
             standing=reached,
         )
-
-    def reached(self, state: dict[str, Any]) -> float:
-        return share(state["return"], self.settings.lowest_reward, self.settings.highest_reward)
 
     def understood(self, space: Any, action: str) -> tuple[Any, str]:
         """Return the action in the form of its space, or the reason why it is invalid. Raise `WorldError` for a space
@@ -99,9 +100,10 @@ class GymnasiumEnvironment(CopiedEnvironment):
         if not isinstance(space, spaces.Discrete):
             raise WorldError(f"{self.settings.env} has actions of {space}: expected Text or Discrete; wrap it")
         low, high = int(space.start), int(space.start + space.n - 1)
-        if not action.strip().lstrip("-").isdecimal() or not low <= int(action) <= high:
+        number = int(action) if WHOLE.fullmatch(action) else None
+        if number is None or not low <= number <= high:
             return None, f"{action:.80} is no action here: expected a number from {low} to {high}."
-        return int(action), ""
+        return number, ""
 
     def seen(self, observation: object) -> Observation:
         if not isinstance(observation, str):

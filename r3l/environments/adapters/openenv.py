@@ -12,15 +12,16 @@ from typing import Any, TypeVar
 
 from r3l.config.environments.adapters import OpenEnvSettings
 from r3l.environments.adapters.texts import (
+    Gained,
     GameWorld,
     cleaned,
     imported,
     installed,
     seed_of,
     seeded_tasks,
-    share,
 )
 from r3l.environments.base import Environment, Observation, Reply, Step
+from r3l.environments.outside import flag_of
 from r3l.errors import ServerAway, WorldError
 from r3l.records import Task
 
@@ -66,14 +67,15 @@ class OpenEnvEnvironment:
         self.client_class: Any = imported("openenv.core", "openenv").GenericEnvClient
         self.broken: type[Exception] = imported("websockets.exceptions", "openenv").WebSocketException
         self.client: Any = None
-        self.gained = 0.0
-        self.begun = False
+        self.gained = Gained(settings)
+        self.begun = self.rewarded = False
 
     def reset(self, task: Task) -> Observation:
         """Start an episode. Raise `ServerAway` if nothing answers at the settings' address."""
         self.connect()
         found = self.asked(lambda: self.client.reset(seed=seed_of(task), **self.settings.options), "reset")
-        self.gained, self.begun = float(found.reward or 0.0), True
+        self.gained, self.begun = Gained(self.settings), True
+        self.rewarded = self.took(found.reward)
         return self.seen(found.observation)
 
     def step(self, action: str) -> Step:
@@ -87,9 +89,12 @@ class OpenEnvEnvironment:
             if REFUSED not in str(error):
                 raise
             text = cleaned(f"This is no action here: {error}", self.settings.observation_characters)
-            return Step(Observation(text), accepted=False, standing=self.reached())
-        self.gained += float(found.reward or 0.0)
-        reached, done = self.reached(), bool(found.done)
+            return Step(Observation(text), accepted=False, standing=self.gained.share)
+        done = flag_of(found.done, "done")
+        self.rewarded |= self.took(found.reward)
+        if done and not self.rewarded:
+            raise WorldError(f"OpenEnv server {self.settings.url}: the episode ended without a reward, got None")
+        reached = self.gained.share
         return Step(
             self.seen(found.observation),
             done=done,
@@ -99,8 +104,12 @@ class OpenEnvEnvironment:
             standing=reached,
         )
 
-    def reached(self) -> float:
-        return share(self.gained, self.settings.lowest_reward, self.settings.highest_reward)
+    def took(self, reward: object) -> bool:
+        """Add a step's reward, which may be None: such a step has none. Return whether there was one."""
+        if reward is None:
+            return False
+        self.gained.add(reward)
+        return True
 
     def snapshot(self) -> None:
         """Return None, because the server has no snapshots: a rollback takes the actions again."""

@@ -4,14 +4,16 @@ get them."""
 from __future__ import annotations
 
 import json
+import math
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Generic, TypeVar
 
-from r3l.config.environments.adapters import AdaptedSettings, GameSettings
+from r3l.config.environments.adapters import AdaptedSettings, GameSettings, RangedSettings
 from r3l.environments.base import Reply
+from r3l.environments.outside import number_of, share_of, text_of
 from r3l.environments.replies import parse_tagged_reply
 from r3l.errors import WorldError
 from r3l.records import Task
@@ -26,8 +28,8 @@ EMPTY = "Invalid reply: it is empty. Expected an action."
 
 def cleaned(text: object, limit: int) -> str:
     """Return a text of an environment: controls and direction marks are made visible, and what is beyond `limit`
-    characters is left out of its middle."""
-    whole = visible(str(text).replace("\r\n", "\n")).strip()
+    characters is left out of its middle. Raise `WorldError` where it is no text."""
+    whole = visible(text_of(text, "observation").replace("\r\n", "\n")).strip()
     if len(whole) <= limit:
         return whole
     half = limit // 2
@@ -107,6 +109,23 @@ def imported(module: str, extra: str) -> ModuleType:
         raise WorldError(f"{module} can't be imported ({error}): pip install 'r3l[{extra}]'") from error
 
 
-def share(value: float, low: float, high: float) -> float:
-    """Return a reward between `low` and `high` as a share in [0, 1]."""
-    return min(max((value - low) / (high - low), 0.0), 1.0)
+class Gained:
+    """The rewards of an episode added up, as a share of the range that the settings name."""
+
+    def __init__(self, settings: RangedSettings) -> None:
+        self.settings, self.total = settings, 0.0
+
+    def add(self, reward: object) -> None:
+        """Raise `WorldError` where it is no finite number."""
+        self.total += number_of(reward, "reward of a step", -math.inf, math.inf)
+
+    @property
+    def share(self) -> float:
+        """Raises `WorldError` where the sum is beyond the range."""
+        return ranged(self.total, "sum of the episode's rewards", self.settings)
+
+
+def ranged(reward: object, what: str, settings: RangedSettings) -> float:
+    """Return a reward as a share of the range that the settings name. Raise `WorldError` where it is beyond it."""
+    bounds = "environment.lowest_reward to environment.highest_reward"
+    return share_of(reward, f"{what}, of {bounds}", settings.lowest_reward, settings.highest_reward)

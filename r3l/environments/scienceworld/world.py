@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from r3l.config.environments import ScienceWorldSettings
 from r3l.environments.base import Observation, Reply, Step
+from r3l.environments.outside import number_of
 from r3l.environments.replies import parse_tagged_reply
 from r3l.environments.scienceworld.hints import hints
 from r3l.environments.scienceworld.tasks import variations
@@ -100,9 +101,8 @@ class ScienceWorldEnvironment:
         if self.simulator is None:
             raise WorldError("step before reset")
         text = self.ask("step", action)
-        score = round(
-            100 * float(self.ask("getScore"))
-        )  # -100 after focusing on a wrong object, which ends the episode
+        # -100 after focusing on a wrong object, which ends the episode
+        score = round(100 * number_of(self.ask("getScore"), "score of ScienceWorld", -1.0, 1.0))
         reached = min(max(score, 0), 100) / 100
         done = bool(self.ask("getCompleted")) or score < 0
         return Step(

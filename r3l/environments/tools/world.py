@@ -17,6 +17,7 @@ from r3l.environments.adapters.episodes import CopiedEnvironment, Copies
 from r3l.environments.adapters.named import object_named
 from r3l.environments.adapters.texts import cleaned
 from r3l.environments.base import Environment, Observation, Reply, Step
+from r3l.environments.outside import number_of
 from r3l.environments.tools.calls import parse_calls
 from r3l.environments.tools.functions import called, schema_of
 from r3l.environments.tools.shown import returned, with_tools
@@ -117,7 +118,4 @@ class ToolEnvironment(CopiedEnvironment):
 
     def reward(self, tools: Toolset, answer: str) -> float:
         """Raise `WorldError` for a score beyond [0, 1]."""
-        score = float(tools.score(answer))
-        if not 0.0 <= score <= 1.0:
-            raise WorldError(f"{self.settings.toolset}.score gave {score}: expected a reward in [0, 1]")
-        return score
+        return number_of(tools.score(answer), f"{self.settings.toolset}.score")

@@ -6,18 +6,27 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from r3l.environments import outside
 from r3l.errors import WorldError
 
 
 def text_of(message: Any) -> str:
-    """Return a message's content. Raise `WorldError` where it has parts that are no text."""
+    """Return a message's content: only an assistant's, which may be calls alone, is empty where it is None.
+
+    Raises:
+        WorldError: it is no text, or has parts that are none.
+    """
     content = message.content if hasattr(message, "content") else message["content"]
-    if content is None or isinstance(content, str):
-        return content or ""
-    parts = [part if isinstance(part, dict) else part.model_dump() for part in content]
-    if other := next((part for part in parts if part.get("type") != "text"), None):
-        raise WorldError(f"a message has a part of type {other.get('type')!r}: expected text alone")
-    return "\n".join(str(part["text"]) for part in parts)
+    if content is None and role_of(message) == "assistant":
+        return ""
+    if not isinstance(content, list | tuple):
+        return outside.text_of(content, f"content of a message of the role {role_of(message)}")
+    parts = [part.model_dump() if hasattr(part, "model_dump") else part for part in content]
+    for part in parts:
+        if not isinstance(part, dict) or part.get("type") != "text":
+            kind = repr(part.get("type")) if isinstance(part, dict) else outside.described(part)
+            raise WorldError(f"a message has a part of type {kind}: expected text alone")
+    return "\n".join(outside.text_of(part.get("text"), "text of a message's part") for part in parts)
 
 
 def role_of(message: Any) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 
 from r3l.config.environments.adapters import VerifiersSettings
 from r3l.environments.adapters.episodes import CopiedEnvironment, Copies
-from r3l.environments.adapters.texts import cleaned, imported, parse_action, share
+from r3l.environments.adapters.texts import cleaned, imported, parse_action, ranged
 from r3l.environments.base import Environment, Observation, Reply, Step
 from r3l.environments.tools.calls import parse_calls
 from r3l.environments.tools.shown import returned, with_tools
@@ -155,7 +155,7 @@ class VerifiersEnvironment(CopiedEnvironment):
         await self.env.cleanup(state)
         await self.env.rubric.score_rollout(state)
         await self.env.rubric.cleanup(state)
-        reward = share(float(state["reward"]), self.settings.lowest_reward, self.settings.highest_reward)
+        reward = ranged(state["reward"], "reward of the rubric", self.settings)
         last = state.get("final_env_response") or []
         texts = [last] if isinstance(last, str) else [text_of(message) for message in last]
         text = "\n".join(texts) or f"The episode has ended: {state.get('stop_condition') or 'done'}."

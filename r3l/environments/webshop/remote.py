@@ -15,6 +15,7 @@ from typing import Literal
 import httpx
 
 from r3l.environments.base import Observation, Step
+from r3l.environments.outside import number_of
 from r3l.environments.webshop import pages
 from r3l.environments.webshop.html import Element, read_page
 from r3l.environments.webshop.session import parse_action
@@ -144,4 +145,4 @@ def score_of(state: RemoteState) -> float:
     texts = [element.piece.text.strip() for element in state.elements]
     if SCORE not in texts[:-1]:
         raise WorldError(f"WebShop server: the page after the purchase shows no score ({' '.join(texts):.200})")
-    return float(texts[texts.index(SCORE) + 1])
+    return number_of(float(texts[texts.index(SCORE) + 1]), "score of the page after the purchase")

@@ -10,6 +10,7 @@ from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 
 from r3l.environments.base import Environment, Observation, Role, Rollback, Step, World
+from r3l.environments.outside import observation_of, step_of
 from r3l.errors import WorldError
 from r3l.records import Task
 
@@ -58,7 +59,7 @@ class Sessions:
     def start(self, session_id: str, task: Task) -> Observation:
         self.end(session_id)
         environment = self.idle.pop() if self.idle else self.world.make()
-        opening = environment.reset(task)
+        opening = observation_of(environment.reset(task))
         tree = self.tree(task, State(opening.text, False, environment.snapshot(), role=opening.role))
         self.sessions[session_id] = Session(task, environment, tree, tree.root)
         return opening
@@ -68,7 +69,7 @@ class Sessions:
         if session_id not in self.sessions:
             raise WorldError(f"no session {session_id}: it was never started, or it has ended")
         session = self.sessions[session_id]
-        step = session.environment.step(action)
+        step = step_of(session.environment.step(action))
         session.state = self.remember(session, action, step)
         self.counts["steps"] += 1
         return step
@@ -107,7 +108,7 @@ class Sessions:
         """Return one recorded action taken again, from the remembered state where there is one."""
         if session.state and session.state.handle is not None:
             session.environment.restore(session.state.handle)
-        step = session.environment.step(action)
+        step = step_of(session.environment.step(action))
         session.state = self.remember(session, action, step)
         self.counts["steps"] += 1
         return step

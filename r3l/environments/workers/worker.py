@@ -28,6 +28,7 @@ from r3l.config.environments import AnyEnvironment, EnvironmentSettings
 from r3l.environments import make_world
 from r3l.environments.base import Environment, Hinting, Waiting
 from r3l.environments.oracles import verdict_of
+from r3l.environments.outside import checked_verdict, hints_of, message_of
 from r3l.environments.workers.sessions import Sessions
 from r3l.errors import ServerAway
 from r3l.records import Task
@@ -49,8 +50,8 @@ def main() -> None:
         world = make_world(settings)
         lanes = [Sessions(world) for _ in range(world.tasks_at_once if isinstance(world, Waiting) else 1)]
         plugins.fulfilling(settings.kind, type(lanes[0].idle[0]), Environment)
-    except Exception as error:  # noqa: BLE001 - a world that can't be made: every call is told why
-        refuse_all(answers, calls, f"the world can't be made: {type(error).__name__}: {error}")
+    except BaseException as error:  # noqa: BLE001 - a world that can't be made: every call is told why
+        refuse_all(answers, calls, f"the world can't be made: {message_of(error)}")
     if len(lanes) > 1:
         side_by_side(lanes, settings, answers, calls)
         return
@@ -112,7 +113,7 @@ def read(source: TextIO, calls: queue.SimpleQueue[str]) -> None:
 
 def write(answers: TextIO, message: dict[str, Any]) -> None:
     try:
-        answers.write(json.dumps(message) + "\n")
+        answers.write(json.dumps(message, allow_nan=False) + "\n")
         answers.flush()
     except BrokenPipeError:  # nobody is there to read it
         os._exit(0)
@@ -124,9 +125,10 @@ def answer(sessions: Sessions, settings: EnvironmentSettings, call: Call) -> dic
     before = sessions.counts.copy()
     try:
         value = perform(sessions, settings, call)
-    except Exception as error:  # noqa: BLE001 - the one boundary where anything may come out of an engine
+    # The one boundary where anything may come out of an engine, its own call of sys.exit too.
+    except BaseException as error:  # noqa: BLE001
         sessions.sessions.pop(call["session"], None)
-        return {"id": call["id"], "error": f"{type(error).__name__}: {error}", "away": isinstance(error, ServerAway)}
+        return {"id": call["id"], "error": message_of(error), "away": isinstance(error, ServerAway)}
     return {"id": call["id"], "value": value, "counts": dict(sessions.counts - before)}
 
 
@@ -139,10 +141,12 @@ def perform(sessions: Sessions, settings: EnvironmentSettings, call: Call) -> di
     if name == "rollback":
         return asdict(sessions.rollback(session, Task(**call["task"]), call["actions"], call["observations"]))
     if name == "oracle":
-        return asdict(verdict_of(settings, Task(**call["task"]), call["actions"], call["observations"]))
+        return asdict(
+            checked_verdict(verdict_of(settings, Task(**call["task"]), call["actions"], call["observations"]))
+        )
     if name == "hints":
         world = sessions.world
-        return list(world.hints(Task(**call["task"]))) if isinstance(world, Hinting) else []
+        return hints_of(world.hints(Task(**call["task"]))) if isinstance(world, Hinting) else []
     sessions.end(session)
     return None
 
