@@ -12,8 +12,8 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
 from flows.live import Live
 from flows.trend import image
+from r3l.audit.addresses import line_url
 from r3l.audit.lines import Line
-from r3l.audit.pages import line_url
 from r3l.config import Config
 from r3l.evaluation.score import Scores
 from r3l.pasted import program

@@ -13,7 +13,7 @@ import tomllib
 from contextlib import suppress
 from pathlib import Path
 
-from flows.serving.own import Own, own_server
+from flows.own_server import Own, own_server
 from r3l.home import home
 from r3l.visible import make_logs_visible
 

@@ -12,8 +12,8 @@ from typing import Any
 from r3l.config import Config
 from r3l.config.engines import VllmServerSettings
 from r3l.engines.base import PolicySnapshot
+from r3l.engines.canary import CANARY
 from r3l.pipeline.policies import Policies, pullable
-from r3l.pipeline.workbench import CANARY
 from r3l.store.files.local import replace_text
 from r3l.store.policies.places import fetch_policy, fetch_tokenizer, place_in_store, share_tokenizer
 from r3l.store.stage import Store

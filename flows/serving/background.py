@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 from flows import prefect_settings
-from flows.serving.own import Own, forget, own_server, remember, remembered
+from flows.own_server import Own, forget, own_server, remember, remembered
 from r3l.errors import ConfigError, R3LError
 from r3l.store.files.process import lives, mark, read
 

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from r3l.audit import figures
+from r3l.audit.addresses import line_url, url
 from r3l.audit.charts import strips
-from r3l.audit.lines import Line
 from r3l.audit.text.untrusted import both_ends, excerpt, report_fields, shortened
 from r3l.audit.weights import ShadeScale, Trained
 from r3l.visible import visible
 
 CELL = 400  # characters of a text in a cell of an answer
-
-
-def url(*segments: str, **query: Any) -> str:
-    """Return a path of quoted segments with the query's fields that are set."""
-    path = "/" + "/".join(quote(str(segment), safe="") for segment in segments)
-    given = {name.rstrip("_"): value for name, value in query.items() if value not in (None, "")}
-    return f"{path}?{urlencode(given, doseq=True)}" if given else path
-
-
-def line_url(line: Line, tab: str = "", **query: Any) -> str:
-    """Return a page of a run or branch."""
-    return url("run", line.run, *([tab] if tab else []), branch=line.branch, **query)
 
 
 def shade(trained: Trained | None, turn: int, scale: ShadeScale) -> str:

@@ -76,7 +76,7 @@ class VllmServerSettings(EngineSettings):
         ge=0,
         le=65535,
         description=(
-            "Port of `python -m r3l.store.policies.puller` beside each server, 1 to 65535. 0: the servers read the "
+            "Port of `python -m flows.placement.puller` beside each server, 1 to 65535. 0: the servers read the "
             "trainer's paths themselves."
         ),
         json_schema_extra=identity_of(),

@@ -15,6 +15,7 @@ from pathlib import Path
 from r3l.engines.base import Engine, Replicated
 from r3l.errors import EngineError
 
+CANARY = "canary.json"  # beside a policy, written by the update that made it
 TOLERANCES = {"float32": 2e-3, "bfloat16": 0.3}
 """Mean log-probability difference that rounding explains. Seen: 1e-6 in float32; 0.03 to 0.1 in bfloat16 (SmolLM2-135M,
 where single tokens that are hardly ever drawn differ by up to 1.3)."""

@@ -9,21 +9,21 @@ from r3l import freed_memory
 from r3l.config import Config
 from r3l.errors import ConfigError, Interrupted
 from r3l.exploration.progress import Progress
-from r3l.pipeline import policies, replay_buffer, tracking
+from r3l.pipeline import policies, tracking
 from r3l.pipeline.logs import log
 from r3l.pipeline.runner import Runner, Threads
 from r3l.pipeline.saved_config import save_config
-from r3l.pipeline.stages import calls
+from r3l.pipeline.stages import calls, replay_buffer
 from r3l.pipeline.stages.shards import shard_stages
 from r3l.pipeline.stages.task_batch import shards_of
+from r3l.pipeline.stages.updates import sweep_staging
 from r3l.pipeline.stages.waves import wave_stages, waves
 from r3l.pipeline.summary import Summary, summarise
 from r3l.pipeline.tools import Tools
-from r3l.pipeline.update.stage import sweep_staging
 from r3l.pipeline.workbench import Placement, Replay, Workbench
-from r3l.store.files.sweep import withdraw
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
+from r3l.store.sweep import withdraw
 
 
 def the_iteration(config: Config, store: Store) -> int:

@@ -131,7 +131,7 @@ def made_on_first_use(path: Path) -> None:
         forgets = None if asked["forgets"] is None else float(asked["forgets"])
         household_start(path, asked["recipe"], int(asked["seed"]), forgets=forgets)
     elif asked := ALFWORLD.match(path.name):
-        from r3l.lab.warm_start.alfworld.latent import latent_start
+        from r3l.lab.warm_start.latent import latent_start
 
         latent_start(path, int(asked["seed"]), float(asked["forgets"]))
     elif adapter := _adapter_of(path):

@@ -11,7 +11,7 @@ from typing import Protocol
 from r3l.config import Config
 from r3l.config.section import taken
 from r3l.engines.base import Engine, Hosting, PolicySnapshot, Replicated
-from r3l.engines.canary import check_canary
+from r3l.engines.canary import CANARY, check_canary
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments import make_world
 from r3l.environments.base import tools_of
@@ -30,7 +30,6 @@ from r3l.store.stage import Store
 from r3l.training.job import JobSpec, UpdateResult
 
 ORDER = list(STAGES)
-CANARY = "canary.json"
 LOGS = "logs"  # of the engine's servers, in the run's folder
 
 

@@ -15,13 +15,13 @@ from r3l.records import observation_hash
 from r3l.store import manifest as manifests
 from r3l.store.catalog import committed, connect_to
 from r3l.store.failures import failing_stages
-from r3l.store.files.parts import footer
-from r3l.store.files.sweep import is_part
 from r3l.store.layout import MANIFEST, SETTINGS, StageKey, key_of, line_folder
 from r3l.store.manifest import Manifest
 from r3l.store.policies.places import fetch_optimiser, fetch_policy
 from r3l.store.policies.snapshots import latest_policy
 from r3l.store.stage import Store
+from r3l.store.sweep import is_part
+from r3l.store.tables.parts import footer
 from r3l.store.tables.versions import names_in_version
 
 INVARIANTS = (

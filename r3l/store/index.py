@@ -22,10 +22,10 @@ from r3l.store import manifest as manifests
 from r3l.store.contents import Contents, Part, contents_of
 from r3l.store.digests import canonical
 from r3l.store.files.local import LocalFiles, cache_folder, replace_text
-from r3l.store.files.parts import only_value
 from r3l.store.layout import key_of, line_folder
 from r3l.store.manifest import Manifest, NamedFile
 from r3l.store.stage import Store
+from r3l.store.tables.parts import only_value
 from r3l.store.tables.schemas import VERSIONS
 
 FORMAT = 3

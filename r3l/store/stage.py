@@ -23,10 +23,10 @@ from r3l.store import manifest as manifests
 from r3l.store.digests import canonical, fingerprint, lasting, table_digest
 from r3l.store.files.local import Files, LocalFiles
 from r3l.store.files.lock import LOCK, held
-from r3l.store.files.parts import Rows, decode, encode
-from r3l.store.files.sweep import sweep
 from r3l.store.layout import BRANCH, MANIFEST, NAME, StageKey, StageRef, iteration_folder, key_of, line_folder
 from r3l.store.manifest import Content, Manifest, ManifestPart
+from r3l.store.sweep import sweep
+from r3l.store.tables.parts import Rows, decode, encode
 from r3l.store.tables.schemas import VERSIONS, arrow_schema
 from r3l.store.tables.unstorable import storable
 from r3l.store.tables.versions import upgraded

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from r3l.pipeline.update.stage import sweep_staging
+from r3l.pipeline.stages.updates import sweep_staging
 from r3l.store.catalog import connect
 from r3l.store.check import check_run, damaged
 from r3l.store.files.staging import GUARD

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from r3l.store import manifest
-from r3l.store.files import lock, sweep
+from r3l.store import manifest, sweep
+from r3l.store.files import lock
 from r3l.store.policies import places
 from r3l.store.stage import Store
 from tests.attacks import __main__ as table

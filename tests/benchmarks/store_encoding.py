@@ -23,9 +23,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from r3l.store.files.parts import encode
 from r3l.store.layout import StageKey
 from r3l.store.stage import Store
+from r3l.store.tables.parts import encode
 
 TOKENS = 250_000
 

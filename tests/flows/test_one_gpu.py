@@ -15,8 +15,8 @@ from r3l.engines.vllm.own_servers import OwnServers
 from r3l.evaluation.benchmarks import pose
 from r3l.pipeline import evaluation, preflight
 from r3l.pipeline.iteration import open_iteration, run_stages
+from r3l.pipeline.stages import updates as stage
 from r3l.pipeline.tools import Tools
-from r3l.pipeline.update import stage
 from r3l.store.catalog import connect
 from tests.support.stand_in import environment
 

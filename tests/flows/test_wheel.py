@@ -28,7 +28,7 @@ def test_it_holds_what_ships_and_nothing_that_was_written(wheel):
         "r3l/shipped/data/experiments/main_alfworld.toml", "r3l/shipped/data/experiments/parts/sizes.toml",
         "r3l/shipped/data/queries/01_iterations.sql", "r3l/shipped/data/problems/arithmetic.jsonl",
         "r3l/shipped/data/claims.toml",
-        "r3l/presets/methods/paper.toml", "flows/serving/own.py",
+        "r3l/presets/methods/paper.toml", "flows/own_server.py",
     } <= names  # fmt: skip
     assert not [
         name for name in names if name.startswith(("tests/", "r3l/shipped/data/runs", "r3l/shipped/data/tasks"))

@@ -21,15 +21,14 @@ from r3l.evaluation.play import evaluation_rows, evaluation_stage
 from r3l.exploration import stages
 from r3l.exploration.oracle import oracle_stage
 from r3l.methods import credit_stage, plan, training_rows_stage
-from r3l.pipeline import replay_buffer
-from r3l.pipeline.stages import task_batch
+from r3l.pipeline.stages import replay_buffer, task_batch
 from r3l.pipeline.stages.identity import CODE_VERSIONS
 from r3l.pipeline.stages.stage_io import tables
 from r3l.records import Episode, SamplingPlan
 from r3l.stages import STAGES
 from r3l.store.digests import canonical, table_digest
-from r3l.store.files.parts import to_table
 from r3l.store.stage import Store
+from r3l.store.tables.parts import to_table
 from r3l.store.tables.schemas import VERSIONS
 from tests.support.fakes import explorer
 from tests.support.rehearsal import TASKS, walker

@@ -20,7 +20,7 @@ class Mutant:
         return self.name.replace(" ", "-")
 
 
-STAGE, SWEEP, LOCK = "r3l/store/stage.py", "r3l/store/files/sweep.py", "r3l/store/files/lock.py"
+STAGE, SWEEP, LOCK = "r3l/store/stage.py", "r3l/store/sweep.py", "r3l/store/files/lock.py"
 PROCESS, STAGING, LOCAL = "r3l/store/files/process.py", "r3l/store/files/staging.py", "r3l/store/files/local.py"
 MANIFEST, DIGESTS, UNSTORABLE = "r3l/store/manifest.py", "r3l/store/digests.py", "r3l/store/tables/unstorable.py"
 SNAPSHOTS, PLACES, PULLER = (f"r3l/store/policies/{name}.py" for name in ("snapshots", "places", "puller"))

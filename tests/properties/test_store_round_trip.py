@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from r3l.stages import STAGES
 from r3l.store.digests import canonical, table_digest
-from r3l.store.files.parts import decode, encode, to_table
 from r3l.store.layout import StageKey, key_of
 from r3l.store.stage import Store
+from r3l.store.tables.parts import decode, encode, to_table
 from r3l.store.tables.schemas import TABLES, arrow_schema
 
 INT32, INT64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)

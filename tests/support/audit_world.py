@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from r3l.records import Credit, Event, OraclePivot, Reflection, Task, TrainingRow, Trajectory, Turn
-from r3l.store.files.parts import to_table
 from r3l.store.layout import StageKey
 from r3l.store.stage import Store, fingerprint
+from r3l.store.tables.parts import to_table
 from tests.support import records
 from tests.support.store_iteration import Tables
 

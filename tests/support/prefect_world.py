@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from flows.serving.own import key_of
+from flows.own_server import key_of
 from r3l.ports import free_port
 
 BIN = Path(sys.executable).parent

@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 
 from r3l.store.manifest import seal, unsealed
+from r3l.store.pages.cookbook import DATA, cookbook
 from r3l.store.stage import Store
-from r3l.store.tables.cookbook import DATA, cookbook
 
 RUN, BRANCH = "sample", "alpha-5"
 SIZE = ["rollout.tasks=8", "rollout.group_size=8", "rollout.tasks_per_shard=4", "evaluation.tasks=12"]

@@ -159,7 +159,7 @@ def test_a_later_host_takes_servers_as_they_are_and_loads_what_is_lost(made: lis
 def test_servers_pull_the_policy_out_of_the_store(
     made: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from r3l.store.policies.puller import Puller, PullerServer
+    from flows.placement.puller import Puller, PullerServer
     from r3l.store.policies.snapshots import snapshot_digest
     from r3l.store.stage import Store
 

@@ -15,8 +15,8 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from flows import prefect_settings
+from flows.own_server import STATE, Own, key_of, own_server, remember
 from flows.serving import background
-from flows.serving.own import STATE, Own, key_of, own_server, remember
 from r3l.audit.web.access import HOSTS, RefuseOtherSites
 from r3l.errors import ConfigError
 from r3l.store.files.process import mark

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from r3l.config import compose
-from r3l.pipeline import replay_buffer
+from r3l.pipeline.stages import replay_buffer
 from r3l.store.catalog import connect
 from r3l.store.check import check_run
 from r3l.store.stage import Store

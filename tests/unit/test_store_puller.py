@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from r3l.store.policies import puller as module
-from r3l.store.policies.puller import MOST_BYTES, MOST_CONNECTIONS, Puller, PullerServer
+from flows.placement import puller as module
+from flows.placement.puller import MOST_BYTES, MOST_CONNECTIONS, Puller, PullerServer
 from r3l.store.policies.snapshots import snapshot_digest
 from r3l.store.stage import Store
 

@@ -15,11 +15,11 @@ from r3l.records import Event
 from r3l.store.catalog import connect
 from r3l.store.check import check_run
 from r3l.store.digests import fingerprint, table_digest
-from r3l.store.files.parts import decode, encode, to_table
-from r3l.store.files.sweep import withdraw
 from r3l.store.layout import StageKey, StageRef, key_of
 from r3l.store.policies.snapshots import latest_policy, snapshot_digest
 from r3l.store.stage import Store
+from r3l.store.sweep import withdraw
+from r3l.store.tables.parts import decode, encode, to_table
 from tests.support.store_iteration import commit_iteration, iteration_tables
 
 KEY = StageKey("demo", "", 7, "base", 3)

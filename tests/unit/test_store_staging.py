@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from r3l.pipeline.update.stage import sweep_staging
+from r3l.pipeline.stages.updates import sweep_staging
 from r3l.store.files import process, staging
 from r3l.store.stage import Store
 

@@ -20,10 +20,10 @@ from r3l.environments.alfworld.searcher import Errand
 from r3l.environments.alfworld.world import alfworld_prompt
 from r3l.errors import TrainingError
 from r3l.exploration.prompting import guidance, prompt, reflection_messages
-from r3l.lab.warm_start.alfworld import latent
+from r3l.lab.warm_start import latent
 from r3l.lab.warm_start.alfworld.demonstrations import Demonstration, DemoTurn, reply_text
-from r3l.lab.warm_start.alfworld.latent import latent_start, treated
 from r3l.lab.warm_start.household.start import RECIPES, household_start, recipe_of
+from r3l.lab.warm_start.latent import latent_start, treated
 from r3l.lab.warm_start.loss import shared_length, weighted_loss
 from r3l.lab.warm_start.rows import PIVOT, READ, DemoRow, RowEncoder, without_tail
 from r3l.lab.warm_start.start import training_minutes, warm_start

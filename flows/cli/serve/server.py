@@ -10,7 +10,7 @@ import typer
 from flows import prefect_settings
 from flows.cli.options import Port
 from flows.cli.screen.console import screen
-from flows.serving.own import KEY, Own, forget, key_of, own_server, remember
+from flows.own_server import KEY, Own, forget, key_of, own_server, remember
 from r3l import pasted
 from r3l.errors import ConfigError
 from r3l.store.files.process import mark

@@ -106,7 +106,7 @@ def made(
             out or policies / named, recipe, seed, minutes, progress=log_line, init=init, forgets=forgets
         )
     if (environment, recipe) == ("alfworld", "latent"):
-        from r3l.lab.warm_start.alfworld.latent import latent_start
+        from r3l.lab.warm_start.latent import latent_start
 
         share = 1.0 if forgets is None else forgets
         named = f"alfworld-latent-{share:g}-{seed}"

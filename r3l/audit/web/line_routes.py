@@ -8,11 +8,11 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse
 
 from r3l.audit import findings
+from r3l.audit.addresses import line_url
 from r3l.audit.attempts import find, group, neighbours, panes
 from r3l.audit.charts.iterations import iteration_charts
 from r3l.audit.groups import SORTS, Filter, choices, group_page
 from r3l.audit.lines import Line, iterations, writer
-from r3l.audit.pages import line_url
 from r3l.audit.reader import Reader
 from r3l.audit.standing import standings
 from r3l.audit.tokens import token_page

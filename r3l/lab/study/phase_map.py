@@ -15,7 +15,7 @@ import numpy as np
 
 from r3l.lab.study.claims import Claim, Results, answer, differences, gap, values
 from r3l.lab.study.compare import mean
-from r3l.lab.study.pages.text import at_rate
+from r3l.lab.study.text import at_rate
 from r3l.lab.study.verdicts import Gap
 
 # Where the gap crosses zero, as the experiment's file has it; another one of the dial predicts no crossing.

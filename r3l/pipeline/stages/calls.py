@@ -11,13 +11,12 @@ from typing import Any
 from r3l.exploration import stages as exploration
 from r3l.exploration.oracle import oracle_stage
 from r3l.methods import counted_groups, credit_stage, credits_turns, plan, training_rows_stage
-from r3l.pipeline import replay_buffer
 from r3l.pipeline.runner import Coming
-from r3l.pipeline.stages import stage_io
+from r3l.pipeline.stages import replay_buffer, stage_io
 from r3l.pipeline.stages.identity import world_of
 from r3l.pipeline.stages.run_stage import run_stage
 from r3l.pipeline.stages.task_batch import draw, replacements
-from r3l.pipeline.update.stage import policy_is_there, update_tables
+from r3l.pipeline.stages.updates import policy_is_there, update_tables
 from r3l.pipeline.workbench import Workbench
 from r3l.records import Credit, Episode, Reflection, SamplingPlan, Task, Trajectory, Turn
 from r3l.store.layout import StageRef

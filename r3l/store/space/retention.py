@@ -13,11 +13,11 @@ from r3l.errors import StoreError
 from r3l.store import manifest as manifests
 from r3l.store.catalog import committed
 from r3l.store.files.local import Files
-from r3l.store.files.parts import decode, encode
 from r3l.store.layout import StageKey, line_folder
 from r3l.store.manifest import Content, Manifest, ManifestPart
 from r3l.store.stage import Store
 from r3l.store.tables.columns import Drop
+from r3l.store.tables.parts import decode, encode
 from r3l.store.tables.schemas import TABLES, arrow_schema
 
 LOST: dict[Drop, tuple[str, ...]] = {

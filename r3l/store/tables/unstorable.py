@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from r3l.records import Event
 from r3l.stages import STAGES
-from r3l.store.files.parts import MISFITS, Misfit, Rows, to_table
 from r3l.store.layout import StageKey
+from r3l.store.tables.parts import MISFITS, Misfit, Rows, to_table
 from r3l.store.tables.schemas import TABLES
 
 # Tables of sampled attempts, with the column that names the attempt. The rows of an attempt stay or go together.

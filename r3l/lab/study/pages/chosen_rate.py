@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from r3l.lab.study.compare import Curve, area, binomial_variance, by_policy, error_over, mean, plateau
-from r3l.lab.study.pages.text import with_error
 from r3l.lab.study.results import Results
+from r3l.lab.study.text import with_error
 
 Runs = Mapping[str, Mapping[float, Sequence[Curve]]]  # of an arm: by starting policy and learning rate
 

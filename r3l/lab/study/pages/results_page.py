@@ -17,9 +17,9 @@ from r3l.lab.study.pages.equal_turns import equal_turns_section
 from r3l.lab.study.pages.lines import pictures_of, plotted_rate
 from r3l.lab.study.pages.map_picture import draw_map
 from r3l.lab.study.pages.pictures import can_draw, draw
-from r3l.lab.study.pages.text import at_rate, with_error
 from r3l.lab.study.phase_map import drawn_places, map_section, predicted
 from r3l.lab.study.results import Results, kept_alone
+from r3l.lab.study.text import at_rate, with_error
 from r3l.store.files.local import replace_text
 
 BAND = (

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from r3l.store.catalog import connect
+from r3l.store.pages.dictionary import comment
 from r3l.store.query import query
 from r3l.store.stage import Store
-from r3l.store.tables.dictionary import comment
 
 DATA = Path(__file__).parents[3] / "data"
 ROWS, CELL = 8, 48
 HEAD = """# Questions to a run, in SQL
 
-`python -m r3l.store.tables.cookbook` makes this page from the `.sql` files of this folder, and a test compares them. The answers are from
+`python -m r3l.store.pages.cookbook` makes this page from the `.sql` files of this folder, and a test compares them. The answers are from
 [`sample_run`](../sample_run/README.md), a real run of two iterations that ships with the repository. To ask a question on any store:
 
 ```sh

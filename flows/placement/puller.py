@@ -1,4 +1,4 @@
-"""Bring policies to the host of a sampling server: `python -m r3l.store.policies.puller --store s3://bucket/prefix`,
+"""Bring policies to the host of a sampling server: `python -m flows.placement.puller --store s3://bucket/prefix`,
 beside the server.
 
 POST /pull {"place": "demo/policies/iteration=00007/policy", "digest": "..."} answers {"path": ...}: a folder of this
@@ -147,7 +147,7 @@ class Handler(BaseHTTPRequestHandler):
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m r3l.store.policies.puller", description="bring policies of a store to this host"
+        prog="python -m flows.placement.puller", description="bring policies of a store to this host"
     )
     parser.add_argument("--store", required=True, help="folder or s3:// address of the store")
     parser.add_argument(
