@@ -29,7 +29,7 @@ from r3l.store.sweep import sweep
 from r3l.store.tables.parts import Rows, decode, encode
 from r3l.store.tables.schemas import VERSIONS, arrow_schema
 from r3l.store.tables.unstorable import storable
-from r3l.store.tables.versions import upgraded
+from r3l.store.tables.versions import failed_where_no_number, needed_beside, upgraded
 from r3l.version import __version__
 
 __all__ = ["StageKey", "StageRef", "Store", "fingerprint"]
@@ -203,9 +203,10 @@ class Store:
             if part["table"] == table:
                 refuse_dropped(ref.key, part, schema.names)
                 content, version = manifests.read_part(self.files, ref.key, part), manifest["schema_version"]
-                if version == VERSIONS[ref.stage]:
-                    return decode(content, schema.names).select(schema.names).cast(schema)
-                return upgraded(decode(content), table, version).select(schema.names)
+                if version != VERSIONS[ref.stage]:
+                    return upgraded(decode(content), table, version).select(schema.names)
+                needed = sorted({*schema.names, *needed_beside(table, schema.names)})
+                return failed_where_no_number(decode(content, needed)).select(schema.names).cast(schema)
         return schema.empty_table()
 
     def stages(self, run: str, branch: str = "", iteration: int | None = None) -> list[StageRef]:

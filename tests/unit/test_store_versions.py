@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import closing
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from r3l.audit.charts.charts import Series, line_chart
+from r3l.config.methods import R3LSettings
 from r3l.errors import StoreError
+from r3l.methods import credit_stage
+from r3l.pipeline.stages import stage_io
+from r3l.records import Trajectory
 from r3l.stages import STAGES
 from r3l.store.catalog import connect
 from r3l.store.check import check_run
@@ -17,7 +25,7 @@ from r3l.store.manifest import seal
 from r3l.store.stage import Store
 from r3l.store.tables.schemas import TABLES, VERSIONS, arrow_schema
 from r3l.store.tables.versions import ADDED
-from tests.support.store_iteration import commit_iteration
+from tests.support.store_iteration import commit_iteration, iteration_tables
 
 STORED = Path(__file__).parents[1] / "golden" / "store_v1"
 EVALUATED = Path(__file__).parents[1] / "golden" / "store_evaluation_v3"
@@ -128,3 +136,38 @@ def test_an_evaluation_of_version_3_says_nothing_of_its_settings():
     for row in found:
         assert {row[name] for name in ADDED["evaluations", 4]} == {None}
         assert (row["benchmark"], round(row["temperature"], 3)) == ("alfworld/heldout", 0.4)
+
+
+@pytest.mark.parametrize("reward", [float("nan"), float("inf"), float("-inf")])
+def test_an_attempt_whose_reward_is_no_number_is_read_as_a_failed_one(tmp_path, reward):
+    """As an earlier version stored it: credit leaves it out by name, and views, check and charts go on."""
+    store, tables = Store.open(str(tmp_path)), iteration_tables(7)
+    bad, *others = tables["base"]["trajectories"]
+    tables["base"]["trajectories"] = [replace(bad, reward=reward, success=True), *others]
+    del tables["credit"], tables["training_rows"], tables["updates"]
+    refs = commit_iteration(store, "demo", 7, tables)
+    for columns in (None, ["trajectory_id", "status"], ["trajectory_id", "success", "reward"]):
+        [row] = [
+            one
+            for one in store.read(refs["base"], "trajectories", columns).to_pylist()
+            if one["trajectory_id"] == bad.trajectory_id
+        ]
+        expected = {"reward": 0.0, "success": False, "status": "environment_error"}
+        assert {name: row[name] for name in expected if name in row} == {
+            name: value for name, value in expected.items() if name in row
+        }
+    played = stage_io.records(store, refs["base"], "trajectories", Trajectory)
+    credit, events = credit_stage(R3LSettings(), played, [])
+    assert all(np.isfinite([one.reward, one.advantage, one.group_mean]).all() for one in credit)
+    [event] = [one for one in events if one.subject_id == bad.trajectory_id]
+    assert (event.event, event.reason) == (
+        "dropped",
+        "environment_error: its reward, stored by an earlier version, is no finite number",
+    )
+    with closing(connect(store)) as connection:
+        assert connection.execute("SELECT bool_and(isfinite(reward)) FROM trajectories").fetchone() == (True,)
+        asked = f"SELECT reward, status FROM base WHERE trajectory_id = '{bad.trajectory_id}'"
+        assert connection.execute(asked).fetchone() == (0.0, "environment_error")
+        connection.execute("SELECT * FROM credit_as()").fetchall()
+    check_run(store, "demo")
+    line_chart([Series("a", [(0, 0.5), (1, reward)], [(0, reward, 1.0)])])

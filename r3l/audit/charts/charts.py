@@ -58,13 +58,16 @@ def line_chart(
     link: Callable[[float], str] | None = None,
 ) -> Markup:
     """Return lines over whole numbers. `hover`: values under the mouse; `link`: where a click on a point leads."""
-    drawn = [Series(one.name, [(x, None if absent(y) else y) for x, y in one.points], one.intervals) for one in series]
+    drawn = [
+        Series(one.name, [(x, None if absent(y) or math.isinf(y or 0.0) else y) for x, y in one.points], one.intervals)
+        for one in series
+    ]
     values = [y for one in drawn for _, y in one.points if y is not None]
     if not values:
         return canvas(
             "chart", WIDTH, HEIGHT, f'<text class="none" x="{WIDTH / 2}" y="{HEIGHT / 2}">none yet</text>', label
         )
-    values += [edge for one in drawn for _, *edges in one.intervals for edge in edges]
+    values += [edge for one in drawn for _, *edges in one.intervals for edge in edges if math.isfinite(edge)]
     ticks = [0.0, 0.25, 0.5, 0.75, 1.0] if axes.share else nice_ticks(min(values), max(values), axes.zero)
     xs = sorted({x for one in drawn for x, _ in one.points})
     scale_x = (

@@ -2,11 +2,17 @@
 
 A new column says at its field since which version of the table it is there, and what older rows have in it: a value, or
 what another column of theirs says.
+
+An earlier version could also store a reward that is no finite number. Such an attempt is read as what it would be
+today: one that failed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from r3l.records import Same
 from r3l.store.tables.columns import duck_type
@@ -19,6 +25,13 @@ for table, columns in TABLES.items():
     for column in columns:
         if column.said.since > 1:
             ADDED.setdefault((table, column.said.since), {})[column.name] = column.said.before
+# What a row has whose reward is no finite number.
+FAILED: dict[str, float | str | bool] = {
+    "reward": 0.0,
+    "success": False,
+    "status": "environment_error",
+    "reason": "its reward, stored by an earlier version, is no finite number",
+}
 
 
 def lacking(table: str, version: int) -> dict[str, Before]:
@@ -43,7 +56,23 @@ def upgraded(rows: pa.Table, table: str, version: int) -> pa.Table:
         name: filled(rows, added[name], schema.field(name).type) if name in added else rows[name]
         for name in schema.names
     }
-    return pa.table(columns).cast(schema)
+    return failed_where_no_number(pa.table(columns).cast(schema))
+
+
+def needed_beside(table: str, names: Iterable[str]) -> set[str]:
+    """Return what has to be read to know the rows that failed."""
+    return {"reward"} & set(arrow_schema(table).names) if FAILED.keys() & set(names) else set()
+
+
+def failed_where_no_number(rows: pa.Table) -> pa.Table:
+    """Return the rows, those without a finite reward as failed ones."""
+    if "reward" not in rows.column_names or pc.all(finite := pc.is_finite(rows["reward"])).as_py() is not False:
+        return rows
+    for name in FAILED.keys() & set(rows.column_names):
+        field = rows.schema.field(name)
+        kept = pc.if_else(finite, rows[name], pa.scalar(FAILED[name], field.type))
+        rows = rows.set_column(rows.schema.get_field_index(name), field, kept)
+    return rows
 
 
 def filled(rows: pa.Table, value: Before, type_: pa.DataType) -> pa.Array | pa.ChunkedArray:
@@ -56,9 +85,15 @@ def select_list(table: str, version: int) -> str:
     return ", ".join(
         f"{expression(added[field.name], field.type)} AS {quoted(field.name)}"
         if field.name in added
-        else quoted(field.name)
+        else present(table, field.name)
         for field in arrow_schema(table)
     )
+
+
+def present(table: str, name: str) -> str:
+    if name not in FAILED or not needed_beside(table, [name]):
+        return quoted(name)
+    return f"CASE WHEN isfinite(reward) THEN {quoted(name)} ELSE {FAILED[name]!r} END AS {quoted(name)}"
 
 
 def expression(value: Before, type_: pa.DataType) -> str:
