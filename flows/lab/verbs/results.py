@@ -16,11 +16,12 @@ def results(
     claims: Annotated[Path, typer.Option(help="file of the paper's claims")] = Path("data/claims.toml"),
     folder: Annotated[Path, typer.Option(help="folder that `r3l compare` wrote")] = Path("data/results"),
 ) -> None:
-    """Make the pages and pictures of experiments anew from their kept results, and compare the paper's claims with
-    them."""
+    """Make the pages and pictures of experiments and the evidence of README.md anew from the kept results, and compare
+    the paper's claims with them."""
     from r3l.lab.study.claims import load_claims
     from r3l.lab.study.pages.claims_page import results_page
     from r3l.lab.study.pages.index import index
+    from r3l.lab.study.pages.readme_block import with_evidence
     from r3l.lab.study.pages.results_page import write_again
     from r3l.store.files.local import replace_text
 
@@ -29,4 +30,6 @@ def results(
         write_again(file)
     replace_text(page, results_page(load_claims(located(claims)), experiments))
     replace_text(experiments / "README.md", index(experiments))
+    if (readme := located(Path("README.md"))).exists() and experiments == located(Path("data/results")):
+        replace_text(readme, with_evidence(readme.read_text(), experiments))
     say(page)
