@@ -16,13 +16,13 @@ from r3l.audit.addresses import line_url
 from r3l.audit.lines import Line
 from r3l.config import Config
 from r3l.evaluation.score import Scores
-from r3l.pasted import program
 from r3l.pipeline.headline import headline, in_short, trends
 from r3l.pipeline.summary import Summary, history, questions, shown, summarise
 from r3l.pipeline.workbench import Workbench
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
-from r3l.visible import visible
+from r3l.system.pasted import program
+from r3l.system.visible import visible
 
 
 def publish(bench: Workbench, refs: Sequence[StageRef], live: Live) -> Summary:

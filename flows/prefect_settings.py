@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from flows.own_server import Own, own_server
-from r3l.home import home
-from r3l.visible import make_logs_visible
+from r3l.system.home import home
+from r3l.system.visible import make_logs_visible
 
 STARTUP_TIMEOUT = "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"
 DEFAULTS = {

@@ -1,4 +1,4 @@
-"""Build the wheel with the parts of data/ that the project needs wherever it is installed: see `r3l/home.py`."""
+"""Build the wheel with the parts of data/ that the project needs wherever it is installed: see `r3l/system/home.py`."""
 
 import shutil
 from pathlib import Path

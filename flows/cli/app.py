@@ -17,8 +17,8 @@ from rich.text import Text
 
 from flows.cli.screen.console import say, screen
 from r3l.errors import Interrupted, R3LError
-from r3l.pasted import runnable
-from r3l.training.garbage import collect_less
+from r3l.system.memory import collect_less
+from r3l.system.pasted import runnable
 from r3l.version import __version__
 
 ENDED = 130  # exit code where Ctrl-C, a cancel or SIGTERM ended the work: as shells have it

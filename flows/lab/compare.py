@@ -18,7 +18,6 @@ from prefect.artifacts import create_markdown_artifact, create_progress_artifact
 
 from flows.artifacts import artifact_key  # noqa: E402
 from r3l.errors import ConfigError  # noqa: E402
-from r3l.home import located  # noqa: E402
 from r3l.lab.study.cells import Ended, run_cells  # noqa: E402
 from r3l.lab.study.experiment import Cell, load_experiment  # noqa: E402
 from r3l.lab.study.kept import kept_results, with_shared_runs  # noqa: E402
@@ -27,6 +26,7 @@ from r3l.lab.study.results import read_results  # noqa: E402
 from r3l.lab.study.verdicts import statistics  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
+from r3l.system.home import located  # noqa: E402
 
 
 @flow(name="r3l-compare", flow_run_name="compare {path}")

@@ -21,9 +21,9 @@ from urllib.request import urlopen
 
 from flows.prefect_settings import STARTUP_TIMEOUT, URL, server_is_named
 from r3l.errors import ServerAway
-from r3l.ports import free_port
 from r3l.store.files.process import mark
-from r3l.training.garbage import collect_less
+from r3l.system.memory import collect_less
+from r3l.system.ports import free_port
 from r3l.training.parallel.launcher import LAUNCHER, end_with_launcher
 
 LOOK_S = 0.1

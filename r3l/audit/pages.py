@@ -12,7 +12,7 @@ from r3l.audit.addresses import line_url, url
 from r3l.audit.charts import strips
 from r3l.audit.text.untrusted import both_ends, excerpt, report_fields, shortened
 from r3l.audit.weights import ShadeScale, Trained
-from r3l.visible import visible
+from r3l.system.visible import visible
 
 CELL = 400  # characters of a text in a cell of an answer
 

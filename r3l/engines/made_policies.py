@@ -8,7 +8,7 @@ from pathlib import Path
 
 from r3l.engines.model_folder import why_not
 from r3l.errors import ConfigError
-from r3l.home import located
+from r3l.system.home import located
 
 HUB = {
     "qwen2.5-1.5b": "Qwen/Qwen2.5-1.5B-Instruct",

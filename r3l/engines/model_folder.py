@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.errors import ConfigError
-from r3l.home import located
+from r3l.system.home import located
 
 ADAPTER = "adapter_config.json"
 

@@ -9,7 +9,7 @@ from r3l.config import preset_names
 from r3l.engines.made_policies import hub_folder
 from r3l.engines.model_folder import adapter_config
 from r3l.errors import ConfigError
-from r3l.home import located
+from r3l.system.home import located
 
 LANGUAGE_MODEL = "language_model"
 

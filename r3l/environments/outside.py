@@ -15,7 +15,7 @@ from typing import get_args
 
 from r3l.environments.base import Observation, Reply, Role, Step, Verdict, World
 from r3l.errors import WorldError
-from r3l.visible import mark
+from r3l.system.visible import mark
 
 SLACK = 1e-9  # of the range: a sum of tenths may be 1.0000000000000002
 SURROGATE = re.compile("[\ud800-\udfff]")

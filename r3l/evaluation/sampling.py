@@ -10,7 +10,7 @@ from r3l.config import Config
 from r3l.environments import tasks_of
 from r3l.errors import ConfigError
 from r3l.records import Task
-from r3l.seeds import derive
+from r3l.system.seeds import derive
 
 
 def evaluated_tasks(config: Config, iteration: int) -> tuple[list[Task], int]:

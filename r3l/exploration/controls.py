@@ -13,7 +13,7 @@ from random import Random
 from r3l.exploration.explorer import Explorer
 from r3l.exploration.oracle import oracle_pivot
 from r3l.records import Episode, Reflection, SamplingPlan, Task
-from r3l.seeds import derive
+from r3l.system.seeds import derive
 
 Wanted = tuple[Episode, Episode, Reflection]  # base, what was reflected on, the reflection
 

@@ -12,7 +12,7 @@ from r3l.environments.outside import reply_of
 from r3l.errors import EngineError, WorldError
 from r3l.exploration.explorer import Explorer
 from r3l.records import Status, Turn, observation_hash
-from r3l.seeds import derive
+from r3l.system.seeds import derive
 
 
 @dataclass(frozen=True, slots=True)

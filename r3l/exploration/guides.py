@@ -18,7 +18,7 @@ from r3l.exploration.explorer import Explorer
 from r3l.exploration.prompting import Kind, Message, continued_messages, reflection_messages
 from r3l.exploration.report import report_schema
 from r3l.records import Episode, SamplingPlan, Task
-from r3l.seeds import derive
+from r3l.system.seeds import derive
 
 
 class NoRoom(ReflectionError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from r3l import freed_memory
 from r3l.config import Config
 from r3l.errors import ConfigError, Interrupted
 from r3l.exploration.progress import Progress
@@ -24,6 +23,7 @@ from r3l.pipeline.workbench import Placement, Replay, Workbench
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
 from r3l.store.sweep import withdraw
+from r3l.system import memory
 
 
 def the_iteration(config: Config, store: Store) -> int:
@@ -127,7 +127,7 @@ def working(bench: Workbench) -> Iterator[None]:
         raise
     finally:
         bench.close()
-        freed_memory.give_back()
+        memory.give_back()
 
 
 def withdraw_others(bench: Workbench, refs: list[StageRef]) -> None:

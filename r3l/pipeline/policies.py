@@ -14,10 +14,10 @@ from r3l.engines.made_policies import make_here
 from r3l.engines.model_folder import ADAPTER, base_of
 from r3l.engines.teacher import served
 from r3l.errors import ConfigError
-from r3l.home import located
 from r3l.store.policies.places import fetch_optimiser, fetch_policy, place_in_store
 from r3l.store.policies.snapshots import Written, cut_weights, latest_policy, snapshot_digest
 from r3l.store.stage import Store
+from r3l.system.home import located
 
 # Policies that are made on first use.
 HOUSEHOLD = re.compile(

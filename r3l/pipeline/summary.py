@@ -6,12 +6,12 @@ import math
 from typing import Any, NotRequired, TypedDict, cast
 
 from r3l.evaluation.score import Scores
-from r3l.pasted import program
 from r3l.stages import STAGES
 from r3l.store.catalog import connect
 from r3l.store.metrics import METRICS
 from r3l.store.query import query
 from r3l.store.stage import Store
+from r3l.system.pasted import program
 
 # What most people look at first, with its change since the iteration before.
 HEADLINE = (

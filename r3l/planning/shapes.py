@@ -10,7 +10,7 @@ from typing import Any
 from r3l.config.sections import PolicySettings
 from r3l.engines.model_folder import base_of
 from r3l.errors import ConfigError
-from r3l.home import located
+from r3l.system.home import located
 
 
 @dataclass(frozen=True)

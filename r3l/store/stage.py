@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 
 from r3l.errors import StoreError
-from r3l.home import home
 from r3l.stages import STAGES
 from r3l.store import manifest as manifests
 from r3l.store.digests import canonical, fingerprint, lasting, table_digest
@@ -30,6 +29,7 @@ from r3l.store.tables.parts import Rows, decode, encode
 from r3l.store.tables.schemas import VERSIONS, arrow_schema
 from r3l.store.tables.unstorable import storable
 from r3l.store.tables.versions import failed_where_no_number, needed_beside, upgraded
+from r3l.system.home import home
 from r3l.version import __version__
 
 __all__ = ["StageKey", "StageRef", "Store", "fingerprint"]
@@ -45,7 +45,7 @@ class Store:
     @classmethod
     def open(cls, root: str = "", *, reading: bool = False) -> Store:
         """Return the store at `root`, a folder or ``s3://bucket/prefix``; empty: $R3L_STORE, else data/runs of
-        `r3l.home.home()`.
+        `r3l.system.home.home()`.
 
         Raises StoreError where it can't be written to, before anything is; with `reading`, where it is not there.
         """

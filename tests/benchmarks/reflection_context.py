@@ -30,12 +30,12 @@ from r3l.environments.alfworld.world import alfworld_prompt
 from r3l.environments.workers.pool import WorldPool
 from r3l.exploration.explorer import Explorer
 from r3l.exploration.stages import base_stage, reflections_stage, retries_stage
-from r3l.home import located
 from r3l.lab.study.compare import standard_error
 from r3l.methods import plan
 from r3l.pipeline.stages.task_batch import draw
 from r3l.pipeline.workbench import limits
 from r3l.records import Episode, SamplingPlan, Status, Task
+from r3l.system.home import located
 from tests.benchmarks.seconds_per_turn import Cost, cpu, measured, rollout
 
 CONTEXTS = ("transcript", "continued")

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import psutil
 
-from r3l.ports import free_port
+from r3l.system.ports import free_port
 
 SERVE = Path(__file__).parent.parent.parent / "infra/engine/serve.sh"
 

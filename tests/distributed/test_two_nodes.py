@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from r3l.errors import TrainingError
-from r3l.ports import free_port
+from r3l.system.ports import free_port
 from r3l.training.parallel import nodes
 from r3l.training.parallel.ranks import Ranks
 from r3l.training.update import run_update

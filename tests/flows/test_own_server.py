@@ -11,7 +11,7 @@ import httpx
 import pytest
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL
 
-from r3l.ports import free_port
+from r3l.system.ports import free_port
 from tests.flows.small import small_config
 from tests.support.prefect_world import BIN, ENDED, SECURED, wait
 

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from flows.own_server import key_of
-from r3l.ports import free_port
+from r3l.system.ports import free_port
 
 BIN = Path(sys.executable).parent
 PREFECT = str(BIN / "prefect")

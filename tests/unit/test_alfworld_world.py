@@ -16,7 +16,7 @@ from r3l.environments.base import World
 from r3l.environments.workers.sessions import Sessions
 from r3l.errors import WorldError
 from r3l.records import Task
-from r3l.seeds import derive
+from r3l.system.seeds import derive
 from tests.unit.alfworld_winner import winning_actions
 
 

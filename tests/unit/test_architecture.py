@@ -16,12 +16,9 @@ FLOORS = [
         "r3l.records",
         "r3l.stages",
         "r3l.errors",
-        "r3l.seeds",
-        "r3l.home",
-        "r3l.pasted",
+        "r3l.system",
         "r3l.plugins",
         "r3l.version",
-        "r3l.visible",
         "r3l",
     ],
     ["r3l.environments", "r3l.engines", "r3l.credit", "r3l.losses", "r3l.store"],
@@ -51,7 +48,7 @@ BLIND = {  # who may not know whom, beyond the floors
     "r3l.losses": ("r3l.config", "r3l.store", "r3l.engines", "r3l.environments", "r3l.credit"),
 }
 # The trainer is the update and nothing else: rows, losses, settings and the store's files.
-TRAINER_SEES = ("r3l.training", "r3l.losses", "r3l.config", "r3l.store", "r3l.errors")
+TRAINER_SEES = ("r3l.training", "r3l.losses", "r3l.config", "r3l.store", "r3l.errors", "r3l.system")
 SOURCES = sorted([*ROOT.glob("r3l/**/*.py"), *ROOT.glob("flows/**/*.py")])
 
 

@@ -5,7 +5,7 @@ from r3l.audit.figures import number, percent, seconds, signed, size
 from r3l.audit.pages import cell, environment
 from r3l.audit.text.untrusted import excerpt, report_fields, shortened
 from r3l.audit.weights import ShadeScale
-from r3l.visible import visible
+from r3l.system.visible import visible
 
 
 def test_what_acts_or_hides_is_shown_by_its_code_point():

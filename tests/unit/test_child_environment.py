@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from r3l.child_environment import child_environment
 from r3l.config.environments import HouseholdSettings
 from r3l.environments.math.grader import Grader
 from r3l.environments.workers.pool import WorldPool
+from r3l.system.child_environment import child_environment
 
 PLANTED = {"AWS_SECRET_ACCESS_KEY": "planted-1", "PREFECT_API_AUTH_STRING": "planted-2", "R3L_AUDIT_KEY": "planted-3"}
 

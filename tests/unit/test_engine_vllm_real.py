@@ -30,7 +30,7 @@ from r3l.engines.vllm.server import VllmServer
 from r3l.errors import EngineError
 from r3l.pipeline import preflight
 from r3l.pipeline.iteration import open_iteration, run_stages
-from r3l.ports import free_port
+from r3l.system.ports import free_port
 from tests.support.answers import ask
 from tests.unit.chat_tokenizers import family_tokenizer
 from tests.unit.engine_canaries import caught, updated_adapter, updated_weights

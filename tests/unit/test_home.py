@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from r3l import home as homes
-from r3l.home import home, located
+from r3l.system import home as homes
+from r3l.system.home import home, located
 
 CHECKOUT = Path(__file__).parents[2]
 

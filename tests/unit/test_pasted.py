@@ -9,8 +9,8 @@ import pytest
 
 from flows.cli.screen.console import CleanConsole
 from flows.cli.screen.figures import result
-from r3l import pasted
 from r3l.pipeline.summary import QUESTIONS
+from r3l.system import pasted
 
 
 @pytest.fixture

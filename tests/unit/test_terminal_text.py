@@ -25,7 +25,7 @@ from r3l.pipeline.logs import log_line
 from r3l.pipeline.summary import QUESTIONS
 from r3l.records import Event
 from r3l.store.stage import Store
-from r3l.visible import VisibleRecord
+from r3l.system.visible import VisibleRecord
 from tests.support.store_iteration import commit_iteration
 
 HOSTILE = "[/x] [red]b[/red] \x1b]0;title\x07 \x1b[2J \x9b31m \u202egnp :boom: \ud800"

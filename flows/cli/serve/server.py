@@ -11,9 +11,9 @@ from flows import prefect_settings
 from flows.cli.options import Port
 from flows.cli.screen.console import screen
 from flows.own_server import KEY, Own, forget, key_of, own_server, remember
-from r3l import pasted
 from r3l.errors import ConfigError
 from r3l.store.files.process import mark
+from r3l.system import pasted
 
 
 def server(

@@ -6,7 +6,7 @@ from flows import prefect_settings
 from flows.cli.options import Port
 from flows.cli.screen.console import screen
 from flows.serving import background
-from r3l import pasted
+from r3l.system import pasted
 
 
 def up(port: Port = 4200) -> None:

@@ -10,7 +10,7 @@ import typer
 from flows.cli.options import Direct, Root
 from flows.cli.screen.console import say, screen
 from flows.serving import tied
-from r3l.home import located
+from r3l.system.home import located
 
 
 def compare(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.screen.console import say
-from r3l.home import located
+from r3l.system.home import located
 
 
 def results(

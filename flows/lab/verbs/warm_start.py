@@ -10,7 +10,7 @@ import typer
 
 from flows.cli.screen.console import say, screen
 from r3l.errors import ConfigError
-from r3l.home import home
+from r3l.system.home import home
 
 
 def warm_start(

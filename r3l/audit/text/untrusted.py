@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from r3l.visible import visible
+from r3l.system.visible import visible
 
 HEAD, TAIL = 6_000, 1_000
 

@@ -10,8 +10,8 @@ from tokenizers import Tokenizer
 from r3l.audit.lines import Line, line_settings
 from r3l.audit.reader import Reader
 from r3l.errors import StoreError
-from r3l.home import located
 from r3l.store.layout import line_folder
+from r3l.system.home import located
 
 FILE = "tokenizer.json"
 LARGEST = 64_000_000  # bytes; the largest vocabularies in use take about 20 MB

@@ -26,8 +26,8 @@ from r3l.audit.web.app_state import AppState
 from r3l.audit.web.overview import Overview
 from r3l.audit.web.sandbox import SqlBox, worked_questions
 from r3l.errors import R3LError, StoreError
-from r3l.home import shipped_root
 from r3l.store.stage import Store
+from r3l.system.home import shipped_root
 
 QUESTIONS = shipped_root() / "data" / "queries"
 HEADERS = {

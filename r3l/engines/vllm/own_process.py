@@ -12,13 +12,13 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from r3l.child_environment import child_environment
 from r3l.config.engines import VllmServerSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.vllm.routes import largest_rank
 from r3l.errors import EngineError
-from r3l.home import home
-from r3l.ports import free_port
+from r3l.system.child_environment import child_environment
+from r3l.system.home import home
+from r3l.system.ports import free_port
 
 SERVE = Path(__file__).parent / "launch" / "serve.py"
 PYTHON, OPTIONS = "R3L_VLLM_PYTHON", "R3L_VLLM_OPTIONS"

@@ -17,8 +17,8 @@ from r3l.environments.outside import number_of, share_of, text_of
 from r3l.environments.replies import parse_tagged_reply
 from r3l.errors import WorldError
 from r3l.records import Task
-from r3l.seeds import derive
-from r3l.visible import visible
+from r3l.system.seeds import derive
+from r3l.system.visible import visible
 
 PROMPTS = Path(__file__).parents[1] / "prompts"
 SEEDS = 2**31  # what every package takes

@@ -18,8 +18,8 @@ from typing import Any
 from r3l.config.environments import AlfworldSettings
 from r3l.environments.alfworld.games import Game, generate_game
 from r3l.errors import WorldError
-from r3l.home import located
 from r3l.records import Task
+from r3l.system.home import located
 
 GAME_FILE, TRAJECTORY_FILE, INDEX_FILE = "game.tw-pddl", "traj_data.json", "index.json"
 DOWNLOADED = "json_2.1.1"

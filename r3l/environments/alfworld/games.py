@@ -23,7 +23,7 @@ from r3l.environments.alfworld.rooms import (
     small_kitchen,
 )
 from r3l.errors import WorldError
-from r3l.seeds import derive
+from r3l.system.seeds import derive
 
 Games = Literal["kitchen", "full"]
 KITCHEN_TYPES = (

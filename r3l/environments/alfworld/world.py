@@ -28,7 +28,7 @@ from r3l.environments.base import Environment, Observation, Reply, Step
 from r3l.environments.replies import parse_tagged_reply
 from r3l.errors import WorldError
 from r3l.records import Task
-from r3l.seeds import derive
+from r3l.system.seeds import derive
 
 if TYPE_CHECKING:
     from r3l.environments.alfworld.engine import GameEngine, Seen, Snapshot

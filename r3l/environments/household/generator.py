@@ -25,7 +25,7 @@ from r3l.environments.household.game import (
 )
 from r3l.environments.household.solver import solve
 from r3l.errors import WorldError
-from r3l.seeds import derive
+from r3l.system.seeds import derive
 
 SPLITS = ("train", "heldout")
 HELDOUT_SHARE = 5  # one errand of so many is held out

@@ -22,7 +22,7 @@ from r3l.environments.household.hints import hints
 from r3l.environments.replies import parse_tagged_reply
 from r3l.errors import WorldError
 from r3l.records import Task
-from r3l.seeds import derive
+from r3l.system.seeds import derive
 
 PROMPTS = Path(__file__).parents[1] / "prompts"
 

@@ -14,8 +14,8 @@ from typing import Any
 from r3l.config.environments import MathSettings
 from r3l.environments.math.problems import Problem, problem_of
 from r3l.errors import WorldError
-from r3l.home import located
-from r3l.seeds import derive
+from r3l.system.home import located
+from r3l.system.seeds import derive
 
 Row = Mapping[str, Any]
 

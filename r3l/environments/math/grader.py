@@ -17,8 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from r3l.child_environment import child_environment
 from r3l.errors import WorldError
+from r3l.system.child_environment import child_environment
 
 START_TIMEOUT_S = 120.0  # to import sympy on a loaded machine
 WALL_SHARE = 10  # an answer may wait for a processor so many times as long as it may use one

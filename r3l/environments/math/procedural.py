@@ -11,7 +11,7 @@ from typing import Any
 from r3l.config.environments import MathSettings
 from r3l.environments.math.problems import Problem
 from r3l.errors import WorldError
-from r3l.seeds import derive
+from r3l.system.seeds import derive
 
 # Kinds whose scorers compare text or numbers. Not offered: scorers that run an answer as code
 # (polynomial_multiplication, simple_integration, ...) and those that a wrong answer can satisfy (complex_arithmetic

@@ -19,9 +19,9 @@ from r3l.environments.math.problems import Problem
 from r3l.environments.math.procedural import procedural_problems
 from r3l.environments.math.replies import parse_answer_reply, parse_boxed_reply
 from r3l.errors import WorldError
-from r3l.home import located
 from r3l.records import Task
-from r3l.seeds import derive
+from r3l.system.home import located
+from r3l.system.seeds import derive
 
 PROMPTS = Path(__file__).parents[1] / "prompts"
 RIGHT = "Your answer is correct."

@@ -21,8 +21,8 @@ from r3l.config.environments.adapters import AdaptedSettings
 from r3l.environments import data_of
 from r3l.environments.prepare.files import OnProgress, fetch, unpack
 from r3l.errors import WorldError
-from r3l.home import located
 from r3l.store.files.local import replace_text
+from r3l.system.home import located
 
 ALFWORLD_ARCHIVES = (
     "https://github.com/alfworld/alfworld/releases/download/0.2.2/json_2.1.1_json.zip",

@@ -23,9 +23,9 @@ from r3l.environments import make_world, world_class
 from r3l.environments.prepare.files import Fingerprint, OnProgress, fingerprint
 from r3l.environments.prepare.kinds import KINDS, DataPlan, silent
 from r3l.errors import ConfigError, WorldError
-from r3l.home import located
 from r3l.records import Task
 from r3l.store.files.local import replace_text
+from r3l.system.home import located
 
 MANIFEST, VERSION = "manifest.json", 1
 

@@ -15,7 +15,7 @@ from r3l.environments.scienceworld.hints import hints
 from r3l.environments.scienceworld.tasks import variations
 from r3l.errors import WorldError
 from r3l.records import Task
-from r3l.seeds import derive
+from r3l.system.seeds import derive
 
 if TYPE_CHECKING:
     from r3l.environments.scienceworld.java import JavaMachine

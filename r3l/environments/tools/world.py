@@ -24,7 +24,7 @@ from r3l.environments.tools.shown import returned, with_tools
 from r3l.environments.tools.toolset import Toolset
 from r3l.errors import WorldError
 from r3l.records import Task
-from r3l.seeds import derive
+from r3l.system.seeds import derive
 
 PROMPT = Path(__file__).parents[1] / "prompts" / "tools.txt"
 

@@ -15,11 +15,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from r3l.child_environment import child_environment
 from r3l.config.environments.adapters import VerifiersSettings
 from r3l.environments.verifiers.loaded import load, tools_in
 from r3l.errors import R3LError, WorldError
-from r3l.seeds import derive
+from r3l.system.child_environment import child_environment
+from r3l.system.seeds import derive
 
 PACKAGE_ROOT = str(Path(__file__).parents[3])
 TIMEOUT_S = 600  # a data set may have to be fetched

@@ -30,7 +30,7 @@ from r3l.environments.verifiers.described import described
 from r3l.environments.verifiers.loaded import load, tools_in
 from r3l.errors import ConfigError, WorldError
 from r3l.records import Task, observation_hash
-from r3l.seeds import derive
+from r3l.system.seeds import derive
 
 SHARED = ("client", "usage", "usage_tracker")  # of the state: what belongs to model clients, which nobody asks here
 PROMPT = Path(__file__).parents[1] / "prompts" / "verifiers.txt"

@@ -16,7 +16,7 @@ from r3l.config.environments import WebShopSettings
 from r3l.environments.webshop.catalogue import Goal, Product, Rows, make_shop
 from r3l.environments.webshop.synthetic import synthetic_rows
 from r3l.errors import WorldError
-from r3l.home import located
+from r3l.system.home import located
 
 ITEMS = ("items_shuffle.json", "items_shuffle_1000.json")
 ATTRIBUTES = ("items_ins_v2.json", "items_ins_v2_1000.json")

@@ -22,7 +22,7 @@ from r3l.environments.webshop.vocabulary import (
     SYLLABLES,
     Sort,
 )
-from r3l.seeds import derive
+from r3l.system.seeds import derive
 
 ID_LETTERS = "0123456789ABCDEFGHJKLMNPQRSTVWXYZ"
 WITHOUT_INSTRUCTION = 0.15  # products that no goal asks for

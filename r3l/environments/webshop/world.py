@@ -19,7 +19,7 @@ from r3l.environments.webshop.session import Shop, State, clickables, parse_acti
 from r3l.environments.webshop.splits import split_goals
 from r3l.errors import WorldError
 from r3l.records import Task
-from r3l.seeds import derive
+from r3l.system.seeds import derive
 
 SERVER = ("http://", "https://")
 

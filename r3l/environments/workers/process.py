@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from r3l.child_environment import child_environment
 from r3l.errors import Interrupted, R3LError, ServerAway, WorldError
+from r3l.system.child_environment import child_environment
 
 START_TIMEOUT_S = 120.0  # a loaded machine may take long to import an engine
 CLOSE_S = 2.0

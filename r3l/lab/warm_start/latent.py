@@ -18,14 +18,14 @@ from r3l.config.environments import AlfworldSettings
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments.alfworld.searcher import TREATMENT
 from r3l.environments.alfworld.world import alfworld_prompt
-from r3l.home import located
 from r3l.lab.warm_start.alfworld.demonstrations import Demonstration, Habits
 from r3l.lab.warm_start.measure import Figures, measure
 from r3l.lab.warm_start.rows import RowEncoder
 from r3l.lab.warm_start.start import collect, empty_folder, save
 from r3l.lab.warm_start.train import Schedule, load_model, train
-from r3l.seeds import derive
 from r3l.store.policies.snapshots import snapshot_digest
+from r3l.system.home import located
+from r3l.system.seeds import derive
 
 GAMES = 400  # of demonstrations; about three quarters of the games ask for a treatment
 STEPS = 150

@@ -23,7 +23,7 @@ from r3l.exploration.prompting import prompt
 from r3l.lab.warm_start.alfworld.demonstrations import Demonstration, Habits, demonstrations, worth_showing
 from r3l.lab.warm_start.alfworld.drills import drill
 from r3l.lab.warm_start.alfworld.renaming import renamed
-from r3l.seeds import derive
+from r3l.system.seeds import derive
 
 OnProgress = Callable[[str], None]
 EPISODES = 2  # per game: many games, so that rooms are not learned by heart

@@ -15,14 +15,14 @@ from r3l.environments import make_world
 from r3l.environments.base import Sourced
 from r3l.errors import R3LError
 from r3l.evaluation.score import score
-from r3l.home import located
 from r3l.pipeline.summary import figure
 from r3l.store.catalog import connect
 from r3l.store.metrics import METRICS
 from r3l.store.query import query
 from r3l.store.stage import Store
+from r3l.system.home import located
+from r3l.system.visible import visible
 from r3l.version import __version__
-from r3l.visible import visible
 
 ROWS = 24  # of the curve
 SECTIONS = (

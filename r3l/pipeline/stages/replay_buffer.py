@@ -10,8 +10,8 @@ from r3l.methods.replay_buffer import Candidate, choose, priority, replayed
 from r3l.pipeline.stages import stage_io
 from r3l.pipeline.workbench import Workbench
 from r3l.records import ReplayedGroup, TrainingRow
-from r3l.seeds import derive
 from r3l.store.layout import StageRef, line_folder
+from r3l.system.seeds import derive
 
 
 def active(bench: Workbench) -> bool:

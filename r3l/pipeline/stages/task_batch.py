@@ -9,7 +9,7 @@ from r3l.config import Config
 from r3l.environments import tasks_of
 from r3l.errors import ConfigError
 from r3l.records import Task
-from r3l.seeds import derive
+from r3l.system.seeds import derive
 
 
 def draw(config: Config, iteration: int) -> list[Task]:

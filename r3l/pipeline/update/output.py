@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
-from r3l.child_environment import child_environment
 from r3l.errors import Interrupted, TrainingError
 from r3l.store.files.process import mark
+from r3l.system.child_environment import child_environment
 from r3l.training.parallel.launcher import LAUNCHER
 
 STOP_GRACE_S = 4.0  # an ended run ends within 10 s

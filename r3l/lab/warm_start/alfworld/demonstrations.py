@@ -23,7 +23,7 @@ from r3l.environments.alfworld.oracle import Record, Report, reflect, with_mista
 from r3l.environments.alfworld.parsing import memoised_parsing
 from r3l.environments.alfworld.rooms import affordances
 from r3l.environments.alfworld.searcher import Errand, Searcher, kind, receptacles_in
-from r3l.seeds import derive
+from r3l.system.seeds import derive
 
 HARMLESS = ("go", "open", "close", "look", "inventory", "examine")
 PATIENCE = (1, 1, 2, 2, 3, 4, 6, 25, 25, 25)  # idle turns until an attempt that believes it is done is broken off

@@ -26,8 +26,8 @@ from r3l.lab.warm_start.loss import hidden_states, padded, shared_length
 from r3l.lab.warm_start.rows import DemoRow, RowEncoder
 from r3l.lab.warm_start.start import empty_folder
 from r3l.lab.warm_start.train import Schedule, set_rates, steps_of
-from r3l.seeds import derive
 from r3l.store.policies.snapshots import snapshot_digest
+from r3l.system.seeds import derive
 from r3l.training.checkpoint import written_whole
 from r3l.training.export import export_policy
 from r3l.training.policy import Policy, load_policy

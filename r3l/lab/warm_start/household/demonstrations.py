@@ -25,7 +25,7 @@ from r3l.environments.household.world import engine_of
 from r3l.lab.warm_start.alfworld.demonstrations import Demonstration, DemoTurn, reply_text, worth_showing
 from r3l.lab.warm_start.household.player import Player
 from r3l.records import Task
-from r3l.seeds import derive
+from r3l.system.seeds import derive
 
 PATIENCE = (1, 2, 3, 50)  # idle turns until an attempt that believes it is done is broken off
 

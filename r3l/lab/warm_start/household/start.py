@@ -33,8 +33,8 @@ from r3l.lab.warm_start.rows import DemoRow, RowEncoder
 from r3l.lab.warm_start.start import empty_folder, save, texts
 from r3l.lab.warm_start.tokenizer import train_tokenizer
 from r3l.lab.warm_start.train import Schedule, load_model, new_model, train
-from r3l.seeds import derive
 from r3l.store.policies.snapshots import snapshot_digest
+from r3l.system.seeds import derive
 
 OnProgress = Callable[[str], None]
 VOCABULARY = 640  # before report keys and prompt lines

@@ -15,7 +15,7 @@ from r3l.pipeline import iteration
 FREED = """
 import threading
 import psutil
-from r3l.freed_memory import give_back
+from r3l.system.memory import give_back
 
 def resident() -> float:
     return psutil.Process().memory_info().rss / 2**20
@@ -44,7 +44,7 @@ def test_what_is_free_between_blocks_in_use_is_given_back():
 def test_an_iteration_gives_back_once_its_work_is_closed(monkeypatch):
     done: list[str] = []
     runner = SimpleNamespace(heeding_cancel=lambda close: nullcontext(), ending=lambda error: "")
-    monkeypatch.setattr(iteration.freed_memory, "give_back", lambda: done.append("given back"))
+    monkeypatch.setattr(iteration.memory, "give_back", lambda: done.append("given back"))
     with iteration.working(SimpleNamespace(runner=runner, close=lambda: done.append("closed"))):
         done.append("worked")
     assert done == ["worked", "closed", "given back"]

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 VARIABLE = "R3L_HOME"
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).parents[1]
 SHIPS = ("policies", "experiments", "queries", "problems", "claims.toml")  # of data/
 SHIPPED = PACKAGE / "shipped"  # in a wheel: the parts of data/ that infra/build_wheel.py puts there
 
