@@ -15,6 +15,7 @@ from r3l.config.engines import ENGINE_KINDS
 from r3l.config.environments import ENVIRONMENT_KINDS
 from r3l.config.methods import METHOD_KINDS
 from r3l.config.model import Config
+from r3l.config.section import shown
 from r3l.errors import ConfigError
 
 SEVERAL = {kinds.section: kinds for kinds in (METHOD_KINDS, ENVIRONMENT_KINDS, ENGINE_KINDS)}
@@ -45,7 +46,7 @@ def complaint(item: dict[str, Any]) -> str:
             return f"{setting}: got {got!r:.200}, expected one of {', '.join(nearest_first(got, choices))}"
     if isinstance(said := item.get("ctx", {}).get("error"), ConfigError):
         return str(said)
-    return f"{name}: {item['msg']} (got {given!r:.200})"
+    return f"{name}: {item['msg']} (got {shown(given)})"
 
 
 def unknown(place: list[str], known: Iterable[str]) -> str:

@@ -87,7 +87,7 @@ def assignment(text: str) -> dict[str, Any]:
         raise ConfigError(f"--set {text!r}: expected key=value, for example --set method.alpha=5")
     try:
         parsed = json.loads(value)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # no JSON, or more digits or brackets than Python reads
         parsed = value
     *sections, name = key.strip().split(".")
     nested: dict[str, Any] = {name: parsed}

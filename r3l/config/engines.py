@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from r3l.config.kinds import Kinds
-from r3l.config.section import Member, identity_of
+from r3l.config.section import WEEK_S, Member, identity_of
 from r3l.stages import stages_that
 
 TINY = 30_000_000  # parameters up to which a second thread of torch costs more than it gives
@@ -19,9 +19,10 @@ class EngineSettings(Member):
     canary_tolerance: float = Field(
         0.0,
         ge=0,
+        le=100,
         description=(
             "Largest accepted mean difference per token between the log-probabilities of the engine and of the "
-            "trainer. 0: a default for the dtype."
+            "trainer, 0 to 100 nats. 0: a default for the dtype."
         ),
         json_schema_extra=identity_of(),
     )
@@ -39,7 +40,8 @@ class TransformersLocalSettings(EngineSettings):
     cache_tokens: int = Field(
         400_000,
         ge=0,
-        description="Number of tokens whose keys and values are kept for later turns and retries, 0 or more.",
+        le=1_000_000_000,
+        description="Number of tokens whose keys and values are kept for later turns and retries, 0 to 1000000000.",
         json_schema_extra=identity_of(),
     )
     threads: int = Field(
@@ -68,7 +70,9 @@ class VllmServerSettings(EngineSettings):
     health_s: float = Field(
         10,
         ge=0.05,
-        description="Seconds between two health checks. A server that misses three checks is no longer used.",
+        le=3600,
+        description="Seconds between two health checks, 0.05 to 3600. A server that misses three checks is no longer "
+        "used.",
         json_schema_extra=identity_of(),
     )
     puller_port: int = Field(
@@ -87,7 +91,11 @@ class VllmServerSettings(EngineSettings):
         json_schema_extra=identity_of(),
     )
     timeout_s: float = Field(
-        600, gt=0, description="Time limit of one call in seconds.", json_schema_extra=identity_of()
+        600,
+        gt=0,
+        le=WEEK_S,
+        description="Time limit of one call in seconds, above 0, up to 604800.",
+        json_schema_extra=identity_of(),
     )
     retries: int = Field(
         5,
@@ -129,7 +137,8 @@ class VllmServerSettings(EngineSettings):
     start_s: float = Field(
         900,
         gt=0,
-        description="Seconds that a server of the run may take until it answers, above 0.",
+        le=WEEK_S,
+        description="Seconds that a server of the run may take until it answers, above 0, up to 604800.",
         json_schema_extra=identity_of(),
     )
     restarts: int = Field(

@@ -124,7 +124,9 @@ class Form(Answers):
         description="The machine that the run is laid out for: this one, or that of a preset.",
         json_schema_extra={"enum": [HERE, *preset_names("machines")]},
     )
-    iteration: Annotated[int | None, Named("The next one", "This one"), Field(ge=-1)] = same("iteration", default=None)
+    iteration: Annotated[int | None, Named("The next one", "This one"), Field(ge=-1, le=99_999)] = same(
+        "iteration", default=None
+    )
     branch: str = same("branch")
     seed: int = same("seed")
     training: Annotated[Settings, Tabs(TrainingSettings, empty=AS_BELOW)] = same("training", default={})

@@ -13,10 +13,10 @@ GPU = Literal["l4", "rtx4090", "l40s", "a100", "h20", "h100", "h200"]
 
 
 class Machine(Section):
-    nodes: int = Field(ge=1, description="Number of hosts with GPUs.")
+    nodes: int = Field(ge=1, le=10_000, description="Number of hosts with GPUs.")
     gpu: GPU = Field(description="Kind of the GPUs.")
-    engine_gpus: int = Field(ge=1, description="Number of GPUs that sample.")
-    training_gpus: int = Field(ge=1, description="Number of GPUs that train, with one process per GPU.")
+    engine_gpus: int = Field(ge=1, le=100_000, description="Number of GPUs that sample.")
+    training_gpus: int = Field(ge=1, le=100_000, description="Number of GPUs that train, with one process per GPU.")
     shared: bool = Field(False, description="Whether the same GPUs sample and train, in turns.")
 
 

@@ -8,7 +8,7 @@ from r3l.config.engines import AnyEngine, TransformersLocalSettings
 from r3l.config.environments import AlfworldSettings, AnyEnvironment
 from r3l.config.methods import AnyMethod, R3LSettings
 from r3l.config.placement import PlacementSettings
-from r3l.config.section import Section, identity_of
+from r3l.config.section import LARGEST, Section, identity_of
 from r3l.config.sections import EvaluationSettings, PolicySettings, RolloutSettings, StoreSettings, TrainingSettings
 from r3l.config.tracking import TrackingSettings
 
@@ -23,9 +23,10 @@ class Config(Section):
     iteration: int | None = Field(
         None,
         ge=-1,
+        le=99_999,  # five digits of its folder
         description=(
-            "Number of the iteration. If empty, the next one of the run as the store has it. For an evaluation, "
-            "-1 is the starting policy."
+            "Number of the iteration, up to 99999. If empty, the next one of the run as the store has it. For an "
+            "evaluation, -1 is the starting policy."
         ),
         json_schema_extra=identity_of(),
     )
@@ -35,7 +36,9 @@ class Config(Section):
         description="Branch of the run that the iteration belongs to. If empty, the run itself.",
         json_schema_extra=identity_of(),
     )
-    seed: int = Field(0, ge=0, description="Seed of all random numbers of the run, 0 or more.")
+    seed: int = Field(
+        0, ge=0, le=LARGEST, description="Seed of all random numbers of the run, 0 to 9223372036854775807."
+    )
     method: AnyMethod = Field(
         default_factory=R3LSettings,
         description="The method: what it samples, how it assigns credit and which loss it uses.",

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from r3l.config.section import Section
+from r3l.config.section import WEEK_S, Section
 
 
 class PlacementSettings(Section):
@@ -46,6 +46,11 @@ class PlacementSettings(Section):
         ),
     )
     silent_s: float = Field(
-        120, ge=1, description="Seconds without a heartbeat after which the host of a remote job counts as lost."
+        120,
+        ge=1,
+        le=WEEK_S,
+        description="Seconds without a heartbeat after which the host of a remote job counts as lost, 1 to 604800.",
     )
-    heartbeat_s: float = Field(10, ge=0.1, description="Seconds between two heartbeats of a remote job.")
+    heartbeat_s: float = Field(
+        10, ge=0.1, le=3600, description="Seconds between two heartbeats of a remote job, 0.1 to 3600."
+    )

@@ -1,15 +1,18 @@
 """The base of every section. It refuses unknown keys, so that a typo is an error. Each setting says which stages it
 belongs to."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import fields
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from r3l.config.titles import section_title, setting_title
 
 T = TypeVar("T")
+LARGEST = 2**63 - 1  # what the widest column of whole numbers holds, and so the largest seed
+WEEK_S = 7 * 24 * 3600.0  # the longest time that anything is waited for
 
 
 def identity_of(*stages: str) -> dict[str, Any]:
@@ -30,6 +33,34 @@ class Section(BaseModel):
         field_title_generator=setting_title,
     )
     IDENTITY_OF: ClassVar[tuple[str, ...] | None] = None  # the stages that the section's settings belong to; None: all
+
+    @model_validator(mode="after")
+    def refuse_numbers_that_no_table_holds(self) -> Self:
+        """Look at every number: fields of plug-ins and the values in `options` may have no bounds."""
+        for name in type(self).model_fields:
+            for place, number in numbers_in(name, getattr(self, name)):
+                if not (abs(number) <= LARGEST if isinstance(number, int) else math.isfinite(number)):
+                    raise ValueError(f"{place}: expected a finite number of at most 64 bits, got {shown(number)}")
+        return self
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: Python writes out no integer of more than 4,300 digits."""
+    if isinstance(value, int) and value.bit_length() > 4_096:
+        return f"an integer of {value.bit_length()} bits"
+    return f"{value!r:.200}"
+
+
+def numbers_in(place: str, value: Any) -> Iterator[tuple[str, int | float]]:
+    """Yield the numbers in a setting, each with its place. A section in it has looked at its own."""
+    if isinstance(value, int | float):
+        yield place, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from numbers_in(f"{place}.{key}", inner)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for number, inner in enumerate(value):
+            yield from numbers_in(f"{place}.{number}", inner)
 
 
 class Member(Section):

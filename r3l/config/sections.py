@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from r3l.config.section import Section, identity_of
+from r3l.config.section import WEEK_S, Section, identity_of
 from r3l.stages import stages_that
 
 
@@ -145,7 +145,12 @@ class TrainingSettings(Section):
     beta1: float = Field(0.9, ge=0, lt=1, description="First beta of AdamW, 0 to below 1.")
     beta2: float = Field(0.95, ge=0, lt=1, description="Second beta of AdamW, 0 to below 1.")
     weight_decay: float = Field(0.0, ge=0, le=1, description="Weight decay of AdamW, 0 to 1.")
-    max_grad_norm: float = Field(1.0, gt=0, description="Norm that gradients are clipped to, above 0 (paper: 1.0).")
+    max_grad_norm: float = Field(
+        1.0,
+        gt=0,
+        le=1_000_000_000,
+        description="Norm that gradients are clipped to, above 0, up to 1000000000 (paper: 1.0).",
+    )
     layout: Literal["trie", "padded", "packed"] = Field(
         "trie",
         description=(
@@ -156,13 +161,15 @@ class TrainingSettings(Section):
     micro_batch_tokens: int = Field(
         16384,
         ge=64,
-        description="Number of trie tokens per micro-batch, which holds whole groups, 64 or more.",
+        le=1_000_000_000,
+        description="Number of trie tokens per micro-batch, which holds whole groups, 64 to 1000000000.",
         json_schema_extra=identity_of(),
     )
     logits_chunk: int = Field(
         1024,
         ge=16,
-        description="Number of positions whose logits are in memory at the same time, 16 or more.",
+        le=10_000_000,
+        description="Number of positions whose logits are in memory at the same time, 16 to 10000000.",
         json_schema_extra=identity_of(),
     )
     checkpoint_segments: bool = Field(
@@ -194,7 +201,8 @@ class TrainingSettings(Section):
     timeout_s: float = Field(
         3600,
         gt=0,
-        description="Seconds without a sign of life after which the update job is stopped.",
+        le=WEEK_S,
+        description="Seconds without a sign of life after which the update job is stopped, above 0, up to 604800.",
         json_schema_extra=identity_of(),
     )
     sync_interval: int = Field(
@@ -203,21 +211,24 @@ class TrainingSettings(Section):
     kl_start_rows: int = Field(
         8,
         ge=0,
+        le=1_000_000,
         description=(
-            "Number of rows on which the KL to the starting policy is measured if the loss has no KL term. 0: no "
-            "measurement. With fsdp2 there is none."
+            "Number of rows, up to 1000000, on which the KL to the starting policy is measured if the loss has no KL "
+            "term. 0: no measurement. With fsdp2 there is none."
         ),
     )
     replay_decay: float = Field(
         2.0,
-        gt=0,
-        description="Base of the replay priority, decay ** -age, above 0. Only with sync_interval above 1.",
+        ge=1,
+        le=1000,
+        description="Base of the replay priority, decay ** -age, 1 to 1000. Only with sync_interval above 1.",
         json_schema_extra=identity_of("replay"),
     )
     replay_limit: int = Field(
         3,
         ge=1,
-        description="Largest number of times that a row is trained on, 1 or more. Only with sync_interval above 1.",
+        le=1_000_000,
+        description="Largest number of times that a row is trained on, 1 to 1000000. Only with sync_interval above 1.",
         json_schema_extra=identity_of("replay"),
     )
     replay_share: float = Field(
@@ -251,7 +262,9 @@ class EvaluationSettings(Section):
         le=100,
         description=("Number of attempts per math problem, 1 to 100. Each number of attempts is reported separately."),
     )
-    tasks: int = Field(60, ge=0, description="Number of tasks that are evaluated. 0: the whole split.")
+    tasks: int = Field(
+        60, ge=0, le=100_000, description="Number of tasks that are evaluated, up to 100000. 0: the whole split."
+    )
     sample: Literal["stratified", "first"] = Field(
         "stratified",
         description=(
@@ -264,7 +277,8 @@ class EvaluationSettings(Section):
     every: int = Field(
         0,
         ge=0,
-        description="Number of iterations of `r3l train` between two evaluations. 0: no evaluation.",
+        le=100_000,
+        description="Number of iterations of `r3l train`, up to 100000, between two evaluations. 0: no evaluation.",
         json_schema_extra=identity_of(),
     )
 

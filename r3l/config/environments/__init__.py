@@ -16,7 +16,7 @@ from r3l.config.environments.adapters import (
 )
 from r3l.config.environments.shared import EnvironmentSettings as EnvironmentSettings
 from r3l.config.kinds import Kinds
-from r3l.config.section import identity_of
+from r3l.config.section import LARGEST, identity_of
 
 
 class AlfworldSettings(EnvironmentSettings):
@@ -30,9 +30,9 @@ class AlfworldSettings(EnvironmentSettings):
         ),
     )
     partial: bool = Field(False, description="Accept a folder that holds only a part of the downloaded games.")
-    train_games: int = Field(200, ge=1, description="Number of generated training games, 1 or more.")
-    heldout_games: int = Field(100, ge=1, description="Number of generated held-out games, 1 or more.")
-    games_seed: int = Field(0, ge=0, description="Seed of the generated games, 0 or more.")
+    train_games: int = Field(200, ge=1, le=100_000, description="Number of generated training games, 1 to 100000.")
+    heldout_games: int = Field(100, ge=1, le=100_000, description="Number of generated held-out games, 1 to 100000.")
+    games_seed: int = Field(0, ge=0, le=LARGEST, description="Seed of the generated games, 0 to 9223372036854775807.")
     admissible: bool = Field(False, description="List the admissible commands in each observation.")
 
 
@@ -62,7 +62,7 @@ class HouseholdSettings(EnvironmentSettings):
         le=100_000,
         description="Number of held-out tasks, 1 to 100000. They share no errand with the training tasks.",
     )
-    tasks_seed: int = Field(0, ge=0, description="Seed of the tasks, 0 or more.")
+    tasks_seed: int = Field(0, ge=0, le=LARGEST, description="Seed of the tasks, 0 to 9223372036854775807.")
     end_when_lost: bool = Field(False, description="End the episode as soon as the task can no longer be solved.")
 
     @model_validator(mode="before")
@@ -88,7 +88,8 @@ class ScienceWorldSettings(EnvironmentSettings):
     memory_mb: int = Field(
         512,
         ge=128,
-        description="Heap of each worker's Java virtual machine in MB, 128 or more.",
+        le=1_048_576,
+        description="Heap of each worker's Java virtual machine in MB, 128 to 1048576.",
         json_schema_extra=identity_of(),
     )
 
@@ -106,9 +107,13 @@ class WebShopSettings(EnvironmentSettings):
     products: int | None = Field(
         None,
         ge=1,
-        description="Number of products in the catalogue. If empty, 1100 synthetic ones, or all of the files.",
+        le=10_000_000,
+        description="Number of products in the catalogue, 1 to 10000000. If empty, 1100 synthetic ones, or all of "
+        "the files.",
     )
-    catalogue_seed: int = Field(0, ge=0, description="Seed of the synthetic catalogue, 0 or more.")
+    catalogue_seed: int = Field(
+        0, ge=0, le=LARGEST, description="Seed of the synthetic catalogue, 0 to 9223372036854775807."
+    )
     goals: Literal["auto", "human", "attributes"] = Field(
         "auto",
         description=(
@@ -142,7 +147,10 @@ class WebShopSettings(EnvironmentSettings):
         ),
     )
     server_goals: int = Field(
-        12087, ge=1, description="Number of goals that the WebShop server has. The original has 12087 human goals."
+        12087,
+        ge=1,
+        le=10_000_000,
+        description="Number of goals that the WebShop server has, 1 to 10000000. The original has 12087 human goals.",
     )
 
 
@@ -166,7 +174,11 @@ class MathSettings(EnvironmentSettings):
     train_tasks: int = Field(1000, ge=1, le=100_000, description="Number of procedural training tasks, 1 to 100000.")
     heldout_tasks: int = Field(200, ge=1, le=100_000, description="Number of procedural held-out tasks, 1 to 100000.")
     tasks_seed: int = Field(
-        0, ge=0, description="Seed of the procedural tasks, and of the held-out rows of a training set."
+        0,
+        ge=0,
+        le=LARGEST,
+        description="Seed of the procedural tasks, and of the held-out rows of a training set, 0 to "
+        "9223372036854775807.",
     )
     answer_format: Literal["answer", "boxed"] = Field(
         "answer", description="How a reply marks its answer: <answer>...</answer> or \\boxed{...}."
@@ -174,8 +186,9 @@ class MathSettings(EnvironmentSettings):
     grade_timeout_s: float = Field(
         1,
         gt=0,
-        description="Seconds of processor time that the grader may take per answer. An ordinary answer takes at most "
-        "0.3.",
+        le=3600,
+        description="Seconds of processor time that the grader may take per answer, above 0, up to 3600. An "
+        "ordinary answer takes at most 0.3.",
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from r3l.config.environments.shared import EnvironmentSettings
+from r3l.config.section import LARGEST
 
 
 class AdaptedSettings(EnvironmentSettings):
@@ -22,19 +23,29 @@ class AdaptedSettings(EnvironmentSettings):
     )
     train_tasks: int = Field(1000, ge=1, le=100_000, description="Number of training tasks, 1 to 100000.")
     heldout_tasks: int = Field(200, ge=1, le=100_000, description="Number of held-out tasks, 1 to 100000.")
-    tasks_seed: int = Field(0, ge=0, description="Seed of the tasks, 0 or more.")
+    tasks_seed: int = Field(0, ge=0, le=LARGEST, description="Seed of the tasks, 0 to 9223372036854775807.")
 
 
 class RangedSettings(AdaptedSettings):
     """What those have whose rewards may be any numbers."""
 
     lowest_reward: float = Field(
-        0.0, description="Sum of an episode's rewards that becomes reward 0. A lower sum fails the attempt."
+        0.0,
+        ge=-1_000_000_000,
+        le=1_000_000_000,
+        description=(
+            "Sum of an episode's rewards that becomes reward 0, -1000000000 to 1000000000. A lower sum fails "
+            "the attempt."
+        ),
     )
     highest_reward: float = Field(
         1.0,
-        description="Sum of an episode's rewards that becomes reward 1 and counts as a success. A higher sum fails the "
-        "attempt.",
+        ge=-1_000_000_000,
+        le=1_000_000_000,
+        description=(
+            "Sum of an episode's rewards that becomes reward 1 and counts as a success, -1000000000 to 1000000000. A "
+            "higher sum fails the attempt."
+        ),
     )
 
     @model_validator(mode="after")

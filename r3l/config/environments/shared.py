@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from r3l.config.section import Member, identity_of
+from r3l.config.section import WEEK_S, Member, identity_of
 from r3l.stages import stages_that
 
 
@@ -37,7 +37,8 @@ class EnvironmentSettings(Member):
     step_timeout_s: float = Field(
         60,
         gt=0,
-        description="Seconds that a worker may take for one call before it is replaced.",
+        le=WEEK_S,
+        description="Seconds that a worker may take for one call before it is replaced, above 0, up to 604800.",
         json_schema_extra=identity_of(),
     )
     data_root: str = Field(

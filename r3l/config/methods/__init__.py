@@ -68,7 +68,10 @@ class R3LSettings(GuidedSettings):
         ),
     )
     retry_reward_below: float = Field(
-        1.0, description="Threshold of the reward if retry_when is reward_below or group_failed."
+        1.0,
+        ge=-100,
+        le=100,
+        description="Threshold of the reward, -100 to 100, if retry_when is reward_below or group_failed.",
     )
     retry_from: RetryFrom = Field(
         "pivot",

@@ -35,7 +35,7 @@ class RAFTSettings(MethodSettings):
 class OPMDSettings(MethodSettings):
     kind: Literal["opmd"] = "opmd"
     scale: Literal["std", "none"] = Field("none", description=SCALE)
-    tau: float = Field(1.0, ge=0, description="The loss is divided by 1 + tau, 0 or more.")
+    tau: float = Field(1.0, ge=0, le=1000, description="The loss is divided by 1 + tau, 0 to 1000.")
 
 
 class GSPOSettings(ClippedSettings):
@@ -51,14 +51,16 @@ class GSPOSettings(ClippedSettings):
     clip_high: float = Field(
         0.0004,
         gt=0,
-        description="Upper clip range, above 0. The ratio of a whole sequence is clipped at 1 plus this value.",
+        le=1000,
+        description="Upper clip range, above 0, up to 1000. The ratio of a whole sequence is clipped at 1 plus this "
+        "value.",
     )
 
 
 class DAPOSettings(ClippedSettings):
     kind: Literal["dapo"] = "dapo"
     kl_coefficient: float = Field(0.0, ge=0, le=10, description=KL)
-    clip_high: float = Field(0.28, gt=0, description=CLIP_HIGH)
+    clip_high: float = Field(0.28, gt=0, le=1000, description=CLIP_HIGH)
     loss_normalisation: Normalisation = Field("token", description=NORMALISATION)
     dynamic_sampling: bool = Field(
         False, description="Leave groups whose rewards are all equal out of the batch's mean."
@@ -75,12 +77,17 @@ class DAPOSettings(ClippedSettings):
     overlong_tokens: int = Field(
         0,
         ge=0,
+        le=10_000_000,
         description=(
-            "Number of reply tokens before overlong_limit in which the reward falls linearly by 1. 0: no penalty."
+            "Number of reply tokens, up to 10000000, before overlong_limit in which the reward falls linearly by 1. "
+            "0: no penalty."
         ),
     )
     overlong_limit: int = Field(
-        0, ge=0, description="Number of reply tokens per trajectory from which on the reward is 1 lower."
+        0,
+        ge=0,
+        le=10_000_000,
+        description="Number of reply tokens per trajectory, up to 10000000, from which on the reward is 1 lower.",
     )
 
     @model_validator(mode="after")
@@ -98,7 +105,7 @@ class BAPOSettings(ClippedSettings):
     kind: Literal["bapo"] = "bapo"
     kl_coefficient: float = Field(0.0, ge=0, le=10, description=KL)
     clip_low: float = Field(0.4, gt=0, lt=1, description=f"{CLIP_LOW} The search begins here.")
-    clip_high: float = Field(0.2, gt=0, description=f"{CLIP_HIGH} The search begins here.")
+    clip_high: float = Field(0.2, gt=0, le=1000, description=f"{CLIP_HIGH} The search begins here.")
     loss_normalisation: Normalisation = Field("token", description=NORMALISATION)
     positive_share: float = Field(
         0.5,
@@ -110,9 +117,11 @@ class BAPOSettings(ClippedSettings):
         ),
     )
     clip_low_least: float = Field(0.2, gt=0, lt=1, description="Smallest value of clip_low, above 0, below 1.")
-    clip_low_step: float = Field(0.05, gt=0, description="Step by which clip_low falls, above 0.")
-    clip_high_most: float = Field(1.0, gt=0, description="Largest value of clip_high, above 0.")
-    clip_high_step: float = Field(0.05, gt=0, description="Step by which clip_high rises, above 0.")
+    clip_low_step: float = Field(0.05, gt=0, le=1, description="Step by which clip_low falls, above 0, up to 1.")
+    clip_high_most: float = Field(1.0, gt=0, le=1000, description="Largest value of clip_high, above 0, up to 1000.")
+    clip_high_step: float = Field(
+        0.05, gt=0, le=1000, description="Step by which clip_high rises, above 0, up to 1000."
+    )
 
     @model_validator(mode="after")
     def refuse_bounds_that_do_not_move(self) -> BAPOSettings:
@@ -147,14 +156,18 @@ class ReflectGRPOSettings(ClippedSettings, GuidedSettings):
 
 class CritiqueGRPOSettings(ClippedSettings):
     kind: Literal["critique_grpo"] = "critique_grpo"
-    gamma: float = Field(0.1, gt=0, description="Constant of the shaping function f(p) = p / (p + gamma), above 0.")
+    gamma: float = Field(
+        0.1, gt=0, le=1000, description="Constant of the shaping function f(p) = p / (p + gamma), above 0, up to 1000."
+    )
 
 
 class NGRPOSettings(ClippedSettings):
     kind: Literal["ngrpo"] = "ngrpo"
     clip_low: float = Field(0.16, gt=0, lt=1, description=CLIP_LOW)
-    clip_high: float = Field(0.24, gt=0, description=CLIP_HIGH)
-    highest_reward: float = Field(1.0, description="Reward of the virtual member of each group.")
+    clip_high: float = Field(0.24, gt=0, le=1000, description=CLIP_HIGH)
+    highest_reward: float = Field(
+        1.0, ge=-100, le=100, description="Reward of the virtual member of each group, -100 to 100."
+    )
 
 
 class ReflectRetryRewardSettings(ClippedSettings):
@@ -166,7 +179,10 @@ class ReflectRetryRewardSettings(ClippedSettings):
 class GiGPOSettings(ClippedSettings):
     kind: Literal["gigpo"] = "gigpo"
     step_weight: float = Field(
-        1.0, ge=0, description="Weight of a turn's own advantage beside that of its trajectory, 0 or more. 0: GRPO."
+        1.0,
+        ge=0,
+        le=1000,
+        description="Weight of a turn's own advantage beside that of its trajectory, 0 to 1000. 0: GRPO.",
     )
     discount: float = Field(
         0.95,

@@ -24,7 +24,7 @@ TOP_RULE = (
 AMPLIFY = "Amplify positive advantages: the top ones to top_value, the others by alpha (paper, Eq. 8)."
 KL = "Weight of the KL penalty to the starting policy, 0 to 10. 0: no reference policy is loaded."
 CLIP_LOW = "Lower clip range, above 0, below 1. The importance ratio is clipped at 1 minus this value."
-CLIP_HIGH = "Upper clip range, above 0. The importance ratio is clipped at 1 plus this value."
+CLIP_HIGH = "Upper clip range, above 0, up to 1000. The importance ratio is clipped at 1 plus this value."
 INVALID = (
     "What an invalid reflection leads to. skip: no retry; clamp: a retry from the nearest valid pivot; zero: a retry "
     "from turn 0."
@@ -50,11 +50,14 @@ class MethodSettings(Member):
     loss_tokens: int = Field(
         1024,
         ge=1,
+        le=10_000_000,
         description=(
-            "Number of reply tokens that divides a trajectory's loss if loss_normalisation is constant, 1 or more."
+            "Number of reply tokens that divides a trajectory's loss if loss_normalisation is constant, 1 to 10000000."
         ),
     )
-    loss_factor: float = Field(1.0, gt=0, description="Factor on the RL loss, above 0 (preset released: 0.5).")
+    loss_factor: float = Field(
+        1.0, gt=0, le=1000, description="Factor on the RL loss, above 0, up to 1000 (preset released: 0.5)."
+    )
     kl_coefficient: float = Field(0.0, ge=0, le=10, description=KL)
     kl_estimator: Literal["k1", "k2", "k3"] = Field("k3", description="Estimator of the KL penalty.")
     kl_estimator_distilled: Literal["k1", "k2", "k3"] = Field(
@@ -65,17 +68,22 @@ class MethodSettings(Member):
         ),
     )
     top_rule: Literal["group_max", "success", "none"] = Field("none", description=TOP_RULE)
-    top_value: float | None = Field(None, description="Advantage of the top trajectories. If empty, alpha.")
+    top_value: float | None = Field(
+        None, ge=-100, le=100, description="Advantage of the top trajectories, -100 to 100. If empty, alpha."
+    )
     alpha: float = Field(
         3.0, ge=1, le=100, description="Factor on positive advantages below the top, 1 to 100 (paper, Eq. 8: 3)."
     )
     amplify: bool = Field(False, description=AMPLIFY)
-    success_threshold: float = Field(1.0, description="Smallest reward with which a trajectory counts as solved.")
+    success_threshold: float = Field(
+        1.0, ge=-100, le=100, description="Smallest reward with which a trajectory counts as solved, -100 to 100."
+    )
     off_policy_delta: float = Field(
         0.0,
         ge=0,
+        le=1000,
         description=(
-            "Threshold of the off-policy mask in nats per token, 0 or more (DeepSeek-V3.2). A row of negative "
+            "Threshold of the off-policy mask in nats per token, 0 to 1000 (DeepSeek-V3.2). A row of negative "
             "advantage is masked if the mean log-probability of its trained tokens is lower by more than this than "
             "when they were sampled, under guidance or not. 0: no mask."
         ),
@@ -105,7 +113,7 @@ class ClippedSettings(MethodSettings):
         ),
     )
     clip_low: float = Field(0.2, gt=0, lt=1, description=CLIP_LOW)
-    clip_high: float = Field(0.2, gt=0, description=CLIP_HIGH)
+    clip_high: float = Field(0.2, gt=0, le=1000, description=CLIP_HIGH)
 
 
 class GuidedSettings(MethodSettings):
