@@ -152,8 +152,7 @@ def validated(settings: dict[str, Any]) -> Config:
 
 
 def refuse_unknown(settings: dict[str, Any]) -> None:
-    """Raise `ConfigError` for an unknown setting of a union member. The members themselves ignore unknown keys, because
-    forms send keys of another tab."""
+    """Raise `ConfigError` for an unknown setting of a union member. The members themselves ignore unknown keys."""
     kinds = {
         name: {"kind": part["kind"]} for name, part in settings.items() if isinstance(part, dict) and "kind" in part
     }

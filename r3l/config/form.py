@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import Field, GetJsonSchemaHandler, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, GetJsonSchemaHandler, TypeAdapter, model_validator
 from pydantic_core import CoreSchema, core_schema
 
-from r3l.config.complaints import complaints
-from r3l.config.compose import POLICY, load_preset, merge, preset_names, resolve_conditions
+from r3l.config.choice import one_of
+from r3l.config.compose import POLICY, load_preset, merge, preset_names, resolve_conditions, validated
 from r3l.config.engines import AnyEngine
 from r3l.config.environments import AnyEnvironment
 from r3l.config.methods import AnyMethod
@@ -18,11 +18,11 @@ from r3l.config.placement import PlacementSettings
 from r3l.config.section import Section
 from r3l.config.sections import EvaluationSettings, PolicySettings, RolloutSettings, StoreSettings, TrainingSettings
 from r3l.config.tracking import TrackingSettings
-from r3l.errors import ConfigError
 
 Settings = dict[str, Any]
 HERE = "this machine"
 PRESETS = {"policy": "policies", "environment": "environments", "method": "methods"}  # in the order of `compose`
+KINDED = {"method", "environment", "engine"}  # sections of several kinds
 AS_BELOW = "As the presets set it"
 SCALARS = ("run", "iteration", "branch", "seed", "machine")
 
@@ -42,7 +42,10 @@ class Tabs:
             schema = core_schema.with_default_schema(schema)
         found = handler(schema)
         found.pop("description", None)  # of the class, for who reads the code
-        tabs = found.get("anyOf") or found.get("oneOf") or [found | {"title": "Set here"}]
+        if kinds := found.get("anyOf"):
+            tabs = [one_of([handler.resolve_ref_schema(kind) for kind in kinds])]
+        else:
+            tabs = [found | {"title": "Set here"}]
         if self.presets:
             tabs = [{"title": "Preset", "type": "string", "enum": preset_names(self.presets)}, *tabs]
         if self.empty:
@@ -92,7 +95,9 @@ class Answers(Section):
         """
         given = dict(self)
         sections = {name: value for name, value in self if name not in SCALARS and value != {}}
-        settings: Settings = dict(below or {})
+        default = Config()  # a section that is set without its kind has the first one that the form shows
+        first = {name: {"kind": getattr(default, name).kind} for name in KINDED & sections.keys()}
+        settings: Settings = merge(first, below or {})
         for section, folder in PRESETS.items():
             if isinstance(sections.get(section), str):
                 settings = merge(settings, load_preset(folder, sections.pop(section), files=False))
@@ -103,10 +108,7 @@ class Answers(Section):
         settings = merge(resolve_conditions(merge(settings, kinds)), sections)  # a preset's `when` goes by the kind
         settings |= {name: given[name] for name in ("run", "branch", "iteration")}
         settings |= {} if given["seed"] is None else {"seed": given["seed"]}
-        try:
-            return Config.model_validate(settings)
-        except ValidationError as error:
-            raise ConfigError(complaints(error)) from error
+        return validated(settings)
 
 
 class Form(Answers):

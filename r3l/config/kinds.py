@@ -65,7 +65,7 @@ class Kinds:
         return found if found.model_fields["kind"].annotation is str else renamed(found)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Show each kind as a tab: Prefect's forms know `anyOf`, not `oneOf` with a discriminator."""
+        """List the kinds as `anyOf`: Prefect's forms know no `oneOf` with a discriminator."""
         shown = handler(schema)
         shown.pop("discriminator", None)
         shown["anyOf"] = [*shown.pop("oneOf"), *(handler(form.__pydantic_core_schema__) for form in self._forms())]

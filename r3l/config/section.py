@@ -64,7 +64,8 @@ def numbers_in(place: str, value: Any) -> Iterator[tuple[str, int | float]]:
 
 
 class Member(Section):
-    """A member of a union, shown as tabs in a form. A form may send the keys of another tab, so extras are ignored."""
+    """Settings of one kind of several. Extras are ignored here, because stored settings may hold those of another kind;
+    `compose.refuse_unknown` refuses them in what a person writes."""
 
     model_config = ConfigDict(extra="ignore")
 

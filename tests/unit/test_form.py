@@ -11,6 +11,7 @@ from flows.replay import replay
 from r3l.config import Config, compose
 from r3l.config.compose import preset_names
 from r3l.config.form import Form
+from r3l.config.methods import METHOD_KINDS
 from r3l.errors import ConfigError
 from r3l.evaluation.form import OWN, EvaluationForm
 from r3l.pipeline.replay import ORDER
@@ -61,15 +62,48 @@ def test_the_form_is_ordered_and_folded():
     fields = schema["properties"]
     assert list(fields)[:5] == FIRST
     assert fields["method"]["anyOf"][0]["enum"] == preset_names("methods")
-    tabs = [
-        part.get("title") or schema["$defs"][part["$ref"].split("/")[-1]]["title"] for part in fields["method"]["anyOf"]
-    ]
-    assert tabs[:3] == ["Preset", "R3L", "RAFT"]
+    assert [tab["title"] for tab in fields["method"]["anyOf"]] == ["Preset", "Set here"]
     folded = [name for name, field in fields.items() if field.get("default") == {}]
     assert folded == ["rollout", "training", "evaluation", "engine", "placement", "tracking", "store"]
     assert all(not field["anyOf"][0]["properties"] for name, field in fields.items() if name in folded)
-    assert schema["$defs"]["R3LSettings"]["properties"]["kl_coefficient"]["title"] == "KL coefficient"
+    assert fields["method"]["anyOf"][1]["properties"]["kl_coefficient"]["title"] == "KL coefficient"
     assert fields["training"]["anyOf"][1]["properties"]["timeout_s"]["title"] == "Timeout (seconds)"
+
+
+@pytest.mark.parametrize("form", [Form, EvaluationForm])
+def test_no_row_of_tabs_is_wider_than_a_telephone(form):
+    def rows(schema):
+        parts = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+        found = [schema["anyOf"]] if isinstance(schema, dict) and "anyOf" in schema else []
+        return found + [row for part in parts for row in rows(part)]
+
+    for row in rows(form.model_json_schema()):
+        assert sum(len(tab.get("title", tab.get("type", ""))) for tab in row) <= 40, row
+
+
+def test_the_kind_is_a_choice_and_each_setting_says_who_has_it():
+    _, here = Form.model_json_schema()["properties"]["method"]["anyOf"]
+    settings = here["properties"]
+    assert settings["kind"]["enum"] == METHOD_KINDS.names()
+    assert [name for name, field in settings.items() if "default" in field] == ["kind"]  # each default would be sent
+    assert settings["tau"]["description"] == "Only opmd. The loss is divided by 1 + tau, 0 or more. Default: 1.0."
+    assert settings["scale"]["description"].endswith("Default: std; opmd, rloo, vineppo: none.")
+    assert settings["retry_when"]["enum"] == ["not_success", "reward_below", "group_failed", "always", "never"]
+    assert (settings["discount"]["maximum"], "minimum" in settings["discount"]) == (1, False)  # of one kind alone
+
+
+def test_a_section_without_a_kind_has_the_first_that_is_shown():
+    asked = Form(method={"alpha": 5}, environment={"max_turns": 5}, engine={"threads": 2}, policy={"dtype": "float32"})
+    sections = Form.model_json_schema()["properties"]
+    for section in ("method", "environment", "engine"):
+        choice = sections[section]["anyOf"][-1]["properties"]["kind"]
+        assert getattr(asked.resolved(), section).kind == choice["default"]
+    assert Form(engine={"start_s": 8}, machine="one_gpu").resolved().engine.kind == "vllm_server"  # of the machine
+
+
+def test_a_setting_of_another_kind_is_refused_by_its_name():
+    with pytest.raises(ConfigError, match=r"method.tau: unknown setting; .*\(kind grpo\)"):
+        Form(method={"kind": "grpo", "tau": 2.0}).resolved()
 
 
 def test_a_wrong_answer_is_refused_by_the_schema():

@@ -111,13 +111,11 @@ def test_its_settings_are_refused_as_those_of_the_package_are(install):
 def test_the_form_shows_the_settings_of_installed_packages_and_leaves_out_broken_ones(install, caplog):
     install("[r3l.environments]\nbroken = mine_broken:World\n", "r3l-broken", mine_broken="raise OSError('no licence')")
     guess(install)
-    schema = Config.model_json_schema()
-    forms = schema["properties"]["environment"]["anyOf"]
-    shown = [schema["$defs"][one["$ref"].rsplit("/", 1)[1]] if "$ref" in one else one for one in forms]
-    kinds = {one["properties"]["kind"]["const"]: one["properties"] for one in shown}
-    assert {"alfworld", "guess"} <= set(kinds)
-    assert "broken" not in kinds
-    assert kinds["guess"]["biggest"]["default"] == 15
+    here = Form.model_json_schema()["properties"]["environment"]["anyOf"][-1]["properties"]
+    assert {"alfworld", "guess"} <= set(here["kind"]["enum"])
+    assert "broken" not in here["kind"]["enum"]
+    assert here["biggest"]["description"] == "Only guess. The biggest number, 1 to 1000. Default: 15."
+    assert "guess: 5" in here["max_turns"]["description"], "its own default of a setting that every environment has"
     assert "broken" in caplog.text
     assert "no licence" in caplog.text
 
