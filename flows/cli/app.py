@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from flows.cli.screen.console import say, screen
+from flows.cli.screen.console import say, screen, write_what_the_terminal_can
 from r3l.errors import Interrupted, R3LError
 from r3l.system.memory import collect_less
 from r3l.system.pasted import runnable
@@ -23,6 +23,7 @@ from r3l.version import __version__
 
 ENDED = 130  # exit code where Ctrl-C, a cancel or SIGTERM ended the work: as shells have it
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+UNREAD = 1  # where nobody read the output to its end
 
 # Box of `--help` -> package in flows, and its commands: each the function of its name in the file of its name, _ for -.
 COMMANDS = {
@@ -105,8 +106,6 @@ class Leaving:
 
     def _leave(self) -> None:
         if self.well:
-            sys.stdout.flush()
-            sys.stderr.flush()
             os._exit(0)
 
 
@@ -114,12 +113,14 @@ def main() -> None:
     """Run the command line. An error is one line and an exit code (2: refused input; 3: a fault of r3l or of its
     environment); ``--debug`` shows the traceback."""
     collect_less()
+    write_what_the_terminal_can()
     leaving = Leaving()
     debug = "--debug" in sys.argv[1:]
     sys.argv = [word for word in sys.argv if word != "--debug"]
     try:
         command()
     except SystemExit as ended:  # typer ends every command so
+        end_printing()
         leaving.well = not ended.code
         raise
     except Interrupted as ended:
@@ -133,6 +134,16 @@ def main() -> None:
         said = runnable(str(error)) if refused else f"{type(error).__name__}: {first} (--debug shows where)"
         screen(stderr=True).print(Text("error:", style="red"), said, soft_wrap=True)
         sys.exit(2 if refused else 3)
+
+
+def end_printing() -> None:
+    """Print what is left. Where nobody reads it (`| head`), end quietly, as typer does where it notices earlier."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes again
+        raise SystemExit(UNREAD) from None
 
 
 def command() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from flows.cli.screen.console import say, screen
+from flows.cli.screen.console import say_json, screen
 from r3l.pipeline.counterfactual import Counterfactual, counterfactuals
 from r3l.store.figures import known
 from r3l.store.stage import Store
@@ -33,7 +32,7 @@ def credit(
     made, others = counterfactuals(opened, run, branch, iteration, names)
     if as_json:
         for one in made:
-            say(json.dumps({"method": one.preset, **asdict(one.mass)}))
+            say_json({"method": one.preset, **asdict(one.mass)})
         return
     console = screen()
     console.print(table(made, f"{run}, iteration {iteration}"))

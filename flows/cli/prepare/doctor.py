@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -14,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.cli.options import AsJson, Engine, EnvironmentName, Machine, Policy, Set
-from flows.cli.screen.console import say, screen
+from flows.cli.screen.console import say_json, screen
 from flows.cli.settings import settings
 from r3l.config.compose import POLICY
 from r3l.config.machines import load_machine
@@ -49,7 +48,7 @@ def doctor(
             found.append(one)
             status.update(f"looked at: {one.check}")
     if as_json:
-        say(json.dumps([asdict(one) for one in found], indent=1))
+        say_json([asdict(one) for one in found], indent=1)
     else:
         show(screen(), f"{config.policy.name} on {config.environment.kind}", found)
     if any(one.verdict == Verdict.FAILS for one in found):

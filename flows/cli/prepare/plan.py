@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Annotated
 
@@ -11,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.cli.options import Root
-from flows.cli.screen.console import say, screen
+from flows.cli.screen.console import say_json, screen
 from r3l.config import Config, compose
 from r3l.config.machines import Machine, load_machine
 from r3l.engines.policy_names import model_of
@@ -46,7 +45,7 @@ def plan(
     made = make_plan(config, there, observe_run(Store.open(store, reading=True), like) if like else None)
     fitting = fits(machine, config) if there.shared else []
     if as_json:
-        say(json.dumps(asdict(made) | ({"fits": [asdict(one) for one in fitting]} if fitting else {}), indent=1))
+        say_json(asdict(made) | ({"fits": [asdict(one) for one in fitting]} if fitting else {}), indent=1)
     else:
         show(screen(), config, there, made)
         show_fits(screen(), fitting)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from flows.cli.screen.console import say, screen
+from flows.cli.screen.console import say, say_json, screen
 from r3l import plugins
 from r3l.config.compose import assigned
 from r3l.environments.prepare.prepare import prepare as make_ready
@@ -43,5 +42,5 @@ def prepare(
         ready = make_ready(kind, data_root, settings, splits=split or (), download=not offline, progress=report)
     for note in ready.notes:
         say(note)
-    say(json.dumps(ready.splits))
+    say_json(ready.splits)
     say(f"{ready.kind}: ready, listed in {ready.manifest}")

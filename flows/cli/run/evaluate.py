@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import typer
 
 from flows.cli.options import AsJson, Quiet, Root, Run, at, the_run
-from flows.cli.screen.console import say
+from flows.cli.screen.console import say_json
 from flows.cli.settings import settings
 from r3l.config import Config, compose
 from r3l.config.compose import POLICY, allow_named, assigned, validated
@@ -76,7 +75,7 @@ def evaluate(
 
     figures = run_evaluation(config, quiet=quiet or as_json)
     if as_json:
-        say(json.dumps(figures, default=str))
+        say_json(figures)
 
 
 def config_of(run: str, named: dict[str, str], engine: str, given: list[str], iteration: int | None) -> Config:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -26,7 +25,7 @@ from flows.cli.options import (
     at,
     the_run,
 )
-from flows.cli.screen.console import say
+from flows.cli.screen.console import say_json
 from flows.cli.settings import settings
 from flows.cli.terminal import run_iteration
 from r3l.config.compose import POLICY
@@ -65,4 +64,4 @@ def iterate(
     )
     summary = run_iteration(config, quiet=quiet or as_json, verbose=verbose, prefect=not direct)
     if as_json:
-        say(json.dumps(summary, default=str))
+        say_json(summary)

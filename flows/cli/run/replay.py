@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from typing import Annotated
 
 import typer
@@ -11,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from flows.cli.options import Root, Run, RunWord, the_run
-from flows.cli.screen.console import say, screen
+from flows.cli.screen.console import say_json, screen
 from flows.serving import tied
 from r3l.config.compose import allow_named, assigned
 from r3l.pipeline.replay import Replayed, replay_config
@@ -50,7 +49,7 @@ def replay(
         with on_prefect():
             result = flow(run, iteration, from_, to, set_ or [], branch, source, store)
     if as_json:
-        say(json.dumps(result))
+        say_json(result)
     else:
         show(screen(), result)
 

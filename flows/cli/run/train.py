@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -24,7 +23,7 @@ from flows.cli.options import (
     at,
     the_run,
 )
-from flows.cli.screen.console import say
+from flows.cli.screen.console import say_json
 from flows.cli.settings import settings
 from flows.cli.terminal import run_training
 from r3l.config.compose import POLICY
@@ -54,4 +53,4 @@ def train(
     config = settings(the_run(word, run, "demo"), preset, method, policy, environment, engine, given, machine=machine)
     done = run_training(config, iterations, quiet=quiet or as_json, verbose=verbose)
     if as_json:
-        say(json.dumps(done, default=str))
+        say_json(done)

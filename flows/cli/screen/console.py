@@ -3,6 +3,10 @@ effect."""
 
 from __future__ import annotations
 
+import json
+import math
+import os
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -31,6 +35,29 @@ class CleanConsole(Console):
 def screen(stderr: bool = False) -> CleanConsole:
     """Return the console of standard output, which has results, or of standard error, which has messages."""
     return CleanConsole(stderr=stderr)
+
+
+def write_what_the_terminal_can() -> None:
+    """Let what a terminal's encoding lacks, or a lone surrogate, become a question mark, and output that goes nowhere
+    be none."""
+    for name in ("stdout", "stderr"):
+        stream: Any = getattr(sys, name) or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")  # None: closed (>&-)
+        setattr(sys, name, stream)
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+def say_json(value: object, indent: int | None = None) -> None:
+    """Print a result as JSON, which has no NaN and no infinity: null, as in the tables."""
+    say(json.dumps(with_nulls(value), indent=indent, default=str, allow_nan=False))
+
+
+def with_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: with_nulls(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [with_nulls(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def say(text: object) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -10,7 +9,7 @@ import typer
 
 from flows.cli.options import Root
 from flows.cli.screen.answers import rows_view, warn_of_left_out
-from flows.cli.screen.console import say, screen
+from flows.cli.screen.console import say_json, screen
 from r3l.errors import StoreError
 from r3l.store.figures import known
 from r3l.store.query import ask, connect_for_users
@@ -42,7 +41,7 @@ def sql(
         answer = ask(connection, question, seconds=QUERY_SECONDS)
     if as_json:
         for row in answer.to_pylist():
-            say(json.dumps(row, default=str))
+            say_json(row)
         return
     console = screen()
     console.print(rows_view(answer, console.width))

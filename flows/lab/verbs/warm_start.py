@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from flows.cli.screen.console import say, screen
+from flows.cli.screen.console import say_json, screen
 from r3l.errors import ConfigError
 from r3l.system.home import home
 
@@ -48,9 +47,9 @@ def warm_start(
     figures."""
 
     if policy or adapter:
-        say(json.dumps(adapted(policy, adapter, out, environment, recipe, forgets, seed, minutes, init), indent=1))
+        say_json(adapted(policy, adapter, out, environment, recipe, forgets, seed, minutes, init), indent=1)
     else:
-        say(json.dumps(made(out, environment, recipe, forgets, seed, minutes, init), indent=1))
+        say_json(made(out, environment, recipe, forgets, seed, minutes, init), indent=1)
 
 
 def adapted(
