@@ -8,7 +8,7 @@ import pytest
 from r3l.errors import ConfigError
 from r3l.lab.study.claims import Claim, differences, gap, load_claims, noise, starts
 from r3l.lab.study.experiment import load_experiment
-from r3l.lab.study.pages.claims_page import gap_text, held_at, places, results_page, values_text
+from r3l.lab.study.pages.claims_page import gap_text, held_at, places, results_pages, values_text
 from r3l.lab.study.pages.index import index, main_arms
 
 pytest.importorskip("scipy", reason="the extra [experiments] is not installed")
@@ -137,12 +137,33 @@ def test_the_page_counts_verdicts_and_lists_what_was_not_run(tmp_path):
         '[[claims]]\nclaim = "other"\npaper = "2"\nnote = "no GPU"\n'
         '[[claims]]\nclaim = "later"\npaper = "3"\nexperiment = "y"\narm = "A"\n'
     )
-    page = results_page(load_claims(tmp_path / "claims.toml"), tmp_path)
-    verdicts = "| verdict | rows |\n|---|---|\n| not run | 1 |\n| not testable here | 1 |\n| undecided | 1 |\n"
-    assert f"{verdicts}\n## Details\n\n- d\n\n## Claims that were run\n" in page
-    assert "| A beats B | 1 | [x](results/x.md) | area: A 0.450, B 0.225. n | +0.225 [" in page
-    assert "| other | 2 | no GPU |" in page
-    assert "| later | 3 | not run |" in page
+    decided, undecided = results_pages(load_claims(tmp_path / "claims.toml"), tmp_path)
+    assert "| verdict | rows |\n|---|---|\n| not run | 1 |\n| not testable here | 1 |\n| undecided | 1 |\n" in decided
+    assert "\n## Details\n\n- d\n\n## Claims that were run\n" in undecided
+    assert "| A beats B | 1 | [x](results/x.md) | area: A 0.450, B 0.225. n | +0.225 [" in undecided
+    assert "A beats B" not in decided
+    assert "| other | 2 | no GPU |" in undecided
+    assert "| later | 3 | not run |" in undecided
+
+
+def test_a_decided_claim_stands_on_the_first_page_alone(tmp_path):
+    policies = [f"p{seed}" for seed in range(4)]
+    results = {
+        **RESULTS,
+        "experiment": {"sizes": {"laptop": {"model": "household", "policies": policies}}},
+        "test_episodes": 1000,
+        "cells": [
+            {"run": f"{arm}{seed}", "arm": arm, "seed": seed, "rate": None} for arm in ("A", "B") for seed in range(4)
+        ],
+        "curves": {f"{arm}{seed}": {"-1": 0.0, "1": end} for arm, end in (("A", 0.9), ("B", 0.2)) for seed in range(4)},
+    }
+    (tmp_path / "x.json").write_text(json.dumps(results))
+    (tmp_path / "claims.toml").write_text(
+        'preface = "# R"\n[[claims]]\nclaim = "A beats B"\npaper = "1"\nexperiment = "x"\narm = "A"\nagainst = "B"\n'
+    )
+    decided, undecided = results_pages(load_claims(tmp_path / "claims.toml"), tmp_path)
+    assert "| A beats B | 1 |" in decided.split("## All verdicts")[0]
+    assert "A beats B" not in undecided
 
 
 def test_a_claim_is_held_against_further_results_and_learning_rates():
@@ -173,9 +194,11 @@ def test_an_arm_of_the_main_comparisons_need_not_be_run_at_each_rate(tmp_path):
     ]
 
 
-def test_the_shipped_page_is_made_from_the_kept_results():
+def test_the_shipped_pages_are_made_from_the_kept_results():
     claims = load_claims(Path("data/claims.toml"))
-    assert Path("data/RESULTS.md").read_text() == results_page(claims, Path("data/results")), "run `r3l results`"
+    decided, undecided = results_pages(claims, Path("data/results"))
+    assert Path("data/RESULTS.md").read_text() == decided, "run `r3l results`"
+    assert Path("data/UNDECIDED.md").read_text() == undecided, "run `r3l results`"
     assert Path("data/results/README.md").read_text() == index(Path("data/results")), "run `r3l results`"
 
 

@@ -19,7 +19,7 @@ def results(
     """Make the pages and pictures of experiments and the evidence of README.md anew from the kept results, and compare
     the paper's claims with them."""
     from r3l.lab.study.claims import load_claims
-    from r3l.lab.study.pages.claims_page import results_page
+    from r3l.lab.study.pages.claims_page import UNDECIDED, results_pages
     from r3l.lab.study.pages.index import index
     from r3l.lab.study.pages.readme_block import with_evidence
     from r3l.lab.study.pages.results_page import write_again
@@ -28,7 +28,9 @@ def results(
     page, experiments = located(out), located(folder)
     for file in sorted(experiments.glob("*.json")):
         write_again(file)
-    replace_text(page, results_page(load_claims(located(claims)), experiments))
+    pages = results_pages(load_claims(located(claims)), experiments)
+    replace_text(page, pages.decided)
+    replace_text(page.with_name(UNDECIDED), pages.undecided)
     replace_text(experiments / "README.md", index(experiments))
     if (readme := located(Path("README.md"))).exists() and experiments == located(Path("data/results")):
         replace_text(readme, with_evidence(readme.read_text(), experiments))

@@ -1,4 +1,4 @@
-"""`data/RESULTS.md`: each claim against what the kept results say, and a count of the verdicts."""
+"""`data/RESULTS.md` and `data/UNDECIDED.md`: each claim against what the kept results say."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from r3l.lab.study.claims import Claim, Claims, Results, differences, gap, rate_
 from r3l.lab.study.compare import mean
 from r3l.lab.study.verdicts import Gap, adjusted, verdict
 
+UNDECIDED = "UNDECIDED.md"  # beside the page of the decided claims
+DECIDED = ("holds", "does not hold")  # how their verdicts begin
 NOT_RUN, NOT_TESTABLE = "not run", "not testable here"
 
 
@@ -23,32 +25,49 @@ class Held(NamedTuple):
     gap: Gap | None
 
 
-def results_page(claims: Claims, folder: Path) -> str:
-    """Return the page as Markdown: sentences to quote, the count of verdicts, details, the claims that were run, then
-    those that were not."""
+class Pages(NamedTuple):
+    """`decided`: the sentences to quote, the decided rows, the count of verdicts. `undecided`: details, the other rows,
+    and the claims that were not run."""
+
+    decided: str
+    undecided: str
+
+
+def results_pages(claims: Claims, folder: Path) -> Pages:
+    """Hold the claims against the kept results in `folder`; return both pages as Markdown."""
     kept = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
     held = [held_at(place, kept) for claim in claims.claims for place in places(claim)]
     measured = [one for one in held if one.gap]
     qs = adjusted([one.gap.p for one in measured if one.gap])
-    judged = [verdict(one.gap, q, one.claim.direction) for one, q in zip(measured, qs, strict=True) if one.gap]
-    table = [row(one, q, said) for one, q, said in zip(measured, qs, judged, strict=True)]
+    verdicts = [verdict(one.gap, q, one.claim.direction) for one, q in zip(measured, qs, strict=True) if one.gap]
+    rows: dict[bool, list[str]] = {True: [], False: []}
+    for one, q, judged in zip(measured, qs, verdicts, strict=True):
+        rows[judged.startswith(DECIDED)].append(row(one, q, judged))
     missing = [one for one in claims.claims if not any(other.claim.claim == one.claim for other in measured)]
-    counted = Counter(judged) | Counter({NOT_RUN: sum(bool(one.experiment) for one in missing)})
-    counted |= Counter({NOT_TESTABLE: sum(not one.experiment for one in missing)})
-    lines = [claims.preface.strip("\n"), "", "## Verdicts", "", "| verdict | rows |", "|---|---|"]
-    lines += [
-        f"| {name} | {count} |" for name, count in sorted(counted.items(), key=lambda one: (-one[1], one[0])) if count
+    counts = Counter(verdicts) | Counter({NOT_RUN: sum(bool(one.experiment) for one in missing)})
+    counts |= Counter({NOT_TESTABLE: sum(not one.experiment for one in missing)})
+    ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    decided = [claims.preface.strip("\n"), "", "## Decided claims", "", *COLUMNS, *rows[True], ""]
+    decided += ["## All verdicts", "", "| verdict | rows |", "|---|---|"]
+    decided += [f"| {name} | {count} |" for name, count in ranked if count]
+    decided += ["", f"[What is undecided or was not run]({UNDECIDED})."]
+    open_rows = [
+        "# What is undecided",
+        "",
+        "The other rows of [the results](RESULTS.md), which say how they are judged.",
+        "",
     ]
-    lines += ["", "## Details", "", claims.details.strip("\n")] if claims.details else []
-    lines += ["", "## Claims that were run", "", COLUMNS, "|---|---|---|---|---|---|", *table]
-    lines += ["", "## Claims that were not run", "", "| claim | the paper's figures | reason |", "|---|---|---|"]
-    lines += [f"| {one.claim} | {one.paper} | {one.note if not one.experiment else NOT_RUN} |" for one in missing]
-    return "\n".join(lines) + "\n"
+    open_rows += ["## Details", "", claims.details.strip("\n"), ""] if claims.details else []
+    open_rows += ["## Claims that were run", "", *COLUMNS, *rows[False], ""]
+    open_rows += ["## Claims that were not run", "", "| claim | the paper's figures | reason |", "|---|---|---|"]
+    open_rows += [f"| {one.claim} | {one.paper} | {one.note if not one.experiment else NOT_RUN} |" for one in missing]
+    return Pages("\n".join(decided) + "\n", "\n".join(open_rows) + "\n")
 
 
 COLUMNS = (
-    "| claim | the paper's figures | experiment, learning rate | measured here | difference, 95 % interval; p, "
-    "q | verdict |"
+    "| claim | the paper's figures | experiment, learning rate | measured here | difference, 95 % interval; p, q "
+    "| verdict |",
+    "|---|---|---|---|---|---|",
 )
 
 
