@@ -16,6 +16,7 @@ from flows import prefect_settings
 from flows.own_server import Own, forget, own_server, remember, remembered
 from r3l.errors import ConfigError, R3LError
 from r3l.store.files.process import lives, mark, read
+from r3l.system.ports import refuse_taken
 
 START_S, STOP_S = 240.0, 30.0
 REGISTER = Path(__file__).parents[2] / "infra" / "prefect.sh"
@@ -26,12 +27,15 @@ class BackgroundError(R3LError):
     """A background process that did not start."""
 
 
-def up(folder: Path, port: int) -> Own:
+def up(folder: Path, port: int, begins: Callable[[str], None] = lambda step: None) -> Own:
     """Start what does not run yet: the server, the flows' registration, a worker of the pool `r3l`.
+
+    Args:
+        begins: told each of these steps as it begins.
 
     Raises:
         BackgroundError: one of them did not start; names its log file, and what it said last.
-        ConfigError: PREFECT_API_URL names another server.
+        ConfigError: PREFECT_API_URL names another server, or the port is taken.
     """
     own = own_server(folder)
     if prefect_settings.URL in os.environ and not (own and own.api == os.environ[prefect_settings.URL]):
@@ -41,6 +45,8 @@ def up(folder: Path, port: int) -> Own:
         )
     if own is None:
         down(folder)  # a worker whose server has ended
+        refuse_taken(port)
+        begins("the server starts; with flows and worker: half a minute, on a busy machine two minutes or three")
         started = spawn(folder, "server", [*R3L, "server", "--port", str(port)])
         wait(folder, "server", started, lambda: answers(own_server(folder)))
     own = own_server(folder)
@@ -50,7 +56,9 @@ def up(folder: Path, port: int) -> Own:
         os.environ.pop(name, None)
     prefect_settings.reach(own)
     if not lives(own.processes.get("worker", "")):
+        begins("the flows are registered")
         register()
+        begins("the worker starts")
         worker = spawn(
             folder, "worker", [str(Path(sys.executable).with_name("prefect")), "worker", "start", "--pool", "r3l"]
         )

@@ -1,6 +1,8 @@
 """The `r3l` command as a user types it: bad input is one clear message, before work starts, with nothing written."""
 
 import shutil
+import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -143,6 +145,27 @@ def test_an_odd_or_too_small_group_size_is_refused(refused, value, message):
 def test_a_store_that_is_not_writable_is_refused(refused, tmp_path):
     (tmp_path / "file").write_text("")
     refused("not writable", "iterate", R3L_STORE=str(tmp_path / "file" / "store"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc takes no folders even of root")
+@pytest.mark.parametrize(
+    "command", [("iterate",), ("evaluate", "demo"), ("train",), ("replay", "demo", "--iteration", "0")]
+)
+def test_a_store_where_no_folder_can_be_made_is_refused(refused_at_once, command):
+    refused_at_once("store /proc/x: not", *command, "--store", "/proc/x")
+
+
+@pytest.mark.parametrize("command", [("audit", "data/sample_run", "--no-browser"), ("up",), ("server",)])
+def test_a_taken_port_is_one_line_before_anything_starts(refused, tmp_path, command):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = refused(
+            f"port {port} of 127.0.0.1: Address already in use", *command, "--port", str(port), R3L_HOME=str(tmp_path)
+        )
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.rglob("*.log"))
 
 
 def test_a_policy_folder_without_a_tokenizer_is_refused(refused, tmp_path):

@@ -27,5 +27,5 @@ def audit(
     from r3l.audit.web.app import serve
 
     opened = Store.open(word or store, reading=True)
-    screen(stderr=True).print(f"http://{host}:{port}/ shows {opened.root}; Ctrl + C ends it")
-    serve(opened, port, open_browser=not no_browser, host=host, names=name or [])
+    address = f"http://{host}:{port}/ shows {opened.root}; Ctrl + C ends it"
+    serve(opened, port, not no_browser, host, name or [], begins=lambda: screen(stderr=True).print(address))

@@ -14,6 +14,7 @@ from flows.own_server import KEY, Own, forget, key_of, own_server, remember
 from r3l.errors import ConfigError
 from r3l.store.files.process import mark
 from r3l.system import pasted
+from r3l.system.ports import refuse_taken
 
 
 def server(
@@ -28,6 +29,7 @@ def server(
     folder = prefect_settings.prefect_home()
     if own := own_server(folder):
         raise ConfigError(f"a server is already running at {own.ui}; end it with `{pasted.r3l('down')}`")
+    refuse_taken(port, host)
     own = Own(f"http://127.0.0.1:{port}/api", key_of(folder), {"server": mark()})
     names = name or []
     origins = [

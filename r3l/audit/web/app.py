@@ -28,6 +28,7 @@ from r3l.audit.web.sandbox import SqlBox, worked_questions
 from r3l.errors import R3LError, StoreError
 from r3l.store.stage import Store
 from r3l.system.home import shipped_root
+from r3l.system.ports import refuse_taken
 
 QUESTIONS = shipped_root() / "data" / "queries"
 HEADERS = {
@@ -73,23 +74,27 @@ def make_app(store: Store, questions: Path = QUESTIONS, names: Sequence[str] = (
 
 
 def serve(
-    store: Store, port: int = 4300, open_browser: bool = True, host: str = "127.0.0.1", names: Sequence[str] = ()
+    store: Store,
+    port: int = 4300,
+    open_browser: bool = True,
+    host: str = "127.0.0.1",
+    names: Sequence[str] = (),
+    begins: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until interrupted: on loopback to whoever is on this machine, on any other address by the key of
-    R3L_AUDIT_KEY.
+    R3L_AUDIT_KEY. `begins` is called once nothing is left that could refuse it.
 
     Raises:
-        ConfigError: another address than loopback, and no key.
-        StoreError: the port is taken.
+        ConfigError: another address than loopback and no key, or a port that is taken.
     """
     app = make_app(store, names=names, key=key_for(host))
+    refuse_taken(port, host)
+    begins()
     server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=3))
     if open_browser and is_loopback(host):
         threading.Timer(0.8, webbrowser.open, [f"http://{host}:{port}/"]).start()
     try:
         server.run()
-    except SystemExit as stopped:
-        raise StoreError(f"port {port} of {host} is not free; choose another with --port") from stopped
     finally:
         app.state.audit.close()
 

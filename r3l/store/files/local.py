@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -84,7 +85,7 @@ class LocalFiles:
                 )
             return
         there = next(folder for folder in (self.folder / STAGING, *(self.folder / STAGING).parents) if folder.exists())
-        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK) or not (self.folder.exists() or grows(there)):
             raise StoreError(f"store {root}: not writable ({there}); choose another by --store or R3L_STORE")
 
     def paths(self, prefix: str) -> list[str]:
@@ -231,3 +232,12 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def grows(folder: Path) -> bool:
+    """Try whether a folder can be made in `folder`: permissions allow it to root even in /proc."""
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".r3l-", dir=folder))
+    except OSError:
+        return False
+    return True
