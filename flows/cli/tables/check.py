@@ -1,22 +1,32 @@
-"""`r3l check`: whether a run is whole and its invariants hold."""
+"""`r3l check`: whether a run is whole, its invariants hold, and what is written follows from what was sampled."""
 
 from __future__ import annotations
+
+from typing import Annotated
 
 import typer
 
 from flows.cli.options import Root, Run, RunWord, the_run
-from flows.cli.screen.console import say
-from r3l.evaluation.leaks import check_leaks
-from r3l.store.check import check_run
+from flows.cli.screen.console import say, screen
+from r3l.judge.verdict import judge
 from r3l.store.stage import Store
 
 
-def check(word: RunWord = "", run: Run = "", store: Root = "") -> None:
-    """Verify a run: manifests, hashes, every invariant, the account, and that no gold answer was shown. Exit code 1 if
-    one is broken."""
+def check(
+    word: RunWord = "",
+    run: Run = "",
+    store: Root = "",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="only manifests, hashes and invariants; make no stage again")
+    ] = False,
+) -> None:
+    """Verify a run: manifests, hashes, every invariant, that no gold answer was shown; then make each stage again from
+    its parents, with what was sampled, and compare. Exit code 1 if anything differs."""
     run, opened = the_run(word, run), Store.open(store, reading=True)
-    findings = check_run(opened, run) or check_leaks(opened, run)
-    for finding in findings:
+    verdict = judge(opened, run, quick)
+    for finding in verdict.findings:
         say(str(finding))
-    say(f"{run}: {'ok' if not findings else f'{len(findings)} findings'}")
-    raise typer.Exit(1 if findings else 0)
+    if verdict.stages:
+        screen(stderr=True).print(str(verdict), style="dim", soft_wrap=True, markup=False)
+    say(f"{run}: {'ok' if verdict.sound else f'{len(verdict.findings)} findings'}")
+    raise typer.Exit(0 if verdict.sound else 1)

@@ -1,0 +1,175 @@
+"""The workbench on which stored stages are made again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from r3l.config import Config
+from r3l.engines.base import PolicySnapshot
+from r3l.engines.chat_format import ChatFormat
+from r3l.environments import make_world
+from r3l.environments.base import tools_of
+from r3l.errors import ChatFormatError, ConfigError, R3LError, WorldError
+from r3l.exploration.explorer import Explorer
+from r3l.exploration.progress import Progress
+from r3l.home import located
+from r3l.judge.recorded import Recorded, RecordedTeacher
+from r3l.judge.witness import Made, NotStored, Witness
+from r3l.pipeline.policies import Policies
+from r3l.pipeline.runner import Runner
+from r3l.pipeline.stages import stage_io
+from r3l.pipeline.stages.calls import CALLS, label
+from r3l.pipeline.tools import Tools
+from r3l.pipeline.workbench import Replay, Workbench, limits
+from r3l.records import Reflection, Trajectory, Turn
+from r3l.store.layout import StageKey, StageRef
+from r3l.store.policies.snapshots import snapshot_digest
+from r3l.store.stage import Store
+
+UNREADABLE = (R3LError, LookupError, TypeError, ValueError, AttributeError, AssertionError, ArithmeticError)
+Tell = Callable[[StageKey, str], None]
+STAGE_OF = {call: stage for stage, call in CALLS.items()}
+
+
+class NotAtHand(R3LError):
+    """What a stage needs to be made again is not on this machine: the world's data, or a tokenizer."""
+
+
+class Looking(Runner):
+    """Make each stage again. One that can't be is told of, and the stored one stands in for it."""
+
+    def __init__(self, found: Tell = lambda key, what: None, passed_over: Tell = lambda key, what: None) -> None:
+        self.found, self.passed_over = found, passed_over
+        self.missed: set[StageKey] = set()  # stages that could not be made again
+
+    def call(self, stage: Callable[..., Any], *args: Any) -> Any:
+        bench, key = args[0], key_of_call(stage, *args)
+        try:
+            return super().call(stage, *args)
+        except NotStored:
+            raise
+        except NotAtHand as error:
+            self.passed_over(key, str(error))
+        except WorldError as error:  # its data are not prepared here
+            self.passed_over(key, str(error))
+        except UNREADABLE as error:
+            if isinstance(error, ConfigError) and "teacher" in str(error):  # it was a folder of the machine of the run
+                self.passed_over(key, str(error))
+            else:
+                self.found(key, f"can't be made again from its parents: {in_words(error)}")
+        self.missed.add(key)
+        return bench.store.stored(key)
+
+
+def in_words(error: Exception) -> str:
+    return str(error) if isinstance(error, R3LError) else repr(error)
+
+
+def key_of_call(stage: Callable[..., Any], *args: Any) -> StageKey:
+    """Return the place of the stage that a call of r3l/pipeline/stages/calls.py makes."""
+    given = signature(stage).bind(*args).arguments
+    bench, shard = given["bench"], given.get("shard", given.get("wave") or None)
+    if "round_" in given:
+        shard = label(bench, given["shard"], given["round_"])
+    return StageKey(bench.config.run, bench.config.branch, bench.iteration, STAGE_OF[stage], shard)
+
+
+class Bench(Workbench):
+    """Stages of one iteration, with what was sampled in it instead of an engine."""
+
+    store: Witness
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        iteration: int,
+        policies: Policies,
+        replay: Replay,
+        runner: Runner,
+        tools: Tools,
+    ) -> None:
+        super().__init__(
+            config, Witness(store.files), iteration, policies, Progress(), runner=runner, tools=tools, replay=replay
+        )
+
+    @property
+    def made(self) -> dict[StageKey, Made]:
+        return self.store.made
+
+    @property
+    def asks_oracle(self) -> bool:
+        """Where verdicts are stored: earlier versions asked no oracle."""
+        stored = {ref.stage for ref in self.store.stages(self.config.run, self.config.branch, self.iteration)}
+        return super().asks_oracle and "oracle_pivots" in stored
+
+    def _start(self) -> Explorer:
+        world = make_world(self.config.environment)
+        refs = self.sources()
+        recorded, teacher = recorded_of(self.store, refs, self.config)
+        try:
+            pool = self.tools.pool(self.config)
+        except (R3LError, OSError) as error:
+            raise NotAtHand(f"the world can't be played here: {error}") from error
+        chat = chat_of(self.store, self.config, self.policies.start.digest, tools_of(world))
+        behaviour = self.policies.behaviour.digest
+        return Explorer(
+            world, pool, recorded, chat, behaviour, limits(self.config), self.progress, self.incidents, teacher
+        )
+
+    def sources(self) -> list[StageRef]:
+        """Return the stages of this iteration, on this line and on the one that a replay takes them from."""
+        lines = dict.fromkeys((self.config.branch, self.replay.source_branch if self.replay else ""))
+        return [ref for line in lines for ref in self.store.stages(self.config.run, line, self.iteration)]
+
+
+def recorded_of(store: Store, refs: list[StageRef], config: Config) -> tuple[Recorded, RecordedTeacher]:
+    """Return an engine and a teacher that answer what these stages hold; the first line's where several have it."""
+    recorded, teacher = Recorded(config.policy.context_tokens), RecordedTeacher("", {})
+    for ref in reversed(refs):
+        if ref.stage in ("base", "retries", "continuations", "evaluations"):
+            recorded.add_attempts(
+                stage_io.records(store, ref, "trajectories", Trajectory), stage_io.records(store, ref, "turns", Turn)
+            )
+        elif ref.stage == "reflections":
+            reflections = stage_io.records(store, ref, "reflections", Reflection)
+            recorded.add_reflections(reflections)
+            taught = [one for one in reflections if one.source == "teacher"]
+            teacher.written |= {one.reflection_id: one for one in taught}
+            teacher.digest = next((one.policy for one in taught if one.policy), teacher.digest)
+    return recorded, teacher
+
+
+def chat_of(store: Store, config: Config, start: str, tools: Any) -> ChatFormat:
+    """Return the run's chat format, from a policy that the store keeps, or from the one that it began with.
+
+    Raises:
+        NotAtHand: neither is here, or the latter is another by now.
+    """
+    for folder in tokenizer_folders(store, config, start):
+        try:
+            return ChatFormat.load(folder, config.policy.thinking, tools, light=True)
+        except (ChatFormatError, ImportError):
+            continue  # of an adapter, which has no tokenizer beside it; or the extra is not installed that reads one
+    raise NotAtHand("the run's tokenizer is not on this machine")
+
+
+def tokenizer_folders(store: Store, config: Config, start: str) -> list[Path]:
+    kept = [
+        store.files.cache / config.run / "policies" / name / "policy"
+        for name in store.files.folders(f"{config.run}/policies")
+    ]
+    begun = located(config.policy.path)
+    try:
+        same_as_then = snapshot_digest(begun) == start
+    except (R3LError, OSError):
+        same_as_then = False
+    return [folder for folder in (*kept, *([begun] if same_as_then else [])) if (folder / "tokenizer.json").is_file()]
+
+
+def snapshot(digest: str) -> PolicySnapshot:
+    """Return a policy that is known by its digest alone."""
+    return PolicySnapshot("", digest)

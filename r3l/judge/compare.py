@@ -1,0 +1,109 @@
+"""Stored rows beside those that were made again: the first row and column in which they differ."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from r3l.store.tables.schemas import TABLES, VOLATILE
+
+RELATIVE = 1e-9  # what another processor's rounding may change in a mean or a deviation
+SHOWN = 120  # characters of a value
+NAMES = ("row_id", "reflection_id", "trajectory_id", "subject_id", "task_id", "group_id", "policy")
+
+
+def difference(table: str, stored: pa.Table, made: pa.Table, columns: Sequence[str]) -> str:
+    """Return in words where two tables differ first; empty where they don't.
+
+    Args:
+        columns: those that are compared, in this order.
+    """
+    if stored.num_rows != made.num_rows:
+        return f"{table}: {stored.num_rows} rows are stored, {made.num_rows} follow from its parents{odd(stored, made)}"
+    differing = [name for name in columns if not same_column(stored[name], made[name])]
+    firsts = [(row, name) for name in differing if (row := first_row(stored[name], made[name])) is not None]
+    if not firsts:
+        return ""
+    row, name = min(firsts, key=lambda found: found[0])
+    left, right = stored[name][row].as_py(), made[name][row].as_py()
+    return f"{table}: row {row} ({name_of(stored, row)}): {name} is {shown(left, right)}"
+
+
+def same_column(stored: pa.ChunkedArray, made: pa.ChunkedArray) -> bool:
+    """Return whether two columns are equal without looking at single values: Arrow takes no NaN for another one."""
+    return bool(stored.combine_chunks().equals(made.combine_chunks()))
+
+
+def first_row(stored: pa.ChunkedArray, made: pa.ChunkedArray) -> int | None:
+    rows = enumerate(zip(stored.to_pylist(), made.to_pylist(), strict=True))
+    return next((row for row, (left, right) in rows if not same(left, right)), None)
+
+
+def same(left: Any, right: Any) -> bool:
+    """Return whether two values are equal, NaN to NaN, and numbers but for their rounding."""
+    if isinstance(left, float) and isinstance(right, float):
+        if math.isnan(left) or math.isnan(right):
+            return math.isnan(left) and math.isnan(right)
+        return left == right or math.isclose(left, right, rel_tol=RELATIVE, abs_tol=1e-12)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    return bool(left == right)
+
+
+def odd(stored: pa.Table, made: pa.Table) -> str:
+    """Name the first row that only one of the tables has."""
+    name = next(name for name in NAMES if name in stored.column_names)
+    ours, theirs = stored[name].to_pylist(), made[name].to_pylist()
+    for id_ in (*ours, *theirs):
+        if ours.count(id_) != theirs.count(id_):
+            return f": {shown_text(id_)} is stored {ours.count(id_)} times, and follows {theirs.count(id_)} times"
+    return ""
+
+
+def name_of(table: pa.Table, row: int) -> str:
+    return shown_text(next(table[name][row].as_py() for name in NAMES if name in table.column_names))
+
+
+def shown(left: Any, right: Any) -> str:
+    """Return two values in words; of lists, those at the first place where they differ."""
+    if isinstance(left, list) and isinstance(right, list):
+        if len(left) != len(right):
+            return f"a list of {len(left)}, computed: one of {len(right)}"
+        place = next(k for k, pair in enumerate(zip(left, right, strict=True)) if not same(*pair))
+        return f"{shown_text(left[place])} at {place}, computed: {shown_text(right[place])}"
+    if isinstance(left, str) and isinstance(right, str) and min(len(left), len(right)) > SHOWN:
+        first = next(
+            (k for k, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right))
+        )
+        begin = max(first - SHOWN // 4, 0)
+        return f"{shown_text(left[begin:])} from letter {begin} on, computed: {shown_text(right[begin:])}"
+    return f"{shown_text(left)}, computed: {shown_text(right)}"
+
+
+def shown_text(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=True, default=str)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+def compared(table: str, lacking: Mapping[str, object]) -> list[str]:
+    """Return the columns of a table to compare: not wall times, nor what the version that wrote it did not have."""
+    return [one.name for one in TABLES[table] if one.name not in VOLATILE and one.name not in lacking]
+
+
+def settings_differences(
+    stored: Mapping[str, Any], made: Mapping[str, Any], path: str = ""
+) -> Iterator[tuple[str, str]]:
+    """Yield (setting, what) for each that is another, or that is stored and unknown. Settings that came since are the
+    business of whoever reads an older run."""
+    for name, value in stored.items():
+        place = f"{path}{name}"
+        if name not in made:
+            yield place, f"{shown_text(value)} is stored, the iteration's settings have none"
+        elif isinstance(value, Mapping) and isinstance(made[name], Mapping):
+            yield from settings_differences(value, made[name], f"{place}.")
+        elif not same(value, made[name]):
+            yield place, f"{shown_text(value)} is stored, the iteration's settings say {shown_text(made[name])}"

@@ -1,0 +1,117 @@
+"""What a run holds, by its lines and iterations, and the policies that each iteration worked with, by their digests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from r3l.config import Config
+from r3l.errors import StoreError
+from r3l.judge.bench import snapshot
+from r3l.pipeline.policies import Policies
+from r3l.pipeline.saved_config import load_config
+from r3l.pipeline.workbench import Replay
+from r3l.stages import STAGES
+from r3l.store import manifest as manifests
+from r3l.store.layout import StageKey
+from r3l.store.lines import find_origins
+from r3l.store.manifest import Manifest
+from r3l.store.policies.snapshots import Written, written
+from r3l.store.stage import Store
+
+ORDER = list(STAGES)
+APART = tuple(name for name, stage in STAGES.items() if stage.apart)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One iteration of one line, with the manifests of the stages that it made itself."""
+
+    run: str
+    branch: str
+    iteration: int
+    origin: str
+    manifests: tuple[Manifest, ...]
+
+    @property
+    def folder(self) -> str:
+        return f"{self.run}{f'/branch={self.branch}' if self.branch else ''}/iteration={self.iteration:05d}"
+
+    @property
+    def replay(self) -> Replay:
+        """What is made anew: of a branch that took the stages before from its origin, the ones from its first on."""
+        stages = sorted((one["stage"] for one in self.manifests if one["stage"] not in APART), key=ORDER.index)
+        return Replay(self.origin, stages[0] if self.branch else "tasks", "replay")
+
+    def of(self, stage: str) -> list[Manifest]:
+        return [one for one in self.manifests if one["stage"] == stage]
+
+
+class Lines:
+    """The sound stages of a run."""
+
+    def __init__(self, store: Store, run: str, contents: Sequence[Manifest]) -> None:
+        self.store, self.run, self.contents = store, run, contents
+        self.origins = find_origins(contents)
+
+    def places(self) -> Iterator[Place]:
+        """Yield the iterations of each line, in their order."""
+        by_place: dict[tuple[str, int], list[Manifest]] = {}
+        for one in self.contents:
+            by_place.setdefault((one["branch"], one["iteration"]), []).append(one)
+        for (branch, iteration), mine in sorted(by_place.items()):
+            yield Place(self.run, branch, iteration, self.origins.get((self.run, branch), ""), tuple(mine))
+
+    def config(self, branch: str, iteration: int) -> Config | None:
+        """Return the settings that the iteration was run with; None where none are stored, as in the oldest stores."""
+        try:
+            return load_config(self.store, self.run, branch, iteration)
+        except StoreError:
+            return None
+
+    @cached_property
+    def updates(self) -> dict[tuple[str, int], Written]:
+        """What each update wrote, by line and iteration."""
+        return {
+            (one["branch"], one["iteration"]): written(self.store, manifests.reference(one))
+            for one in self.contents
+            if one["stage"] == "updates"
+        }
+
+    @cached_property
+    def start(self) -> str:
+        """The digest of the policy that the run began with: what sampled its first bases."""
+        sampled = sorted(
+            (one["iteration"], one["branch"], one["policy"])
+            for one in self.contents
+            if one["stage"] == "base" or (one["stage"] == "evaluations" and one["iteration"] == -1)
+        )
+        return sampled[0][2] if sampled else ""
+
+    def latest(self, branch: str, before: int) -> Written | None:
+        """Return what the newest update before an iteration wrote, of the line or else of the run."""
+        for line in dict.fromkeys((branch, "")):
+            done = [iteration for own, iteration in self.updates if own == line and iteration < before]
+            if done:
+                return self.updates[line, max(done)]
+        return None
+
+    def policies(self, place: Place, config: Config) -> Policies:
+        """Return the policies of an iteration, as `r3l.pipeline.policies.find` does, by their digests alone."""
+        line = place.origin if place.branch and place.replay.from_stage != "tasks" else place.branch
+        newest = self.latest(line, place.iteration)
+        synced = self.latest(line, place.iteration - place.iteration % config.training.sync_interval)
+        start = snapshot(self.start)
+        return Policies(
+            start,
+            snapshot(newest.policy) if newest else start,
+            snapshot(synced.policy) if synced else start,
+            None,
+            None,
+            newest.optimiser if newest else "",
+        )
+
+
+def key_of_manifest(manifest: Manifest) -> StageKey:
+    return manifests.reference(manifest).key

@@ -1,0 +1,127 @@
+"""An update's row: the policies that it leads from and to, its step, its counts, and the files that it wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from r3l.errors import StoreError
+from r3l.judge.compare import same, shown
+from r3l.judge.lines import Lines, Place
+from r3l.methods import counted_groups
+from r3l.pipeline.stages import stage_io
+from r3l.pipeline.update.local import policy_place
+from r3l.pipeline.workbench import CANARY
+from r3l.records import Credit
+from r3l.store import manifest as manifests
+from r3l.store.files.local import Files
+from r3l.store.layout import StageRef, line_folder
+from r3l.store.manifest import Manifest
+from r3l.store.policies.places import fetch_optimiser, fetch_policy
+
+REPORT = "update.json"
+
+
+def misled(lines: Lines, place: Place) -> Iterator[tuple[Manifest, str]]:
+    """Yield what an iteration's update says and does not hold."""
+    for manifest in place.of("updates"):
+        rows = lines.store.read(manifests.reference(manifest), "updates").to_pylist()
+        if not rows:
+            yield manifest, "has no row"
+            continue
+        yield from ((manifest, what) for what in wrong_lineage(lines, place, manifest, rows))
+        if len(rows) == 1:
+            yield from ((manifest, what) for what in wrong_counts(lines, manifest, rows[0]))
+        yield from ((manifest, what) for what in wrong_files(lines, place, rows))
+
+
+def wrong_lineage(lines: Lines, place: Place, manifest: Manifest, rows: list[dict[str, Any]]) -> Iterator[str]:
+    config = lines.config(place.branch, place.iteration)
+    first, last = rows[0], rows[-1]
+    if config is not None:
+        learner = lines.policies(place, config).learner.digest
+        for name, got in (("parent_policy", first["parent_policy"]), ("policy of its manifest", manifest["policy"])):
+            if learner and got != learner:
+                yield f"{name} is {got}, the policy before it is {learner}"
+    for before, after in pairwise(rows):
+        if after["step"] < before["step"]:
+            yield f"step {after['step']} follows step {before['step']}"
+    home = policy_place("", place.iteration).lstrip("/")
+    if config is not None and last["path"] != f"{home}/policy":
+        yield f"path is {last['path']}, its iteration writes {home}/policy"
+    taken = any(row["tokens_computed"] > 0 for row in rows)
+    if any(row["iteration"] != place.iteration for row in rows):
+        yield f"iteration is {first['iteration']}, it lies in {place.iteration}"
+    if len(rows) == 1 and last["step"] != place.iteration + taken:
+        yield f"step is {last['step']}, expected {place.iteration + taken}"
+
+
+def wrong_counts(lines: Lines, manifest: Manifest, row: dict[str, Any]) -> Iterator[str]:
+    """Count the rows that the update read once more."""
+    parents = [StageRef(**parent) for parent in manifest["parents"]]
+    store, of_rows = lines.store, ["term", "trained_tokens", "token_ids"]
+    read = [one for ref in parents for one in store.read(ref, "training_rows", of_rows).to_pylist()]
+    replayed = [ref for ref in parents if ref.stage == "replay"]
+    credit = [
+        one
+        for ref in parents
+        if ref.stage == "training_rows"
+        for parent in store.manifest(ref)["parents"]
+        if parent["stage"] == "credit"
+        for one in stage_io.records(store, manifests.reference(parent), "credit", Credit)
+    ]
+    groups = counted_groups(credit) + sum(store.read(ref, "replay", ["group_id"]).num_rows for ref in replayed)
+    lengths = [len(one["token_ids"]) for one in read]
+    expected = {
+        "rows": len(read),
+        "groups": groups,
+        "tokens_rl": sum(one["trained_tokens"] for one in read if one["term"] != "sft"),
+        "tokens_sft": sum(one["trained_tokens"] for one in read if one["term"] == "sft"),
+        "tokens_sequences": sum(lengths),
+    }
+    for name, count in expected.items():
+        if row[name] != count:
+            yield f"{name} is {row[name]}, its training rows have {count}"
+    if not 0 <= row["tokens_computed"] <= max(row["tokens_sequences"], 0):
+        yield f"tokens_computed is {row['tokens_computed']}, of {row['tokens_sequences']} at most"
+
+
+def wrong_files(lines: Lines, place: Place, rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Hold the policy's folder, if it is kept, against the row: weights, optimiser's state, what the job reported."""
+    store, row = lines.store, rows[-1]
+    line = line_folder(place.run, place.branch)
+    home = policy_place(line, place.iteration)
+    if f"iteration={place.iteration:05d}" not in store.files.folders(f"{line}/policies"):
+        return
+    for check, folder, digest in (
+        (fetch_policy, f"{home}/policy", row["policy"]),
+        (fetch_optimiser, f"{home}/optimizer", row["optimiser"]),
+    ):
+        try:
+            check(store, folder, digest)
+        except StoreError as error:
+            yield str(error)
+    report, canary = read_json(store.files, f"{home}/{REPORT}"), read_json(store.files, f"{home}/{CANARY}")
+    if report is None:
+        yield f"{home}/{REPORT}: missing, or no JSON object"
+    else:
+        for name in sorted(report.keys() & row.keys() if len(rows) == 1 else ()):
+            if not same(as_column(report[name]), as_column(row[name])):
+                yield f"{name} is {shown(row[name], report[name])} in {home}/{REPORT}"
+        if "canary" in report and canary != {"policy": row["policy"], **report["canary"]}:
+            yield f"{home}/{CANARY}: not what the update measured"
+
+
+def as_column(value: Any) -> Any:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def read_json(files: Files, path: str) -> dict[str, Any] | None:
+    """Return the JSON object in a file; None where there is none."""
+    try:
+        parsed = json.loads(files.read(path) or b"null")
+    except (ValueError, RecursionError, StoreError):
+        return None
+    return parsed if isinstance(parsed, dict) else None

@@ -1,0 +1,89 @@
+"""`r3l check`, whole: files and invariants first, then whether what was written follows from what was sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from r3l.evaluation.leaks import check_leaks
+from r3l.judge.again import stages_again
+from r3l.judge.bench import UNREADABLE, in_words
+from r3l.judge.held_out import evaluations_again
+from r3l.judge.identity import misnamed
+from r3l.judge.lines import Lines, Place, key_of_manifest
+from r3l.judge.steps import misled
+from r3l.pipeline.tools import Tools
+from r3l.store.catalog import committed
+from r3l.store.check import Finding, check_run, unpruned
+from r3l.store.layout import SETTINGS, StageKey
+from r3l.store.stage import Store
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What is wrong with a run, and what was looked at: stages made again of those that could be, and why others were
+    not."""
+
+    findings: list[Finding] = field(default_factory=list)
+    passed_over: dict[str, str] = field(default_factory=dict)
+    stages: int = 0
+
+    @property
+    def sound(self) -> bool:
+        return not self.findings
+
+    def __str__(self) -> str:
+        seen = f"{self.stages - len(self.passed_over)} of {self.stages} stages made again from their parents"
+        reasons = sorted(set(self.passed_over.values()))
+        return "\n".join([seen, *(f"not made again: {reason}" for reason in reasons)])
+
+
+def judge(store: Store, run: str, quick: bool = False, tools: Tools | None = None) -> Verdict:
+    """Return everything that is wrong with a run.
+
+    Args:
+        quick: look at files, hashes and invariants alone.
+        tools: environment workers that outlast the call; by default it has its own.
+
+    Raises:
+        StoreError: there is no such run.
+    """
+    verdict = Verdict(check_run(store, run) or check_leaks(store, run))
+    if quick or any(one.check == "files" for one in verdict.findings):
+        return verdict
+    own = Tools() if tools is None else tools
+    try:
+        lines = Lines(store, run, list(unpruned(committed(store, [run]))))
+        for place in lines.places():
+            judge_place(lines, place, own, verdict)
+    finally:
+        if tools is None:
+            own.close()
+    return verdict
+
+
+def judge_place(lines: Lines, place: Place, tools: Tools, verdict: Verdict) -> None:
+    verdict.stages += len(place.manifests)
+
+    def found(key: StageKey, what: str) -> None:
+        verdict.findings.append(Finding("follows", str(key), what))
+
+    def passed_over(key: StageKey, why: str) -> None:
+        verdict.passed_over[str(key)] = why
+
+    told = [("identity", misnamed), ("update", misled)]
+    try:
+        for check, look in told:
+            verdict.findings += [Finding(check, str(key_of_manifest(one)), what) for one, what in look(lines, place)]
+        verdict.findings += [Finding("settings", place.folder, what) for what in without_settings(lines, place)]
+        stages_again(lines, place, tools, found, passed_over)
+        evaluations_again(lines, place, tools, found, passed_over)
+    except UNREADABLE as error:
+        verdict.findings.append(Finding("follows", place.folder, f"can't be judged: {in_words(error)}"))
+
+
+def without_settings(lines: Lines, place: Place) -> Iterator[str]:
+    """Say where the settings that an iteration was run with are gone: every stage of the pipeline's knows its code."""
+    written = any("code" in one["settings"] for one in place.manifests if one["stage"] != "evaluations")
+    if written and lines.config(place.branch, place.iteration) is None:
+        yield f"{SETTINGS} is missing or can't be read; its stages have settings, so they were run with some"

@@ -1,0 +1,130 @@
+"""A stored run is made again from what was sampled, and what does not follow is named: row, column, both values."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+
+from r3l.engines.base import Sampling
+from r3l.errors import EngineError
+from r3l.judge.compare import difference, settings_differences
+from r3l.judge.identity import misnamed
+from r3l.judge.lines import Lines
+from r3l.judge.recorded import Recorded
+from r3l.judge.verdict import judge
+from r3l.pipeline.tools import Tools
+from r3l.records import Credit
+from r3l.store.catalog import committed
+from r3l.store.files.parts import to_table
+from r3l.store.stage import Store
+from tests.support import records
+from tests.support.forgery import Forgery
+from tests.support.healthy_run import RUN, healthy_run
+from tests.support.lies import LIES, Lie, settings_of_credit
+
+SHIPPED = Path(__file__).parents[2] / "data" / "sample_run"
+GOLDEN = Path(__file__).parents[1] / "golden"
+COLUMNS = ["trajectory_id", "advantage", "turn_advantages"]
+
+
+def credit(advantage: float, turns: list[float] | None = None) -> Credit:
+    return Credit("a", "g", 0, 0, "base", 1.0, 2, 0.5, 0.7, 0.7, advantage, "top", 0, 0.0, turns)
+
+
+@pytest.mark.parametrize(
+    ("stored", "made", "what"),
+    [
+        ([credit(1.0)], [credit(1.0)], ""),
+        ([credit(math.nan)], [credit(math.nan)], ""),
+        ([credit(1.0)], [credit(1.0 + 1e-13)], ""),  # another processor's rounding
+        ([credit(1.0)], [credit(-1.0)], 'credit: row 0 ("a"): advantage is 1.0, computed: -1.0'),
+        ([credit(math.nan)], [credit(0.0)], 'credit: row 0 ("a"): advantage is NaN, computed: 0.0'),
+        ([credit(1, [1.0, 2])], [credit(1, [1.0, 3])], 'row 0 ("a"): turn_advantages is 2.0 at 1, computed: 3.0'),
+        ([credit(1, [1.0])], [credit(1)], 'row 0 ("a"): turn_advantages is [1.0], computed: null'),
+        ([credit(1.0)] * 2, [credit(1.0)], '2 rows are stored, 1 follow from its parents: "a" is stored 2 times'),
+    ],
+)
+def test_the_first_difference_is_shown_with_both_values(stored, made, what):
+    said = difference("credit", to_table("credit", stored), to_table("credit", made), COLUMNS)
+    assert what in said if what else said == ""
+
+
+def test_settings_that_came_later_are_no_difference():
+    stored = {"method": {"alpha": 3.0, "old": 1}, "seed": 0}
+    made = {"method": {"alpha": 5.0, "new": True}, "seed": 0}
+    assert [name for name, _ in settings_differences(stored, made)] == ["method.alpha", "method.old"]
+
+
+def test_a_recorded_engine_answers_what_is_stored_and_ends_as_it_did():
+    engine, asked = Recorded(100), Sampling(1.0, 8, 0, ())
+    turn = records.turn("a", 0, reply=[5, 6], response_logprobs=[-1.0, -2.0])
+    ended = records.trajectory("base", 0, trajectory_id="a", status="context_limit", reason="no room within 64 tokens")
+    engine.add_attempts([ended], [turn])
+    assert engine.complete("a/turn=0", [1], asked).result().token_ids == [5, 6]
+    assert engine.complete("a/turn=1", [1], asked).result().finish_reason == "context"
+    assert engine.context_limit == 64
+    with pytest.raises(EngineError, match="no reply to this request is stored"):
+        engine.complete("b/turn=0", [1], asked).result()
+
+
+def named(store: Store, run: str) -> list[str]:
+    lines = Lines(store, run, committed(store, [run]))
+    return [what for place in lines.places() for _, what in misnamed(lines, place)]
+
+
+def test_a_manifest_bears_the_fingerprint_of_its_own_settings(tmp_path):
+    assert named(Store.open(str(SHIPPED), reading=True), "sample") == []
+    forged = Forgery.copy(SHIPPED, "sample", tmp_path)
+    settings_of_credit(forged)
+    forged.write()
+    assert set(named(forged.store, "sample")) == {"its fingerprint is not that of its settings, parents and policy"}
+
+
+@pytest.mark.parametrize(("store", "run"), [("store_v1", "demo"), ("store_evaluation_v3", "sample")])
+def test_stores_of_older_versions_are_sound_and_say_what_was_not_made_again(store, run):
+    verdict = judge(Store.open(str(GOLDEN / store), reading=True), run)
+    assert verdict.sound, verdict.findings
+    assert "not made again" in str(verdict)
+
+
+@pytest.mark.slow
+def test_the_run_that_ships_is_sound():
+    verdict = judge(Store.open(str(SHIPPED), reading=True), "sample")
+    assert (verdict.findings, verdict.passed_over) == ([], {})
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("healthy")
+    tools = Tools()
+    yield healthy_run(folder / "store"), tools
+    tools.close()
+
+
+@pytest.mark.slow
+def test_a_healthy_run_is_sound(healthy):
+    store, tools = healthy
+    verdict = judge(Store.open(str(store), reading=True), RUN, tools=tools)
+    assert (verdict.findings, verdict.passed_over) == ([], {})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["released", "grpo", "raft", "reflect_grpo", "gigpo", "vineppo"])
+def test_healthy_runs_of_other_methods_are_sound(preset, tmp_path):
+    verdict = judge(Store.open(str(healthy_run(tmp_path / "store", 1, preset)), reading=True), RUN)
+    assert (verdict.findings, verdict.passed_over) == ([], {})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
+def test_a_lie_is_found(lie: Lie, healthy):
+    store, tools = healthy
+    folder = store.parent / lie.__name__
+    forged = Forgery.copy(store, RUN, folder)
+    lie(forged)
+    forged.write()
+    assert judge(Store.open(str(folder), reading=True), RUN, tools=tools).findings
+    shutil.rmtree(folder)
