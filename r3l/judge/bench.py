@@ -15,7 +15,6 @@ from r3l.environments.base import tools_of
 from r3l.errors import ChatFormatError, ConfigError, R3LError, WorldError
 from r3l.exploration.explorer import Explorer
 from r3l.exploration.progress import Progress
-from r3l.home import located
 from r3l.judge.recorded import Recorded, RecordedTeacher
 from r3l.judge.witness import Made, NotStored, Witness
 from r3l.pipeline.policies import Policies
@@ -28,6 +27,7 @@ from r3l.records import Reflection, Trajectory, Turn
 from r3l.store.layout import StageKey, StageRef
 from r3l.store.policies.snapshots import snapshot_digest
 from r3l.store.stage import Store
+from r3l.system.home import located
 
 UNREADABLE = (R3LError, LookupError, TypeError, ValueError, AttributeError, AssertionError, ArithmeticError)
 Tell = Callable[[StageKey, str], None]
