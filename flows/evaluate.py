@@ -15,14 +15,14 @@ from flows import artifacts  # noqa: E402
 from flows.artifacts import artifact_key  # noqa: E402
 from flows.ending import attended, watched_flow  # noqa: E402
 from flows.tasks import RUNNER, runner  # noqa: E402
-from r3l.config import Config, compose  # noqa: E402
+from r3l.config import Config  # noqa: E402
 from r3l.evaluation.benchmarks import pose  # noqa: E402
 from r3l.evaluation.form import EvaluationForm  # noqa: E402
 from r3l.evaluation.score import Scores, by_type, score  # noqa: E402
 from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline import evaluation, preflight, tracking  # noqa: E402
+from r3l.pipeline.continuing import settled  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
-from r3l.pipeline.saved_config import newest_settings  # noqa: E402
 from r3l.pipeline.summary import summarise  # noqa: E402
 from r3l.pipeline.tools import Tools  # noqa: E402
 from r3l.store.layout import StageRef  # noqa: E402
@@ -53,15 +53,7 @@ def evaluate(config: EvaluationForm = EvaluationForm()) -> Scores:  # noqa: B008
             newest,
             -1 the start.
     """
-    return attended(lambda: evaluation_of(asked_of(config)))
-
-
-def asked_of(form: EvaluationForm) -> Config:
-    """Return the settings of the evaluation: those that the run was trained with below those of the form."""
-    below = compose().model_dump(mode="json")
-    if form.goes_by_the_run:
-        below = newest_settings(Store.open(form.store.get("root", "")), form.run) or below
-    return form.resolved(below)
+    return attended(lambda: evaluation_of(settled(config.asked(), training=False)))
 
 
 def watched(progress: Progress | None, checked: bool = True, tools: Tools | None = None) -> Flow[..., Scores]:
@@ -71,7 +63,12 @@ def watched(progress: Progress | None, checked: bool = True, tools: Tools | None
     Args:
         checked: whether the preflight has been passed.
     """
-    return watched_flow(evaluate, lambda config: attended(evaluation_of, asked_of(config), progress, checked, tools))
+    return watched_flow(
+        evaluate,
+        lambda config: attended(
+            lambda: evaluation_of(settled(config.asked(), training=False), progress, checked, tools)
+        ),
+    )
 
 
 def evaluation_of(

@@ -21,6 +21,7 @@ from r3l.config.form import Form  # noqa: E402
 from r3l.errors import R3LError  # noqa: E402
 from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline import preflight, tracking  # noqa: E402
+from r3l.pipeline.continuing import settled  # noqa: E402
 from r3l.pipeline.iteration import open_iteration, run_stages, the_iteration  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
 from r3l.pipeline.summary import Summary  # noqa: E402
@@ -32,7 +33,7 @@ def _flow_run_name() -> str:
     """E.g. ``demo iteration=7``: a run without an iteration number is named after the one that it takes."""
     asked = Form.model_validate(flow_run.parameters["config"])
     try:
-        config = asked.resolved()
+        config = settled(asked.asked())
         return (
             f"{config.run}{config.branch and '/'}{config.branch} "
             f"iteration={the_iteration(config, Store.open(config.store.root))}"
@@ -47,12 +48,13 @@ def iterate(config: Form = Form()) -> Summary:  # noqa: B008 (frozen; what the f
     table.
 
     Args:
-        config: what is run. A section is a preset, or all its settings in another tab.
+        config: what is run. A section is a preset, or all its settings in another tab; what is left open is as the run
+            has it.
 
     Returns:
         The iteration's figures, by column of the view `iterations`.
     """
-    return as_state(attended(iteration_of, config.resolved()))
+    return as_state(attended(lambda: iteration_of(settled(config.asked()))))
 
 
 def as_state(summary: Summary) -> Summary:
@@ -70,7 +72,8 @@ def watched(progress: Progress | None, checked: bool = True, tools: Tools | None
         checked: whether the preflight has been passed.
     """
     return watched_flow(
-        iterate, lambda config: as_state(attended(iteration_of, config.resolved(), progress, checked, tools))
+        iterate,
+        lambda config: as_state(attended(lambda: iteration_of(settled(config.asked()), progress, checked, tools))),
     )
 
 

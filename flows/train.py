@@ -17,6 +17,7 @@ from flows.ending import attended, watched_flow  # noqa: E402
 from r3l.config import Config  # noqa: E402
 from r3l.config.form import Form  # noqa: E402
 from r3l.exploration.progress import Progress  # noqa: E402
+from r3l.pipeline.continuing import settled  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
 from r3l.pipeline.summary import Summary  # noqa: E402
 from r3l.pipeline.tools import Tools  # noqa: E402
@@ -43,13 +44,14 @@ def train(config: Form = Form(), iterations: int = 10) -> list[Summary]:  # noqa
     """
     if iterations < 1:
         raise ValueError(f"iterations={iterations}: expected 1 or more")
-    return attended(iterations_of, config.resolved(), iterations)
+    return attended(lambda: iterations_of(settled(config.asked()), iterations))
 
 
 def watched(watcher: Watcher, tools: Tools | None = None) -> Flow[..., list[Summary]]:
     """Return the flow for a caller that watches it, or that has an engine and workers which outlive it."""
     return watched_flow(
-        train, lambda config, iterations: attended(iterations_of, config.resolved(), iterations, watcher, tools)
+        train,
+        lambda config, iterations: attended(lambda: iterations_of(settled(config.asked()), iterations, watcher, tools)),
     )
 
 

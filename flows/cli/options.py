@@ -16,24 +16,48 @@ Run = Annotated[str, typer.Option("--run", help="name of the run, as the argumen
 RunOf = Annotated[str, typer.Option("--run", metavar="NAME", help="name of the run; empty: the store's only one")]
 Branch = Annotated[str, typer.Option("--branch", help="a branch of the run")]
 Root = Annotated[str, typer.Option("--store", help="store; empty: R3L_STORE, else data/runs")]
+# What a command leaves out is as the run has it: its newest settings, if it is there.
 Preset = Annotated[
-    str, typer.Option("--preset", help="preset of the method r3l: paper, released, or any of `r3l presets`")
+    str,
+    typer.Option(
+        "--preset", help="preset of the method r3l, e.g. paper or released, see `r3l presets` (new run: paper)"
+    ),
 ]
 Method = Annotated[
     str,
-    typer.Option("--method", help="method: r3l, grpo, raft, ..., a preset's file, a plug-in's name, or module:Class"),
+    typer.Option(
+        "--method",
+        help="method: r3l, grpo, raft, ..., a preset's file, a plug-in's name, or module:Class (new run: r3l)",
+    ),
 ]
 Policy = Annotated[
-    str, typer.Option("--policy", help="policy preset, a folder with a transformers model, or its name on the hub")
+    str,
+    typer.Option(
+        "--policy",
+        help="policy preset, a folder with a transformers model, or its name on the hub (new run: latent)",
+    ),
 ]
 EnvironmentName = Annotated[
-    str, typer.Option("--environment", help="environment preset, a preset's file, a plug-in's name, or module:Class")
+    str,
+    typer.Option(
+        "--environment",
+        help="environment preset, a preset's file, a plug-in's name, or module:Class (new run: alfworld)",
+    ),
 ]
 Engine = Annotated[str, typer.Option("--engine", help="transformers_local, vllm_server, vllm_local, or a plug-in's")]
 Machine = Annotated[
-    str, typer.Option("--machine", help="preset of a machine: one_gpu, eight_gpus or two_nodes; empty: this one")
+    str, typer.Option("--machine", help="preset of a machine: one_gpu, eight_gpus or two_nodes (new run: this one)")
 ]
-Set = Annotated[list[str] | None, typer.Option("--set", help="a setting, e.g. method.alpha=5; may be repeated")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="a setting, e.g. rollout.tasks=4; may be repeated; the run keeps it from then on"),
+]
+Changed = Annotated[
+    bool,
+    typer.Option(
+        "--change", help="let a run that is there go on with another policy, environment or method; events say which"
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="show no display, only the result")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="show all figures of the result, not only the first eight")]
 Port = Annotated[int, typer.Option(min=1, max=65535, help="port on this machine")]

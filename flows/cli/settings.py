@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from r3l.config import Config, compose
+from r3l.config import Config, load_preset
+from r3l.config.compose import Asked
 from r3l.engines.policy_names import model_of
+from r3l.errors import ConfigError
+from r3l.pipeline.continuing import settled
+
+R3L = "r3l"
 
 
 def settings(
@@ -16,22 +21,39 @@ def settings(
     environment: str,
     engine: str,
     assignments: list[str] | None,
+    *,
+    training: bool = True,
     **top: Any,
 ) -> Config:
-    """Return a `Config` from the options that all running commands share.
+    """Return a `Config` from the options that all running commands share. What is left empty is the run's own.
 
     Raises:
-        ConfigError: an unknown preset or setting, a value out of bounds, or a folder that is not there.
+        ConfigError: an unknown preset or setting, a value out of bounds, a folder that is not there, or options that
+            contradict each other.
     """
-    chosen = preset if method == "r3l" or preset != "paper" else method
-    model, given = model_of(policy, top.get("machine") or "")
+    model, given = model_of(policy, top.get("machine") or "") if policy else ("", [])
     if engine:
         given.append(f"engine.kind={engine}")
-    return compose(
+    asked = Asked.of(
         policy=model,
         environment=environment,
-        method=chosen,
+        method=method_preset(preset, method),
         assignments=[*given, *(assignments or [])],
         run=run,
         **top,
     )
+    return settled(asked, training)
+
+
+def method_preset(preset: str, method: str) -> str:
+    """Return the preset of the method that two options name; empty: neither does.
+
+    Raises:
+        ConfigError: they name two.
+    """
+    if not preset or method in {"", preset}:
+        return preset or {R3L: "paper"}.get(method, method)
+    kind = load_preset("methods", preset).get("method", {}).get("kind")
+    if method != R3L or kind != R3L:
+        raise ConfigError(f"--preset {preset} is of method {kind}, and --method {method} names another: leave one out")
+    return preset

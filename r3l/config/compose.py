@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from r3l.errors import ConfigError
 
 PRESETS = Path(__file__).parent.parent / "presets"
 POLICY = "latent"  # preset of the policy that a run has where none is named
-FOLDERS = ("policies", "environments", "methods")
+DEFAULTS = {"policies": POLICY, "environments": "alfworld", "methods": "paper"}  # of a new run; in this order
+KINDED = ("method", "environment", "engine")  # sections of several kinds
+OWN = {"policies": "policy", "environments": "environment", "methods": "method"}  # the section that a preset is about
 PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.-]*")  # module:name, of a kind or of something that a setting names
 SECTIONS = {"environments": "environment", "methods": "method"}  # of whose folders a plug-in may be named too
 
@@ -103,37 +106,97 @@ def assigned(settings: dict[str, Any], assignments: Iterable[str]) -> dict[str, 
     return settings
 
 
-def compose(
-    *,
-    policy: str = POLICY,
-    environment: str = "alfworld",
-    method: str = "paper",
-    machine: str = "",
-    assignments: Iterable[str] = (),
-    **top: Any,
-) -> Config:
-    """Compose a `Config`: presets of policy, environment, method and (if named) machine, then the `top` settings, then
-    ``key=value`` assignments. Later ones win.
+@dataclass(frozen=True)
+class Asked:
+    """What somebody asks of a run, without what they left open.
+
+    Args:
+        presets: those that are named, by folder; empty: not even the preset that a new run would have.
+        settings: what is set on top of presets, section by section.
+        of_page: a page sent it, so no name is the path of a file, and none lets code be imported.
+    """
+
+    presets: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    of_page: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        policy: str = "",
+        environment: str = "",
+        method: str = "",
+        machine: str = "",
+        assignments: Iterable[str] = (),
+        **top: Any,
+    ) -> Asked:
+        """Gather presets that are named, `top` settings that are not None, and ``key=value`` assignments on top of
+        those."""
+        named = {"policies": policy, "environments": environment, "methods": method, "machines": machine}
+        given = {key: value for key, value in top.items() if value is not None}
+        return cls({folder: name for folder, name in named.items() if name}, assigned(given, assignments))
+
+
+def compose(**asked: Any) -> Config:
+    """Compose a `Config` from what `Asked.of` takes: presets of policy, environment, method and (if named) machine,
+    then the `top` settings, then ``key=value`` assignments. Later ones win.
 
     Raises:
         ConfigError: A preset or setting is unknown, or a value is out of bounds. The message names the value and what
             is expected.
     """
-    settings: dict[str, Any] = {}
-    for folder, name in zip(FOLDERS, (policy, environment, method), strict=True):
-        settings = merge(settings, load_preset(folder, name))
-    if machine:
-        settings = merge(
-            settings, {key: value for key, value in load_preset("machines", machine).items() if key != "machine"}
-        )
-    settings = resolve_conditions(settings)
-    settings = merge(settings, {key: value for key, value in top.items() if value is not None})
-    settings = assigned(settings, assignments)
-    allow_named(settings)
-    return validated(settings)
+    return composed(Asked.of(**asked))
 
 
-def allow_named(settings: dict[str, Any]) -> None:
+def composed(asked: Asked, stored: dict[str, Any] | None = None) -> Config:
+    """Compose what is asked for on top of the `stored` settings of a run; of a new run, on top of the usual presets.
+
+    Raises:
+        ConfigError: as of `compose`.
+    """
+    allow_asked(asked)
+    usual = Config()  # a section that is set without its kind has the first one that a form shows
+    first = {name: {"kind": getattr(usual, name).kind} for name in KINDED if name in asked.settings}
+    settings = dict(stored or first)
+    for folder in DEFAULTS:
+        if name := asked.presets.get(folder, "" if stored else DEFAULTS[folder]):
+            preset = load_preset(folder, name, files=not asked.of_page)
+            settings = with_preset(settings, OWN[folder], preset, asked.settings) if stored else merge(settings, preset)
+    if machine := asked.presets.get("machines"):
+        layout = load_preset("machines", machine, files=not asked.of_page)
+        settings = merge(settings, {key: value for key, value in layout.items() if key != "machine"})
+    parts = {name: part for name, part in asked.settings.items() if isinstance(part, dict)}
+    kinds = {name: {"kind": part["kind"]} for name, part in parts.items() if "kind" in part}
+    settings = resolve_conditions(
+        merge(settings, kinds)
+    )  # a preset's `when` goes by the kind that is played in the end
+    return validated(merge(settings, dict(asked.settings)))
+
+
+def with_preset(
+    stored: dict[str, Any], section: str, preset: dict[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Merge a preset into the `stored` settings of a run, on which settings that are `given` come later. A preset of
+    what the run has already (the same policy's folder, a kind with the same settings) brings nothing else: its other
+    sections were for the run's beginning."""
+    own, over = {section: preset.get(section, {})}, {section: given.get(section, {})}
+    named, present = (merge(below, over)[section] for below in (merge(stored, own), stored))
+    if named == present or (section == "policy" and named["path"] == present["path"]):
+        return stored
+    world = preset.get("environment", {}).get("kind")
+    foreign = section != "environment" and world is not None and world != stored["environment"]["kind"]
+    return merge(stored, {key: value for key, value in preset.items() if not (foreign and key == "environment")})
+
+
+def allow_asked(asked: Asked) -> None:
+    """Let the dotted paths be imported that somebody named, in settings or in presets; those of a page stay refused."""
+    if not asked.of_page:
+        for part in (asked.settings, *(load_preset(folder, name) for folder, name in asked.presets.items() if name)):
+            allow_named(part)
+
+
+def allow_named(settings: Mapping[str, Any]) -> None:
     """Let the dotted paths be imported that these settings name: for settings that the user gave, never for stored
     ones."""
     for part in settings.values():

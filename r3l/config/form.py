@@ -9,7 +9,7 @@ from pydantic import Field, GetJsonSchemaHandler, TypeAdapter, model_validator
 from pydantic_core import CoreSchema, core_schema
 
 from r3l.config.choice import one_of
-from r3l.config.compose import POLICY, load_preset, merge, preset_names, resolve_conditions, validated
+from r3l.config.compose import Asked, preset_names
 from r3l.config.engines import AnyEngine
 from r3l.config.environments import AnyEnvironment
 from r3l.config.methods import AnyMethod
@@ -20,11 +20,10 @@ from r3l.config.sections import EvaluationSettings, PolicySettings, RolloutSetti
 from r3l.config.tracking import TrackingSettings
 
 Settings = dict[str, Any]
-HERE = "this machine"
+HERE = "as the run has it"
+AS_THE_RUN = "As the run has it"
 PRESETS = {"policy": "policies", "environment": "environments", "method": "methods"}  # in the order of `compose`
-KINDED = {"method", "environment", "engine"}  # sections of several kinds
-AS_BELOW = "As the presets set it"
-SCALARS = ("run", "iteration", "branch", "seed", "machine")
+SCALARS = ("run", "iteration", "branch", "change", "seed", "machine")
 
 
 @dataclass(frozen=True)
@@ -79,61 +78,51 @@ class Answers(Section):
     @classmethod
     def take_settings(cls, given: Any) -> Any:
         """Accept a form with every section set, too: all settings are a valid answer."""
-        return given.model_dump(mode="json") if isinstance(given, Config) else given
+        if not isinstance(given, Config):
+            return given
+        return {name: value for name, value in given.model_dump(mode="json").items() if name in cls.model_fields}
 
-    @property
-    def goes_by_the_run(self) -> bool:
-        """Whether a section is left to the settings of the run: none is a preset's name, and not all are set."""
-        values = [value for name, value in self if name not in SCALARS]
-        return {} in values and not any(isinstance(value, str) for value in values)
-
-    def resolved(self, below: Settings | None = None) -> Config:
-        """Return the settings that are asked for: presets on top of `below`, and sections that are set on top of them.
-
-        Raises:
-            ConfigError: an unknown preset or setting, a value out of bounds, or values that contradict each other.
-        """
+    def asked(self) -> Asked:
+        """Return what was answered; what was left open is the run's own."""
         given = dict(self)
         sections = {name: value for name, value in self if name not in SCALARS and value != {}}
-        default = Config()  # a section that is set without its kind has the first one that the form shows
-        first = {name: {"kind": getattr(default, name).kind} for name in KINDED & sections.keys()}
-        settings: Settings = merge(first, below or {})
-        for section, folder in PRESETS.items():
-            if isinstance(sections.get(section), str):
-                settings = merge(settings, load_preset(folder, sections.pop(section), files=False))
+        presets = {
+            folder: sections.pop(section) if isinstance(sections[section], str) else ""
+            for section, folder in PRESETS.items()
+            if section in sections
+        }
         if given["machine"] != HERE:
-            layout = load_preset("machines", given["machine"], files=False)
-            settings = merge(settings, {key: value for key, value in layout.items() if key != "machine"})
-        kinds = {name: {"kind": value["kind"]} for name, value in sections.items() if "kind" in value}
-        settings = merge(resolve_conditions(merge(settings, kinds)), sections)  # a preset's `when` goes by the kind
-        settings |= {name: given[name] for name in ("run", "branch", "iteration")}
-        settings |= {} if given["seed"] is None else {"seed": given["seed"]}
-        return validated(settings)
+            presets["machines"] = given["machine"]
+        scalars = {name: given[name] for name in SCALARS if name != "machine" and given.get(name) is not None}
+        return Asked(presets, sections | scalars, of_page=True)
 
 
 class Form(Answers):
-    """An iteration, or several: what most people choose comes first, what belongs to machines last."""
+    """An iteration, or several: what most people choose comes first, what belongs to machines last. What is left folded
+    is as the run has it; a new run has the presets paper, alfworld and latent."""
 
     run: str = same("run")
-    method: Annotated[str | Settings, Tabs(AnyMethod, "methods")] = same("method", default="paper")
-    environment: Annotated[str | Settings, Tabs(AnyEnvironment, "environments")] = same(
-        "environment", default="alfworld"
+    method: Annotated[str | Settings, Tabs(AnyMethod, "methods", AS_THE_RUN)] = same("method", default={})
+    environment: Annotated[str | Settings, Tabs(AnyEnvironment, "environments", AS_THE_RUN)] = same(
+        "environment", default={}
     )
-    policy: Annotated[str | Settings, Tabs(PolicySettings, "policies")] = same("policy", default=POLICY)
-    rollout: Annotated[Settings, Tabs(RolloutSettings, empty=AS_BELOW)] = same("rollout", default={})
+    policy: Annotated[str | Settings, Tabs(PolicySettings, "policies", AS_THE_RUN)] = same("policy", default={})
+    rollout: Annotated[Settings, Tabs(RolloutSettings, empty=AS_THE_RUN)] = same("rollout", default={})
     machine: str = Field(
         HERE,
-        description="The machine that the run is laid out for: this one, or that of a preset.",
+        description="The machine that the run is laid out for: as it was so far, a new run for this one, or that of a "
+        "preset.",
         json_schema_extra={"enum": [HERE, *preset_names("machines")]},
     )
     iteration: Annotated[int | None, Named("The next one", "This one"), Field(ge=-1, le=99_999)] = same(
         "iteration", default=None
     )
     branch: str = same("branch")
-    seed: int = same("seed")
-    training: Annotated[Settings, Tabs(TrainingSettings, empty=AS_BELOW)] = same("training", default={})
-    evaluation: Annotated[Settings, Tabs(EvaluationSettings, empty=AS_BELOW)] = same("evaluation", default={})
-    engine: Annotated[Settings, Tabs(AnyEngine, empty=AS_BELOW)] = same("engine", default={})
-    placement: Annotated[Settings, Tabs(PlacementSettings, empty=AS_BELOW)] = same("placement", default={})
-    tracking: Annotated[Settings, Tabs(TrackingSettings, empty=AS_BELOW)] = same("tracking", default={})
-    store: Annotated[Settings, Tabs(StoreSettings, empty=AS_BELOW)] = same("store", default={})
+    change: bool = same("change")
+    seed: Annotated[int | None, Named("The run's own", "This one"), Field(ge=0)] = same("seed", default=None)
+    training: Annotated[Settings, Tabs(TrainingSettings, empty=AS_THE_RUN)] = same("training", default={})
+    evaluation: Annotated[Settings, Tabs(EvaluationSettings, empty=AS_THE_RUN)] = same("evaluation", default={})
+    engine: Annotated[Settings, Tabs(AnyEngine, empty=AS_THE_RUN)] = same("engine", default={})
+    placement: Annotated[Settings, Tabs(PlacementSettings, empty=AS_THE_RUN)] = same("placement", default={})
+    tracking: Annotated[Settings, Tabs(TrackingSettings, empty=AS_THE_RUN)] = same("tracking", default={})
+    store: Annotated[Settings, Tabs(StoreSettings, empty=AS_THE_RUN)] = same("store", default={})

@@ -36,6 +36,14 @@ class Config(Section):
         description="Branch of the run that the iteration belongs to. If empty, the run itself.",
         json_schema_extra=identity_of(),
     )
+    change: bool = Field(
+        False,
+        description=(
+            "Whether a run that is there may go on with another policy, environment or method than before. If not, "
+            "such a change is refused."
+        ),
+        json_schema_extra=identity_of(),
+    )
     seed: int = Field(
         0, ge=0, le=LARGEST, description="Seed of all random numbers of the run, 0 to 9223372036854775807."
     )

@@ -83,12 +83,18 @@ def taken(kind: Callable[..., T], *sections: Section, **more: Any) -> T:
     return kind(**(found | more))
 
 
-def belongs(section: type[Section], field: str, stage: str) -> bool:
-    """Return whether a field is part of a stage's identity: by the field's own mark, else by its section's."""
+def stages_of(section: type[Section], field: str) -> tuple[str, ...] | None:
+    """Return the stages whose identity a field is part of: by the field's own mark, else by its section's; None: all
+    stages."""
     extra = section.model_fields[field].json_schema_extra
-    said = extra.get("identity") if isinstance(extra, dict) else None
-    stages = section.IDENTITY_OF if said is None else said
-    return stages is None or (isinstance(stages, list | tuple) and stage in stages)
+    mark = extra.get("identity") if isinstance(extra, dict) else None
+    return tuple(map(str, mark)) if isinstance(mark, list | tuple) else section.IDENTITY_OF
+
+
+def belongs(section: type[Section], field: str, stage: str) -> bool:
+    """Return whether a field is part of a stage's identity."""
+    stages = stages_of(section, field)
+    return stages is None or stage in stages
 
 
 def settings_of(section: Section, stage: str) -> dict[str, Any]:

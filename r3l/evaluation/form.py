@@ -7,8 +7,7 @@ from typing import Annotated
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from r3l.config import Config
-from r3l.config.compose import preset_names
+from r3l.config.compose import Asked, preset_names
 from r3l.config.engines import AnyEngine
 from r3l.config.environments import AnyEnvironment
 from r3l.config.form import HERE, Answers, Named, Settings, Tabs, same
@@ -60,14 +59,8 @@ class EvaluationForm(Answers):
     rollout: SkipJsonSchema[Settings] = Field({})
     training: SkipJsonSchema[Settings] = Field({})
 
-    def resolved(self, below: Settings | None = None) -> Config:
-        """Return the settings that are asked for, on top of `below`; where that is None, of the embedded policy's
-        presets.
-
-        Raises:
-            ConfigError: as for any form.
-        """
-        asked = self
+    def asked(self) -> Asked:
+        form = self
         if self.evaluation.get("benchmark") == OWN:
-            asked = self.model_copy(update={"evaluation": self.evaluation | {"benchmark": ""}})
-        return Answers.resolved(asked, below)
+            form = self.model_copy(update={"evaluation": self.evaluation | {"benchmark": ""}})
+        return Answers.asked(form)

@@ -9,14 +9,14 @@ from typing import Any
 
 from r3l import plugins
 from r3l.config import Config
-from r3l.config import compose as composed
-from r3l.config.compose import POLICY
+from r3l.config.compose import Asked
 from r3l.engines.policy_names import model_of
 from r3l.errors import ConfigError
 from r3l.evaluation.benchmarks import pose
 from r3l.evaluation.score import score
 from r3l.exploration.progress import Progress
 from r3l.pipeline import evaluation, preflight
+from r3l.pipeline.continuing import settled
 from r3l.pipeline.iteration import iterate_directly
 from r3l.pipeline.runner import Threads
 from r3l.pipeline.tools import Tools
@@ -27,39 +27,43 @@ Figures = dict[str, Any]
 def compose(
     *,
     run: str = "demo",
-    policy: str | Path = POLICY,
-    environment: str | type = "alfworld",
-    method: str | type = "paper",
+    policy: str | Path = "",
+    environment: str | type = "",
+    method: str | type = "",
     engine: str | type = "",
     machine: str = "",
     settings: Mapping[str, Any] | None = None,
+    change: bool = False,
 ) -> Config:
-    """Compose the settings of a run: presets first, then `settings` on top of them.
+    """Compose the settings of a run: of one that is in the store its newest, else the presets latent, alfworld and
+    paper; then the presets that are named, then `settings` on top of them.
 
     Args:
-        run: its name in the store.
+        run: its name in the store (of ``settings["store.root"]``, else R3L_STORE, else data/runs).
         policy: a preset, a folder with a transformers model, or a name on the model hub.
         environment, method: a preset, a preset's file (.toml), the name of an installed plug-in, ``module:Class``, or
             the class itself, of a module that worker processes can import too.
         engine: a kind, or as for an environment; empty: the presets'.
         machine: a preset of a machine; empty: this one.
         settings: values by their dotted names, as ``{"method.alpha": 5, "rollout.tasks": 16}``.
+        change: whether a run that is there may go on with another policy, environment or method.
 
     Raises:
         ConfigError: a preset or a setting is unknown, a value is out of bounds, or a class can't be imported by others.
     """
-    model, given = model_of(str(policy), machine)
-    kinds = {"environment": named(environment), "method": named(method), "engine": named(engine)}
-    if kinds["engine"]:
-        given.append(f"engine.kind={kinds['engine']}")
-    return composed(
+    model, given = model_of(str(policy), machine) if policy else ("", [])
+    if engine:
+        given.append(f"engine.kind={named(engine)}")
+    asked = Asked.of(
         policy=model,
-        environment=kinds["environment"],
-        method=kinds["method"],
+        environment=named(environment),
+        method=named(method),
         machine=machine,
         run=run,
+        change=change,
         assignments=[*given, *assignments(settings or {})],
     )
+    return settled(asked)
 
 
 def named(kind: str | type) -> str:

@@ -9,9 +9,9 @@ from r3l.config import Config
 from r3l.errors import ConfigError, Interrupted
 from r3l.exploration.progress import Progress
 from r3l.pipeline import policies, tracking
+from r3l.pipeline.continuing import keep_settings
 from r3l.pipeline.logs import log
 from r3l.pipeline.runner import Runner, Threads
-from r3l.pipeline.saved_config import save_config
 from r3l.pipeline.stages import calls, replay_buffer
 from r3l.pipeline.stages.shards import shard_stages
 from r3l.pipeline.stages.task_batch import shards_of
@@ -59,7 +59,7 @@ def open_iteration(
 
     Raises:
         StoreError: another writer holds the iteration, or its settings would rewrite a finished one.
-        ConfigError: the starting policy is missing.
+        ConfigError: the starting policy is missing, or the settings would make it another run.
         Interrupted: the work was ended from outside.
     """
     alone = config.placement.shards == "here"  # else a killed run's shards may still be played on other hosts
@@ -68,7 +68,7 @@ def open_iteration(
             if alone:
                 store.sweep(config.run)
             sweep_staging(store.run_folder(config.run, config.branch), iteration)
-        save_config(store, config, iteration)
+        keep_settings(store, config, iteration, replaying=replay is not None)
         log().info("run %s, iteration %d, store %s", config.run, iteration, store.root)
         of = config if replay is None else config.model_copy(update={"branch": replay.source_branch})
         snapshots = policies.find(of, store, iteration)

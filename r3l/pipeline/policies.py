@@ -11,11 +11,20 @@ from r3l.config.methods.shared import GuidedSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.base import PolicySnapshot
 from r3l.engines.made_policies import make_here
-from r3l.engines.model_folder import ADAPTER, base_of
+from r3l.engines.model_folder import ADAPTER, base_of, model_config
 from r3l.engines.teacher import served
 from r3l.errors import ConfigError
+from r3l.store import manifest as manifests
+from r3l.store.layout import StageKey
 from r3l.store.policies.places import fetch_optimiser, fetch_policy, place_in_store
-from r3l.store.policies.snapshots import Written, cut_weights, latest_policy, snapshot_digest
+from r3l.store.policies.snapshots import (
+    Written,
+    content_digest,
+    cut_weights,
+    latest_policy,
+    snapshot_digest,
+    tokenizer_files,
+)
 from r3l.store.stage import Store
 from r3l.system.home import located
 
@@ -23,6 +32,7 @@ from r3l.system.home import located
 HOUSEHOLD = re.compile(
     r"household-(?P<recipe>short|easy|in_hand|thought|standard|long|latent)(-(?P<forgets>[01](\.\d+)?))?-(?P<seed>\d+)$"
 )
+FAMILY = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers")  # in config.json
 ALFWORLD = re.compile(r"alfworld-latent-(?P<forgets>[01](\.\d+)?)-(?P<seed>\d+)$")
 
 
@@ -43,8 +53,8 @@ class Policies:
 
 
 def find(config: Config, store: Store, iteration: int) -> Policies:
-    """Raise `ConfigError` where the starting policy's folder is missing, `StoreError` where a later one is not what its
-    update wrote."""
+    """Raise `ConfigError` where the starting policy's folder is missing or is none that the run's weights come from,
+    `StoreError` where a later policy is not what its update wrote."""
     start = starting_policy(config)
     synced = iteration - iteration % config.training.sync_interval
     newest = latest_policy(store, config.run, config.branch, iteration)
@@ -54,7 +64,34 @@ def find(config: Config, store: Store, iteration: int) -> Policies:
         if synced == iteration
         else _fetched(store, latest_policy(store, config.run, config.branch, synced), start)
     )
+    refuse_other_start(config, store, start, learner)
     return Policies(start, learner, behaviour, learner_folder, behaviour_folder, newest.optimiser if newest else "")
+
+
+def refuse_other_start(config: Config, store: Store, start: PolicySnapshot, learner: PolicySnapshot) -> None:
+    """Raise `ConfigError` where the run's weights can't be those of the starting policy: prompts are made with the
+    start's tokenizer and template, and an adapter lies on the start's weights."""
+    if learner is start:
+        return
+    sources = filter(None, (start.path, start.base_path))
+    start_files = next((files for one in sources if (files := tokenizer_files(Path(one)))), [])
+    files = tokenizer_files(Path(learner.path))
+    other = ""
+    if files and content_digest(files) != content_digest(start_files):
+        other = "the tokenizer or chat template is another"
+    elif learner.base_path:
+        first = manifests.load(store.files, StageKey(config.run, "", 0, "base", 0))
+        if first and first["policy"] != start.digest:
+            other = f"the run's adapter lies on {first['policy']}, and this is {start.digest}"
+    else:
+        ours, theirs = (model_config(Path(one)) for one in (learner.path, start.model_path))
+        if differing := [name for name in FAMILY if name in ours and ours[name] != theirs.get(name)]:
+            other = f"{differing[0]} is {theirs.get(differing[0])}, the run's weights have {ours.get(differing[0])}"
+    if other:
+        raise ConfigError(
+            f"policy.path={config.policy.path}: not what the weights of run {config.run} began as: {other}; start a "
+            "run of another name from it, or give the folder that the run started from"
+        )
 
 
 def optimiser_of(policies: Policies) -> Path | None:

@@ -20,6 +20,7 @@ from r3l.errors import ConfigError
 from r3l.evaluation.sampling import evaluated_tasks
 from r3l.methods import METHODS, plan
 from r3l.pipeline import policies
+from r3l.pipeline.continuing import check_changes
 from r3l.pipeline.evaluation import evaluated_iteration
 from r3l.pipeline.iteration import the_iteration
 from r3l.pipeline.stages.task_batch import enough
@@ -35,8 +36,8 @@ def check(config: Config, training: bool = True) -> Store:
 
     Raises:
         StoreError: the store is not writable, or what the run would go on from is not what its update wrote.
-        ConfigError: a plug-in that can't be used, no policy, no such iteration, too few tasks, a limit that leaves no
-            room for a reply, no GPU for the update.
+        ConfigError: a change that makes it another run, a plug-in that can't be used, no policy, no such iteration,
+            too few tasks, a limit that leaves no room for a reply, no GPU for the update.
         ChatFormatError: no tokenizer, or a chat template that can't be extended turn by turn.
         WorldError: the environment's data or packages are missing.
     """
@@ -47,6 +48,7 @@ def check(config: Config, training: bool = True) -> Store:
         plan(config.method, config.rollout.group_size)
     store = Store.open(config.store.root)
     iteration = the_iteration(config, store) if training else evaluated_iteration(config, store) + 1
+    check_changes(store, config, iteration, training)
     snapshots = policies.find(config, store, iteration)
     with plugins.blaming("environment", config.environment.kind, ENVIRONMENTS):
         world = make_world(config.environment)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import ValidationError
 
 from r3l.config import Config
 from r3l.config.complaints import complaint
 from r3l.errors import StoreError
-from r3l.store.layout import SETTINGS, iteration_folder
+from r3l.store.layout import SETTINGS, iteration_folder, line_folder
 from r3l.store.manifest import seal, unsealed
 from r3l.store.stage import Store
 
 
 def save_config(store: Store, config: Config, iteration: int) -> None:
     """Write the settings under the iteration's lock, before its first stage."""
-    store.files.put(_path(config.run, config.branch, iteration), seal(config.model_dump(mode="json")))
+    content = seal(config.model_dump(mode="json", exclude={"change"}))  # the next change is to be allowed anew
+    store.files.put(_path(config.run, config.branch, iteration), content)
 
 
 def load_config(store: Store, run: str, branch: str, iteration: int) -> Config:
@@ -30,13 +29,20 @@ def load_config(store: Store, run: str, branch: str, iteration: int) -> Config:
     return as_config(content, _path(run, branch, iteration))
 
 
-def newest_settings(store: Store, run: str) -> dict[str, Any] | None:
-    """Return what the run's newest iteration was run with, with the store where it is now; None where the run has
-    none."""
-    newest = store.next_iteration(run) - 1
-    if newest < 0:
-        return None
-    return load_config(store, run, "", newest).model_dump(mode="json") | {"store": {"root": store.root}}
+def begun(store: Store, run: str, branch: str = "", last: int | None = None) -> tuple[int, Config] | None:
+    """Return the newest iteration that was begun (up to `last`), and its settings; of a branch that has none, those of
+    the run. None: there is none.
+
+    Raises:
+        StoreError: the settings can't be read.
+    """
+    for line in dict.fromkeys((branch, "")):
+        names = (name.removeprefix("iteration=") for name in store.files.folders(line_folder(run, line)))
+        numbers = sorted((int(name) for name in names if name.isdecimal()), reverse=True)
+        for number in numbers:
+            if (last is None or number <= last) and store.files.read(_path(run, line, number)) is not None:
+                return number, load_config(store, run, line, number)
+    return None
 
 
 def as_config(content: bytes, path: str) -> Config:

@@ -19,19 +19,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from r3l.errors import TrainingError
-from r3l.store.policies.snapshots import optimiser_digest
+from r3l.store.policies.snapshots import optimiser_digest, tokenizer_files
 from r3l.training.parallel.fsdp import sharded_like, whole
 from r3l.training.policy import DTYPES, Policy
 
-TOKENIZER_FILES = (
-    "tokenizer*",
-    "*.jinja",
-    "*.model",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.*",
-    "merges.txt",
-)
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
@@ -91,8 +82,7 @@ def copy_policy(source: Path, folder: Path) -> None:
 def copy_tokenizer(sources: Iterable[Path], folder: Path) -> None:
     """Copy tokenizer and chat template from the first source that has them, byte for byte."""
     for source in sources:
-        files = [file for pattern in TOKENIZER_FILES for file in sorted(source.glob(pattern)) if file.is_file()]
-        if files:
+        if files := tokenizer_files(source):
             for file in files:
                 shutil.copyfile(file, folder / file.name)
             return

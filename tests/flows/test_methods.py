@@ -9,8 +9,9 @@ import pytest
 from flows import iterate
 from flows.replay import replay
 from r3l.config import compose, preset_names
-from r3l.errors import StoreError
+from r3l.errors import ConfigError, StoreError
 from r3l.pipeline import policies
+from r3l.pipeline.saved_config import load_config
 from r3l.store.check import check_run
 from r3l.store.policies.snapshots import optimiser_digest
 from r3l.store.stage import Store
@@ -70,7 +71,9 @@ def test_a_branch_goes_on_as_a_line_of_its_own(corridor, tmp_path):
     iteration(config, store, 0)
     before = ask(store, "SELECT stage, shard, digest, committed_at FROM stages ORDER BY ALL")
     replay.fn("demo", 0, from_stage="credit", assignments=["method.alpha=5"], branch="alpha5", store=store.root)
-    forked = config.model_copy(update={"branch": "alpha5"})
+    with pytest.raises(ConfigError, match=r"branch alpha5: iteration 0 had method\.alpha=5\.0, now 3\.0"):
+        iteration(config.model_copy(update={"branch": "alpha5"}), store, 1)
+    forked = load_config(store, "demo", "alpha5", 0)
     assert (store.next_iteration("demo", "alpha5"), store.next_iteration("demo")) == (1, 1)
     found = iteration(forked, store, 1)
     policies_of = {

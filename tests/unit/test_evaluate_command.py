@@ -61,11 +61,11 @@ def test_an_engine_may_be_a_class_that_the_command_names(root, monkeypatch):
     assert (config.engine.kind, config.method.kind) == ("guess_player:Player", "grpo")
 
 
-def test_what_is_named_counts_instead(root):
+def test_what_is_named_counts_on_top_of_the_run(root):
     config = config_of("long", {**NOTHING, "environment": "webshop"}, "", [f"store.root={root}"], 0)
     assert (config.environment.kind, config.policy.path, config.iteration) == (
         "webshop",
-        "data/policies/alfworld-latent-1-0",
+        "data/policies/mine",
         0,
     )
 

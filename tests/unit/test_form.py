@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jsonschema
 import pytest
 
-from flows.evaluate import asked_of
 from flows.iterate import iterate
 from flows.replay import replay
 from r3l.config import Config, compose
-from r3l.config.compose import preset_names
-from r3l.config.form import Form
+from r3l.config.compose import composed, preset_names
+from r3l.config.form import AS_THE_RUN, Form
 from r3l.config.methods import METHOD_KINDS
 from r3l.errors import ConfigError
 from r3l.evaluation.form import OWN, EvaluationForm
+from r3l.pipeline.continuing import settled
 from r3l.pipeline.replay import ORDER
 from r3l.pipeline.saved_config import save_config
 from r3l.store.stage import Store
@@ -23,7 +25,7 @@ FIRST = ["run", "method", "environment", "policy", "rollout"]
 
 
 def test_an_untouched_form_is_the_command_without_options():
-    assert Form().resolved() == compose()
+    assert composed(Form().asked()) == compose()
 
 
 @pytest.mark.parametrize("method", preset_names("methods"))
@@ -32,12 +34,12 @@ def test_a_preset_is_chosen_by_its_name(method):
     expected = compose(
         policy="qwen2.5-1.5b", environment="webshop", method=method, machine="two_nodes", run="x", seed=3
     )
-    assert asked.resolved() == expected
+    assert composed(asked.asked()) == expected
 
 
 def test_settings_of_a_tab_go_over_the_presets_and_leave_the_rest():
     asked = Form(rollout={"tasks": 3}, environment={"kind": "household", "level": "easy"}, method="released")
-    found = asked.resolved()
+    found = composed(asked.asked())
     assert (found.rollout.tasks, found.environment.level) == (3, "easy")
     below = compose(method="released", environment="household", assignments=["environment.level=easy"])
     assert found.method == below.method  # what the preset says `when` the environment is the household
@@ -45,28 +47,39 @@ def test_settings_of_a_tab_go_over_the_presets_and_leave_the_rest():
 
 def test_all_settings_are_an_answer():
     config = compose(environment="math", method="grpo", run="x", assignments=["training.sync_interval=3"])
-    assert Form.model_validate(config).resolved() == config
-    assert iterate.validate_parameters({"config": config})["config"].resolved() == config
-    assert asked_of(EvaluationForm.model_validate(config)) == config
+    assert composed(Form.model_validate(config).asked()) == config
+    assert composed(iterate.validate_parameters({"config": config})["config"].asked()) == config
+    assert settled(EvaluationForm.model_validate(config).asked(), training=False) == config
 
 
 def test_what_can_not_be_is_named():
     with pytest.raises(ConfigError, match=r"rollout.group_size: .*multiple of 2 \(got 7\)"):
-        Form(rollout={"group_size": 7}).resolved()
+        composed(Form(rollout={"group_size": 7}).asked())
     with pytest.raises(ConfigError, match="unknown preset 'papr' in methods"):
-        Form(method="papr").resolved()
+        composed(Form(method="papr").asked())
 
 
 def test_the_form_is_ordered_and_folded():
     schema = Form.model_json_schema()
     fields = schema["properties"]
     assert list(fields)[:5] == FIRST
-    assert fields["method"]["anyOf"][0]["enum"] == preset_names("methods")
-    assert [tab["title"] for tab in fields["method"]["anyOf"]] == ["Preset", "Set here"]
+    assert fields["method"]["anyOf"][1]["enum"] == preset_names("methods")
+    assert [tab["title"] for tab in fields["method"]["anyOf"]] == [AS_THE_RUN, "Preset", "Set here"]
     folded = [name for name, field in fields.items() if field.get("default") == {}]
-    assert folded == ["rollout", "training", "evaluation", "engine", "placement", "tracking", "store"]
+    assert folded == [
+        "method",
+        "environment",
+        "policy",
+        "rollout",
+        "training",
+        "evaluation",
+        "engine",
+        "placement",
+        "tracking",
+        "store",
+    ]
     assert all(not field["anyOf"][0]["properties"] for name, field in fields.items() if name in folded)
-    assert fields["method"]["anyOf"][1]["properties"]["kl_coefficient"]["title"] == "KL coefficient"
+    assert fields["method"]["anyOf"][2]["properties"]["kl_coefficient"]["title"] == "KL coefficient"
     assert fields["training"]["anyOf"][1]["properties"]["timeout_s"]["title"] == "Timeout (seconds)"
 
 
@@ -82,7 +95,7 @@ def test_no_row_of_tabs_is_wider_than_a_telephone(form):
 
 
 def test_the_kind_is_a_choice_and_each_setting_says_who_has_it():
-    _, here = Form.model_json_schema()["properties"]["method"]["anyOf"]
+    *_, here = Form.model_json_schema()["properties"]["method"]["anyOf"]
     settings = here["properties"]
     assert settings["kind"]["enum"] == METHOD_KINDS.names()
     assert [name for name, field in settings.items() if "default" in field] == ["kind"]  # each default would be sent
@@ -97,13 +110,14 @@ def test_a_section_without_a_kind_has_the_first_that_is_shown():
     sections = Form.model_json_schema()["properties"]
     for section in ("method", "environment", "engine"):
         choice = sections[section]["anyOf"][-1]["properties"]["kind"]
-        assert getattr(asked.resolved(), section).kind == choice["default"]
-    assert Form(engine={"start_s": 8}, machine="one_gpu").resolved().engine.kind == "vllm_server"  # of the machine
+        assert getattr(composed(asked.asked()), section).kind == choice["default"]
+    machine = composed(Form(engine={"start_s": 8}, machine="one_gpu").asked())
+    assert machine.engine.kind == "vllm_server"
 
 
 def test_a_setting_of_another_kind_is_refused_by_its_name():
     with pytest.raises(ConfigError, match=r"method.tau: unknown setting; .*\(kind grpo\)"):
-        Form(method={"kind": "grpo", "tau": 2.0}).resolved()
+        composed(Form(method={"kind": "grpo", "tau": 2.0}).asked())
 
 
 def test_a_wrong_answer_is_refused_by_the_schema():
@@ -126,12 +140,15 @@ def root(tmp_path) -> str:
 
 
 def test_an_evaluation_is_posed_as_the_run_was_trained(root):
-    found = asked_of(EvaluationForm(run="long", store={"root": root}, evaluation={"benchmark": OWN, "tasks": 5}))
+    def posed(**sent: Any) -> Config:
+        return settled(EvaluationForm(store={"root": root}, **sent).asked(), training=False)
+
+    found = posed(run="long", evaluation={"benchmark": OWN, "tasks": 5})
     assert (found.environment.kind, found.method.kind, found.seed, found.iteration) == ("household", "grpo", 7, None)
     assert (found.evaluation.benchmark, found.evaluation.tasks, found.store.root) == ("", 5, root)
-    named = asked_of(EvaluationForm(run="long", store={"root": root}, environment="webshop", seed=1))
-    assert (named.environment.kind, named.method.kind, named.seed) == ("webshop", "r3l", 1)
-    assert asked_of(EvaluationForm(run="none", store={"root": root})).environment == compose().environment
+    named = posed(run="long", environment="webshop", seed=1)
+    assert (named.environment.kind, named.method.kind, named.seed) == ("webshop", "grpo", 1)
+    assert posed(run="none").environment == compose().environment
 
 
 def test_the_form_of_an_evaluation_is_short():

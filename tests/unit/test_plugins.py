@@ -14,6 +14,7 @@ import pytest
 
 from r3l import plugins
 from r3l.config import Config, compose
+from r3l.config.compose import composed
 from r3l.config.form import Form
 from r3l.engines import maker
 from r3l.environments import make_world, world_class
@@ -345,17 +346,17 @@ def test_prefects_form_shows_installed_kinds_and_a_page_can_name_no_file_and_no_
     preset = tmp_path / "theirs.toml"
     preset.write_text('[environment]\nkind = "household"\n')
     assert "The biggest number" in json.dumps(Form.model_json_schema())
-    assert Form(environment="guess").resolved().environment.kind == "guess"
-    assert Form(environment={"kind": "guess", "biggest": 3}).resolved().environment.biggest == 3
+    assert composed(Form(environment="guess").asked()).environment.kind == "guess"
+    assert composed(Form(environment={"kind": "guess", "biggest": 3}).asked()).environment.biggest == 3
     for sent in ({"environment": str(preset)}, {"method": str(preset)}, {"machine": str(preset)}):
         with pytest.raises(ConfigError, match="unknown preset"):
-            Form(**sent).resolved()
+            composed(Form(**sent).asked())
     for sent in (
         {"environment": "mine:World"},
         {"environment": {"kind": "mine:World"}},
         {"engine": {"kind": "mine:E"}},
     ):
         with pytest.raises(ConfigError, match="names code that this process may not import"):
-            Form(**sent).resolved()
+            composed(Form(**sent).asked())
     assert (folder / "mine.py").is_file()
     assert "mine" not in sys.modules

@@ -40,6 +40,7 @@ OF_SECTION = {
     "tracking": "",
     "store": "",
     "run": "",
+    "change": "",
     "branch": "",
     "iteration": "",
 }

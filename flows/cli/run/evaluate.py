@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from flows.cli.options import AsJson, Quiet, Root, Run, at, the_run
 from flows.cli.screen.console import say_json
 from flows.cli.settings import settings
-from r3l.config import Config, compose
-from r3l.config.compose import POLICY, allow_named, assigned, validated
+from r3l.config import Config
+from r3l.config.compose import assigned
 from r3l.evaluation.benchmarks import with_environment
-from r3l.pipeline.saved_config import newest_settings
-from r3l.store.stage import Store
 
-DEFAULTS = {"preset": "paper", "method": "r3l", "policy": POLICY, "environment": "alfworld"}
 Named = Annotated[str, typer.Option(help="as for `r3l iterate`; empty: as the run was trained")]
 
 Posed = Annotated[
@@ -79,26 +76,11 @@ def evaluate(
 
 
 def config_of(run: str, named: dict[str, str], engine: str, given: list[str], iteration: int | None) -> Config:
-    """Return the settings that the run was last trained with, `given` on top; where others are named, or there is no
-    such run, from presets. Where a benchmark is named, `given` settings of the environment are those of its
-    environment."""
+    """Return the settings that the run was last trained with, what is named or `given` on top. Where a benchmark is
+    named, `given` settings of the environment are those of its environment."""
     ours = [text for text in given if text.startswith("environment.")]
     others = [text for text in given if text not in ours]
     benchmark = str(assigned({}, others).get("evaluation", {}).get("benchmark") or "")
     if ours and benchmark:
         return with_environment(config_of(run, named, engine, others, iteration), ours)
-    saved = None if any(named.values()) else saved_settings(run, given)
-    if saved is None:
-        chosen = {name: value or DEFAULTS[name] for name, value in named.items()}
-        return settings(run, **chosen, engine=engine, assignments=given, iteration=iteration)
-    given = ([f"engine.kind={engine}"] if engine else []) + given
-    allow_named(assigned({}, given))
-    asked = assigned(saved, given)
-    return validated(asked | {"iteration": iteration})
-
-
-def saved_settings(run: str, given: list[str]) -> dict[str, Any] | None:
-    """Return the settings of the run's newest iteration; None if the run has none."""
-    return newest_settings(
-        Store.open(compose(assignments=[text for text in given if text.startswith("store.")]).store.root), run
-    )
+    return settings(run, **named, engine=engine, assignments=given, iteration=iteration, training=False)

@@ -9,6 +9,7 @@ import typer
 from flows.cli.options import (
     AsJson,
     Branch,
+    Changed,
     Direct,
     Engine,
     EnvironmentName,
@@ -28,28 +29,29 @@ from flows.cli.options import (
 from flows.cli.screen.console import say_json
 from flows.cli.settings import settings
 from flows.cli.terminal import run_iteration
-from r3l.config.compose import POLICY
 
 
 def iterate(
     word: RunWord = "",
     run: Run = "",
-    preset: Preset = "paper",
-    method: Method = "r3l",
-    policy: Policy = POLICY,
-    environment: EnvironmentName = "alfworld",
+    preset: Preset = "",
+    method: Method = "",
+    policy: Policy = "",
+    environment: EnvironmentName = "",
     engine: Engine = "",
     machine: Machine = "",
     iteration: Annotated[int | None, typer.Option(help="number of the iteration; empty: the run's next one")] = None,
     branch: Branch = "",
     direct: Direct = False,
     set_: Set = None,
+    change: Changed = False,
     store: Root = "",
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run one training iteration: the flow `r3l`, or its stages without Prefect."""
+    """Run one training iteration: the flow `r3l`, or its stages without Prefect. A run that is there goes on with the
+    settings of its newest iteration; what is given here comes on top, from this iteration on."""
     config = settings(
         the_run(word, run, "demo"),
         preset,
@@ -61,6 +63,7 @@ def iterate(
         iteration=iteration,
         branch=branch or None,
         machine=machine,
+        change=change or None,
     )
     summary = run_iteration(config, quiet=quiet or as_json, verbose=verbose, prefect=not direct)
     if as_json:

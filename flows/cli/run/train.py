@@ -8,6 +8,7 @@ import typer
 
 from flows.cli.options import (
     AsJson,
+    Changed,
     Engine,
     EnvironmentName,
     Machine,
@@ -26,31 +27,43 @@ from flows.cli.options import (
 from flows.cli.screen.console import say_json
 from flows.cli.settings import settings
 from flows.cli.terminal import run_training
-from r3l.config.compose import POLICY
 
 
 def train(
     word: RunWord = "",
     run: Run = "",
-    preset: Preset = "paper",
-    method: Method = "r3l",
-    policy: Policy = POLICY,
-    environment: EnvironmentName = "alfworld",
+    preset: Preset = "",
+    method: Method = "",
+    policy: Policy = "",
+    environment: EnvironmentName = "",
     engine: Engine = "",
     machine: Machine = "",
     iterations: Annotated[int, typer.Option(min=1, help="number of further iterations")] = 10,
     evaluate_every: Annotated[
-        int, typer.Option(min=0, help="number of iterations between two evaluations; 0: no evaluation")
-    ] = 0,
+        int | None,
+        typer.Option(min=0, help="number of iterations between two evaluations; 0: no evaluation (new run: 0)"),
+    ] = None,
     set_: Set = None,
+    change: Changed = False,
     store: Root = "",
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run further iterations of a run, one after another (the flow `r3l-train`)."""
-    given = [f"evaluation.every={evaluate_every}", *at(store, set_)]
-    config = settings(the_run(word, run, "demo"), preset, method, policy, environment, engine, given, machine=machine)
+    """Run further iterations of a run, one after another (the flow `r3l-train`). A run that is there goes on with the
+    settings of its newest iteration; what is given here comes on top, from the first iteration on."""
+    every = [] if evaluate_every is None else [f"evaluation.every={evaluate_every}"]
+    config = settings(
+        the_run(word, run, "demo"),
+        preset,
+        method,
+        policy,
+        environment,
+        engine,
+        [*every, *at(store, set_)],
+        machine=machine,
+        change=change or None,
+    )
     done = run_training(config, iterations, quiet=quiet or as_json, verbose=verbose)
     if as_json:
         say_json(done)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from r3l.pipeline.continuing import change_events
 from r3l.pipeline.logs import log, log_line
 from r3l.pipeline.policies import teacher_of
 from r3l.pipeline.stages import stage_io
@@ -79,6 +80,9 @@ def computed(bench: Workbench, key: StageKey, compute: Compute) -> tuple[stage_i
     bench.going_on()
     if STAGES[key.stage].samples or STAGES[key.stage].plays:
         tables = tables | {"events": [*tables.get("events", ()), *bench.incidents.taken(bench.iteration, key.stage)]}
+    if not key.shard and not bench.replay and not STAGES[key.stage].apart:  # once, where it has shards
+        events = change_events(bench.store, bench.config, bench.iteration, key.stage)
+        tables = tables | {"events": [*tables.get("events", ()), *events]} if events else tables
     return tables, {"seconds": round(time.monotonic() - began, 3)} | tolerable(bench, key, tables)
 
 

@@ -30,6 +30,21 @@ IDENTITY = (
     "chat_template.*",
 )
 
+TOKENIZER = (
+    "tokenizer*",
+    "*.jinja",
+    "*.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.*",
+    "merges.txt",
+)
+
+
+def tokenizer_files(folder: Path) -> list[Path]:
+    """Return the files of tokenizer and chat template in a policy's folder."""
+    return sorted({file for pattern in TOKENIZER for file in folder.glob(pattern) if file.is_file()})
+
 
 def snapshot_digest(folder: Path | str) -> str:
     """Return 16 hex digits that identify a snapshot's content. Raise StoreError where the folder holds no weights."""

@@ -1,0 +1,140 @@
+"""A run goes on with its own settings: those of its newest iteration, and what is asked for on top of them. What would
+make it another run is refused, unless that is asked for by name."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from r3l.config import Config
+from r3l.config.compose import Asked, allow_asked, composed, validated
+from r3l.config.preset_diff import between, flat
+from r3l.config.section import Section, stages_of
+from r3l.errors import ConfigError, StoreError
+from r3l.pipeline.logs import log
+from r3l.pipeline.saved_config import begun, save_config
+from r3l.records import Event
+from r3l.stages import STAGES
+from r3l.store.policies.snapshots import latest_policy
+from r3l.store.stage import Store
+
+GUARDED = ("policy", "environment", "method")  # what a run is a run of
+PARAMETERS = ("policy.adapter", "policy.lora_rank", "policy.lora_alpha", "policy.lora_targets")  # the optimiser's
+PLACE = ("run", "branch", "iteration", "change", "store")  # where an iteration is, not how it is run
+
+
+class Change(NamedTuple):
+    """A setting that differs from what it was, by its dotted name."""
+
+    name: str
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.before} → {self.after}"
+
+
+def settled(asked: Asked, training: bool = True) -> Config:
+    """Return the settings that are asked for on top of those that the run has, if it is there; of a new run, on top of
+    the usual presets. Every command, flow and form goes by this.
+
+    Args:
+        training: an iteration goes on with the settings it was begun with, an evaluation with the run's newest.
+
+    Raises:
+        ConfigError: a preset or setting is unknown, or a value is out of bounds.
+        StoreError: the settings of the run can't be read.
+    """
+    place = validated({name: asked.settings[name] for name in PLACE if name in asked.settings})
+    allow_asked(asked)  # before the stored settings are read, which may name the same code
+    try:
+        store = Store.open(place.store.root, reading=True)
+    except StoreError:
+        return composed(asked)  # no store yet, so no run; one that can't be made is refused when it is written to
+    found = begun(store, place.run, place.branch, place.iteration if training else None)
+    if found is None:
+        return composed(asked)
+    own = found[1].model_dump(mode="json", exclude={"store", "iteration"})
+    return composed(asked, own | {"branch": place.branch})
+
+
+def changes(before: Config, after: Config) -> list[Change]:
+    """Return the settings that differ; of a section of another kind, only the kind."""
+    old, new = (config.model_dump(mode="json", exclude=set(PLACE)) for config in (before, after))
+    for name in new:
+        kinds = [part[name].get("kind") for part in (old, new) if isinstance(part[name], dict)]
+        if len(set(kinds)) > 1:
+            old[name], new[name] = {"kind": kinds[0]}, {"kind": kinds[1]}
+    return [Change(*one) for one in between(flat(old), flat(new))]
+
+
+def stages_of_setting(config: Config, name: str) -> tuple[str, ...]:
+    """Return the stages whose rows a setting has a part in, in their order. A policy's folder is known by its digest,
+    which an update has as that of the starting policy."""
+    if name == "policy.path":
+        return ("updates",)
+    section: Section = config
+    first, *inner = name.split(".")
+    if inner:
+        section, first = getattr(config, first), inner[0]
+    stages = stages_of(type(section), first)
+    return tuple(stage for stage in STAGES if stages is None or stage in stages)
+
+
+def check_changes(store: Store, config: Config, iteration: int, training: bool = True) -> list[Change]:
+    """Return the settings that differ from what the run had so far.
+
+    Raises:
+        ConfigError: the run would go on with another policy, environment or method, and `config.change` does not allow
+            it; or with weights and an optimiser's state that are none of this policy. An evaluation may be of any
+            environment, but not of another policy.
+        StoreError: the settings of the run can't be read.
+    """
+    found = begun(store, config.run, config.branch, iteration if training else None)
+    if found is None:
+        return []
+    number, before = found
+    made = changes(before, config)
+    if training:
+        guarded = [one for one in made if one.name.partition(".")[0] in GUARDED and stages_of_setting(config, one.name)]
+    else:
+        guarded = [one for one in made if one.name == "policy.path"]
+    whose = f"run {config.run}{config.branch and ' branch '}{config.branch}: iteration {number} had"
+    named = "; ".join(f"{one.name}={one.before}, now {one.after}" for one in guarded)
+    if guarded and not training:
+        raise ConfigError(
+            f"{whose} {named}: an evaluation plays the run's own policy; give another one's evaluation a run of its own"
+        )
+    if guarded and not config.change:
+        raise ConfigError(
+            f"{whose} {named}; leave that out to go on as before, give another run's name, or allow the change "
+            "(--change; change=true in a form or in Python), which becomes a row of events"
+        )
+    lost = [one for one in guarded if one.name in PARAMETERS]
+    if lost and latest_policy(store, config.run, config.branch, iteration):
+        raise ConfigError(
+            f"{whose} {'; '.join(f'{one.name}={one.before}, now {one.after}' for one in lost)}: its weights and the "
+            "optimiser's state are of other parameters, so not even --change can go on from them; start another run"
+        )
+    return made
+
+
+def keep_settings(store: Store, config: Config, iteration: int, replaying: bool = False) -> None:
+    """Write the settings of an iteration, and log what differs from those that the run had so far. Raise as
+    `check_changes` does; a replay, which has a branch of its own, may differ in everything."""
+    for change in [] if replaying else check_changes(store, config, iteration):
+        log().info("from iteration %d on, %s", iteration, change)
+    save_config(store, config, iteration)
+
+
+def change_events(store: Store, config: Config, iteration: int, stage: str) -> list[Event]:
+    """Return an event for each setting that differs from those of the iteration before and of which `stage` is the
+    first that goes by it: so it is stored with the first rows that differ."""
+    found = begun(store, config.run, config.branch, iteration - 1) if iteration > 0 else None
+    if found is None:
+        return []
+    number, before = found
+    return [
+        Event(iteration, stage, one.name, "setting_changed", f"{one.before} → {one.after}", f"since iteration {number}")
+        for one in changes(before, config)
+        if stages_of_setting(config, one.name)[:1] == (stage,)
+    ]
