@@ -44,7 +44,7 @@ EnvironmentName = Annotated[
         help="environment preset, a preset's file, a plug-in's name, or module:Class (new run: alfworld)",
     ),
 ]
-Engine = Annotated[str, typer.Option("--engine", help="transformers_local, vllm_server, vllm_local, or a plug-in's")]
+Engine = Annotated[str, typer.Option("--engine", help="transformers_local, vllm_server, or a plug-in's")]
 Machine = Annotated[
     str, typer.Option("--machine", help="preset of a machine: one_gpu, eight_gpus or two_nodes (new run: this one)")
 ]

@@ -153,20 +153,5 @@ class VllmServerSettings(EngineSettings):
     )
 
 
-class VllmLocalSettings(EngineSettings):
-    kind: Literal["vllm_local"] = "vllm_local"
-    memory_share: float = Field(
-        0.45,
-        gt=0,
-        le=0.95,
-        description="Share of the GPU memory that the engine may use, above 0, up to 0.95.",
-        json_schema_extra=identity_of(),
-    )
-
-
-ENGINE_KINDS = Kinds(
-    "engine",
-    EngineSettings,
-    (TransformersLocalSettings, VllmServerSettings, VllmLocalSettings),
-)
+ENGINE_KINDS = Kinds("engine", EngineSettings, (TransformersLocalSettings, VllmServerSettings))
 AnyEngine = Annotated[EngineSettings, ENGINE_KINDS]

@@ -32,7 +32,6 @@ SECTIONS = {
     "AgentRLVR": "Agent-RLVR",
     "TransformersLocal": "Embedded (transformers)",
     "VllmServer": "vLLM servers",
-    "VllmLocal": "vLLM in this process",
 }
 
 

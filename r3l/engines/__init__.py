@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 
 from r3l import plugins
-from r3l.config.engines import AnyEngine, TransformersLocalSettings, VllmLocalSettings, VllmServerSettings
+from r3l.config.engines import AnyEngine, TransformersLocalSettings, VllmServerSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.base import Engine
 
@@ -33,17 +33,9 @@ def _vllm_server(settings: AnyEngine, policy: PolicySettings) -> Engine:
     return VllmServer(settings, policy)
 
 
-def _vllm_local(settings: AnyEngine, policy: PolicySettings) -> Engine:
-    assert isinstance(settings, VllmLocalSettings)
-    from r3l.engines.vllm.local import VllmLocal
-
-    return VllmLocal(settings, policy)
-
-
 ENGINES: dict[str, Callable[[AnyEngine, PolicySettings], Engine]] = {
     "transformers_local": _transformers_local,
     "vllm_server": _vllm_server,
-    "vllm_local": _vllm_local,
 }
 
 

@@ -20,7 +20,7 @@ def test_the_most_alike_come_first_and_then_the_alphabet():
     ("rollout.taks=3", "\n  rollout.taks: unknown setting; rollout has tasks, "),
     ("rolout.tasks=3", "\n  rolout: unknown setting; expected one of rollout, "),
     ("method.kind=grp", "\n  method.kind: got 'grp', expected one of grpo, ngrpo, "),
-    ("engine.kind=vlm", "\n  engine.kind: got 'vlm', expected one of vllm_local, vllm_server, transformers_local"),
+    ("engine.kind=vlm", "\n  engine.kind: got 'vlm', expected one of vllm_server, transformers_local"),
     ("environment.games=ful", "\n  environment.games: got 'ful', expected one of full, downloaded, kitchen"),
     ("method=5", "\n  method: Input should be a valid dictionary"),
     ("tracking.to=[\"tensorbord\"]", "\n  tracking.to.0: got 'tensorbord', expected one of tensorboard, "),

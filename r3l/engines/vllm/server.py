@@ -21,7 +21,6 @@ import httpx
 from r3l.config.engines import VllmServerSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.base import Completion, PolicySnapshot, Sampling
-from r3l.engines.vllm.calls import retrieve_error
 from r3l.engines.vllm.fleet import VllmFleet
 from r3l.engines.vllm.http_clients import HttpClients
 from r3l.engines.vllm.routes import ServerGone
@@ -229,3 +228,9 @@ def _cancelling() -> bool:
     """Return whether the caller itself is being cancelled, rather than the call that it waits for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def retrieve_error(call: asyncio.Task[Any]) -> None:
+    """Note a call's error. If its caller has given up, nobody else reads it, and asyncio would print it."""
+    if not call.cancelled():
+        call.exception()
