@@ -11,8 +11,7 @@ from r3l.judge.bench import Bench, Looking, Tell
 from r3l.judge.compare import compared, difference, settings_differences
 from r3l.judge.lines import Lines, Place, key_of_manifest
 from r3l.judge.witness import Made, NotStored
-from r3l.pipeline import replay_buffer
-from r3l.pipeline.stages import calls
+from r3l.pipeline.stages import calls, replay_buffer
 from r3l.pipeline.stages.calls import CALLS, Chain, submit
 from r3l.pipeline.stages.task_batch import shards_of
 from r3l.pipeline.stages.waves import shards_of_batch, waves

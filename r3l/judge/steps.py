@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from r3l.engines.canary import CANARY
 from r3l.errors import StoreError
 from r3l.judge.compare import same, shown
 from r3l.judge.lines import Lines, Place
 from r3l.methods import counted_groups
 from r3l.pipeline.stages import stage_io
 from r3l.pipeline.update.local import policy_place
-from r3l.pipeline.workbench import CANARY
 from r3l.records import Credit
 from r3l.store import manifest as manifests
 from r3l.store.files.local import Files

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from r3l.errors import StoreError
 from r3l.store import manifest as manifests
-from r3l.store.files.parts import Rows
 from r3l.store.layout import StageKey, StageRef
 from r3l.store.stage import Store, whole
+from r3l.store.tables.parts import Rows
 from r3l.store.tables.unstorable import storable
 
 

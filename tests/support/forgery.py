@@ -17,9 +17,9 @@ from r3l.store import manifest as manifests
 from r3l.store.catalog import committed
 from r3l.store.contents import place
 from r3l.store.digests import canonical, lasting, table_digest
-from r3l.store.files.parts import encode, to_table
 from r3l.store.layout import StageKey
 from r3l.store.stage import Store
+from r3l.store.tables.parts import encode, to_table
 from r3l.store.tables.schemas import VERSIONS
 
 Row = dict[str, Any]

@@ -18,8 +18,8 @@ from r3l.judge.verdict import judge
 from r3l.pipeline.tools import Tools
 from r3l.records import Credit
 from r3l.store.catalog import committed
-from r3l.store.files.parts import to_table
 from r3l.store.stage import Store
+from r3l.store.tables.parts import to_table
 from tests.support import records
 from tests.support.forgery import Forgery
 from tests.support.healthy_run import RUN, healthy_run
