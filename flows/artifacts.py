@@ -87,7 +87,7 @@ def page(store: Store, line: Line, summary: Summary, score: Scores | None = None
     lines += [f"| {name} | {value} |" for name, value in shown(summary)]
     lines += ["", "## Seconds by the clock (shards and stages overlap)", "", "| stage | seconds |", "|---|---|"]
     lines += [f"| {stage} | {seconds:.1f} |" for stage, seconds in summary["stages"].items()]
-    lines += ["", "## Ask", "", *(f"```sh\n{question}\n```" for question in questions(*line.place))]
+    lines += ["", "## Ask", "", *(f"```sh\n{question}\n```" for question in questions(summary))]
     return "\n".join(lines)
 
 

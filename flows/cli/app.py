@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import atexit
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -14,8 +15,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.text import Text
+from typer.core import TyperCommand
 
-from flows.cli.screen.console import say, screen, write_what_the_terminal_can
+from flows.cli.screen.console import say, screen, store_named, write_what_the_terminal_can
 from r3l.errors import Interrupted, R3LError
 from r3l.system.memory import collect_less
 from r3l.system.pasted import runnable
@@ -23,6 +25,7 @@ from r3l.version import __version__
 
 ENDED = 130  # exit code where Ctrl-C, a cancel or SIGTERM ended the work: as shells have it
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+COMMENT = re.compile(r"--\s")
 UNREAD = 1  # where nobody read the output to its end
 
 # Box of `--help` -> package in flows, and its commands: each the function of its name in the file of its name, _ for -.
@@ -51,6 +54,13 @@ def options(
     """R3L post-training of language-model agents, where every stage of every iteration is a table."""
 
 
+class TakesSql(TyperCommand):
+    """A command in whose words ``-- `` begins a comment of SQL, as it does at the top of a file, and no option."""
+
+    def parse_args(self, context: Any, words: list[str]) -> list[str]:
+        return super().parse_args(context, [f" {word}" if COMMENT.match(word) else word for word in words])
+
+
 def app_of(commands: Iterable[str], find: Callable[[str], Callable[..., None]] | None = None) -> typer.Typer:
     """Return the command line with these commands. `find` gives a command's function: by default the real one, for
     which its module is imported."""
@@ -63,7 +73,7 @@ def app_of(commands: Iterable[str], find: Callable[[str], Callable[..., None]] |
     app.callback()(options)
     for name in commands:
         settings: dict[str, Any] = {"context_settings": PASSED_ON} if name == "prefect" else {}
-        app.command(name, rich_help_panel=PLACES[name][1], **settings)((find or function)(name))
+        app.command(name, cls=TakesSql, rich_help_panel=PLACES[name][1], **settings)((find or function)(name))
     return app
 
 
@@ -131,7 +141,9 @@ def main() -> None:
             raise
         refused = isinstance(error, R3LError)
         first = next(iter(str(error).strip().splitlines()), "")
-        said = runnable(str(error)) if refused else f"{type(error).__name__}: {first} (--debug shows where)"
+        said = (
+            runnable(str(error), store_named()) if refused else f"{type(error).__name__}: {first} (--debug shows where)"
+        )
         screen(stderr=True).print(Text("error:", style="red"), said, soft_wrap=True)
         sys.exit(2 if refused else 3)
 

@@ -11,7 +11,7 @@ from r3l.store.catalog import connect
 from r3l.store.metrics import METRICS
 from r3l.store.query import query
 from r3l.store.stage import Store
-from r3l.system.pasted import program
+from r3l.system.pasted import at_store, program
 
 # What most people look at first, with its change since the iteration before.
 HEADLINE = (
@@ -30,11 +30,17 @@ SPENT = """
 SELECT stage, max(epoch(committed_at::TIMESTAMPTZ)) - min(epoch(committed_at::TIMESTAMPTZ) - seconds)
 FROM stages WHERE run = ? AND branch = ? AND iteration = ? GROUP BY stage
 """
-QUESTIONS = [
+OF_RETRIES = [
     "SELECT run, outcome, count(*) AS retries, avg(gain) AS gain FROM pivots GROUP BY ALL",
     "SELECT run, pivot_turn, count(*) AS retries, avg((gain > 0)::INT) AS improved FROM pivots GROUP BY ALL "
     "ORDER BY ALL",
     "SELECT run, iteration, base_success, retry_improvement, mixed_groups, loss FROM iterations ORDER BY ALL",
+]
+OF_BASES = [  # of a method, or an iteration, without retries
+    "SELECT run, task_type, count(*) AS attempts, avg(reward) AS reward FROM base GROUP BY ALL ORDER BY ALL",
+    "SELECT run, iteration, mixed, count(*) AS groups, avg(reward_mean) AS reward FROM groups GROUP BY ALL "
+    "ORDER BY ALL",
+    "SELECT run, iteration, base_success, mixed_groups, trained_tokens, loss FROM iterations ORDER BY ALL",
 ]
 
 
@@ -56,10 +62,12 @@ class Summary(TypedDict):
     evaluation: NotRequired[Scores]
 
 
-def questions(run: str, branch: str) -> list[str]:
-    """Return questions to a line of a run, as commands to paste."""
-    line = f"--run {run} --branch {branch}" if branch else f"--run {run}"
-    return [f'{program()} sql "{question}" {line}' for question in QUESTIONS]
+def questions(summary: Summary) -> list[str]:
+    """Return questions that the iteration can answer, as commands to paste."""
+    line = f"--run {summary['run']}" + (f" --branch {summary['branch']}" if summary["branch"] else "")
+    line += at_store(summary["store"]) if "store" in summary else ""
+    asked = OF_BASES if summary.get("retry_improvement") is None else OF_RETRIES
+    return [f'{program()} sql "{question}" {line}' for question in asked]
 
 
 def summarise(store: Store, run: str, branch: str, iteration: int) -> Summary:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
 from pathlib import Path
+
+from r3l.system.home import home
+
+OF_A_STORE = "audit|check|credit|export|prune|replay|report|runs|show|sql|status|track|why"  # verbs that take --store
 
 
 def r3l(*words: str) -> str:
@@ -26,6 +31,16 @@ def program() -> str:
     return shlex.quote(str(below.relative_to(Path.cwd()) if below.is_relative_to(Path.cwd()) else below))
 
 
-def runnable(text: str) -> str:
-    """Return a message with its commands in backticks, ``r3l ...``, as they run when they are pasted."""
+def at_store(root: str) -> str:
+    """Return `` --store ROOT``, or nothing where every shell finds the store without it."""
+    elsewhere = any(os.environ.get(name) for name in ("R3L_STORE", "R3L_HOME"))
+    return "" if root == str(home() / "data" / "runs") and not elsewhere else f" --store {shlex.quote(root)}"
+
+
+def runnable(text: str, store: str = "") -> str:
+    """Return a message with its commands in backticks, ``r3l ...``, as they run when they are pasted: on the store that
+    `store` names, if it names one."""
+    if store:
+        words = f" --store {shlex.quote(store)}"
+        text = re.sub(rf"`(r3l (?:{OF_A_STORE})\b[^`]*)`", lambda command: f"`{command[1]}{words}`", text)
     return text.replace("`r3l ", f"`{program()} ")

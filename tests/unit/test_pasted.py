@@ -9,7 +9,7 @@ import pytest
 
 from flows.cli.screen.console import CleanConsole
 from flows.cli.screen.figures import result
-from r3l.pipeline.summary import QUESTIONS
+from r3l.pipeline.summary import OF_BASES
 from r3l.system import pasted
 
 
@@ -59,7 +59,7 @@ def test_the_questions_of_an_iteration_run_as_they_are_pasted(environment, monke
         {"run": "demo", "iteration": 0, "store": "data/runs", "stages": {}, "branch": "", "no_step": ""},
     )
     commands = [line.strip() for line in out.getvalue().splitlines() if "SELECT" in line]
-    assert len(commands) == len(QUESTIONS) >= 3
+    assert len(commands) == len(OF_BASES) >= 3
     for command in commands:
         done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr

@@ -22,7 +22,7 @@ from flows.cli.screen.figures import result
 from r3l.errors import StoreError
 from r3l.exploration.progress import Progress
 from r3l.pipeline.logs import log_line
-from r3l.pipeline.summary import QUESTIONS
+from r3l.pipeline.summary import OF_BASES
 from r3l.records import Event
 from r3l.store.stage import Store
 from r3l.system.visible import VisibleRecord
@@ -80,7 +80,9 @@ def test_the_live_panel_and_the_result_show_names_as_they_are():
         "branch": "",
     }
     result(console, summary)
-    assert times_shown(out.getvalue()) == 5 + len(QUESTIONS)  # stage, tracker, no step, store, its run
+    assert times_shown(out.getvalue()) == 5 + 2 * len(
+        OF_BASES
+    )  # stage, tracker, no step, store, its run; run and store of a command
     assert row("base", {"done": 1, "planned": 1}, 1)[0] == "base"
 
 

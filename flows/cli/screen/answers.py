@@ -10,7 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from flows.cli.screen.console import screen
+from flows.cli.screen.console import screen, store_named
+from r3l.system.pasted import runnable
 
 CELL = 60
 RECORD_CELL = 400  # a record has a line, or more, for each column
@@ -82,5 +83,7 @@ def story(text: str) -> Text:
 def warn_of_left_out(left_out: Mapping[str, str]) -> None:
     """Print a warning for each damaged run."""
     for run, why in left_out.items():
-        said = f"warning: run {run} is left out: {why}; `r3l check {run}` names what is damaged"
+        said = runnable(
+            f"warning: run {run} is left out: {why}; `r3l check {run}` names what is damaged", store_named()
+        )
         screen(stderr=True).print(Text(said, style="yellow"), soft_wrap=True)

@@ -8,6 +8,7 @@ import math
 import os
 import sys
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import typer
@@ -45,6 +46,13 @@ def write_what_the_terminal_can() -> None:
         setattr(sys, name, stream)
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+
+
+def store_named() -> str:
+    """Return the store that the command line names; empty where it names none."""
+    words = sys.argv[1:]
+    following = [after for word, after in pairwise(words) if word == "--store"]
+    return next((word.partition("=")[2] for word in words if word.startswith("--store=")), "") or "".join(following[:1])
 
 
 def say_json(value: object, indent: int | None = None) -> None:

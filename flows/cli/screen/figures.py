@@ -41,7 +41,7 @@ def result(console: Console, summary: Summary, ask: bool = True, verbose: bool =
         return
     place = (f"{summary['store']}/{summary['run']}", "bold")
     console.print(Text.assemble("\nstored in ", place, ". Ask it:\n"), soft_wrap=True)
-    for question in questions(summary["run"], summary["branch"]):
+    for question in questions(summary):
         console.print(f"  {question}", soft_wrap=True, style="cyan")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,7 +12,7 @@ import typer
 from flows.cli.options import Root
 from flows.cli.screen.answers import rows_view, warn_of_left_out
 from flows.cli.screen.console import say_json, screen
-from r3l.errors import StoreError
+from r3l.errors import ConfigError, StoreError
 from r3l.store.figures import known
 from r3l.store.query import ask, connect_for_users
 from r3l.store.stage import Store
@@ -20,7 +22,10 @@ QUERY_SECONDS = 600.0
 
 
 def sql(
-    question: Annotated[str, typer.Argument(help="one SELECT; data/README.md lists tables and views")],
+    question: Annotated[str, typer.Argument(help="one SELECT; data/README.md lists tables and views")] = "",
+    file: Annotated[
+        str, typer.Option("--file", metavar="PATH", help="a file with the question; -: standard input")
+    ] = "",
     store: Root = "",
     run: Annotated[list[str] | None, typer.Option(help="only these runs")] = None,
     branch: Annotated[str, typer.Option(help="show this branch of each run instead of the run itself")] = "",
@@ -31,6 +36,7 @@ def sql(
 ) -> None:
     """Ask the tables in SQL (DuckDB). Views: tasks, base, reflections, pivots, retries, distilled, credit, iterations,
     ..."""
+    question = asked(question, file)
     opened = Store.open(store, reading=True)
     known(opened, run or ())
     with connect_for_users(opened, run, branch=branch, verify=verify, question=question) as connection:
@@ -48,6 +54,23 @@ def sql(
     pooled = [] if "run" in answer.column_names else {*(run or opened.runs())} - left_out.keys()
     over = f" of {len(pooled)} runs together; --run names one" if len(pooled) > 1 else ""
     screen(stderr=True).print(f"{answer.num_rows} rows{over}", style="dim")
+
+
+def asked(question: str, file: str) -> str:
+    """Return the question, of the command line or of a file.
+
+    Raises:
+        ConfigError: there is none, there are two, or the file can't be read.
+    """
+    if bool(question.strip()) == bool(file):
+        raise ConfigError("one question is expected: its words, as r3l sql 'FROM base', or --file PATH")
+    if not file:
+        return question
+    try:
+        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return content.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--file {file}: can't be read as text ({error})") from error
 
 
 def refuse_unknown_branch(store: Store, runs: Iterable[str], branch: str) -> None:

@@ -19,7 +19,7 @@ HEAD = """# Questions to a run, in SQL
 [`sample_run`](../sample_run/README.md), a real run of two iterations that ships with the repository. To ask a question on any store:
 
 ```sh
-.venv/bin/r3l sql "$(cat data/queries/02_pivots_that_paid_off.sql)" --store data/sample_run
+.venv/bin/r3l sql --file data/queries/02_pivots_that_paid_off.sql --store data/sample_run
 .venv/bin/r3l audit data/sample_run        # the page SQL has all questions, to run and to change
 .venv/bin/marimo edit data/queries/explore.py   # a notebook to continue from; needs uv pip install -e '.[notebook]'
 ```
