@@ -5,6 +5,6 @@ FROM training_rows t
 LEFT JOIN credit c ON (c.run, c.branch, c.iteration, c.trajectory_id) = (t.run, t.branch, t.iteration, t.source_id)
 LEFT JOIN distilled d ON (d.run, d.branch, d.iteration, d.distilled_id) = (t.run, t.branch, t.iteration, t.source_id)
 LEFT JOIN tasks k ON (k.run, k.branch, k.iteration, k.task) = (t.run, t.branch, t.iteration, c.task)
-LEFT JOIN updates u ON (u.run, u.branch, u.iteration) = (t.run, t.branch, t.iteration)
+LEFT JOIN (FROM updates QUALIFY step = max(step) OVER (PARTITION BY run, branch, iteration)) u ON (u.run, u.branch, u.iteration) = (t.run, t.branch, t.iteration)
 ORDER BY t.run, weight DESC, t.row_id
 LIMIT 50;

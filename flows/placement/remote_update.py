@@ -95,11 +95,17 @@ def at_home(store: Store, job: JobSpec, start: str) -> JobSpec:
     """Return the spec with paths of this host: everything fetched from the store, every policy checked by its
     digest."""
     policy = job["policy"]
-    folders = sorted({row.rpartition("/")[0] for row in job["rows"]})
+    turns = job.get("turns", [])
+    folders = sorted({path.rpartition("/")[0] for path in [*job["rows"], *turns]})
     here = {folder: store.local(folder) for folder in folders}
+    rows, turns = (
+        [str(here[path.rpartition("/")[0]] / path.rpartition("/")[2]) for path in paths]
+        for paths in (job["rows"], turns)
+    )
     base = str(fetch_policy(store, policy["base_path"], start)) if policy["base_path"] else None
     return job | {
-        "rows": [str(here[row.rpartition("/")[0]] / row.rpartition("/")[2]) for row in job["rows"]],
+        "rows": rows,
+        "turns": turns,
         "policies": {digest: str(fetch_policy(store, place, digest)) for digest, place in job["policies"].items()},
         "reference": str(fetch_policy(store, job["reference"], start)),
         "policy": {
@@ -113,7 +119,7 @@ def at_home(store: Store, job: JobSpec, start: str) -> JobSpec:
 
 @flow(name="r3l-update", flow_run_name="{job}")
 def update(store: str, job: str, attempt: int = 0) -> dict[str, Any]:
-    """Take one optimiser step on this host, for a flow `r3l` that waits for it.
+    """Take the optimiser steps of an iteration on this host, for a flow `r3l` that waits for it.
 
     Args:
         store: folder or s3:// address of the store.

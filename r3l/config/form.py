@@ -16,8 +16,9 @@ from r3l.config.methods import AnyMethod
 from r3l.config.model import Config
 from r3l.config.placement import PlacementSettings
 from r3l.config.section import Section
-from r3l.config.sections import EvaluationSettings, PolicySettings, RolloutSettings, StoreSettings, TrainingSettings
+from r3l.config.sections import EvaluationSettings, PolicySettings, RolloutSettings, StoreSettings
 from r3l.config.tracking import TrackingSettings
+from r3l.config.training import TrainingSettings
 
 Settings = dict[str, Any]
 HERE = "as the run has it"

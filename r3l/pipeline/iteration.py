@@ -155,7 +155,8 @@ def run_stages(bench: Workbench) -> list[StageRef]:
     if bench.replay is None:
         withdraw_others(bench, refs)
     if bench.wants("updates"):
-        credit, rows = ([ref for ref in refs if ref.stage == stage] for stage in ("credit", "training_rows"))
+        read = ("base", "credit", "training_rows")
+        bases, credit, rows = ([ref for ref in refs if ref.stage == stage] for stage in read)
         replayed = [bench.runner.call(calls.replay_groups, bench, credit, rows)] if replay_buffer.active(bench) else []
-        refs += [*replayed, bench.runner.call(calls.update, bench, credit, rows, replayed)]
+        refs += [*replayed, bench.runner.call(calls.update, bench, bases, credit, rows, replayed)]
     return refs

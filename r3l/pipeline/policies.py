@@ -45,6 +45,7 @@ class Policies:
     behaviour: PolicySnapshot
     learner_folder: Path | None  # the folder of the update that wrote the learner: optimiser state, canary
     behaviour_folder: Path | None
+    steps: int = 0  # optimiser steps that the learner has behind it
     optimiser: str | None = None  # digest of the state that the learner's next step goes on from, as `Written` has it
 
     def as_evaluated(self) -> Policies:
@@ -65,7 +66,8 @@ def find(config: Config, store: Store, iteration: int) -> Policies:
         else _fetched(store, latest_policy(store, config.run, config.branch, synced), start)
     )
     refuse_other_start(config, store, start, learner)
-    return Policies(start, learner, behaviour, learner_folder, behaviour_folder, newest.optimiser if newest else "")
+    steps, optimiser = (newest.step, newest.optimiser) if newest else (0, "")
+    return Policies(start, learner, behaviour, learner_folder, behaviour_folder, steps, optimiser)
 
 
 def refuse_other_start(config: Config, store: Store, start: PolicySnapshot, learner: PolicySnapshot) -> None:

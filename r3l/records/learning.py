@@ -111,12 +111,13 @@ class ReplayedGroup:
 
 @dataclass(frozen=True, slots=True)
 class OptimiserStep:
-    """One optimiser step, as the update job reports it. A figure that does not apply is NaN."""
+    """One optimiser step, as the update job reports it. An update may take several, and writes its policy after the
+    last. A figure that does not apply is NaN."""
 
     iteration: Annotated[int, Column("training iteration")]
     step: Annotated[int, Column("optimiser steps taken by the run, this one included")]
-    policy: Annotated[str, Column("digest of the snapshot it wrote")]
-    parent_policy: Annotated[str, Column("digest of the snapshot it started from")]
+    policy: Annotated[str, Column("digest of the snapshot that its update wrote, after its last step")]
+    parent_policy: Annotated[str, Column("digest of the snapshot that its update started from")]
     path: Annotated[str, Column("the new snapshot, relative to the run's folder")]
     loss: Annotated[float, Column("total loss", bits=64)]
     loss_rl: Annotated[float, Column("its RL term", bits=64)]
@@ -152,8 +153,8 @@ class OptimiserStep:
     ]
     ratio_mean: Annotated[float, Column("mean importance ratio of the same; 1 where no objective has a ratio", bits=64)]
     learning_rate: Annotated[float, Column("of this step", bits=64)]
-    rows: Annotated[int, Column("training rows read")]
-    groups: Annotated[int, Column("groups of the batch: the denominator of `groups` reductions")]
+    rows: Annotated[int, Column("training rows read for the step")]
+    groups: Annotated[int, Column("groups of the minibatch: the denominator of `groups` reductions")]
     tokens_rl: Annotated[int, Column("tokens with weight in the RL term", bits=64)]
     tokens_sft: Annotated[
         int, Column("tokens with weight in the SFT term: the denominator of its `tokens` reduction", bits=64)
@@ -174,7 +175,9 @@ class OptimiserStep:
             bits=64,
         ),
     ]
-    seconds: Annotated[float, Column("wall time of the job", bits=64, volatile=True)]
+    seconds: Annotated[
+        float, Column("wall time of the step; of the first one, loading and writing too", bits=64, volatile=True)
+    ]
     peak_memory_mb: Annotated[
         float, Column("peak resident memory of the job (GPU: peak allocated)", bits=64, volatile=True)
     ]
@@ -194,3 +197,24 @@ class OptimiserStep:
         Column("lower clip range that was chosen for the batch; null: each row has its own", bits=64, since=4),
     ] = None
     clip_high: Annotated[float | None, Column("upper clip range, likewise", bits=64, since=4)] = None
+    epoch: Annotated[int, Column("0-based: how often its update had visited each group before", since=5, before=0)] = 0
+    minibatch: Annotated[
+        int,
+        Column(
+            "part of the batch that it read, 0-based; an epoch visits all, in an order of its own", since=5, before=0
+        ),
+    ] = 0
+    drift_asked: Annotated[
+        float | None,
+        Column(
+            "mean KL per neutral token (nats) from the policy before the update, had the step been taken whole; null: "
+            "training.max_drift was empty",
+            bits=64,
+            since=5,
+        ),
+    ] = None
+    drift: Annotated[float | None, Column("the same after the step as it was taken", bits=64, since=5)] = None
+    step_share: Annotated[
+        float | None, Column("share of the step's length that was taken; 1: all of it", bits=64, since=5)
+    ] = None
+    drift_tokens: Annotated[int, Column("neutral tokens that the drift was measured on", since=5, before=0)] = 0

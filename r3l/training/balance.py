@@ -40,7 +40,7 @@ def balance(
     tokens = 0
     for batch in micro_batches(groups, micro_batch_tokens):
         rows = [row for row in read_groups(batch) if row.loss.balances]
-        scored = [row for row in rows if row.row_id in others.old]
+        scored = [row for row in rows if row.row_id in others.old and row.row_id not in others.current]
         if scored:
             found, computed = score(scored)
             others.current |= {row.row_id: logp for row, logp in zip(scored, found, strict=True)}

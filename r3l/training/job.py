@@ -8,7 +8,8 @@ from typing import Any, NotRequired, TypedDict
 from pydantic import Field, ValidationError
 
 from r3l.config.section import Section
-from r3l.config.sections import PolicySettings, TrainingSettings
+from r3l.config.sections import PolicySettings
+from r3l.config.training import TrainingSettings
 from r3l.errors import TrainingError
 
 
@@ -21,9 +22,13 @@ class PolicyPath(Section):
 
 
 class Job(Section):
-    """One optimiser step. `out` is a staging folder: the caller moves it where it belongs once the job has ended."""
+    """One update, of one or several optimiser steps. `out` is a staging folder: the caller moves it where it belongs
+    once the job has ended."""
 
     rows: list[str] = Field(description="parquet files of training rows, in a fixed order")
+    turns: list[str] = Field(
+        default_factory=list, description="parquet files of the bases' turns, which the drift is measured on"
+    )
     groups: int = Field(ge=0, description="groups of the batch: the denominator of `groups` reductions")
     policy: PolicyPath = Field(description="the policy that is trained")
     policies: dict[str, str] = Field(
@@ -40,7 +45,7 @@ class Job(Section):
     optimiser: str | None = Field(None, description="folder of the previous optimiser state; empty: a fresh one")
     optimiser_digest: str | None = Field(None, description="what that folder must hold; empty: not checked")
     iteration: int = Field(0, ge=0)
-    step: int = Field(1, ge=1, description="number of this optimiser step in the run, 1-based")
+    step: int = Field(1, ge=1, description="number of the first optimiser step in the run, 1-based")
     seed: int = Field(0, ge=0)
     canary_ids: list[int] = Field(
         default_factory=list, description="token ids to score with the new policy; empty: of a trained row"
@@ -56,7 +61,7 @@ class PolicySpec(TypedDict):
 
 
 class JobSpec(TypedDict):
-    """A `Job` as its caller writes it: the rows and the folder are known last."""
+    """A `Job` as its caller writes it: the files of rows and the folder are known last."""
 
     groups: int
     policy: PolicySpec
@@ -70,6 +75,7 @@ class JobSpec(TypedDict):
     step: int
     seed: int
     rows: NotRequired[list[str]]
+    turns: NotRequired[list[str]]
     out: NotRequired[str]
 
 
@@ -82,8 +88,8 @@ class UpdateEvent(TypedDict):
 
 
 class UpdateResult(TypedDict):
-    """What `update.json` holds: the figures of `OptimiserStep`, under its names, and these. The digests of the policy
-    and of the optimiser's state are added by whoever runs the job."""
+    """What `update.json` holds: the figures of the last step, under the names of `OptimiserStep`, those of all `steps`,
+    and these. The digests of the policy and of the optimiser's state are added by whoever runs the job."""
 
     policy: NotRequired[str]
     optimiser: NotRequired[str]
@@ -95,6 +101,7 @@ class UpdateResult(TypedDict):
     seconds_by_part: dict[str, float]
     canary: dict[str, Any]
     events: list[UpdateEvent]
+    steps: list[dict[str, Any]]
 
 
 def read_job(path: str | Path) -> Job:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from r3l.config.sections import TrainingSettings
+from r3l.config.training import TrainingSettings
 
 
 def make_optimiser(named: dict[str, nn.Parameter], settings: TrainingSettings, step: int) -> torch.optim.AdamW:
-    """Return weight decay acts on matrices only: norms and biases are left alone."""
+    """Make AdamW for a 1-based step. Weight decay acts on matrices only: norms and biases are left alone."""
     matrices = [p for p in named.values() if p.ndim >= 2]
     others = [p for p in named.values() if p.ndim < 2]
     groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
@@ -17,6 +17,7 @@ def make_optimiser(named: dict[str, nn.Parameter], settings: TrainingSettings, s
         [group for group in groups if group["params"]],
         lr=learning_rate(settings, step),
         betas=(settings.beta1, settings.beta2),
+        eps=settings.eps,
     )
 
 

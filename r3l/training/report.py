@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from r3l.training.gradients import Measures
-from r3l.training.job import Job
+from r3l.training.job import Job, UpdateResult
 from r3l.training.optimiser import learning_rate
 from r3l.training.scoring import OtherScores, starts
-from r3l.training.shards import Survey
+from r3l.training.shards import Count
 
 OF_A_STEP = (
     "loss",
@@ -31,15 +31,22 @@ OF_A_STEP = (
 
 
 def report(
-    job: Job, survey: Survey, sums: Measures, others: OtherScores, *, grad_norm: float, stepped: bool
+    job: Job, count: Count, groups: int, sums: Measures, others: OtherScores, number: int, *, grad_norm: float
 ) -> dict[str, Any]:
-    """Return what the job knows of its row in `updates`; digest and path of the new snapshot are the caller's. Where no
-    step was taken, what only a step measures is NaN, not 0."""
+    """Return what the job knows of a step's row in `updates`; digest and path of the new snapshot are the caller's.
+
+    Args:
+        count: what was read for the step.
+        groups: what `groups` reductions were divided by.
+        number: of the step in the job, 0-based; -1: no step was taken, and what only a step measures is NaN, not 0.
+    """
+    stepped = number >= 0
     unmeasured = {} if stepped else dict.fromkeys(OF_A_STEP, math.nan)
+    unmoved = starts(job) and number <= 0  # the KL to itself is 0, unseen
     bounds = next((others.bounds[search] for search in sorted(others.bounds)), None)
     return {
         "iteration": job.iteration,
-        "step": job.step if stepped else job.step - 1,
+        "step": job.step + number,
         "stepped": stepped,
         "parent_policy": job.policy.digest,
         "loss": sums.loss,
@@ -49,20 +56,26 @@ def report(
         "grad_norm": grad_norm,
         "entropy": mean(sums.entropy_sum, sums.base_tokens),
         "kl_behaviour": mean(sums.kl_behaviour_sum, sums.behaviour_known),
-        "kl_start": 0.0 if starts(job) else sums.kl_start_sum / sums.start_known if sums.start_known else None,
+        "kl_start": 0.0 if unmoved else sums.kl_start_sum / sums.start_known if sums.start_known else None,
         "clip_fraction": mean(sums.clipped, sums.ratios),
         "ratio_mean": mean(sums.ratio_sum, sums.ratios, empty=1.0),
-        "learning_rate": learning_rate(job.training, job.step),
-        "rows": survey.rows,
-        "groups": job.groups,
-        "tokens_rl": sum(count for term, count in survey.tokens.items() if term != "sft"),
-        "tokens_sft": survey.tokens["sft"],
-        "tokens_sequences": survey.sequence_tokens,
+        "learning_rate": learning_rate(job.training, job.step + max(number, 0)),
+        "rows": count.rows,
+        "groups": groups,
+        "tokens_rl": sum(tokens for term, tokens in count.tokens.items() if term != "sft"),
+        "tokens_sft": count.tokens["sft"],
+        "tokens_sequences": count.sequence_tokens,
         "tokens_computed": int(sums.tokens_computed),
-        "scoring_passes": others.passes + (sums.scoring_tokens > 0),
+        "scoring_passes": (others.passes if number <= 0 else 0) + (sums.scoring_tokens > 0),
         "reference_tokens": int(sums.reference_tokens),
         "kl_start_tokens": int(sums.kl_start_tokens),
         "masked_rows": int(sums.masked_rows),
+        "epoch": 0,
+        "minibatch": 0,
+        "drift_asked": None,
+        "drift": None,
+        "step_share": None,
+        "drift_tokens": 0,
         "clip_low": bounds.clip_low if bounds else None,
         "clip_high": bounds.clip_high if bounds else None,
     } | unmeasured
@@ -70,6 +83,14 @@ def report(
 
 def mean(total: float, count: float, empty: float = 0.0) -> float:
     return total / count if count else empty
+
+
+def share_seconds(result: UpdateResult) -> None:
+    """Make the seconds of the steps add up to those of the job: loading and writing go to the first one."""
+    first, *later = result["steps"]
+    first["seconds"] = result["seconds"] - sum(step["seconds"] for step in later)
+    for step in result["steps"]:
+        step["peak_memory_mb"] = result["peak_memory_mb"]
 
 
 def forget_peak() -> None:

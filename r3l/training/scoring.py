@@ -37,12 +37,27 @@ class OtherScores:
     passes: int = 0
     reference_tokens: int = 0
     start_tokens: int = 0
-    scoring_tokens: int = 0  # through the trained policy, to choose clip bounds
+    scoring_tokens: int = 0  # through the trained policy, to choose clip bounds or for ratios to it
 
     def bounded(self, row: UpdateRow) -> UpdateRow:
         """Return the row with the clip bounds that were chosen for it, where there are any."""
         found = self.bounds.get(row.search) if row.loss.balances else None
         return row if found is None else replace(row, settings=found._asdict())
+
+    def stepped(self) -> None:
+        """Forget what the policy before a step has scored, and the bounds that were chosen by it."""
+        self.current.clear()
+        self.bounds.clear()
+
+    def taken_tokens(self) -> dict[str, int]:
+        """Return the tokens that were scored since the last call, as measures."""
+        tokens = {
+            "reference_tokens": self.reference_tokens,
+            "kl_start_tokens": self.start_tokens,
+            "scoring_tokens": self.scoring_tokens,
+        }
+        self.reference_tokens = self.start_tokens = self.scoring_tokens = 0
+        return tokens
 
     def of(self, row: UpdateRow, logp: Floats | None) -> RowScores:
         """Return a row's scores beside `logp`, those of the trained policy (None: its gradient does not depend on
@@ -123,9 +138,13 @@ def score_others(
     device: torch.device,
     groups: Sequence[Group],
     emit: Callable[..., None],
+    several: bool = False,
 ) -> OtherScores:
     """Return one pass for each behaviour policy that a ratio needs, one for the reference if any row has a KL
     coefficient, and where none has, a few rows by the starting policy.
+
+    Args:
+        several: the update takes more than one step: from the second on, the policy is not the starting one any more.
 
     Raises:
         TrainingError: the job names no folder for one of them.
@@ -151,7 +170,7 @@ def score_others(
         )
         others.passes += 1
         others.start = others.reference
-    elif job.reference and not starts(job) and (rows := set(drawn(job, survey))):
+    elif job.reference and (several or not starts(job)) and (rows := set(drawn(job, survey))):
         within = {survey.bases[row_id] for row_id in rows}
         if any(group.group_id in within for group in groups):
             others.start, others.start_tokens = scorer.score(

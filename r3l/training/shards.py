@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -16,23 +16,36 @@ from r3l.training.trie.tree import build_trie
 
 
 @dataclass(slots=True)
+class Count:
+    """What rows hold, those without a gradient too. `tokens`: trained tokens of each term; `sequence_tokens`: of all
+    rows, each run alone."""
+
+    rows: int = 0
+    tokens: Counter[str] = field(default_factory=Counter)
+    sequence_tokens: int = 0
+
+    def add(self, row: UpdateRow) -> None:
+        self.rows += 1
+        self.tokens[row.term] += len(row.positions)
+        self.sequence_tokens += row.length
+
+
+@dataclass(slots=True)
 class Group:
-    """What is known of a group without its tokens. `cost`: tokens of its trie."""
+    """What is known of a group without its tokens. `rows`: those with a gradient; `cost`: tokens of its trie."""
 
     group_id: str
     files: set[str] = field(default_factory=set)
     rows: int = 0
     cost: int = 0
+    count: Count = field(default_factory=Count)
 
 
 @dataclass(slots=True)
-class Survey:
-    """One pass over all rows. `tokens`: trained tokens of each term; `sequence_tokens`: of all rows, each run alone."""
+class Survey(Count):
+    """One pass over all rows."""
 
     groups: list[Group] = field(default_factory=list)  # in the order of the files; only those with a gradient
-    rows: int = 0
-    tokens: Counter[str] = field(default_factory=Counter)
-    sequence_tokens: int = 0
     behaviours: set[str] = field(
         default_factory=set
     )  # digests of the policies that old log-probabilities are needed of
@@ -46,16 +59,16 @@ def survey(files: Sequence[str], policy: str) -> Survey:
     """Count the rows and find the groups. Raise `TrainingError` for a file or a row that is not as the schema says."""
     seen = Survey()
     groups: dict[str, Group] = {}
+    counts: dict[str, Count] = defaultdict(Count)
     for file in files:
         active: dict[str, list[UpdateRow]] = {}
         for row in read_rows([file]):
-            seen.rows += 1
-            seen.tokens[row.term] += len(row.positions)
-            seen.sequence_tokens += row.length
+            seen.add(row)
+            counts[row.group_id].add(row)
             if row.has_gradient:
                 active.setdefault(row.group_id, []).append(row)
         for group_id, rows in active.items():
-            group = groups.setdefault(group_id, Group(group_id))
+            group = groups.setdefault(group_id, Group(group_id, count=counts[group_id]))
             group.files.add(file)
             group.rows += len(rows)
             group.cost += build_trie([row.token_ids for row in rows]).tokens_computed

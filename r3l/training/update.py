@@ -1,4 +1,5 @@
-"""One optimiser step: rows in, gradients summed over micro-batches of whole groups, AdamW, a new snapshot out."""
+"""An update: rows in, one or several optimiser steps, a new snapshot out. Gradients are summed over micro-batches of
+whole groups."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -16,11 +17,10 @@ from torch import nn
 from r3l.config.engines import TINY
 from r3l.errors import TrainingError
 from r3l.store.files.local import replace_text
-from r3l.training.balance import balance
+from r3l.training.balance import Score
 from r3l.training.canary import Canary
 from r3l.training.checkpoint import (
     copy_policy,
-    load_optimiser,
     optimiser_tensors,
     policy_weights,
     refuse_other_state,
@@ -29,14 +29,14 @@ from r3l.training.checkpoint import (
 )
 from r3l.training.gradients import Denominators, Floats, Measures, measure, row_gradient
 from r3l.training.job import Job, UpdateEvent, UpdateResult
-from r3l.training.optimiser import make_optimiser
-from r3l.training.parallel.fsdp import whole
+from r3l.training.minibatches import epochs, split
 from r3l.training.parallel.ranks import Ranks
 from r3l.training.policy import Policy, find_base, load_config, load_policy
-from r3l.training.report import forget_peak, peak_memory_mb, report
+from r3l.training.report import forget_peak, peak_memory_mb, report, share_seconds
 from r3l.training.rows import UpdateRow
 from r3l.training.scoring import OtherScores, score_others
 from r3l.training.shards import Group, Survey, micro_batches, read_groups, survey
+from r3l.training.steps import Plan, Steps, shared
 from r3l.training.trie.dense_layouts import choose_layout
 from r3l.training.trie.layouts import Layout, Limits, TrieLayout
 
@@ -67,7 +67,7 @@ class Update:
         )
 
     def run(self) -> UpdateResult:
-        """Take the step and write the snapshot; returns what `update.json` holds.
+        """Take the steps and write the snapshot; returns what `update.json` holds.
 
         Raises:
             TrainingError: rows, policies or optimiser state that are not as the job says, or a gradient that is not
@@ -83,15 +83,19 @@ class Update:
         self.emit(
             "start", rows=seen.rows, groups=len(seen.groups), trie_tokens=sum(group.cost for group in seen.groups)
         )
-        groups = self.ranks.share(seen.groups)
+        training, seed = job.training, f"{job.seed}/{job.iteration}"
+        plan = list(epochs(split(seen, job.groups, training.minibatches, seed), training.epochs, seed))
+        groups = shared(self.ranks, plan)
         with self._timed("scoring"):
-            others = score_others(job, seen, self.layout, self.limits, self.device, groups, self.emit)
+            others = score_others(
+                job, seen, self.layout, self.limits, self.device, groups, self.emit, several=len(plan) > 1
+            )
         with self._timed("load"):
             policy = load_policy(
                 job.policy.path,
                 job.policy.base_path,
                 job.policy_settings,
-                dtype=job.training.dtype,
+                dtype=training.dtype,
                 device=self.device,
                 seed=job.seed,
                 sharded=self.sharded,
@@ -100,22 +104,12 @@ class Update:
         if sum(parameter.numel() for parameter in policy.model.parameters()) < TINY:
             torch.set_num_threads(1)
         canary = Canary(policy, seen.groups, job.policy_settings, job.canary_ids)
-        measures, grad_norm = Measures(), 0.0
-        if seen.groups:
-            measures, grad_norm = self._step(policy, groups, seen, others, canary)
-            measures.add(reference_tokens=others.reference_tokens, kl_start_tokens=others.start_tokens)
-            measures.add(scoring_tokens=others.scoring_tokens)
-        else:
-            self._copy()
-        result = report(
-            job, seen, self.ranks.sum_measures(measures), others, grad_norm=grad_norm, stepped=bool(seen.groups)
+        rows = self._steps(policy, plan, groups, seen, others, canary) if seen.groups else [self._no_step(seen, others)]
+        result = rows[-1] | {"canary": canary.result(), "events": self.events, "steps": rows}
+        return cast(
+            UpdateResult,
+            result | {"peak_memory_mb": peak_memory_mb(self.device), "seconds_by_part": self.seconds},
         )
-        return cast(UpdateResult, result) | {
-            "canary": canary.result(),
-            "events": self.events,
-            "peak_memory_mb": peak_memory_mb(self.device),
-            "seconds_by_part": self.seconds,
-        }
 
     def _choose_layout(self) -> None:
         job = self.job
@@ -127,43 +121,27 @@ class Update:
                 {"event": "layout", "reason": reason, "detail": f"padded rows instead of the {job.training.layout}"}
             )
 
-    def _step(
-        self, policy: Policy, groups: list[Group], seen: Survey, others: OtherScores, canary: Canary
-    ) -> tuple[Measures, float]:
-        job, named = self.job, dict(policy.trainable())
-        denominators = Denominators(job.groups, seen.tokens)
-        optimiser = make_optimiser(named, job.training, job.step)
-        if job.optimiser:
-            load_optimiser(optimiser, named, Path(job.optimiser))
+    def _steps(
+        self, policy: Policy, plan: Plan, groups: list[Group], seen: Survey, others: OtherScores, canary: Canary
+    ) -> list[dict[str, Any]]:
+        """Take all steps, write what they come to, and return their rows of the table `updates`."""
+        steps = Steps(
+            self.job, self.ranks, policy, plan, groups, others, seen.searches,
+            self.gradients, self._score_by(policy), self._timed, self.emit, self.events,
+        )  # fmt: skip
         canary.look()  # every rank has the weights from here on
-        if seen.searches:
-            with self._timed("scoring"):
-                self._balance(policy, groups, seen, others, denominators)
-        with self._timed("passes"):
-            measures = self.gradients(policy, groups, others, denominators)
-            self.ranks.sum_gradients(named.values())
-        norm = float(whole(nn.utils.clip_grad_norm_(named.values(), job.training.max_grad_norm)))
-        if not torch.isfinite(torch.tensor(norm)):
-            raise TrainingError(
-                f"the gradient's norm is {norm}; no step was taken: look at the weights and log-probabilities of "
-                f"iteration {job.iteration}'s training rows"
-            )
-        optimiser.step()
+        steps.look()
+        steps.take()
         with self._timed("save"):
-            self._save(policy, optimiser, named)
-        return measures, norm
+            self._save(policy, steps.optimiser, steps.named)
+        return steps.rows
 
-    def _balance(
-        self, policy: Policy, groups: list[Group], seen: Survey, others: OtherScores, denominators: Denominators
-    ) -> None:
-        """Choose the clip bounds that belong to the whole batch."""
-
+    def _score_by(self, policy: Policy) -> Score:
         def score(rows: Sequence[UpdateRow]) -> tuple[list[Floats], int]:
             done = self.layout.score(policy.decoder, rows, self.limits)
             return done.logps, done.tokens_computed
 
-        tokens = self.limits.micro_batch_tokens
-        others.scoring_tokens += balance(groups, seen.searches, others, denominators, self.ranks, score, tokens)
+        return score
 
     def _save(self, policy: Policy, optimiser: torch.optim.Optimizer, named: dict[str, nn.Parameter]) -> None:
         dtype, out = self.job.policy_settings.dtype, Path(self.job.out)
@@ -227,7 +205,12 @@ class Update:
         self, policy: Policy, rows: list[UpdateRow], others: OtherScores, denominators: Denominators, measures: Measures
     ) -> int:
         current = {row.row_id: others.current[row.row_id] for row in rows if row.row_id in others.current}
-        scored = [row for row in rows if row.needs_scoring(self.job.policy.digest) and row.row_id not in current]
+        # where a policy other than the present one is known, the ratio to it moves
+        scored = [
+            row
+            for row in rows
+            if row.row_id not in current and (row.row_id in others.old or row.needs_scoring(self.job.policy.digest))
+        ]
         if scored:
             done = self.layout.score(policy.decoder, scored, self.limits)
             current |= {row.row_id: logp for row, logp in zip(scored, done.logps, strict=True)}
@@ -239,12 +222,14 @@ class Update:
         measures.add(tokens_computed=done.tokens_computed)
         return done.tokens_computed
 
-    def _copy(self) -> None:
+    def _no_step(self, seen: Survey, others: OtherScores) -> dict[str, Any]:
+        """Write the policy as it is, and return the row that says so."""
         if self.ranks.leads:
             copy_policy(Path(self.job.policy.path), Path(self.job.out) / "policy")
             if self.job.optimiser:
                 copy_policy(Path(self.job.optimiser), Path(self.job.out) / "optimizer")
         self.events.append({"event": "no_step", "reason": "no row has a gradient", "detail": ""})
+        return report(self.job, seen, self.job.groups, Measures(), others, -1, grad_norm=0.0)
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
@@ -262,6 +247,7 @@ def run_update(job: Job, ranks: Ranks, emit: Emit, import_seconds: float = 0.0) 
     update = Update(job, ranks, emit, seconds={"import": import_seconds})
     result = update.run()
     result["seconds"] = import_seconds + time.perf_counter() - started
+    share_seconds(result)
     if ranks.leads:
         replace_text(Path(job.out) / "update.json", json.dumps(result, indent=1))
     return result

@@ -29,7 +29,8 @@ def passes(asked: argparse.Namespace) -> tuple[Callable[[], int], int]:
     import numpy as np
     import torch
 
-    from r3l.config.sections import PolicySettings, TrainingSettings
+    from r3l.config.sections import PolicySettings
+    from r3l.config.training import TrainingSettings
     from r3l.training.gradients import RowScores, row_gradient
     from r3l.training.policy import load_policy
     from r3l.training.shards import micro_batches, read_groups, survey

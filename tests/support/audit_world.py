@@ -309,6 +309,12 @@ class World:
             "masked_rows": 0,
             "clip_low": None,
             "clip_high": None,
+            "epoch": 0,
+            "minibatch": 0,
+            "drift_asked": None,
+            "drift": None,
+            "step_share": None,
+            "drift_tokens": 0,
         }
 
     def tables(self) -> dict[str, Tables]:

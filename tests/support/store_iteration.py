@@ -205,6 +205,12 @@ def iteration_tables(i: int) -> dict[str, Tables]:
         "masked_rows": 0,
         "clip_low": None,
         "clip_high": None,
+        "epoch": 0,
+        "minibatch": 0,
+        "drift_asked": None,
+        "drift": None,
+        "step_share": None,
+        "drift_tokens": 0,
     }
     return {
         "tasks": {"tasks": [Task(i, t, f"t{t}", "household", "train", "look", "{}", 5) for t in (0, 1)]},

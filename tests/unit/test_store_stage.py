@@ -230,10 +230,10 @@ def test_the_latest_policy_is_that_of_the_newest_update_before(store):
     assert latest_policy(store, "demo") is None
     commit_iteration(store, iteration=0)
     commit_iteration(store, iteration=1)
-    assert latest_policy(store, "demo") == ("demo/policies/iteration=00001", "p2", None)
-    assert latest_policy(store, "demo", before_iteration=1) == ("demo/policies/iteration=00000", "p1", None)
+    assert latest_policy(store, "demo") == ("demo/policies/iteration=00001", "p2", None, 2)
+    assert latest_policy(store, "demo", before_iteration=1) == ("demo/policies/iteration=00000", "p1", None, 1)
     assert latest_policy(store, "demo", before_iteration=0) is None
-    assert latest_policy(store, "demo", "fork", before_iteration=1) == ("demo/policies/iteration=00000", "p1", None)
+    assert latest_policy(store, "demo", "fork", before_iteration=1) == ("demo/policies/iteration=00000", "p1", None, 1)
 
 
 def test_a_stage_is_intact_until_a_part_is_lost_or_cut_or_another_takes_its_place(tmp_path):

@@ -217,13 +217,15 @@ def counted(bench: Workbench, credit: list[StageRef]) -> int:
     return counted_groups(_rows(bench, credit, "credit", Credit))
 
 
-def update(bench: Workbench, credit: list[StageRef], rows: list[StageRef], replay: list[StageRef]) -> StageRef:
-    """Return one optimiser step over the batch and, where there are any, replayed groups, by the update job."""
+def update(
+    bench: Workbench, bases: list[StageRef], credit: list[StageRef], rows: list[StageRef], replay: list[StageRef]
+) -> StageRef:
+    """Have the update job take its optimiser steps over the batch and, where there are any, replayed groups."""
 
     def compute() -> stage_io.Tables:
         groups = counted(bench, credit) + sum(bench.store.read(ref, "replay", ["group_id"]).num_rows for ref in replay)
         older = {digest: path for ref in replay for digest, path in replay_buffer.behaviours(bench, ref).items()}
-        return update_tables(bench, [*rows, *replay], groups, older)
+        return update_tables(bench, [*rows, *replay], bases, groups, older)
 
     return run_stage(bench, "updates", None, [*rows, *replay], compute, policy_is_there)
 

@@ -23,10 +23,13 @@ from r3l.store.stage import Store
 from r3l.training.job import JobSpec, UpdateResult
 
 
-def update_tables(bench: Workbench, rows: Sequence[StageRef], groups: int, older: dict[str, str]) -> stage_io.Tables:
+def update_tables(
+    bench: Workbench, rows: Sequence[StageRef], bases: Sequence[StageRef], groups: int, older: dict[str, str]
+) -> stage_io.Tables:
     """Run the job, put its policy where the run keeps them, and return the tables of the stage.
 
     Args:
+        bases: the stages whose turns the drift is measured on, where it is bounded.
         groups: groups that count in the batch's mean.
         older: digest to folder of the policies that sampled replayed rows.
     """
@@ -35,11 +38,14 @@ def update_tables(bench: Workbench, rows: Sequence[StageRef], groups: int, older
     bench.progress.say("updates", "starts a process of its own" if config.training.processes else "begins")
     log().info("updates: the job of iteration %d starts", bench.iteration)
     job_spec = job(bench, groups, older)
-    paths = [path for ref in rows for path in files(bench.store, ref)]
+    bases = [] if config.training.max_drift is None else bases
+    job_spec["turns"] = [path for ref in bases for path in files(bench.store, ref, "turns")]
+    paths = [path for ref in rows for path in files(bench.store, ref, "training_rows")]
     result = bench.placement.update(bench, job_spec, paths) if bench.placement else None
     if result is None:
         bench.tools.make_room()
-        job_spec["rows"] = [str(path) for ref in rows for path in local_files(bench.store, ref)]
+        job_spec["turns"] = [str(path) for ref in bases for path in local_files(bench.store, ref, "turns")]
+        job_spec["rows"] = [str(path) for ref in rows for path in local_files(bench.store, ref, "training_rows")]
         result = take_step(
             bench.store,
             line_folder(config.run, config.branch),
@@ -52,7 +58,7 @@ def update_tables(bench: Workbench, rows: Sequence[StageRef], groups: int, older
         )
     bench.progress.finish("updates")
     return {
-        "updates": [_row(bench, result, f"policies/{place.rpartition('/')[2]}/policy")],
+        "updates": _rows(bench, result, f"policies/{place.rpartition('/')[2]}/policy"),
         "events": [
             Event(bench.iteration, "updates", result["policy"], one["event"], one["reason"], one.get("detail", ""))
             for one in result.get("events", [])
@@ -92,35 +98,38 @@ def job(bench: Workbench, groups: int, older: dict[str, str]) -> JobSpec:
         "optimiser": str(optimiser) if optimiser else None,
         "optimiser_digest": policies.optimiser or None,
         "iteration": bench.iteration,
-        "step": bench.iteration + 1,
+        "step": policies.steps + 1,
         "seed": config.seed,
     }
 
 
-def files(store: Store, ref: StageRef) -> list[str]:
-    """Return the stage's files of training rows, relative to the store's root."""
+def files(store: Store, ref: StageRef, table: str) -> list[str]:
+    """Return the stage's files of a table, relative to the store's root."""
     parts = store.manifest(ref)["parts"]
-    return [f"{ref.key.folder}/{part['file']}" for part in parts if part["table"] == "training_rows" and part["rows"]]
+    return [f"{ref.key.folder}/{part['file']}" for part in parts if part["table"] == table and part["rows"]]
 
 
-def local_files(store: Store, ref: StageRef) -> list[Path]:
+def local_files(store: Store, ref: StageRef, table: str) -> list[Path]:
     """Return the same as files of this host."""
-    paths = files(store, ref)
+    paths = files(store, ref, table)
     folder = store.local(ref.key.folder) if paths else Path()
     return [folder / path.rpartition("/")[2] for path in paths]
 
 
-def _row(bench: Workbench, result: UpdateResult, path: str) -> OptimiserStep:
-    """Return what the job reported under a column's name, plus what only the flow knows. Nothing reported: null is not
-    allowed, so a figure that does not apply is NaN (float columns)."""
-    known = {
+def _rows(bench: Workbench, result: UpdateResult, path: str) -> list[OptimiserStep]:
+    """Return what the job reported of each step under a column's name, plus what only the flow knows. Nothing reported:
+    null is not allowed, so a figure that does not apply is NaN (float columns)."""
+    known: dict[str, Any] = {
+        "policy": result["policy"],
+        "optimiser": result["optimiser"],
         "iteration": bench.iteration,
         "parent_policy": bench.policies.learner.digest,
         "path": path,
         "canary_error": math.nan if bench.canary_error is None else bench.canary_error,
     }
-    row: dict[str, Any] = {one.name: known.get(one.name, result.get(one.name)) for one in fields(OptimiserStep)}
-    return OptimiserStep(**row)
+    columns = {column.name for column in fields(OptimiserStep)}
+    rows = ({name: value for name, value in (step | known).items() if name in columns} for step in result["steps"])
+    return [OptimiserStep(**row) for row in rows]
 
 
 def sweep_staging(run: Path, iteration: int) -> None:

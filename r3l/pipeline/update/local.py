@@ -68,6 +68,7 @@ PARTS = {
     "load": "loads the policy",
     "scoring": "scores the rows with the policies that sampled them",
     "passes": "passes forward and backward",
+    "drift": "measures how far the step moved",
     "save": "writes the policy",
 }
 SAID = 4  # lines of the log while the passes go on
@@ -77,11 +78,16 @@ def counted(progress: Progress) -> Callable[[dict[str, Any]], None]:
     """Return a function that takes the job's lines: it counts micro-batches and tokens, says what the job is doing, and
     logs its milestones."""
 
+    step, steps = 0, 1
+
     def on_line(line: dict[str, Any]) -> None:
+        nonlocal step, steps
         event, tokens = line.get("event"), line.get("tokens")
         progress.add("updates", tokens=float(tokens) if isinstance(tokens, int | float) else 0.0)
         if event == "part":
             progress.say("updates", PARTS.get(line["part"], line["part"]))
+        elif event == "step":
+            step, steps = line["number"], line["of"]
         elif event == "start":
             log().info(
                 "updates: %d rows of %d groups, %d tokens where they share prefixes",
@@ -92,7 +98,7 @@ def counted(progress: Progress) -> Callable[[dict[str, Any]], None]:
         elif event == "out_of_memory":
             log().warning("updates: out of memory; the passes begin again with smaller limits (%s)", line["limits"])
         elif event == "micro_batch" and "of" in line:
-            done, of = line["index"] + 1, line["of"]
+            done, of = step * line["of"] + line["index"] + 1, steps * line["of"]
             progress.put("updates", done=done, planned=of)
             if SAID * done // of > SAID * (done - 1) // of:
                 log().info("updates: micro-batch %d of %d", done, of)

@@ -103,6 +103,7 @@ class Written(NamedTuple):
     place: str
     policy: str
     optimiser: str | None
+    step: int = 0  # optimiser steps that the run has taken
 
     @property
     def optimiser_place(self) -> str:
@@ -125,5 +126,5 @@ def latest_policy(store: Store, run: str, branch: str = "", before_iteration: in
 
 def written(store: Store, ref: StageRef) -> Written:
     """Return what a stored update wrote."""
-    row = store.read(ref, "updates", ["path", "policy", "optimiser"]).to_pylist()[-1]
-    return Written(f"{line_folder(ref.run, ref.branch)}/{row['path']}", row["policy"], row["optimiser"])
+    row = store.read(ref, "updates", ["path", "policy", "optimiser", "step"]).to_pylist()[-1]
+    return Written(f"{line_folder(ref.run, ref.branch)}/{row['path']}", row["policy"], row["optimiser"], row["step"])

@@ -22,4 +22,5 @@ LEFT JOIN lines.reflections f ON (f.run, f.branch, f.iteration, f.reflection_id)
 LEFT JOIN lines.credit c ON (c.run, c.branch, c.iteration, c.trajectory_id) = (t.run, t.branch, t.iteration, t.trajectory_id)
 LEFT JOIN lines.training_rows w ON (w.run, w.branch, w.iteration, w.source_id) = (t.run, t.branch, t.iteration, t.trajectory_id)
 LEFT JOIN reasons e ON (e.run, e.branch, e.iteration, e.subject_id) = (t.run, t.branch, t.iteration, t.trajectory_id)
-LEFT JOIN lines.updates u ON (u.run, u.branch, u.iteration) = (t.run, t.branch, t.iteration);
+LEFT JOIN (FROM lines.updates QUALIFY step = max(step) OVER (PARTITION BY run, branch, iteration)) u -- the last step wrote the policy
+    ON (u.run, u.branch, u.iteration) = (t.run, t.branch, t.iteration);

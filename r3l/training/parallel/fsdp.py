@@ -56,6 +56,10 @@ class ShardedDecoder(Decoder):
             if parameter.grad is not None:
                 parameter.grad.mul_(dist.get_world_size())  # FSDP2 takes the ranks' mean: the update wants their sum
 
+    def release(self) -> None:
+        for part in [*self.model.get_decoder().layers, self.model]:
+            part.reshard()
+
     def _synchronise(self, now: bool) -> None:
         self.model.set_requires_gradient_sync(now)
         self.model.set_is_last_backward(now)

@@ -139,6 +139,9 @@ class Decoder:
     def finish(self) -> None:
         """Finish a step. Called after its last backward, on every rank."""
 
+    def release(self) -> None:
+        """Give back weights that passes without a gradient have gathered: a step will change them."""
+
     def narrow(self, hidden: Tensor) -> Tensor:
         """Return hidden states as the head reads them."""
         return hidden.to(self.dtype) if self.dtype == torch.bfloat16 else hidden
