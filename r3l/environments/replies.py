@@ -1,33 +1,53 @@
-"""Replies of the form <think>...</think> <action>...</action>, as ALFWorld, ScienceWorld and WebShop ask for."""
+"""What a reply says after its thought, and replies of the form <think>...</think> <action>...</action>, as ALFWorld,
+ScienceWorld and WebShop ask for."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 
 from r3l.environments.base import Reply
 
-TAGS = re.compile(r"<think>(?P<thought>.*?)</think>\s*<action>(?P<action>.*?)</action>", re.DOTALL)
-EXPECTED = "Expected exactly one <think>...</think> followed by exactly one <action>...</action>."
+OPEN, CLOSE = "<think>", "</think>"
+EXPECTED = "Expected exactly one <think>...</think> followed by exactly one <{tag}>...</{tag}>."
+
+
+def after_thought(text: str) -> str:
+    """Return what stands after the last thought. Reports, boxes, actions and calls are read there alone: a thought may
+    try any of them. A thought that does not end has nothing after it."""
+    said = text.rpartition(CLOSE)[2]
+    return said.partition(OPEN)[0]
 
 
 def parse_tagged_reply(text: str) -> Reply:
-    """Return the action of a reply with both tags, once each and in that order; text around them is let pass.
+    """Return what stands in the one <action>...</action> after the thought; text around both is let pass.
 
     The action is one line, stripped; anything else is invalid and says why.
     """
-    for tag in ("think", "action"):
-        if (count := text.count(f"<{tag}>")) != 1 or text.count(f"</{tag}>") != 1:
-            return invalid(f"{count} <{tag}> tags" if count != 1 else f"</{tag}> must close <{tag}> once")
-    match = TAGS.search(text)
-    if not match:
-        return invalid("the tags are not in order")
-    action = match["action"].strip()
-    if not action:
-        return invalid("<action> is empty")
-    if "\n" in action:
-        return invalid("<action> holds more than one line")
-    return Reply(valid=True, action=action)
+    reply = tagged(text, "action", str)
+    return invalid("<action> holds more than one line", "action") if "\n" in reply.action else reply
 
 
-def invalid(reason: str) -> Reply:
-    return Reply(valid=False, action="", error=f"Invalid reply: {reason}. {EXPECTED}")
+def tagged(text: str, tag: str, counted: Callable[[int], str]) -> Reply:
+    """Return what one tag after a thought holds, stripped. `counted`: how a number of tags is told."""
+    opening, ending = f"<{tag}>", f"</{tag}>"
+    if OPEN not in text:
+        return invalid(f"{counted(0)} <think> tags", tag)
+    first, closed, rest = text.partition(CLOSE)
+    if not closed or OPEN not in first or OPEN in text.rpartition(CLOSE)[2]:
+        return invalid("</think> must close <think> once", tag)
+    if opening in first.partition(OPEN)[0]:
+        return invalid("the tags are not in order", tag)
+    # Between two thoughts nothing may be done: a second turn that the policy dreamt up is none.
+    between, said = rest.rpartition(CLOSE)[0], after_thought(text)
+    if (count := said.count(opening) + between.count(ending)) != 1:
+        return invalid(f"{counted(count)} {opening} tags", tag)
+    if said.count(ending) != 1:
+        return invalid(f"{ending} must close {opening} once", tag)
+    before, _, held = said.partition(ending)[0].partition(opening)
+    if opening in said.partition(ending)[2] or opening in before:
+        return invalid("the tags are not in order", tag)
+    return Reply(valid=True, action=held.strip()) if held.strip() else invalid(f"{opening} is empty", tag)
+
+
+def invalid(reason: str, tag: str) -> Reply:
+    return Reply(valid=False, action="", error=f"Invalid reply: {reason}. {EXPECTED.format(tag=tag)}")

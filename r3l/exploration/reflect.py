@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from r3l.environments.base import Secretive
+from r3l.environments.replies import after_thought
 from r3l.errors import EngineError, ReflectionError, WorldError
 from r3l.exploration.explorer import Explorer
 from r3l.exploration.guides import WRITERS, About, NoRoom, NothingToSay, Written
@@ -114,8 +115,8 @@ def _decided(
 def _read(plan: SamplingPlan, about: Episode, text: str) -> Reading:
     if plan.reflection == "critique":
         return (
-            Reading(Status.PARSED, report=text, pivot_turn=0)
-            if text.strip()
+            Reading(Status.PARSED, report=critique, pivot_turn=0)
+            if (critique := after_thought(text)).strip()
             else Reading(Status.INVALID, "empty critique")
         )
     try:

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from r3l.environments.replies import after_thought
 from r3l.errors import ReflectionError
 from r3l.records import Outcome
 
@@ -29,15 +30,16 @@ class Report:
 
 
 def find_object(reply: str) -> str:
-    """Return the outermost {...} of a reply; prose around it is allowed.
+    """Return the outermost {...} of a reply after its thought; prose around it is allowed.
 
     Raises:
         ReflectionError: there is none.
     """
-    begin, end = reply.find("{"), reply.rfind("}")
+    said = after_thought(reply)
+    begin, end = said.find("{"), said.rfind("}")
     if begin < 0 or end < begin:
         raise ReflectionError("no JSON object in the reply")
-    return reply[begin : end + 1]
+    return said[begin : end + 1]
 
 
 def fields(text: str) -> dict[str, Any]:

@@ -210,10 +210,10 @@ def test_no_hostile_answer_solves_any_offered_kind_or_is_run():
     grader.stop()
 
 
-def test_formulas_are_wrapped_once():
-    assert formula("\\(x\\).") == formula("$x$") == formula(" x ") == "$x$"
-    assert formula("4.5e33") == "$4.5 \\times 10^{33}$"
-    assert formula("2e") == "$2e$"
+def test_formulas_lose_their_wrapping():
+    assert formula("\\(x\\).") == formula("$x$") == formula(" x ") == "x"
+    assert formula("4.5e33") == "4.5 \\times 10^{33}"
+    assert formula("2e") == "2e"
 
 
 # gold answer, answer, whether they are the same, the form that the case is about

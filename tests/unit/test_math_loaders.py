@@ -11,6 +11,7 @@ import pytest
 from r3l.config.environments import MathSettings
 from r3l.environments.math.benchmarks import BENCHMARKS, distinct
 from r3l.environments.math.problems import Problem, problem_of
+from r3l.environments.math.row_files import read_rows
 from r3l.environments.math.world import MathWorld
 from r3l.errors import WorldError
 
@@ -213,3 +214,76 @@ def test_a_question_counts_once_whatever_its_spacing():
         Problem("c", "What is 2?", "2", "t"),
     ]
     assert [problem.name for problem in distinct(problems)] == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("row", "gold"),
+    [
+        ({"answer": "... #### (1, 2)"}, "(1, 2)"),
+        ({"answer": "#### (100,200)"}, "(100,200)"),
+        ({"answer": "#### 1,234,567"}, "1234567"),
+        ({"answer": "#### $1,234.50"}, "$1234.50"),
+        ({"answer": "#### 12,34"}, "12,34"),
+        ({"answer": "#### 1,234, 5,678"}, "1,234, 5,678"),
+        ({"answer": "#### 0"}, "0"),
+        ({"answer": 0}, "0"),
+        ({"answer": 0.0}, "0"),
+        ({"answer": False}, "False"),
+        ({"final_answer": 0, "answer": "7"}, "0"),
+        ({"final_answer": [0]}, "0"),
+        ({"final_answer": [], "answer": "7"}, "7"),
+        ({"final_answer": "", "answer": "7"}, "7"),
+        ({"answer": float("nan"), "solution": "\\boxed{0}"}, "0"),
+        ({"reward_model": {"ground_truth": 0}}, "0"),
+        ({"answer": None, "solution": "so \\boxed{7}, \\boxed{}"}, "7"),
+        ({"answer": "half \ud800"}, "half ⟨U+D800⟩"),
+    ],
+)
+def test_only_the_commas_of_thousands_go_and_falsy_answers_are_answers(row, gold):
+    assert problem_of({"question": "q", **row}, "0", "t").gold == gold
+
+
+@pytest.mark.parametrize(
+    ("question", "got"),
+    [(None, "no question"), (5, r"row 00003, question: expected text, got 5 \(int\)"), ([], "no question")],
+)
+def test_a_question_that_is_no_text_is_refused_with_row_and_column(question, got):
+    with pytest.raises(WorldError, match=got):
+        problem_of({"question": question, "answer": "1"}, "00003", "t")
+
+
+@pytest.mark.parametrize(
+    "chat", [[{"role": "user", "content": None}], [{"role": "user"}], ["u"], [{"role": "user", "content": ["a"]}]]
+)
+def test_a_chat_without_a_users_text_is_refused_with_its_row(chat):
+    with pytest.raises(WorldError, match=r"row 00003, prompt: expected text, got"):
+        problem_of({"prompt": chat, "answer": "1"}, "00003", "t")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\xff\xfe{\x00", r"p.jsonl, line 1: the byte 0xff is not UTF-8; save the file as UTF-8"),
+        ('{"question": "q", "answer": "é"}\n'.encode("latin-1"), r"line 1: the byte 0xe9 is not UTF-8"),
+        (b'{"a": 1}\n\n[1]\n', r"line 3: expected a JSON object, got \[1\] \(list\)"),
+        (b'{"a": 1}\nnull\n', r"line 2: expected a JSON object, got None \(NoneType\)"),
+        (b"[" * 100_000, r"not a JSONL file: line 1: .*recursion"),
+        (b'{"a": ' + b"9" * 5000 + b"}", r"not a JSONL file: line 1: Exceeds the limit"),
+    ],
+    ids=["utf-16", "latin-1", "list", "null", "nested", "digits"],
+)
+def test_what_is_no_row_is_one_line_with_its_place(tmp_path, content, message):
+    (tmp_path / "p.jsonl").write_bytes(content)
+    with pytest.raises(WorldError, match=message) as error:
+        read_rows(tmp_path / "p.jsonl")
+    assert "\n" not in str(error.value)
+
+
+def test_json_lines_end_at_the_line_feed_alone_and_a_mark_in_front_is_read(tmp_path):
+    question = "a\u2028b\u0085c\x0bd"
+    line = json.dumps({"question": question, "answer": "1"}, ensure_ascii=False).encode()
+    (tmp_path / "p.jsonl").write_bytes(b"\xef\xbb\xbf" + line + b"\r\n" + line)
+    assert [row["question"] for row in read_rows(tmp_path / "p.jsonl")] == [question] * 2
+    (tmp_path / "p.parquet").write_bytes(b"PAR1")
+    with pytest.raises(WorldError, match=r"p\.parquet can't be read as Parquet"):
+        read_rows(tmp_path / "p.parquet")

@@ -196,3 +196,22 @@ def test_a_payload_that_is_no_problem_is_a_world_error():
     for payload in ("{}", "no json", "[1]"):
         with pytest.raises(WorldError, match="not a math problem"):
             MathWorld(SETTINGS).make().reset(Task(0, 0, "x", "math", "train", "t", payload, 0))
+
+
+def test_an_unreadable_gold_answer_is_said_at_load_and_held_to_its_text(tmp_path, caplog):
+    golds = ["1,2,\\ldots,10", "Monday", "\\frac{1}{2}", "7"]
+    (tmp_path / "p.jsonl").write_text("\n".join(json.dumps({"question": f"q{g}", "answer": g}) for g in golds))
+    world = MathWorld(MathSettings(dataset=str(tmp_path / "p.jsonl")))
+    tasks = world.tasks("all")
+    [said] = [record.getMessage() for record in caplog.records]
+    assert said.endswith(
+        "p.jsonl, all: 1 of 4 gold answers can't be read as mathematics, so only the same text is correct: "
+        "00000 ('1,2,\\\\ldots,10')"
+    )
+    env = world.make()
+    env.reset(tasks[0])
+    steps = played(env, ["55", "1,2, ...", "1,2,\\ldots,10"])
+    assert [(step.reward, step.success) for step in steps] == [(0.0, False), (0.0, False), (1.0, True)]
+    assert (
+        steps[0].observation.text == "Your answer is not correct. Find the mistake in your reasoning and answer again."
+    )

@@ -5,19 +5,16 @@ A set's file is <data_root>/math/<name>-<hub split>.jsonl or .parquet, in the se
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from r3l.config.environments import MathSettings
 from r3l.environments.math.problems import Problem, problem_of
+from r3l.environments.math.row_files import Row, read_rows
 from r3l.errors import WorldError
 from r3l.system.home import located
 from r3l.system.seeds import derive
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +81,6 @@ def file_problems(path: Path, settings: MathSettings, split: str) -> list[Proble
             "none to train on: lower heldout_tasks, or ask for split all"
         )
     return parted(problems, split, settings.heldout_tasks, settings.tasks_seed)
-
-
-def read_rows(path: Path) -> list[Row]:
-    """Raise `WorldError` where the file is neither jsonl nor parquet."""
-    if path.suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        rows: list[Row] = pq.read_table(path).to_pylist()
-        return rows
-    if path.suffix != ".jsonl":
-        raise WorldError(f"{path.name}: expected a .jsonl or .parquet file")
-    try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except json.JSONDecodeError as error:
-        raise WorldError(f"{path.name} is not a JSONL file: {error}; expected one JSON object per line") from error
 
 
 def hub_rows(name: str, benchmark: Benchmark, hub_split: str, folder: Path) -> Iterable[Row]:

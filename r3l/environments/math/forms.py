@@ -1,8 +1,7 @@
 """The forms of an answer that math-verify misreads, brought into those that it reads: ``½`` to ``\\frac{1}{2}``.
 
 `FORMS` is the table: what is looked for, what takes its place, an example. Each row is there because math-verify 0.9
-reads its example as nothing or, worse, as the number at its front (``2√3`` as 2). What an equation and an interval, or
-a decimal and a fraction, have in common is said when the two are compared (`EQUAL`), and of percentages in `as_gold`.
+reads its example as nothing or as something else. Percentages are the matter of `as_gold`.
 """
 
 from __future__ import annotations
@@ -11,11 +10,8 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-# Arguments of math-verify's `verify`. An inequality is the set of its solutions. A number in decimals is that number to
-# the 12th place, so that 0.3333333 is not 1/3.
-EQUAL = {"allow_set_relation_comp": True, "float_rounding": 12}
-
 NUMBER = r"(?<![\d.,])[-+]?[\d.][\d.,]*+"
+FUNCTIONS = "arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|ln|log|exp|lim|max|min|gcd"
 CURRENCY = r"(?:US|U\.S\.)?\s*(?:dollars?|euros?|USD|EUR)"
 PERCENT = re.compile(rf"({NUMBER})\s*(?:\\?%|percent\b|per\s+cent\b|\\text\s*\{{\s*percent\s*\}})", re.IGNORECASE)
 
@@ -34,12 +30,33 @@ def scientific(match: re.Match[str]) -> str:
     return rf"{match[1]} \times 10^{{{int(match[2])}}}"
 
 
+def repeating(match: re.Match[str]) -> str:
+    r"""Return ``0.1\overline{6}`` as the fraction that it is: 1/10 + 6/90."""
+    sign, whole, fixed, again = match[1], match[2] or "0", match[3], match[4] or match[5]
+    below = (10 ** len(again) - 1) * 10 ** len(fixed)
+    above = int(whole + fixed + again) - int(whole + fixed)
+    return rf"{sign}\frac{{{above}}}{{{below}}}"
+
+
 Form = tuple[str, str | Callable[[re.Match[str]], str], str]
 FORMS: list[Form] = [
     (r"\\[()\[\]]|\\?\$", "", r"\$5"),
     (r"^\s*(\*\*|__|\*|`)(.+)\1\s*$", r"\2", "**14**"),
     (r"\*\*", "^", "x**2"),
     (r"\s+", " ", "x +\n1"),
+    (r"(?<=\d)(?:\\[ ,;:!]|[~\u00a0\u2009\u202f]|\{,\})(?=\d{3}(?!\d))", "", r"10\,000"),
+    (r"^([-+]?\d{1,3})((?: \d{3})+)(?=(?:\.\d+)?$)", lambda match: match[1] + match[2].replace(" ", ""), "10 000"),
+    (
+        r"([-+]?)(?<![\d.])(\d*)\.(\d*)(?:\\(?:overline|bar|dot) ?(?:\{(\d+)\}|(\d)))(?![\d\\])",
+        repeating,
+        r"0.\overline{3}",
+    ),
+    (rf"\\(?:operatorname|mathrm|text|mathop)\*? ?\{{ ?({FUNCTIONS}) ?\}}", r"\\\1 ", r"2\operatorname{ln}3"),
+    (r"\\varnothing", r"\\emptyset", r"\varnothing"),
+    (r"\\sqrt ?\(([^()]*)\)", r"\\sqrt{\1}", r"4\sqrt(2)"),
+    (r"(?<=[A-Za-z])'+", lambda match: f"_{{{'prime' * len(match[0])}}}", "f'"),
+    (r"\\+$", "", "185\\"),
+    (r"°", r"^\\circ ", "45°"),
     (r"^ | ?(?<!\.)\.*+ ?$", "", "14."),
     (rf"^(?:USD|EUR|€|£) ?(?={NUMBER})", "", "€5"),
     (rf"(?<=\d) ?(?:€|£|{CURRENCY})$", "", "5 dollars"),
@@ -61,10 +78,10 @@ COMPILED = [(re.compile(pattern), replacement) for pattern, replacement, _ in FO
 
 
 def formula(text: str) -> str:
-    r"""Mark a text as one formula for math-verify, which would read bare ``3\sqrt{2}`` as 3."""
+    """Return a text in the forms that math-verify reads."""
     for pattern, replacement in COMPILED:
         text = pattern.sub(replacement, text)
-    return f"${text}$"
+    return text.strip()
 
 
 def as_gold(gold: str, answer: str) -> str:

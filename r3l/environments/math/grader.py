@@ -54,6 +54,10 @@ class Grader:
         """Return whether two answers are the same mathematics. Raise `WorldError` where no grader can be started."""
         return self.grade({"gold": gold, "answer": answer})
 
+    def readable(self, gold: str) -> bool:
+        """Return whether a gold answer is mathematics. Raise `WorldError` where no grader can be started."""
+        return self.grade({"gold": gold, "answer": None}).correct
+
     def score(self, kind: str, entry: dict[str, Any], answer: str) -> Grade:
         """Return whether `answer` solves a reasoning-gym task."""
         return self.grade({"kind": kind, "entry": entry, "answer": answer})
@@ -65,7 +69,7 @@ class Grader:
                 self.free.append(GraderProcess(self.timeout_s, self.library))
 
     def grade(self, request: dict[str, Any]) -> Grade:
-        if len(request["answer"]) > LONGEST_ANSWER:
+        if len(request["answer"] or "") > LONGEST_ANSWER:
             return Grade(False, f"too large: more than {LONGEST_ANSWER} characters")
         with self.places:
             process = self.taken()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -10,9 +11,11 @@ from typing import Any
 
 from r3l.environments.math.grader import Grade, Grader
 from r3l.environments.math.replies import last_box
+from r3l.environments.outside import text_of, whole
 from r3l.errors import WorldError
 
 QUESTIONS = ("question", "problem", "prompt")
+ONE_NUMBER = re.compile(r"[^\d,()\[\]{}]*\d{1,3}(?:,\d{3})+(?:\.\d+)?[^\d,()\[\]{}]*")
 TYPES = ("subject", "subfield", "type")
 FINAL_LINE = re.compile(r"####\s*(.+?)\s*$")
 WRAPPING = [
@@ -58,16 +61,18 @@ def problem_of(row: Mapping[str, Any], name: str, task_type: str) -> Problem:
     Raises:
         WorldError: no question or no gold answer is found in it.
     """
-    question = next((row[column] for column in QUESTIONS if row.get(column)), None)
+    column = next((column for column in QUESTIONS if given(row, column)), "")
+    question, gold = row.get(column), gold_of(row)
     if isinstance(question, list):  # a chat: its last user message
-        question = next((message["content"] for message in reversed(question) if message.get("role") == "user"), None)
-    gold = gold_of(row)
-    if not isinstance(question, str) or not gold:
+        asked = [one for one in question if isinstance(one, Mapping) and one.get("role") == "user"]
+        question = asked[-1].get("content") if asked else None
+    if not column or not gold:
         raise WorldError(
-            f"row {name}: no {'gold answer' if question else 'question'} in its columns {', '.join(row)}; expected "
-            f"{' or '.join(QUESTIONS)}, and answer, final_answer, reward_model.ground_truth or a solution with "
-            f"\\boxed{{}}"
+            f"row {name}: no {'gold answer' if column else 'question'} in its columns {', '.join(map(str, row))}; "
+            f"expected {' or '.join(QUESTIONS)}, and answer, final_answer, reward_model.ground_truth or a solution "
+            f"with \\boxed{{}}"
         )
+    question = text_of(question, f"row {name}, {column}")
     kind = next((str(row[column]) for column in TYPES if row.get(column)), task_type)
     return Problem(name, unwrapped(question, row.get("context")), gold, kind)
 
@@ -76,15 +81,27 @@ def gold_of(row: Mapping[str, Any]) -> str:
     """Return OlympiadBench's final_answer, DAPO's ground truth, answer (GSM8K: behind ####), or the last box of the
     solution."""
     reward_model = row.get("reward_model")
-    if row.get("final_answer"):
+    if given(row, "final_answer"):
         return plain(row["final_answer"])
-    if isinstance(reward_model, Mapping) and reward_model.get("ground_truth") is not None:
+    if isinstance(reward_model, Mapping) and given(reward_model, "ground_truth"):
         return plain(reward_model["ground_truth"])
-    if row.get("answer") is not None:
+    if given(row, "answer"):
         answer = plain(row["answer"])
         final = FINAL_LINE.search(answer)
-        return final[1].replace(",", "") if final else answer
-    return last_box(plain(row.get("solution") or "")) or ""
+        return without_thousands(final[1]) if final else answer
+    return last_box(plain(row["solution"])) or "" if given(row, "solution") else ""
+
+
+def given(row: Mapping[str, Any], column: str) -> bool:
+    """Return whether the column holds anything: 0 and False are answers too."""
+    value = row.get(column)
+    missing = value is None or value in ("", [], ()) or (isinstance(value, float) and math.isnan(value))
+    return not missing and not (isinstance(value, str) and not value.strip())
+
+
+def without_thousands(answer: str) -> str:
+    """Return a number without the commas of its thousands: those of a pair or a list part its members."""
+    return answer.replace(",", "") if ONE_NUMBER.fullmatch(answer) else answer
 
 
 def plain(value: Any) -> str:
@@ -93,7 +110,7 @@ def plain(value: Any) -> str:
         return ", ".join(plain(one) for one in value)
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    text = str(value).strip()
+    text = whole(str(value)).strip()
     return text[1:-1].strip() if len(text) > 2 and text[0] == text[-1] == "$" and "$" not in text[1:-1] else text
 
 

@@ -7,7 +7,11 @@ an attempt is verified, else 0; rolling back keeps the first attempts and their 
 from __future__ import annotations
 
 import json
+import logging
+import re
 from collections.abc import Sequence
+from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from r3l.config.environments import MathSettings
@@ -23,6 +27,9 @@ from r3l.records import Task
 from r3l.system.home import located
 from r3l.system.seeds import derive
 
+log = logging.getLogger(__name__)
+PLAIN = re.compile(r"[-+]?[\d,]*\.?\d+")  # nobody has to ask a grader about these
+SHOWN = 5  # of the names that a warning lists
 PROMPTS = Path(__file__).parents[1] / "prompts"
 RIGHT = "Your answer is correct."
 WRONG = "Your answer is not correct."
@@ -50,6 +57,8 @@ class MathWorld:
     def tasks(self, split: str) -> list[Task]:
         procedural = self.settings.dataset == "procedural"
         problems = procedural_problems(self.settings, split) if procedural else benchmark_problems(self.settings, split)
+        if not procedural:
+            say_unreadable(self.settings, split, tuple((problem.name, problem.gold) for problem in problems))
         source = f"procedural-{self.settings.tasks_seed}" if procedural else Path(self.settings.dataset).stem
         return [self.task(problem, f"math/{source}/{split}/{problem.name}", split) for problem in problems]
 
@@ -80,6 +89,30 @@ class MathWorld:
     def make(self) -> Environment:
         library: Library = "reasoning_gym" if self.settings.dataset == "procedural" else "math_verify"
         return MathEnvironment(self.settings.max_turns, shared_grader(self.settings.grade_timeout_s, library))
+
+
+@lru_cache(maxsize=8)
+def say_unreadable(settings: MathSettings, split: str, golds: tuple[tuple[str, str], ...]) -> list[str]:
+    """Return the names of problems whose gold answer is no mathematics, and log them: an answer has to have its text.
+    Where math-verify is not installed the first attempt says so."""
+    doubtful = [(name, gold) for name, gold in golds if not PLAIN.fullmatch(gold)]
+    if not doubtful or find_spec("math_verify") is None:
+        return []
+    grader = Grader(settings.grade_timeout_s)
+    try:
+        unreadable = {name: gold for name, gold in doubtful if not grader.readable(gold)}
+    finally:
+        grader.stop()
+    if unreadable:
+        log.warning(
+            "%s, %s: %d of %d gold answers can't be read as mathematics, so only the same text is correct: %s",
+            settings.dataset,
+            split,
+            len(unreadable),
+            len(golds),
+            ", ".join(f"{name} ({gold!r:.60})" for name, gold in list(unreadable.items())[:SHOWN]),
+        )
+    return list(unreadable)
 
 
 class MathEnvironment:
@@ -132,5 +165,5 @@ def feedback(grade: Grade, last: bool) -> str:
     if grade.correct:
         return RIGHT
     kind, _, _ = grade.reason.partition(":")
-    text = {"": WRONG, "unreadable": UNREADABLE}.get(kind, TOO_LONG)
+    text = {"": WRONG, "unreadable": UNREADABLE}.get(kind, TOO_LONG)  # else timeout, or too large
     return text + (OVER if last else AGAIN)

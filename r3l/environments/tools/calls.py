@@ -12,6 +12,7 @@ from collections.abc import Collection
 from typing import Any
 
 from r3l.environments.base import Reply
+from r3l.environments.replies import after_thought
 
 BLOCK = re.compile(r"<tool_call>(?P<call>.*?)</tool_call>", re.DOTALL)
 FENCE = re.compile(r"\A```(?:json)?\s*\n(?P<inside>.*)\n```\Z", re.DOTALL)
@@ -26,7 +27,7 @@ class Malformed(ValueError):
 
 def parse_calls(text: str, names: Collection[str]) -> Reply:
     """Return the calls of a reply, of tools with these names, or its answer. What was thought before it is no call."""
-    said = text.rpartition("</think>")[2].strip()
+    said = after_thought(text).strip()
     if not said:
         return Reply(False, "", f"Invalid reply: it is empty. {EXPECTED}")
     try:

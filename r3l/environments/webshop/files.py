@@ -95,7 +95,7 @@ def read(folder: Path, names: tuple[str, ...], layout: type, optional: bool = Fa
             f"no {' or '.join(names)} in {folder}: run `r3l prepare webshop`, or set environment.catalogue=synthetic"
         )
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise WorldError(f"{path} is not JSON ({error}): download it again") from error
     if not isinstance(content, layout):

@@ -1,0 +1,59 @@
+"""Rows of a user's file: JSON Lines or Parquet. What is no row is refused in one line that names its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from r3l.environments.outside import described
+from r3l.errors import WorldError
+
+Row = Mapping[str, Any]
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Raise `WorldError` where the file is neither, or a line of it is no JSON object."""
+    if path.suffix == ".parquet":
+        return parquet_rows(path)
+    if path.suffix != ".jsonl":
+        raise WorldError(f"{path.name}: expected a .jsonl or .parquet file")
+    # Only \n ends a line: a JSON text may hold U+2028 and its like, at which `splitlines` would cut it in two.
+    lines = decoded(path).split("\n")
+    return [row_of(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def decoded(path: Path) -> str:
+    content = path.read_bytes()
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise WorldError(
+            f"{path.name}, line {line}: the byte 0x{content[error.start]:02x} is not UTF-8; save the file as UTF-8"
+        ) from error
+
+
+def row_of(path: Path, number: int, line: str) -> Row:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise WorldError(
+            f"{path.name} is not a JSONL file: line {number}: {error}; expected one JSON object per line"
+        ) from error
+    if not isinstance(row, dict):
+        raise WorldError(f"{path.name}, line {number}: expected a JSON object, got {described(row)}")
+    return row
+
+
+def parquet_rows(path: Path) -> list[Row]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        rows: list[Row] = pq.read_table(path).to_pylist()
+    except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise WorldError(f"{path.name} can't be read as Parquet: {reason}") from error
+    return rows
