@@ -20,11 +20,12 @@ from r3l.evaluation.benchmarks import pose  # noqa: E402
 from r3l.evaluation.form import EvaluationForm  # noqa: E402
 from r3l.evaluation.score import Scores, by_type, score  # noqa: E402
 from r3l.exploration.progress import Progress  # noqa: E402
-from r3l.pipeline import evaluation, preflight, tracking  # noqa: E402
+from r3l.pipeline import evaluation, preflight  # noqa: E402
 from r3l.pipeline.continuing import settled  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
 from r3l.pipeline.summary import summarise  # noqa: E402
 from r3l.pipeline.tools import Tools  # noqa: E402
+from r3l.pipeline.tracking.feed import feed  # noqa: E402
 from r3l.store.layout import StageRef  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
 
@@ -76,7 +77,7 @@ def evaluation_of(
 ) -> Scores:
     """Do what the flow does."""
     test = pose(config)
-    store = Store.open(test.config.store.root) if checked else preflight.check(test.config, training=False)
+    store = Store.open(test.config.store.root) if checked else preflight.ready(test.config, training=False)
     ref = evaluation.evaluate(
         test, store, evaluation.evaluated_iteration(config, store), progress=progress, runner=runner(), tools=tools
     )
@@ -88,7 +89,7 @@ def evaluation_of(
         *(config.run, ref.iteration, scores["posed"], scores["solved"], scores["episodes"]),
         *(100 * scores[name] for name in ("rate", "low", "high")),
     )
-    return scores | {"trackers": tracking.feed(config, store)}
+    return scores | {"trackers": feed(config, store)}
 
 
 def scored(config: Config, ref: StageRef, store: Store) -> Scores:

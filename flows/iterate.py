@@ -20,12 +20,13 @@ from r3l.config import Config  # noqa: E402
 from r3l.config.form import Form  # noqa: E402
 from r3l.errors import R3LError  # noqa: E402
 from r3l.exploration.progress import Progress  # noqa: E402
-from r3l.pipeline import preflight, tracking  # noqa: E402
+from r3l.pipeline import preflight  # noqa: E402
 from r3l.pipeline.continuing import settled  # noqa: E402
 from r3l.pipeline.iteration import open_iteration, run_stages, the_iteration  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
 from r3l.pipeline.summary import Summary  # noqa: E402
 from r3l.pipeline.tools import Tools  # noqa: E402
+from r3l.pipeline.tracking.feed import feed  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
 
 
@@ -81,7 +82,7 @@ def iteration_of(
     config: Config, progress: Progress | None = None, checked: bool = False, tools: Tools | None = None
 ) -> Summary:
     """Do what the flow does."""
-    store = Store.open(config.store.root) if checked else preflight.check(config)
+    store = Store.open(config.store.root) if checked else preflight.ready(config)
     check_placement(config.placement)
     iteration = the_iteration(config, store)
     place, stages = PrefectPlacement(), runner()
@@ -96,4 +97,4 @@ def iteration_of(
     if summary["no_step"]:
         log().warning("%s", summary["no_step"])
     log().info("%s", artifacts.closing_line(summary))
-    return summary | {"trackers": tracking.feed(config, store)}
+    return summary | {"trackers": feed(config, store)}

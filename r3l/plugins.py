@@ -1,5 +1,5 @@
-"""Environments, methods and engines from outside the package: of installed packages (entry points), or of a module that
-the user names (``my_pkg.guess:GuessWorld``).
+"""What comes from outside the package: environments, methods, engines, makers of policies and commands of installed
+packages (entry points), and the first three also from a module that the user names (``my_pkg.guess:GuessWorld``).
 
 A dotted path imports code, so it is imported only where the user named it: on the command line, in a preset, in Python,
 or in ``R3L_PLUGINS``. What a store holds or a page sends names none. An installed package is the user's choice already.
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
@@ -18,8 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from r3l.errors import ConfigError, R3LError
+from r3l.system.home import PACKAGE, is_checkout
 
-GROUPS = {"environment": "r3l.environments", "method": "r3l.methods", "engine": "r3l.engines"}
+GROUPS = {
+    "environment": "r3l.environments",
+    "method": "r3l.methods",
+    "engine": "r3l.engines",
+    "policy": "r3l.policies",  # a function of a policy's name and folder: its `Recipe`, or None
+    "command": "r3l.commands",  # a function that typer takes, in the file that has its docstring
+}
 NAMED = "R3L_PLUGINS"  # dotted paths that may be imported, with commas; processes that are started have it too
 FOLDERS = "R3L_PLUGIN_PATH"  # where their modules were found: read after everything else on sys.path
 SETTINGS = "Settings"  # the attribute of a plug-in's class that names the class of its settings
@@ -52,7 +60,19 @@ def _installed(section: str, path: tuple[str, ...]) -> dict[str, list[EntryPoint
     found: dict[str, list[EntryPoint]] = {}
     for entry in entry_points(group=GROUPS[section]):
         found.setdefault(entry.name, []).append(entry)
+    for entry in of_checkout(GROUPS[section]):
+        if entry.value not in [other.value for other in found.setdefault(entry.name, [])]:
+            found[entry.name].append(entry)
     return found
+
+
+def of_checkout(group: str) -> Iterator[EntryPoint]:
+    """Yield what the checkout's own pyproject.toml offers: the metadata of an editable installation are as old as the
+    installation."""
+    if is_checkout():
+        project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        for name, value in project.get("entry-points", {}).get(group, {}).items():
+            yield EntryPoint(name, value, group)
 
 
 def refuse_taken(section: str, kind: str, own: Iterable[str]) -> None:
@@ -88,12 +108,33 @@ def load(section: str, kind: str) -> type:
         )
     if dotted(kind):
         reach_named()
-    return _load(section, kind, tuple(sys.path))
+    found = _load(section, kind, tuple(sys.path))
+    if not isinstance(found, type):
+        raise ConfigError(f"{section}.kind={kind}: {entry_of(section, kind).value} is {found!r:.100}, expected a class")
+    return found
+
+
+def load_function(section: str, name: str, own: Iterable[str] = ()) -> Callable[..., Any]:
+    """Return the function that an installed package offers under a name.
+
+    Raises:
+        ConfigError: several offer that name, or r3l itself has it; its import fails, or it is no function.
+    """
+    refuse_taken(section, name, own)
+    found = _load(section, name, tuple(sys.path))
+    if not callable(found):
+        raise ConfigError(f"{section} {name}: {entry_of(section, name).value} is {found!r:.100}, expected a function")
+    made: Callable[..., Any] = found
+    return made
+
+
+def entry_of(section: str, kind: str) -> EntryPoint:
+    return EntryPoint(kind, kind, GROUPS[section]) if dotted(kind) else installed(section)[kind][0]
 
 
 @lru_cache(maxsize=64)
-def _load(section: str, kind: str, path: tuple[str, ...]) -> type:
-    entry = EntryPoint(kind, kind, GROUPS[section]) if dotted(kind) else installed(section)[kind][0]
+def _load(section: str, kind: str, path: tuple[str, ...]) -> object:
+    entry = entry_of(section, kind)
     try:
         module: Any = import_module(entry.module)
         found = entry.load()
@@ -102,8 +143,6 @@ def _load(section: str, kind: str, path: tuple[str, ...]) -> type:
         raise ConfigError(
             f"{section}.kind={kind}: importing {entry.value}{whose} failed: {type(error).__name__}: {error}"
         ) from error
-    if not isinstance(found, type):
-        raise ConfigError(f"{section}.kind={kind}: {entry.value} is {found!r:.100}, expected a class")
     remember_folder(module, entry)
     return found
 

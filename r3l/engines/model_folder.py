@@ -24,6 +24,11 @@ def base_of(folder: Path) -> Path | None:
     return located(named) if named else None
 
 
+def is_model(folder: Path) -> bool:
+    """Return whether a folder holds a transformers model."""
+    return (folder / "config.json").is_file()
+
+
 def model_config(folder: Path) -> dict[str, Any]:
     """Return the folder's config.json. Raise `ConfigError` where it is not there, or is not JSON."""
     return _json(folder / "config.json", "the config of a transformers model")

@@ -108,7 +108,7 @@ def iterate(config: Config, *, progress: Progress | None = None, prefect: bool =
         return _flow_run(iteration_flow.iterate, config)
     tools = Tools()
     try:
-        return dict(iterate_directly(config, preflight.check(config), tools, progress))
+        return dict(iterate_directly(config, preflight.ready(config), tools, progress))
     finally:
         tools.close()
 
@@ -147,7 +147,7 @@ def train(
     done: list[Figures] = []
     tools = Tools()
     try:
-        store = preflight.check(config)
+        store = preflight.ready(config)
         while len(done) < iterations:
             figures: Figures = (
                 iterate(config, prefect=True) if prefect else dict(iterate_directly(config, store, tools, progress))
@@ -185,7 +185,7 @@ def _evaluated(config: Config, tools: Tools, progress: Progress | None, prefect:
 
         return _flow_run(evaluation_flow.evaluate, config)
     test = pose(config)
-    store = preflight.check(test.config, training=False)
+    store = preflight.ready(test.config, training=False)
     iteration = evaluation.evaluated_iteration(config, store)
     ref = evaluation.evaluate(test, store, iteration, progress=progress, runner=Threads(), tools=tools)
     rows = store.read(ref, "evaluations").to_pylist()

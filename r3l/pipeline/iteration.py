@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from r3l.config import Config
 from r3l.errors import ConfigError, Interrupted
 from r3l.exploration.progress import Progress
-from r3l.pipeline import policies, tracking
+from r3l.pipeline import policies
 from r3l.pipeline.continuing import keep_settings
 from r3l.pipeline.logs import log
 from r3l.pipeline.runner import Runner, Threads
@@ -19,6 +19,7 @@ from r3l.pipeline.stages.updates import sweep_staging
 from r3l.pipeline.stages.waves import wave_stages, waves
 from r3l.pipeline.summary import Summary, summarise
 from r3l.pipeline.tools import Tools
+from r3l.pipeline.tracking.feed import feed
 from r3l.pipeline.workbench import Placement, Replay, Workbench
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
@@ -107,7 +108,7 @@ def iterate_directly(config: Config, store: Store, tools: Tools, progress: Progr
     with open_iteration(config, store, iteration, progress=progress, runner=Threads(), tools=tools) as bench:
         refs = run_stages(bench)
     summary = summarise(store, config.run, config.branch, iteration)
-    summary |= {"store": store.root, "stages_committed": len(refs), "trackers": tracking.feed(config, store)}
+    summary |= {"store": store.root, "stages_committed": len(refs), "trackers": feed(config, store)}
     return summary
 
 

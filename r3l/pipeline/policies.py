@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,8 +9,7 @@ from r3l.config import Config
 from r3l.config.methods.shared import GuidedSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.base import PolicySnapshot
-from r3l.engines.made_policies import make_here
-from r3l.engines.model_folder import ADAPTER, base_of, model_config
+from r3l.engines.model_folder import ADAPTER, base_of, is_model, model_config
 from r3l.engines.teacher import served
 from r3l.errors import ConfigError
 from r3l.store import manifest as manifests
@@ -28,12 +26,7 @@ from r3l.store.policies.snapshots import (
 from r3l.store.stage import Store
 from r3l.system.home import located
 
-# Policies that are made on first use.
-HOUSEHOLD = re.compile(
-    r"household-(?P<recipe>short|easy|in_hand|thought|standard|long|latent)(-(?P<forgets>[01](\.\d+)?))?-(?P<seed>\d+)$"
-)
 FAMILY = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers")  # in config.json
-ALFWORLD = re.compile(r"alfworld-latent-(?P<forgets>[01](\.\d+)?)-(?P<seed>\d+)$")
 
 
 @dataclass(frozen=True)
@@ -133,60 +126,33 @@ def on_a_server(method: GuidedSettings) -> bool:
 
 def teacher_policy(config: Config) -> PolicySnapshot:
     """Return the teacher. Raise `ConfigError` where its folder is missing or its weights are cut."""
-    assert isinstance(config.method, GuidedSettings)
-    return starting_policy(config.model_copy(update={"policy": PolicySettings(path=config.method.teacher)}))
+    settings = teacher_settings(config)
+    assert settings is not None, "no folder teaches"
+    return starting_policy(settings)
+
+
+def teacher_settings(config: Config) -> Config | None:
+    """Return the settings whose starting policy is the teacher; None where no policy of a folder teaches."""
+    method = config.method
+    if not isinstance(method, GuidedSettings) or method.guidance != "teacher" or on_a_server(method):
+        return None
+    return config.model_copy(update={"policy": PolicySettings(path=method.teacher)})
 
 
 def starting_policy(config: Config) -> PolicySnapshot:
-    """Return the policy that iteration 0 starts from: a model, or an adapter on the base that it names. Raise
+    """Find the policy that iteration 0 starts from: a model, or an adapter on the base that it names. Raise
     `ConfigError` where a folder is missing or weights are cut."""
     path = located(config.policy.path)
     base = base_of(path)
-    _make(config.policy.name if base is None else base.name, base or path)
+    if not is_model(model := base or path):
+        raise ConfigError(
+            f"policy folder {model}: {'no config.json found' if model.is_dir() else 'not there'}; expected a "
+            "transformers model folder. Make the embedded policy with `r3l warm-start`, or set --set policy.path=FOLDER"
+        )
     for folder in filter(None, (path, base)):
         if wrong := cut_weights(folder):
             raise ConfigError(f"policy folder {folder}: {wrong}; copy or download it again")
     return PolicySnapshot(str(path), snapshot_digest(path), str(base) if base else None)
-
-
-def _make(name: str, path: Path) -> None:
-    """Make or fetch the model in a folder, where it is not there. Raise `ConfigError` where that can't be done."""
-    make_here(name, path)
-    if not (path / "config.json").is_file():
-        made_on_first_use(path)
-    if not (path / "config.json").is_file():
-        raise ConfigError(
-            f"policy folder {path}: {'no config.json found' if path.is_dir() else 'not there'}; expected a "
-            "transformers model folder. Make the embedded policy with `r3l warm-start`, or set --set policy.path=FOLDER"
-        )
-
-
-def made_on_first_use(path: Path) -> None:
-    """Make the policy whose recipe is in the folder's name, or merge the adapter in the folder NAME-adapter into its
-    base; nothing where there is neither."""
-    if asked := HOUSEHOLD.match(path.name):
-        from r3l.lab.warm_start.household.start import household_start
-
-        forgets = None if asked["forgets"] is None else float(asked["forgets"])
-        household_start(path, asked["recipe"], int(asked["seed"]), forgets=forgets)
-    elif asked := ALFWORLD.match(path.name):
-        from r3l.lab.warm_start.latent import latent_start
-
-        latent_start(path, int(asked["seed"]), float(asked["forgets"]))
-    elif adapter := _adapter_of(path):
-        from r3l.training.export import export_policy
-
-        base = base_of(adapter)
-        assert base is not None
-        make_here(base.name, base)
-        export_policy(adapter, path, str(base))
-
-
-def _adapter_of(path: Path) -> Path | None:
-    """Return the folder of the adapter that a policy folder is made from: beside it, or among those that ship."""
-    name = f"{path.name}-adapter"
-    places = (path.with_name(name), located(Path("data/policies", name)))
-    return next((place for place in places if base_of(place)), None)
 
 
 def _fetched(store: Store, written: Written | None, start: PolicySnapshot) -> tuple[PolicySnapshot, Path | None]:

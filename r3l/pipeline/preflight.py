@@ -1,4 +1,5 @@
-"""Checks before any work starts. Each error names the value and the fix. Nothing is written."""
+"""Checks before any work starts. Each error names the value and the fix. Nothing is written, but that `ready` has the
+starting policy made."""
 
 from __future__ import annotations
 
@@ -23,11 +24,24 @@ from r3l.pipeline import policies
 from r3l.pipeline.continuing import check_changes
 from r3l.pipeline.evaluation import evaluated_iteration
 from r3l.pipeline.iteration import the_iteration
+from r3l.pipeline.making import ensure_policy
 from r3l.pipeline.stages.task_batch import enough
 from r3l.pipeline.teaching import check_guidance
 from r3l.store.stage import Store
 
 GPUS = ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/dxg")  # NVIDIA's, AMD's, those of WSL
+
+
+def ready(config: Config, training: bool = True) -> Store:
+    """Have the starting policy made or fetched where it is not there, then return what `check` does. What can be wrong
+    without a policy is found before that takes its time.
+
+    Raises:
+        R3LError: as of `check`, and of `ensure_policy`.
+    """
+    check_settings(config, training)
+    ensure_policy(config)
+    return check(config, training)
 
 
 def check(config: Config, training: bool = True) -> Store:
@@ -41,11 +55,7 @@ def check(config: Config, training: bool = True) -> Store:
         ChatFormatError: no tokenizer, or a chat template that can't be extended turn by turn.
         WorldError: the environment's data or packages are missing.
     """
-    if training:
-        check_gpu(config)
-    maker(config.engine)
-    with plugins.blaming("method", config.method.kind, METHODS):
-        plan(config.method, config.rollout.group_size)
+    check_settings(config, training)
     store = Store.open(config.store.root)
     iteration = the_iteration(config, store) if training else evaluated_iteration(config, store) + 1
     check_changes(store, config, iteration, training)
@@ -71,6 +81,15 @@ def check(config: Config, training: bool = True) -> Store:
         else:
             evaluated_tasks(config, iteration - 1)
     return store
+
+
+def check_settings(config: Config, training: bool) -> None:
+    """Raise `ConfigError` for an engine or method that can't be used, or no GPU for the update."""
+    if training:
+        check_gpu(config)
+    maker(config.engine)
+    with plugins.blaming("method", config.method.kind, METHODS):
+        plan(config.method, config.rollout.group_size)
 
 
 def check_gpu(config: Config) -> None:

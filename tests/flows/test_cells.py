@@ -152,7 +152,7 @@ def test_out_of_time_is_said_and_gone_on_with(tmp_path: Path, monkeypatch):
 
 def test_when_the_time_is_up_no_starting_policy_is_made(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr("r3l.lab.study.cells.starting_policy", asked.append)
+    monkeypatch.setattr("r3l.lab.study.cells.ensure_policy", asked.append)
     experiment = load_experiment(Path("data/experiments/phase_alfworld.toml"))
     cells, store = experiment.cells("laptop"), Store.open(str(tmp_path / "store"))
     assert list(run_cells(experiment, cells, 1, store, minutes=-1)) == []
@@ -163,7 +163,7 @@ def test_a_cell_whose_policy_has_other_weights_than_the_finished_runs_is_left_ou
     (tmp_path / "tiny.toml").write_text(FILE)
     experiment, store = load_experiment(tmp_path / "tiny.toml"), Store.open(str(tmp_path / "store"))
     cells, played = experiment.cells("laptop"), []
-    monkeypatch.setattr("r3l.lab.study.cells.starting_policy", lambda config: SimpleNamespace(digest="here"))
+    monkeypatch.setattr("r3l.lab.study.cells.ensure_policy", lambda config: SimpleNamespace(digest="here"))
     monkeypatch.setattr(
         "r3l.lab.study.cells.one_cell", lambda experiment, config, *rest: (not played.append(config), 1.0, "")
     )
@@ -186,7 +186,7 @@ def test_a_cell_whose_policy_has_other_weights_than_the_finished_runs_is_left_ou
 def test_a_starting_policy_is_made_when_its_first_cell_begins(tmp_path, monkeypatch):
     said = []
     monkeypatch.setattr(
-        "r3l.lab.study.cells.starting_policy",
+        "r3l.lab.study.cells.ensure_policy",
         lambda config: said.append(f"policy {Path(config.policy.path).name}") or SimpleNamespace(digest=""),
     )
     monkeypatch.setattr(
@@ -201,7 +201,7 @@ def test_a_starting_policy_is_made_when_its_first_cell_begins(tmp_path, monkeypa
 def test_the_page_alone_is_made_without_a_run(tmp_path, monkeypatch):
     (tmp_path / "tiny.toml").write_text(FILE)
     path, store, results, ended = tmp_path / "tiny.toml", tmp_path / "store", tmp_path / "results", []
-    monkeypatch.setattr("r3l.lab.study.cells.starting_policy", ended.append)
+    monkeypatch.setattr("r3l.lab.study.cells.ensure_policy", ended.append)
     page = run_experiment(str(path), "laptop", str(store), str(results), 0, 0, Only(), ended.append, page_alone=True)
     assert (ended, list(store.glob("*"))) == ([], [])
     assert (results / "tiny-laptop.md").read_text() == page

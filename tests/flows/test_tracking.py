@@ -6,14 +6,14 @@ from typing import get_args
 
 import pytest
 
-from r3l.audit.trackers import WRITERS
 from r3l.config import compose
 from r3l.config.tracking import Tracker, TrackingSettings
-from r3l.pipeline.tracking import feed, said
+from r3l.pipeline.tracking.feed import feed, run_tracker
+from r3l.pipeline.tracking.writers import WRITERS
 from r3l.store.stage import Store
 from tests.flows.small import small_config
 from tests.support.store_iteration import commit_iteration
-from tests.unit.test_audit_trackers import read_tensorboard
+from tests.unit.test_trackers import read_tensorboard
 
 
 def test_every_tracker_is_a_setting_with_a_place():
@@ -40,7 +40,7 @@ def test_a_tracker_that_hangs_is_stopped_with_all_it_started(tmp_path):
     mark = tmp_path / "alive"
     child = f"import time; time.sleep(2); open({str(mark)!r}, 'w')"
     code = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); time.sleep(60)"
-    assert "no answer within 0.5 s" in said([sys.executable, "-c", code], 0.5)
+    assert "no answer within 0.5 s" in run_tracker([sys.executable, "-c", code], 0.5)
     time.sleep(2.5)
     assert not mark.exists()
 

@@ -30,6 +30,8 @@ def test_it_holds_what_ships_and_nothing_that_was_written(wheel):
         "r3l/shipped/data/claims.toml",
         "r3l/presets/methods/paper.toml", "flows/own_server.py",
     } <= names  # fmt: skip
+    (points,) = [name for name in names if name.endswith(".dist-info/entry_points.txt")]
+    assert "household = r3l.lab.warm_start.recipes:household" in zipfile.ZipFile(wheel).read(points).decode()
     assert not [
         name for name in names if name.startswith(("tests/", "r3l/shipped/data/runs", "r3l/shipped/data/tasks"))
     ]

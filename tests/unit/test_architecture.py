@@ -23,9 +23,9 @@ FLOORS = [
     ],
     ["r3l.environments", "r3l.engines", "r3l.credit", "r3l.losses", "r3l.store"],
     ["r3l.exploration", "r3l.methods"],
-    ["r3l.training", "r3l.lab.warm_start", "r3l.evaluation", "r3l.audit", "r3l.planning", "r3l.scaffold"],
+    ["r3l.training", "r3l.evaluation", "r3l.audit", "r3l.planning", "r3l.scaffold"],
     ["r3l.pipeline"],
-    ["r3l.judge", "r3l.lab.study"],
+    ["r3l.judge", "r3l.lab"],
     ["flows"],
     ["r3l.interface"],
 ]
@@ -47,6 +47,7 @@ BLIND = {  # who may not know whom, beyond the floors
     ),
     "r3l.losses": ("r3l.config", "r3l.store", "r3l.engines", "r3l.environments", "r3l.credit"),
 }
+LABORATORY = ("r3l.lab", "flows.lab")  # plugs in like any package: no room of the product names it
 # The trainer is the update and nothing else: rows, losses, settings and the store's files.
 TRAINER_SEES = ("r3l.training", "r3l.losses", "r3l.config", "r3l.store", "r3l.errors", "r3l.system")
 SOURCES = sorted([*ROOT.glob("r3l/**/*.py"), *ROOT.glob("flows/**/*.py")])
@@ -64,7 +65,23 @@ def imports(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             assert node.level == 0, f"{path}: relative import"
             found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+        found |= named_modules(node)
     return found
+
+
+def named_modules(node: ast.AST) -> set[str]:
+    """Return the modules that a call imports by a text, or that a command line runs with ``-m``."""
+    texts: list[ast.expr] = []
+    if isinstance(node, ast.Call):
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        texts = node.args if called in {"import_module", "__import__", "find_spec"} else []
+    elif isinstance(node, ast.List | ast.Tuple):
+        values = [getattr(one, "value", None) for one in node.elts]
+        texts = [word for option, word in zip(values, node.elts[1:], strict=False) if option == "-m"]
+    # Of a text with gaps, such as f"flows.cli.{folder}", what stands before the first one.
+    heads = [text.values[0] if isinstance(text, ast.JoinedStr) and text.values else text for text in texts]
+    names = [head.value for head in heads if isinstance(head, ast.Constant) and isinstance(head.value, str)]
+    return {name.rstrip(".") for name in names}
 
 
 def inside(name: str, package: str) -> bool:
@@ -88,6 +105,8 @@ def forbidden(own: str, names: Iterable[str]) -> Iterator[str]:
     for name in names:
         if (level := floor(name)) is not None and level > height:
             yield f"{own} imports {name}, which is above it"
+        if any(inside(name, room) for room in LABORATORY) and not any(inside(own, room) for room in LABORATORY):
+            yield f"{own} imports {name}, which is the laboratory's"
         for package, allowed in MAY_IMPORT.items():
             if inside(name, package) and not any(inside(own, place) for place in allowed):
                 yield f"{own} imports {name}, which is for {', '.join(allowed)}"
@@ -115,6 +134,33 @@ def test_there_is_no_import_circle():
 
     for name in edges:
         walk(name, ())
+
+
+def test_no_two_rooms_of_a_folder_need_each_other():
+    """Files and folders side by side stand one above the other, at every level of the tree."""
+    modules = {module(path): path for path in SOURCES}
+    arrows = [(name, other) for name, path in modules.items() for other in imported_modules(path) if other in modules]
+    for folder in {path.parent for path in SOURCES}:
+        rooms = {(room(name, folder), room(other, folder)) for name, other in arrows}
+        assert circle_of({(one, other) for one, other in rooms if one != other}) == [], folder
+
+
+def room(name: str, folder: Path) -> str:
+    """Return the file or folder of `folder` that a module lies in; empty for one from elsewhere, or of its face."""
+    parts, above = name.split("."), folder.relative_to(ROOT).parts
+    return parts[len(above)] if len(parts) > len(above) and parts[: len(above)] == list(above) else ""
+
+
+def circle_of(arrows: set[tuple[str, str]]) -> list[str]:
+    """Return rooms that need each other, straight or through others: those that are left when all that stand on top or
+    at the bottom are taken away, again and again."""
+    left = {arrow for arrow in arrows if "" not in arrow}
+    while True:
+        above, below = {one for one, _ in left}, {other for _, other in left}
+        inner = {(one, other) for one, other in left if one in below and other in above}
+        if inner == left:
+            return sorted(above & below)
+        left = inner
 
 
 def imported_modules(path: Path) -> set[str]:

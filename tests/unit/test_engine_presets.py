@@ -8,8 +8,9 @@ import pytest
 
 from r3l.config import compose, preset_names
 from r3l.engines import made_policies
-from r3l.engines.made_policies import HUB, make_here
+from r3l.engines.made_policies import HUB
 from r3l.errors import ConfigError
+from r3l.pipeline.making import ensure_model
 
 PAPER = {"qwen2.5-1.5b", "qwen2.5-7b", "qwen3-4b", "llama-3.2-3b"}
 
@@ -48,12 +49,12 @@ def test_the_papers_models_are_fetched_where_they_are_not_there(
     path = Path(compose(policy=model).policy.path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("R3L_HOME", str(tmp_path))
-    make_here(model, path)
+    ensure_model(model, path)
     assert fetched == [(HUB[model], path)]
-    make_here(model, Path("somewhere/else"))
+    ensure_model(model, Path("somewhere/else"))
     path.mkdir(parents=True)
     (path / "config.json").write_text("{}")
-    make_here(model, path)
+    ensure_model(model, path)
     assert len(fetched) == 1
 
 
@@ -67,4 +68,4 @@ def test_a_hub_that_does_not_answer_is_a_clear_error(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("R3L_HOME", str(tmp_path))
     with pytest.raises(ConfigError, match=r"Qwen/Qwen3-4B can't be fetched .*policy.path"):
-        make_here("qwen3-4b", Path("data/policies/qwen3-4b"))
+        ensure_model("qwen3-4b", Path("data/policies/qwen3-4b"))

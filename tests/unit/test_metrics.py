@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from r3l.audit import trackers
 from r3l.audit.charts.iterations import CHARTS, charts_of
 from r3l.audit.figures import in_format
 from r3l.audit.lines import Line, iterations
 from r3l.audit.reader import Reader
 from r3l.pipeline import summary
+from r3l.pipeline.tracking import writers
 from r3l.store import catalog, metrics
 from r3l.store.catalog import connect
 from r3l.store.metrics import FOLLOWED, METRICS, Metric
@@ -49,7 +49,7 @@ def test_a_new_metric_is_one_line(store, monkeypatch):
 
 def test_trackers_get_the_figures_of_an_iteration_without_a_step(store):
     (row,) = iterations(Reader(store, ["demo"]), Line("demo"))
-    _, _, tracked = trackers.point(row | {"no_step": "no step taken: 0 of 2 groups have mixed rewards", "loss": None})
+    _, _, tracked = writers.point(row | {"no_step": "no step taken: 0 of 2 groups have mixed rewards", "loss": None})
     assert tracked["base_reward"] == 0.25
     assert not {"no_step", "loss", "step"} & set(tracked)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.cli.app import command, function
 from r3l import plugins
 from r3l.config import Config, compose
 from r3l.config.compose import composed
@@ -26,6 +27,7 @@ from r3l.errors import ConfigError, StoreError, WorldError
 from r3l.evaluation.benchmarks import benchmark_named, pose
 from r3l.methods import plan
 from r3l.pipeline import preflight
+from r3l.pipeline.policies import starting_policy
 from r3l.pipeline.saved_config import load_config
 from r3l.pipeline.stages.identity import stage_settings
 from r3l.store.manifest import seal
@@ -84,6 +86,65 @@ def test_an_installed_package_is_an_environment_with_settings_of_its_own(install
     again = Config.model_validate_json(config.model_dump_json())
     assert again == config
     assert type(again.environment).__name__ == "GuessSettings"
+
+
+MAKER = """
+from pathlib import Path
+from r3l.engines.made_policies import Recipe
+
+def written(folder, progress):
+    progress("writing")
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+
+def maker(name, folder):
+    return Recipe("it is written in no time", lambda progress: written(folder, progress)) if name == "mine" else None
+
+def greet() -> None:
+    'Greet whoever asks.'
+    print("hello")
+"""
+
+
+def test_a_package_makes_policies_and_only_where_one_is_asked_to_be_made(install, tmp_path, caplog):
+    install("[r3l.policies]\nmine = mine_policies:maker\n", mine_policies=MAKER)
+    folder = tmp_path / "mine"
+    config = compose(assignments=["policy.name=mine", f"policy.path={folder}", f"store.root={tmp_path / 'store'}"])
+    for look in (starting_policy, preflight.check):
+        with pytest.raises(ConfigError, match=f"policy folder {folder}: not there"):
+            look(config)
+        assert not folder.exists()
+    with pytest.raises(StoreError, match=r"no .*safetensors"):  # the maker's policy has no weights
+        preflight.ready(config)
+    assert (folder / "config.json").is_file()
+    assert f"policy folder {folder} is not there: it is written in no time" in caplog.text
+
+
+def test_what_is_wrong_without_a_policy_is_found_before_one_is_made(install, tmp_path, monkeypatch):
+    install("[r3l.policies]\nmine = mine_policies:maker\n", mine_policies=MAKER)
+    monkeypatch.setattr(preflight, "GPUS", (str(tmp_path / "no*"),))
+    config = compose(assignments=["policy.name=mine", f"policy.path={tmp_path}/mine", "training.device=cuda"])
+    with pytest.raises(ConfigError, match="this machine has no GPU"):
+        preflight.ready(config)
+    assert not (tmp_path / "mine").exists()
+
+
+def test_a_package_adds_a_command_and_takes_none(install, monkeypatch, capsys):
+    install("[r3l.commands]\ngreet = mine_policies:greet\nsql = mine_policies:greet\n", mine_policies=MAKER)
+    for words, seen in ((["greet"], "hello"), (["--help"], "Greet whoever asks.")):
+        monkeypatch.setattr(sys, "argv", ["r3l", *words])
+        with pytest.raises(SystemExit):
+            command()
+        assert seen in capsys.readouterr().out
+    assert function("sql").__module__ == "flows.cli.tables.sql"
+
+
+def test_the_laboratory_plugs_in_as_the_checkout_says_it_does():
+    assert {"compare", "results", "warm-start"} <= plugins.installed("command").keys()
+    assert {"household", "alfworld"} <= plugins.installed("policy").keys()
+    for section in ("command", "policy"):
+        for name in plugins.installed(section):
+            assert callable(plugins.load_function(section, name))
 
 
 def test_its_settings_and_texts_are_in_the_identity_of_the_stages(install):

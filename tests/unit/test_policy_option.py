@@ -12,10 +12,10 @@ import pytest
 from flows.cli.settings import settings
 from r3l.config import Config
 from r3l.config.engines import VllmServerSettings
-from r3l.engines import made_policies
-from r3l.engines.made_policies import hub_name, make_here
+from r3l.engines.made_policies import hub_name
 from r3l.errors import ConfigError, EngineError
 from r3l.pipeline import preflight
+from r3l.pipeline.making import ensure_model
 from r3l.pipeline.preflight import check, check_gpu, check_servers
 
 EMBEDDED = Path("data/policies/household-easy-0").absolute()
@@ -81,7 +81,7 @@ def test_what_is_fetched_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     folder = Path("data/policies/hub/org/name@abc")
     assert hub_name(folder) == "org/name@abc"
     for _ in range(2):
-        make_here("org/name@abc", folder)
+        ensure_model("org/name@abc", folder)
     assert hub.asked == [("org/name", "abc")]
     assert (folder / "model.safetensors").read_text() == "w"
 
@@ -102,7 +102,7 @@ def test_pickles_and_foreign_code_are_refused(
     Hub(monkeypatch, tmp_path, **files)
     folder = Path("data/policies/hub/org/name")
     with pytest.raises(ConfigError, match=f"org/name of the hub can't be used: .*{said}"):
-        made_policies.make_here("org/name", folder)
+        ensure_model("org/name", folder)
     assert not folder.exists()
 
 

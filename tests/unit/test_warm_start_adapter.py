@@ -26,8 +26,7 @@ from r3l.lab.warm_start.household.start import new_chat
 from r3l.lab.warm_start.rows import DemoRow, RowEncoder
 from r3l.lab.warm_start.start import save
 from r3l.lab.warm_start.train import Schedule, new_model
-from r3l.pipeline import policies
-from r3l.pipeline.policies import made_on_first_use
+from r3l.pipeline.making import adapter_of, ensure_model
 from r3l.store.policies.snapshots import snapshot_digest
 from r3l.system.home import located
 from r3l.training.policy import load_model, load_policy
@@ -91,7 +90,7 @@ def test_a_warm_start_leaves_an_adapter_and_a_policy_with_the_adapter_in_it(
     kept = json.loads((tmp_path / "40-adapter/adapter_config.json").read_text())
     assert (kept["r"], kept["base_model_name_or_path"]) == (adapter.RANK, str(tiny))
     shutil.rmtree(tmp_path / "40")
-    made_on_first_use(tmp_path / "40")  # from the adapter that is left
+    ensure_model("40", tmp_path / "40")  # from the adapter that is left
     assert snapshot_digest(tmp_path / "40") == long["digest"]
     ids = torch.arange(5, 25)[None]
     merged = load_model(tmp_path / "40", torch.float32)(ids).logits
@@ -140,7 +139,7 @@ def test_the_adapter_that_ships_fits_its_preset(tmp_path: Path, monkeypatch: pyt
         assert len(file.keys()) == 30 * 7 * 2
         assert {file.get_tensor(name).dtype for name in file.keys()} == {torch.bfloat16}  # noqa: SIM118
     monkeypatch.setenv("R3L_HOME", str(tmp_path))  # nothing was made there yet: the adapter is found where it ships
-    found = policies._adapter_of(located(Path(config.policy.path)))
+    found = adapter_of(located(Path(config.policy.path)))
     assert found is not None
     assert found.samefile(shipped)
 

@@ -25,11 +25,11 @@ from r3l.lab.warm_start.alfworld.demonstrations import Demonstration, DemoTurn, 
 from r3l.lab.warm_start.household.start import RECIPES, household_start, recipe_of
 from r3l.lab.warm_start.latent import latent_start, treated
 from r3l.lab.warm_start.loss import shared_length, weighted_loss
+from r3l.lab.warm_start.recipes import ALFWORLD, HOUSEHOLD
 from r3l.lab.warm_start.rows import PIVOT, READ, DemoRow, RowEncoder, without_tail
 from r3l.lab.warm_start.start import training_minutes, warm_start
 from r3l.lab.warm_start.tokenizer import SPECIAL, train_tokenizer
 from r3l.lab.warm_start.train import Schedule, batches, new_model, new_optimizers, train
-from r3l.pipeline.policies import ALFWORLD, HOUSEHOLD
 from r3l.store.policies.snapshots import snapshot_digest
 
 SYSTEM = "Play.\n\nUse the tags <think> and <action>."

@@ -22,8 +22,8 @@ def track(
     store: Root = "",
 ) -> None:
     """Write a run's stored metrics to a tracker. Run it again to add the new ones."""
-    from r3l.audit.trackers import WRITERS
-    from r3l.audit.trackers import track as write
+    from r3l.pipeline.tracking.writers import WRITERS
+    from r3l.pipeline.tracking.writers import track as write
 
     if to not in WRITERS:
         raise typer.BadParameter(f"{to!r}: choose one of {', '.join(WRITERS)}", param_hint="--to")

@@ -71,13 +71,11 @@ def adapted(
         )
     from flows.cli.settings import settings
     from r3l.lab.warm_start.household.adapter import adapter_start
-    from r3l.pipeline.policies import starting_policy
+    from r3l.pipeline.making import ensure_policy
 
     config, recipe = settings("warm-start", "paper", "r3l", policy, environment, "", []), recipe or "short"
     folder = out or home() / "data/policies" / f"{config.policy.name}-household-{recipe}-{seed}"
-    return adapter_start(
-        folder, Path(starting_policy(config).path), recipe, seed, minutes, progress=log_line, init=init
-    )
+    return adapter_start(folder, Path(ensure_policy(config).path), recipe, seed, minutes, progress=log_line, init=init)
 
 
 def log_line(line: str) -> None:

@@ -46,7 +46,7 @@ def run_cell(
         R3LError: whatever stopped it; calling again goes on where it stopped.
     """
     config = on_the_first_tasks(in_one_shard(config))
-    store, tools = preflight.check(config), Tools()
+    store, tools = preflight.ready(config), Tools()
     try:
         evaluate_cell(config, store, -1, tools)
         finished = store.next_iteration(config.run)

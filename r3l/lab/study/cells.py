@@ -12,7 +12,7 @@ from multiprocessing import get_context
 from r3l.config import Config
 from r3l.errors import R3LError
 from r3l.lab.study.experiment import Cell, Experiment
-from r3l.pipeline.policies import starting_policy
+from r3l.pipeline.making import ensure_policy
 from r3l.store.stage import Store
 
 
@@ -57,7 +57,7 @@ def run_cells(
     configs = [cell.config.kept_at(store.root) for cell in cells]
 
     def unlike(place: int) -> str:
-        return other_start(cells[place], starting_policy(configs[place]).digest, begun or {})
+        return other_start(cells[place], ensure_policy(configs[place]).digest, begun or {})
 
     for number, (place, outcome) in enumerate(outcomes(experiment, configs, iterations, workers, until, unlike), 1):
         whole, seconds, error = outcome

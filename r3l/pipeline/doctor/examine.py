@@ -17,7 +17,7 @@ from r3l.errors import R3LError
 from r3l.pipeline.doctor import folder as of
 from r3l.pipeline.doctor.findings import Finding, fails, guarded, unasked, works
 from r3l.pipeline.doctor.sampled import attempt, canary, loaded
-from r3l.pipeline.policies import starting_policy
+from r3l.pipeline.making import ensure_policy
 from r3l.pipeline.tools import Tools
 
 
@@ -29,7 +29,7 @@ def examine(config: Config, machine: Machine | None = None, sampling: bool = Tru
         sampling: whether the model is loaded, and asked for a reply and a reflection.
     """
     try:
-        snapshot = starting_policy(config)
+        snapshot = ensure_policy(config)
     except R3LError as error:
         yield fails("policy", str(error))
         return

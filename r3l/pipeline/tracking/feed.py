@@ -1,5 +1,5 @@
-"""Trackers get the stored metrics by `r3l track`, each in a process of its own. A tracker that is down or hangs costs
-its time-out and no row."""
+"""Trackers get the stored metrics as by `r3l track`, each in a process of its own. One that is down or hangs costs its
+time-out and no row."""
 
 from __future__ import annotations
 
@@ -26,22 +26,8 @@ def feed(config: Config, store: Store) -> dict[str, str]:
 
 def fed(config: Config, store: Store, to: str) -> str:
     where = str(getattr(config.tracking, to))
-    command = [
-        sys.executable,
-        "-m",
-        "flows.cli.app",
-        "track",
-        config.run,
-        "--to",
-        to,
-        "--where",
-        where,
-        "--branch",
-        config.branch,
-        "--store",
-        store.root,
-    ]
-    reason = said(command, config.tracking.timeout_s)
+    command = [sys.executable, "-m", "r3l.pipeline.tracking", config.run, to, where, config.branch, store.root]
+    reason = run_tracker(command, config.tracking.timeout_s)
     if reason:
         log().warning(
             "tracker %s has not got the figures: %s. They are in the store; later: r3l track %s --to %s",
@@ -55,7 +41,7 @@ def fed(config: Config, store: Store, to: str) -> str:
     return reason
 
 
-def said(command: list[str], timeout_s: float) -> str:
+def run_tracker(command: list[str], timeout_s: float) -> str:
     """Run the command. Return "" if it succeeds in time; otherwise its last line, or that it was stopped together with
     its children."""
     with TemporaryFile("w+", errors="replace") as words:

@@ -4,8 +4,8 @@ import time
 import pytest
 
 from r3l.audit.lines import Line
-from r3l.audit.trackers import TrackerError, to_mlflow, track
 from r3l.errors import StoreError
+from r3l.pipeline.tracking.writers import TrackerError, to_mlflow, track
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration
 
