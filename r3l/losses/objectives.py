@@ -78,6 +78,22 @@ def clipped_ratio(
     )
 
 
+def cispo(
+    logp_T: Tensor, old_T: Tensor, advantage: Advantage, weights_T: Tensor, *, clip_low: float, clip_high: float
+) -> RowLoss:
+    """Compute CISPO's loss (MiniMax-M1 2025): l_t = -sg(clip(r_t, 1 - low, 1 + high)) A log pi_t. What is clipped is
+    how much a token counts, so none loses its gradient."""
+    ratio_T = (logp_T - old_T).detach().exp()
+    bounded_T = ratio_T.clamp(1 - clip_low, 1 + clip_high)
+    trained_T = weights_T != 0
+    return RowLoss(
+        value=-(weights_T * bounded_T * advantage * logp_T).sum(),
+        ratios=int(trained_T.sum()),
+        clipped=int(((bounded_T != ratio_T) & trained_T).sum()),
+        ratio_sum=float(ratio_T[trained_T].sum()),
+    )
+
+
 def balanced_ratio(
     logp_T: Tensor,
     old_T: Tensor,
@@ -125,6 +141,7 @@ LOSSES: dict[str, Objective] = {
     "policy_gradient": Objective(policy_gradient, straight=True),
     "cross_entropy": Objective(cross_entropy, straight=True, uses_advantage=False),
     "clipped_ratio": Objective(clipped_ratio, uses_ratio=True),
+    "cispo": Objective(cispo, uses_ratio=True),
     "balanced_ratio": Objective(balanced_ratio, uses_ratio=True, balances=True),
     "sequence_ratio": Objective(sequence_ratio, uses_ratio=True),
     "shaped_ratio": Objective(shaped_ratio),

@@ -73,9 +73,19 @@ class R3L(Method[R3LSettings]):
                 lessons.append(Lesson(reflection, retry, kept_turns(settings, retry)))
         return lessons, left_out
 
+    def objective(self, settings: R3LSettings, member: Trajectory) -> Objective:
+        return self.rl_loss(settings, settings.loss_factor)
+
+    def rl_loss(self, settings: R3LSettings, coefficient: float) -> Objective:
+        """Return the RL loss with the ratio that is set."""
+        if settings.loss_ratio == "none":
+            return Objective("policy_gradient", coefficient=coefficient)
+        clip = {"clip_low": settings.clip_low, "clip_high": settings.clip_high}
+        return Objective("cispo" if settings.loss_ratio == "cispo" else "clipped_ratio", clip, coefficient)
+
     def lesson_objective(self, settings: R3LSettings) -> Objective:
         if settings.sft_as_rl:
-            return Objective("policy_gradient", coefficient=settings.sft_weight * settings.loss_factor)
+            return self.rl_loss(settings, settings.sft_weight * settings.loss_factor)
         return Objective("cross_entropy", coefficient=settings.sft_weight, term="sft")
 
 

@@ -56,6 +56,8 @@ def loss_of(one: dict[str, Any], logp: torch.Tensor, old: torch.Tensor) -> torch
     low, high = 1 - bounds.get("clip_low", 0), 1 + bounds.get("clip_high", 0)
     if one["objective"] == "clipped_ratio":
         return torch.maximum(-weights * ratio * credit, -weights * ratio.clamp(low, high) * credit).sum()
+    if one["objective"] == "cispo":
+        return -(weights * ratio.clamp(low, high).detach() * credit * logp).sum()
     return -(weights * credit * logp).sum()
 
 
@@ -84,7 +86,7 @@ def error_of_the_way(folder: Path, out: Path, weights: dict[str, torch.Tensor]) 
     return relative_error(gone, expected)
 
 
-@pytest.mark.parametrize("objective", ["policy_gradient", "clipped_ratio"])
+@pytest.mark.parametrize("objective", ["policy_gradient", "clipped_ratio", "cispo"])
 def test_two_epochs_are_the_steps_written_out(tmp_path: Path, objective: str) -> None:
     """With a ratio it is to the policy before the first step, not to that before each."""
     records = [*group(0, "g0", objective=objective), *group(1, "g1", objective=objective)]
@@ -93,7 +95,7 @@ def test_two_epochs_are_the_steps_written_out(tmp_path: Path, objective: str) ->
     assert [step["loss"] for step in update["steps"]] == pytest.approx(losses, rel=1e-4)
     assert error_of_the_way(tmp_path, out, weights) < 0.01
     ratios = [step["ratio_mean"] for step in update["steps"]]
-    if objective == "clipped_ratio":
+    if objective != "policy_gradient":
         assert ratios[0] == 1.0 != pytest.approx(ratios[1], abs=1e-3)
         assert update["steps"][2]["clip_fraction"] > 0 == update["steps"][0]["clip_fraction"]
         assert [step["scoring_passes"] for step in update["steps"]] == [1, 1, 1]

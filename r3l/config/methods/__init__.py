@@ -25,7 +25,7 @@ from r3l.config.methods.rivals import (
     RLOOSettings,
     VinePPOSettings,
 )
-from r3l.config.methods.shared import AMPLIFY, INVALID, TOP_RULE, GuidedSettings, MethodSettings
+from r3l.config.methods.shared import AMPLIFY, CLIP_HIGH, CLIP_LOW, INVALID, TOP_RULE, GuidedSettings, MethodSettings
 from r3l.records.plan import (
     Diverged,
     GroupFill,
@@ -142,6 +142,16 @@ class R3LSettings(GuidedSettings):
             "teacher has the policy's tokenizer."
         ),
     )
+    loss_ratio: Literal["none", "clip", "cispo"] = Field(
+        "none",
+        description=(
+            "Importance ratio of the RL loss to the policy before the update's first step; with one step it is 1. "
+            "none: no ratio (paper); clip: PPO's clipped ratio, as in GRPO; cispo: the loss is weighted with the "
+            "clipped ratio, which has no gradient."
+        ),
+    )
+    clip_low: float = Field(0.2, gt=0, lt=1, description=CLIP_LOW)
+    clip_high: float = Field(0.2, gt=0, description=CLIP_HIGH)
     sft_as_rl: bool = Field(
         False, description="Train meta-task rows with the RL loss and advantage 1, as the release does."
     )
