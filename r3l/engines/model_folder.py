@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,46 @@ def _json(path: Path, what: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ConfigError(f"{path}: expected a JSON object, got {type(found).__name__}")
     return found
+
+
+def weight_shapes(folder: Path) -> dict[str, list[int]]:
+    """Return the shape of every weight in the folder's safetensors, by its name: of their headers alone."""
+    shapes: dict[str, list[int]] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with open(path, "rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        shapes |= {name: said["shape"] for name, said in header.items() if name != "__metadata__"}
+    return shapes
+
+
+def check_targets(folder: Path, targets: Sequence[str]) -> None:
+    """Raise `ConfigError` for a target of LoRA that is no linear layer inside the model: the embedding and the output
+    layer may share their weights, so that a change of one would be a change of both."""
+    vocabulary = model_config(folder).get("vocab_size")
+    modules = {name.removesuffix(".weight"): shape for name, shape in weight_shapes(folder).items()}
+    linear = {name for name, shape in modules.items() if len(shape) == 2 and shape[0] != vocabulary}
+    choices = ", ".join(sorted({name.rpartition(".")[2] for name in linear}))
+    for target in targets:
+        adapted = {name for name in modules if name == target or name.endswith(f".{target}")}
+        if not adapted or not adapted <= linear:
+            what = "embeds the vocabulary" if adapted else "is not in the model"
+            what = what if not adapted or any(len(modules[name]) == 2 for name in adapted) else "is no linear layer"
+            raise ConfigError(
+                f"policy.lora_targets: {target!r:.100} {what} ({folder}); expected all-linear, or some of {choices}"
+            )
+
+
+def check_variant(folder: Path) -> None:
+    """Raise `ConfigError` for an adapter that is more than plain LoRA on linear layers, which bfloat16 would leave
+    out."""
+    config = adapter_config(folder)
+    plain = {"bias": "none"}
+    named = ("bias", "lora_bias", "use_dora", "modules_to_save", "trainable_token_indices", "target_parameters")
+    if more := [name for name in named if config.get(name) and config[name] != plain.get(name)]:
+        raise ConfigError(
+            f"policy folder {folder} is an adapter with {', '.join(more)}: expected plain LoRA in bfloat16; set "
+            "policy.dtype=float32 and training.dtype=float32, or merge it with `r3l export-policy`"
+        )
 
 
 def trained_context(config: dict[str, Any]) -> int | None:

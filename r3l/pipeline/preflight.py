@@ -13,7 +13,7 @@ from r3l.config.engines import VllmServerSettings
 from r3l.engines import maker
 from r3l.engines.base import PolicySnapshot
 from r3l.engines.chat_format import ChatFormat
-from r3l.engines.model_folder import adapter_config, check_context
+from r3l.engines.model_folder import adapter_config, check_context, check_targets, check_variant
 from r3l.engines.vllm.own_process import interpreter
 from r3l.environments import ENVIRONMENTS, make_world, tasks_of
 from r3l.environments.base import shown_by, tools_of
@@ -105,9 +105,15 @@ def check_gpu(config: Config) -> None:
 
 def check_adapter(config: Config, start: PolicySnapshot, training: bool = True) -> None:
     """Raise `ConfigError` where the settings are not those of the adapter that the run starts from, or where it would
-    be sampled or trained on other hosts: those fetch one folder."""
+    be sampled or trained on other hosts: those fetch one folder. Or where it adapts what can't be adapted."""
+    targets = adapter_config(Path(start.path)).get("target_modules") if start.base_path else config.policy.lora_targets
+    if training and config.policy.adapter == "lora" and targets != "all-linear":
+        names = [name.strip() for name in targets.split(",")] if isinstance(targets, str) else targets or []
+        check_targets(Path(start.model_path), names)
     if not start.base_path:
         return
+    if "bfloat16" in (config.policy.dtype, config.training.dtype):
+        check_variant(Path(start.path))
     policy, rank = config.policy, adapter_config(Path(start.path)).get("r")
     merged = "set policy.path to a folder that it is merged into (NAME for NAME-adapter is made on first use)"
     if rank != policy.lora_rank or (training and policy.adapter != "lora"):

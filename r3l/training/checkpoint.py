@@ -28,11 +28,15 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 @contextmanager
 def written_whole(folder: Path) -> Iterator[Path]:
-    """Write to a folder that gets its final name only when everything in it is on disk."""
+    """Write to a folder that gets its final name only when everything in it is on disk; of a failure nothing stays."""
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    yield partial
+    try:
+        yield partial
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
     for file in [*partial.rglob("*"), partial]:
         descriptor = os.open(file, os.O_RDONLY)
         os.fsync(descriptor)

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from r3l.config.sections import PolicySettings
 from r3l.errors import TrainingError
-from r3l.training.checkpoint import copy_policy, copy_tokenizer, written_whole
-from r3l.training.policy import find_base, load_model
+from r3l.training.canary import Canary
+from r3l.training.checkpoint import copy_tokenizer, written_whole
+from r3l.training.policy import find_base, load_model, load_policy
+
+# Mean difference in nats per token that the written dtype explains: a merged weight is rounded once.
+TOLERANCES = {"float32": 1e-3, "float16": 2e-2, "bfloat16": 0.15}
 
 
-def export_policy(path: str | Path, out: str | Path, base_path: str | None = None) -> Path:
+def export_policy(
+    path: str | Path,
+    out: str | Path,
+    base_path: str | None = None,
+    canary: tuple[Sequence[int], Sequence[float]] | None = None,
+) -> Path:
     """Write the policy in `path` to `out`, loadable by transformers and vLLM without peft; returns `out`.
 
     Args:
         base_path: of an adapter; empty: the base that its adapter_config.json names.
+        canary: token ids, and the log-probabilities that the trainer gave them when it had made the policy; empty: what
+            it gives them now.
 
     Raises:
-        TrainingError: `out` is there already, or `path` holds no policy.
+        TrainingError: `out` is there already, `path` holds no policy, or what was written gives tokens other
+            log-probabilities than the trainer; nothing is left then.
     """
     source, target = Path(path), Path(out)
     if target.exists():
@@ -31,13 +46,42 @@ def export_policy(path: str | Path, out: str | Path, base_path: str | None = Non
             raise TrainingError(
                 f"policy folder {source}: no config.json and no adapter_config.json; expected a policy snapshot"
             )
-        copy_policy(source, target)
+        with written_whole(target) as partial:
+            shutil.copytree(source, partial, dirs_exist_ok=True)
+            _compare(source, None, partial, canary)
         return target
     merged = _merged(source, base_folder)
     with written_whole(target) as partial:
         merged.save_pretrained(str(partial))
         copy_tokenizer([source, base_folder], partial)
+        del merged
+        _compare(source, str(base_folder), partial, canary)
     return target
+
+
+def _compare(
+    source: Path, base_path: str | None, written: Path, canary: tuple[Sequence[int], Sequence[float]] | None
+) -> None:
+    """Raise `TrainingError` where the written folder is not the trainer's policy."""
+    ids, expected = canary or _scored(source, base_path)
+    _, found = _scored(written, None, ids)
+    mean = sum(abs(one - other) for one, other in zip(found, expected, strict=True)) / len(expected)
+    dtype = json.loads((written / "config.json").read_text()).get("dtype") or "float32"
+    if not mean <= TOLERANCES.get(dtype, 1e-3):  # NaN is not
+        raise TrainingError(
+            f"policy {source}: the written model gives tokens other log-probabilities than the trainer, by "
+            f"{mean:.3g} nats on average (expected at most {TOLERANCES.get(dtype, 1e-3):g} in {dtype}); nothing was "
+            "exported"
+        )
+
+
+def _scored(folder: Path, base_path: str | None, ids: Sequence[int] = ()) -> tuple[Sequence[int], list[float]]:
+    """Return token ids and what the trainer gives them under a policy, in float32 on the CPU."""
+    settings = PolicySettings()
+    policy = load_policy(str(folder), base_path, settings, dtype="float32", device=torch.device("cpu"), trainable=False)
+    canary = Canary(policy, [], settings, ids)
+    canary.look()
+    return canary.token_ids, canary.before
 
 
 def _merged(adapter: Path, base_folder: Path) -> Any:
@@ -47,4 +91,10 @@ def _merged(adapter: Path, base_folder: Path) -> Any:
 
     written = json.loads((base_folder / "config.json").read_text()).get("dtype") or "float32"
     base = load_model(base_folder, torch.float32)
-    return PeftModel.from_pretrained(base, str(adapter)).merge_and_unload(safe_merge=True).to(getattr(torch, written))
+    adapted = PeftModel.from_pretrained(base, str(adapter))
+    head = base.get_output_embeddings()
+    if base.config.tie_word_embeddings and hasattr(base.get_input_embeddings(), "lora_embedding_A"):
+        # The output layer has the embedding's weights, without what the adapter adds to the embedding.
+        head.weight = torch.nn.Parameter(head.weight.detach().clone())
+        base.config.tie_word_embeddings = False
+    return adapted.merge_and_unload(safe_merge=True).to(getattr(torch, written))

@@ -67,6 +67,7 @@ def _adapted_layer(layer: Any, path: str) -> AdaptedLinear:
         type(layer.base_layer) is not torch.nn.Linear
         or list(layer.lora_A) != ["default"]
         or any(layer.use_dora.values())
+        or layer.lora_B["default"].bias is not None
     ):
         raise EngineError(
             f"the adapter {path} has a layer {type(layer).__name__} on {type(layer.base_layer).__name__}: expected "

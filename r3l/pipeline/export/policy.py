@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from r3l.engines.canary import CANARY
 from r3l.engines.model_folder import ADAPTER
 from r3l.errors import ConfigError
 from r3l.pipeline.export.card import model_card
@@ -53,10 +55,20 @@ def export_run(
     config, made = load_config(store, run, branch, chosen), written(store, reference(manifest))
     policy = fetch_policy(store, made.place, made.policy)
     adapter = (policy / ADAPTER).is_file()
-    export_policy(policy, out, starting_policy(config).model_path if adapter else None)
+    exact = config.policy.dtype == "float32"  # else the update scored rounded weights, and those are not written
+    canary = scored(policy.parent / CANARY) if exact else None
+    export_policy(policy, out, starting_policy(config).model_path if adapter else None, canary)
     card = model_card(store, config.model_copy(update={"branch": branch}), chosen, made.policy, title or run)
     (out / CARD).write_text(card, encoding="utf-8")
     return Exported(out, run, chosen, made.policy)
+
+
+def scored(path: Path) -> tuple[list[int], list[float]] | None:
+    """Return the token ids and log-probabilities that the update left beside its policy; None where it left none."""
+    if not path.is_file():
+        return None
+    canary = json.loads(path.read_text(encoding="utf-8"))
+    return canary["token_ids"], canary["logprobs"]
 
 
 def push(folder: Path, name: str, message: str, public: bool = False) -> str:
