@@ -1,4 +1,5 @@
-"""Calls to a local Prefect server: slots of the global concurrency limits, and signs of progress.
+"""Calls to a local Prefect server: slots of the global concurrency limits, signs of progress, and whether a run is
+still wanted.
 
 An ephemeral server is left alone, and so is a server without these limits: nothing is waited for
 there. `infra/prefect.sh` makes the limits and the automation that listens for progress.
@@ -16,6 +17,7 @@ from uuid import UUID
 import httpx
 from prefect.client.orchestration import get_client
 from prefect.concurrency.sync import concurrency
+from prefect.context import FlowRunContext
 from prefect.events import emit_event
 from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.runtime import flow_run
@@ -120,3 +122,28 @@ def cancelling(flow_run_id: str) -> bool:
     except (httpx.HTTPError, PrefectHTTPStatusError, ObjectNotFound):
         return False
     return state is not None and (state.is_cancelling() or state.is_cancelled())
+
+
+def withdrawn() -> str:
+    """Say why a schedule's run is not wanted any more; empty if it is, or if no schedule started it.
+
+    Prefect withdraws the future runs of a schedule that is paused, but keeps the late ones: those that waited for the
+    iteration before them would train although nobody wants them to.
+    """
+    context = FlowRunContext.get()
+    run = context.flow_run if context else None
+    if run is None or not run.auto_scheduled or run.deployment_id is None:
+        return ""
+    try:
+        with get_client(sync_client=True) as client:
+            deployment = client.read_deployment(run.deployment_id)
+    except (httpx.HTTPError, PrefectHTTPStatusError):
+        return ""  # a server that does not answer withdraws nothing
+    except ObjectNotFound:
+        return "its deployment was deleted after this run was scheduled"
+    if deployment.paused:
+        return "its deployment was paused after this run was scheduled"
+    active = {str(schedule.id) for schedule in deployment.schedules if schedule.active}
+    if run.created_by and str(run.created_by.id) not in active:
+        return "its schedule was paused or deleted after this run was scheduled"
+    return ""

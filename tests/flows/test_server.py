@@ -2,11 +2,15 @@
 
 import threading
 import time
+from contextlib import AbstractContextManager
+from types import SimpleNamespace
+from uuid import uuid4
 
 import pytest
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import CreatedBy, FlowRun
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.task_runners import ThreadPoolTaskRunner
 
@@ -68,3 +72,34 @@ def test_without_a_server_of_its_own_nothing_is_asked(monkeypatch):
     with temporary_settings(restore_defaults={PREFECT_API_URL}):
         with server.holding("updates"):
             server.progressed("updates")
+
+
+SCHEDULE, OTHER = uuid4(), uuid4()
+
+
+@pytest.mark.parametrize(
+    ("run", "paused", "active", "reason"),
+    [
+        ({}, False, [SCHEDULE, OTHER], ""),
+        ({}, True, [SCHEDULE], "its deployment was paused after this run was scheduled"),
+        ({}, False, [OTHER], "its schedule was paused or deleted after this run was scheduled"),
+        ({"auto_scheduled": False}, True, [], ""),  # a person asked for it
+        ({"deployment_id": None}, True, [], ""),
+    ],
+)
+def test_a_run_is_withdrawn_with_the_schedule_that_planned_it(monkeypatch, run, paused, active, reason):
+    values = {"flow_id": uuid4(), "auto_scheduled": True, "deployment_id": uuid4()}
+    planned = FlowRun(**values | run, created_by=CreatedBy(id=SCHEDULE, type="SCHEDULE"))
+    schedules = [SimpleNamespace(id=id_, active=id_ in active) for id_ in (SCHEDULE, OTHER)]
+
+    class Client(AbstractContextManager):
+        def read_deployment(self, deployment_id):
+            assert deployment_id == planned.deployment_id
+            return SimpleNamespace(paused=paused, schedules=schedules)
+
+        def __exit__(self, *_):
+            return None
+
+    monkeypatch.setattr(server.FlowRunContext, "get", lambda: SimpleNamespace(flow_run=planned))
+    monkeypatch.setattr(server, "get_client", lambda **_: Client())
+    assert server.withdrawn() == reason
