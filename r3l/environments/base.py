@@ -120,6 +120,14 @@ def shown_by(world: World) -> list[str]:
 
 
 @runtime_checkable
+class Packaged(Protocol):
+    """A world whose worker processes import packages that are optional. An extra of the same name installs those of a
+    world that ships."""
+
+    packages: tuple[str, ...]
+
+
+@runtime_checkable
 class Sourced(Protocol):
     """A world that says in a few words what the tasks and rewards of a split are made from, such as the size of its
     rooms or the catalogue of its shop. It is stored beside every result; asking for it is cheap."""

@@ -25,6 +25,7 @@ from r3l.pipeline.continuing import check_changes
 from r3l.pipeline.evaluation import evaluated_iteration
 from r3l.pipeline.iteration import the_iteration
 from r3l.pipeline.making import ensure_policy
+from r3l.pipeline.packages import check_packages
 from r3l.pipeline.stages.task_batch import enough
 from r3l.pipeline.teaching import check_guidance
 from r3l.store.stage import Store
@@ -50,8 +51,8 @@ def check(config: Config, training: bool = True) -> Store:
 
     Raises:
         StoreError: the store is not writable, or what the run would go on from is not what its update wrote.
-        ConfigError: a change that makes it another run, a plug-in that can't be used, no policy, no such iteration,
-            too few tasks, a limit that leaves no room for a reply, no GPU for the update.
+        ConfigError: packages that are not installed, a change that makes it another run, a plug-in that can't be used,
+            no policy, no such iteration, too few tasks, a limit that leaves no room for a reply, no GPU for the update.
         ChatFormatError: no tokenizer, or a chat template that can't be extended turn by turn.
         WorldError: the environment's data or packages are missing.
     """
@@ -88,6 +89,7 @@ def check_settings(config: Config, training: bool) -> None:
     if training:
         check_gpu(config)
     maker(config.engine)
+    check_packages(config, training)
     with plugins.blaming("method", config.method.kind, METHODS):
         plan(config.method, config.rollout.group_size)
 

@@ -34,6 +34,7 @@ MOVE = re.compile(r"\[[^\[\]]+\]")
 
 class TextArenaWorld(GameWorld[TextArenaSettings]):
     name = "textarena"
+    packages = ("textarena",)
 
     def __init__(self, settings: TextArenaSettings) -> None:
         super().__init__(settings)

@@ -31,6 +31,7 @@ WHOLE = re.compile(r"\s*[+-]?\d{1,18}\s*")
 
 class GymnasiumWorld(GameWorld[GymnasiumSettings]):
     name = "gymnasium"
+    packages = ("gymnasium",)
 
     def __init__(self, settings: GymnasiumSettings) -> None:
         super().__init__(settings)

@@ -34,6 +34,7 @@ Value = TypeVar("Value")
 
 class OpenEnvWorld(GameWorld[OpenEnvSettings]):
     name = "openenv"
+    packages = ("openenv",)
     tasks_at_once = 16  # a step waits for the server
 
     def parse_reply(self, text: str) -> Reply:

@@ -53,6 +53,7 @@ class AlfworldWorld:
     """The world. It is cheap: it loads neither alfworld nor textworld until games are made or played."""
 
     name = "alfworld"
+    packages = ("alfworld", "textworld")
 
     def __init__(self, settings: AlfworldSettings) -> None:
         self.settings = settings

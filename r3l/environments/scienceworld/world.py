@@ -34,6 +34,7 @@ class ScienceWorldWorld:
     """Cheap: neither Java nor the scienceworld package is needed until an episode starts."""
 
     name = "scienceworld"
+    packages = ("scienceworld",)
 
     def __init__(self, settings: ScienceWorldSettings) -> None:
         self.settings = settings

@@ -38,6 +38,7 @@ PROMPT = Path(__file__).parents[1] / "prompts" / "verifiers.txt"
 
 class VerifiersWorld:
     name = "verifiers"
+    packages = ("verifiers",)
 
     def __init__(self, settings: VerifiersSettings) -> None:
         self.settings, self.copies = settings, Copies()

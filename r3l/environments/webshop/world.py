@@ -46,6 +46,7 @@ class WebShopWorld:
     """Cheap: the catalogue is read when tasks are listed or an episode starts."""
 
     name = "webshop"
+    packages = ("thefuzz", "snowballstemmer", "regex")
 
     def __init__(self, settings: WebShopSettings) -> None:
         self.settings = settings
