@@ -74,6 +74,13 @@ def _compare(
             f"canary of {len(token_ids)} tokens: got {len(scored)} log-probabilities from {name} and "
             f"{len(logprobs)} from the trainer, expected {len(token_ids) - 1} of both"
         )
+    for whose, of in ((name, scored), ("the trainer", logprobs)):
+        if not all(map(math.isfinite, of)):
+            raise EngineError(
+                f"{whose} gives the canary's tokens log-probabilities that are NaN or infinite: the policy's weights "
+                "hold NaN, or its numbers overflow in this dtype; go on from an earlier iteration, or set "
+                "policy.dtype=float32"
+            )
     differences = [abs(sampled - trained) for sampled, trained in zip(scored, logprobs, strict=True)]
     mean = sum(differences) / len(differences)
     if not mean <= tolerance:

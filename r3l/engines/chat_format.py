@@ -189,20 +189,34 @@ class ChatFormat:
     def _render(self, messages: Sequence[Message], tools: bool = True) -> str:
         return self._template([self._as_data(message) for message in messages], generate=True, tools=tools)
 
+    @cached_property
+    def folds_system(self) -> bool:
+        """Whether the template has no system role: it refuses the message, or leaves it out without a word. Then the
+        message begins the user's."""
+        try:
+            return MARK not in self._applied([{"role": "system", "content": MARK}, START[1]], {})
+        except TemplateError:
+            return True
+
     def _template(self, messages: Sequence[Message], generate: bool, tools: bool = True) -> str:
+        if self.folds_system:
+            messages = folded(messages)
         shown = {"tools": list(self.tools)} if tools and self.tools else {}
         try:
-            return str(
-                self.tokenizer.apply_chat_template(
-                    list(messages), tokenize=False, add_generation_prompt=generate, **self.options, **shown
-                )
-            )
+            return self._applied(messages, shown | {"add_generation_prompt": generate})
         except TemplateError as error:
-            roles = ", ".join(message["role"] for message in messages)
+            roles = [message["role"] for message in messages]
+            advice = (
+                "set method.guidance_position=user, and no system message stands between turns"
+                if "system" in roles[1:]
+                else "give the policy folder a chat_template.jinja that has these roles"
+            )
             raise ChatFormatError(
-                f"the chat template refuses the roles {roles}: {error}. For a system message between turns, "
-                "set method.guidance_position=user"
+                f"the chat template refuses the roles {', '.join(roles)}: {error}; {advice}"
             ) from error
+
+    def _applied(self, messages: Sequence[Message], more: dict[str, Any]) -> str:
+        return str(self.tokenizer.apply_chat_template(list(messages), tokenize=False, **self.options, **more))
 
     def _as_data(self, message: Message) -> Message:
         content = message["content"]
@@ -213,6 +227,18 @@ class ChatFormat:
 
     def _encode(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special_tokens=False))
+
+
+def folded(messages: Sequence[Message]) -> list[Message]:
+    """Put each system message before the user's that follows it; one that nothing follows is the user's."""
+    merged: list[Message] = []
+    for message in messages:
+        if merged and merged[-1]["role"] == "system" and message["role"] in ("system", "user"):
+            said = f"{merged.pop()['content']}\n\n{message['content']}"
+            merged.append({**message, "content": said})
+        else:
+            merged.append(message)
+    return [{**message, "role": "user"} if message["role"] == "system" else message for message in merged]
 
 
 def _tokenizer(path: str | Path, light: bool) -> Any:

@@ -97,3 +97,42 @@ def test_no_template_and_no_tokenizer(tmp_path: Path) -> None:
         ChatFormat(tokenizer_with("", CHATML, "<|im_end|>"))
     with pytest.raises(ChatFormatError, match="no tokenizer found"):
         ChatFormat.load(tmp_path)
+
+
+REFUSING = (
+    "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Roles must alternate') }}{% endif %}"
+    "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{{ '<|im_start|>assistant\n' }}"
+)
+IGNORING = PLAIN.replace("{% for m in messages %}", "{% for m in messages if m.role != 'system' %}")
+
+
+@pytest.mark.parametrize("template", [REFUSING, IGNORING], ids=["refuses", "leaves out"])
+def test_without_a_system_role_the_system_message_begins_the_users(template: str) -> None:
+    chat = ChatFormat(tokenizer_with(template, CHATML, "<|im_end|>"))
+    decode = chat.tokenizer.decode
+    opening = chat.opening([{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hello"}])
+    assert decode(opening) == "<|im_start|>user\nBe kind.\n\nHello<|im_end|>\n<|im_start|>assistant\n"
+    guided = [{"role": "system", "content": "Look left."}, {"role": "user", "content": "A door."}]
+    said = decode(chat.following(guided))
+    assert said == "\n<|im_start|>user\nLook left.\n\nA door.<|im_end|>\n<|im_start|>assistant\n"
+    assert decode(chat.following(guided[:1])).startswith("\n<|im_start|>user\nLook left.<|im_end|>")
+
+
+def test_a_template_with_a_system_role_keeps_it() -> None:
+    chat = ChatFormat(tokenizer_with(PLAIN, CHATML, "<|im_end|>"))
+    assert "<|im_start|>system\nBe kind." in chat.tokenizer.decode(
+        chat.opening([{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hello"}])
+    )
+
+
+def test_the_advice_about_a_system_message_between_turns_works() -> None:
+    only_first = PLAIN.replace(
+        "{% for m in messages %}",
+        "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('only first') }}"
+        "{% endif %}",
+    )
+    chat = ChatFormat(tokenizer_with(only_first, CHATML, "<|im_end|>"))
+    with pytest.raises(ChatFormatError, match=r"only first; set method\.guidance_position=user"):
+        chat.following([{"role": "system", "content": "Look."}, {"role": "user", "content": "x"}])
+    assert chat.following([{"role": "user", "content": "Look.\n\nx"}])

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from r3l.engines.embedded.sampling import draw
+from r3l.errors import EngineError
 
 LOGITS = torch.tensor([[math.log(0.5), math.log(0.25), -math.inf, math.log(0.25)]])
 
@@ -46,3 +47,11 @@ def test_frequencies_are_the_probabilities() -> None:
     chance = random.Random(0)
     drawn = Counter(draw(LOGITS.expand(20_000, 4), [1.0] * 20_000, [chance.random() for _ in range(20_000)])[0])
     assert [drawn[token] / 20_000 for token in range(4)] == pytest.approx([0.5, 0.25, 0, 0.25], abs=0.01)
+
+
+def test_logits_that_are_no_numbers_are_named() -> None:
+    for broken in (math.nan, math.inf):
+        logits = torch.cat([LOGITS, torch.full((1, 4), broken)])
+        for temperature in (0.0, 1.0):
+            with pytest.raises(EngineError, match="no probabilities but NaN"):
+                draw(logits, [temperature] * 2, [0.5] * 2)

@@ -35,6 +35,7 @@ class Batch:
         config = model.config
         self.heads = config.num_attention_heads
         self.group = self.heads // (getattr(config, "num_key_value_heads", None) or self.heads)
+        self.vocabulary: int = model.get_input_embeddings().num_embeddings
         size = getattr(config, "head_dim", None) or config.hidden_size // self.heads
         self.kernel = compiled(size, model.dtype, model.device)
 

@@ -110,6 +110,8 @@ class TransformersLocal:
                 started = time.perf_counter()
                 try:
                     self._turn(waiting)
+                except EngineError as error:
+                    self._fail(error)
                 except Exception as error:  # noqa: BLE001  (the boundary: whatever torch raises reaches the callers as EngineError)
                     self._fail(EngineError(f"the engine's step failed: {type(error).__name__}: {error}"))
                 self.totals["busy_seconds"] += time.perf_counter() - started
@@ -162,6 +164,13 @@ class TransformersLocal:
         elif not request.prompt:
             request.future.set_exception(
                 EngineError(f"{request.request_id}: got an empty prompt, expected at least one token id")
+            )
+        elif not 0 <= min(request.prompt) <= max(request.prompt) < self.batch.vocabulary:
+            request.future.set_exception(
+                EngineError(
+                    f"{request.request_id}: got token ids from {min(request.prompt)} to {max(request.prompt)}, and the "
+                    f"policy has {self.batch.vocabulary} embeddings: its folder has the tokenizer of another model"
+                )
             )
         elif request.sampling and len(request.prompt) >= self.batch.context_limit:
             request.future.set_result(Completion([], [], "context"))

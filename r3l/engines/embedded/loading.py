@@ -38,6 +38,7 @@ def load_model(snapshot: PolicySnapshot, dtype: torch.dtype, device: torch.devic
             f"policy {snapshot.path} (digest {snapshot.digest}) can't be loaded: {error}; expected a transformers "
             "folder with safetensors, or a peft adapter with base_path"
         ) from error
+    refuse_no_numbers(model, snapshot)
     kinds = set(getattr(model.config, "layer_types", None) or ["full_attention"])
     if kinds != {"full_attention"}:
         raise EngineError(
@@ -45,6 +46,17 @@ def load_model(snapshot: PolicySnapshot, dtype: torch.dtype, device: torch.devic
             "full_attention only: use engine.kind=vllm_server"
         )
     return pack(model.to(device=device, dtype=dtype).eval().requires_grad_(False))
+
+
+def refuse_no_numbers(model: Any, snapshot: PolicySnapshot) -> None:
+    """Raise `EngineError` for weights that are NaN or infinite, by the name of the first."""
+    broken = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
+    if broken:
+        raise EngineError(
+            f"policy {snapshot.path} (digest {snapshot.digest}): {len(broken)} of its weights hold NaN or infinity, "
+            f"the first is {broken[0]}; nothing can be sampled from it: use another policy, or go on from an earlier "
+            "iteration"
+        )
 
 
 def _adapted(model: Any, path: str) -> Any:

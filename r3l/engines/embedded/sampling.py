@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from r3l.errors import EngineError
+
 
 def draw(
     logits_RV: Tensor, temperatures_R: Sequence[float], uniforms_R: Sequence[float], allowed_RV: Tensor | None = None
@@ -18,6 +20,11 @@ def draw(
     log-probabilities under the distribution at temperature 1, before `allowed_RV` takes tokens out."""
     logits = logits_RV.float()
     logprobs_RV = logits.log_softmax(-1)
+    if logprobs_RV[:, :1].isnan().any():
+        raise EngineError(
+            "the policy gives tokens no probabilities but NaN: its numbers overflow in this dtype; set "
+            "policy.dtype=float32, or go on from an earlier iteration"
+        )
     if allowed_RV is not None:
         logits = logits.masked_fill(~allowed_RV, -torch.inf)
     greedy = all(temperature == 0 for temperature in temperatures_R)
