@@ -18,6 +18,7 @@ SETTINGS: dict[str, dict[str, float]] = {
     "policy_gradient": {},
     "cross_entropy": {},
     "clipped_ratio": {"clip_low": 0.2, "clip_high": 0.28},
+    "cispo": {"clip_low": 0.2, "clip_high": 0.28},
     "balanced_ratio": {"clip_low": 0.2, "clip_high": 0.28},
     "sequence_ratio": {"clip_low": 0.3, "clip_high": 0.4},
     "shaped_ratio": {"gamma": 0.1},
@@ -45,6 +46,16 @@ def test_clipped_ratio_clips_upwards_for_good_and_downwards_for_bad_rows() -> No
     low = run("clipped_ratio", -1.0, clip_low=0.05, clip_high=0.05)
     assert low.value.item() == pytest.approx(0.25 * math.exp(0.4) + 0.25 * 0.95 + 0.5)
     assert low.clipped == 1
+
+
+def test_cispo_clips_what_a_token_counts_and_none_loses_its_gradient() -> None:
+    """Ratios e^.4 -> 1.28, e^-.1, 1: the gradient of token t is -w_t clip(r_t) A, of the clipped one too."""
+    logp = LOGP.clone().requires_grad_()
+    loss = run("cispo", 2.0, logp)
+    counts = [0.25 * 1.28, 0.25 * math.exp(-0.1), 0.0, 0.5]
+    assert torch.autograd.grad(loss.value, logp)[0].tolist() == pytest.approx([-2.0 * count for count in counts])
+    assert loss.value.item() == pytest.approx(-2.0 * sum(c * x for c, x in zip(counts, LOGP.tolist(), strict=True)))
+    assert (loss.ratios, loss.clipped) == (3, 1)
 
 
 def test_sequence_ratio_is_one_number_for_all_trained_tokens() -> None:
@@ -105,8 +116,8 @@ def test_k1_and_k3_are_unbiased_for_the_kl_of_two_distributions() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", sorted(LOSSES.keys() - {"sequence_ratio"})
-)  # behind a stop-gradient: see the next test
+    "name", sorted(LOSSES.keys() - {"sequence_ratio", "cispo"})
+)  # behind a stop-gradient: see the tests beside
 @pytest.mark.parametrize("advantage", [1.7, -0.6])
 def test_gradients_by_finite_differences(name: str, advantage: float) -> None:
     def value(logp: Tensor) -> Tensor:
