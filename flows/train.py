@@ -16,6 +16,7 @@ from flows import iterate as iteration_flow  # noqa: E402
 from flows.ending import attended, watched_flow  # noqa: E402
 from r3l.config import Config  # noqa: E402
 from r3l.config.form import Form  # noqa: E402
+from r3l.errors import ConfigError  # noqa: E402
 from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline.continuing import settled  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
@@ -59,6 +60,8 @@ def iterations_of(
     config: Config, iterations: int, watcher: Watcher | None = None, tools: Tools | None = None
 ) -> list[Summary]:
     """Do what the flow does. One engine serves all iterations, because servers that the run starts take minutes."""
+    if config.iteration is not None:
+        raise ConfigError(f"iteration={config.iteration}: a training runs further iterations; leave it empty")
     done: list[Summary] = []
     with nullcontext(tools) if tools else closing(Tools()) as tools:
         for number in range(iterations):

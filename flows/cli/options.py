@@ -78,6 +78,12 @@ def the_run(word: str, named: str, default: str = "") -> str:
     return found
 
 
+def how_much(quiet: bool, verbose: bool) -> None:
+    """Raise `ConfigError` where nothing and everything is to be shown."""
+    if quiet and verbose:
+        raise ConfigError("--quiet and --verbose contradict each other: leave one out")
+
+
 def at(store: str, assignments: list[str] | None) -> list[str]:
     """Return the assignments with the store that `--store` names before them."""
     return [*([f"store.root={json.dumps(store)}"] if store else []), *(assignments or [])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from r3l.config import Config, load_preset
-from r3l.config.compose import Asked
+from r3l.config.compose import Asked, refuse_contradictions
 from r3l.engines.policy_names import model_of
 from r3l.errors import ConfigError
 from r3l.pipeline.continuing import settled
@@ -31,13 +31,22 @@ def settings(
         ConfigError: an unknown preset or setting, a value out of bounds, a folder that is not there, or options that
             contradict each other.
     """
+    chosen = method_preset(preset, method)
+    kinds = {"environment": ("environments", environment), "method": ("methods", chosen)}
+    options = {
+        f"--{section}": (f"{section}.kind", load_preset(folder, name).get(section, {}).get("kind"))
+        for section, (folder, name) in kinds.items()
+        if name
+    }
+    options |= {f"--{name}": (name, value) for name, value in {"run": run, **top}.items() if name != "machine"}
+    refuse_contradictions(options | {"--engine": ("engine.kind", engine)}, assignments or [])
     model, given = model_of(policy, top.get("machine") or "") if policy else ("", [])
     if engine:
         given.append(f"engine.kind={engine}")
     asked = Asked.of(
         policy=model,
         environment=environment,
-        method=method_preset(preset, method),
+        method=chosen,
         assignments=[*given, *(assignments or [])],
         run=run,
         **top,

@@ -138,6 +138,30 @@ class Asked:
         return cls({folder: name for folder, name in named.items() if name}, assigned(given, assignments))
 
 
+def refuse_contradictions(options: Mapping[str, tuple[str, Any]], assignments: Iterable[str]) -> None:
+    """Raise `ConfigError` where an assignment sets what an option has set otherwise, or two assignments set one
+    setting.
+
+    Args:
+        options: the setting and its value, by the option's name; without a value the option is not given.
+    """
+    said = {name: (option, value) for option, (name, value) in options.items() if value is not None and value != ""}
+    for text in assignments:
+        for name, value in leaves(assignment(text)).items():
+            option, before = said.setdefault(name, (f"--set {text}", value))
+            if before != value:
+                raise ConfigError(f"{option} ({name}={before}) and --set {text} contradict each other: leave one out")
+
+
+def leaves(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``{"method": {"alpha": 3}}`` as ``{"method.alpha": 3}``."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        inner = {f"{key}.{name}": leaf for name, leaf in leaves(value).items()} if isinstance(value, dict) else {}
+        flat |= inner if isinstance(value, dict) else {key: value}
+    return flat
+
+
 def compose(**asked: Any) -> Config:
     """Compose a `Config` from what `Asked.of` takes: presets of policy, environment, method and (if named) machine,
     then the `top` settings, then ``key=value`` assignments. Later ones win.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from r3l.config.compose import load_preset, merge, resolve_conditions, validated
+from r3l.config.compose import leaves, load_preset, merge, resolve_conditions, validated
 from r3l.config.environments import ENVIRONMENT_KINDS
 
 Difference = tuple[str, Any, Any]
@@ -19,7 +19,9 @@ def diff_presets(a: str, b: str, folder: str = "methods") -> list[Difference]:
         ConfigError: There is no such preset.
     """
     kinds = ENVIRONMENT_KINDS.names()
-    differences = {kind: between(flat(resolved(folder, a, kind)), flat(resolved(folder, b, kind))) for kind in kinds}
+    differences = {
+        kind: between(leaves(resolved(folder, a, kind)), leaves(resolved(folder, b, kind))) for kind in kinds
+    }
     everywhere = [one for one in differences[kinds[0]] if all(one in lines for lines in differences.values())]
     return everywhere + [
         (f"{name} ({kind})", left, right)
@@ -33,17 +35,6 @@ def resolved(folder: str, name: str, environment: str) -> dict[str, Any]:
     """Return every setting, with one preset on top of the defaults."""
     settings = merge({"environment": {"kind": environment}}, load_preset(folder, name))
     return validated(resolve_conditions(settings)).model_dump(mode="json")
-
-
-def flat(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return ``{"method": {"alpha": 3}}`` as ``{"method.alpha": 3}``."""
-    leaves: dict[str, Any] = {}
-    for key, value in settings.items():
-        if isinstance(value, dict):
-            leaves |= {f"{key}.{name}": leaf for name, leaf in flat(value).items()}
-        else:
-            leaves[key] = value
-    return leaves
 
 
 def between(a: dict[str, Any], b: dict[str, Any]) -> list[Difference]:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from r3l.config import Config
-from r3l.config.compose import Asked, allow_asked, composed, validated
-from r3l.config.preset_diff import between, flat
+from r3l.config.compose import Asked, allow_asked, composed, leaves, validated
+from r3l.config.preset_diff import between
 from r3l.config.section import Section, stages_of
 from r3l.errors import ConfigError, StoreError
 from r3l.pipeline.logs import log
@@ -64,7 +64,7 @@ def changes(before: Config, after: Config) -> list[Change]:
         kinds = [part[name].get("kind") for part in (old, new) if isinstance(part[name], dict)]
         if len(set(kinds)) > 1:
             old[name], new[name] = {"kind": kinds[0]}, {"kind": kinds[1]}
-    return [Change(*one) for one in between(flat(old), flat(new))]
+    return [Change(*one) for one in between(leaves(old), leaves(new))]
 
 
 def stages_of_setting(config: Config, name: str) -> tuple[str, ...]:
@@ -134,7 +134,14 @@ def change_events(store: Store, config: Config, iteration: int, stage: str) -> l
         return []
     number, before = found
     return [
-        Event(iteration, stage, one.name, "setting_changed", f"{one.before} → {one.after}", f"since iteration {number}")
+        Event(
+            iteration,
+            stage,
+            one.name,
+            "setting_changed",
+            f"{one.before} → {one.after}",
+            f"the settings of iteration {number} were the last before",
+        )
         for one in changes(before, config)
         if stages_of_setting(config, one.name)[:1] == (stage,)
     ]

@@ -28,13 +28,23 @@ from r3l.system import memory
 
 
 def the_iteration(config: Config, store: Store) -> int:
-    """Return the iteration asked for, or else the run's next one. Raise `ConfigError` for -1, which only evaluations
-    know."""
-    if config.iteration == -1:
+    """Return the iteration asked for, or else the run's next one. Raise `ConfigError` for one that the run has not come
+    to, and for -1, which only evaluations know."""
+    asked, run = config.iteration, config.run
+    if asked == -1:
         raise ConfigError(
             "iteration=-1 names the starting policy, for evaluations only; leave it empty or give 0 or more"
         )
-    return store.next_iteration(config.run, config.branch) if config.iteration is None else config.iteration
+    forked = config.branch and config.branch not in store.branches(run)  # a branch may begin anywhere on the run
+    upcoming = store.next_iteration(run, "" if forked else config.branch)
+    if asked is None:
+        return 0 if forked else upcoming
+    if asked > upcoming:
+        raise ConfigError(
+            f"iteration={asked}: run {run} has come to iteration {upcoming}, which is the next; leave it empty or give "
+            f"0 to {upcoming}"
+        )
+    return asked
 
 
 @contextmanager

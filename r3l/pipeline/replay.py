@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TypedDict
 
 from r3l.config import Config
-from r3l.config.compose import assigned, validated
+from r3l.config.compose import assigned, leaves, validated
 from r3l.errors import ConfigError
 from r3l.exploration.progress import Progress
+from r3l.methods import plan
+from r3l.pipeline.continuing import PLACE, stages_of_setting
 from r3l.pipeline.iteration import open_iteration, run_stages
 from r3l.pipeline.logs import log
 from r3l.pipeline.runner import Runner
 from r3l.pipeline.saved_config import load_config
+from r3l.pipeline.stages.identity import plan_of_stage
 from r3l.pipeline.workbench import Placement, Replay
 from r3l.stages import stages_that
 from r3l.store.layout import StageRef
@@ -94,7 +97,34 @@ def replay_config(
     saved_config = load_config(store, run, asked.source_branch, iteration)
     settings = assigned(saved_config.model_dump(mode="json"), assignments)
     place = {"branch": branch or free_branch(store, run), "iteration": iteration, "store": {"root": store.root}}
-    return validated(settings | place)
+    config = validated(settings | place)
+    for name in leaves(assigned({}, assignments)):
+        check_taken(saved_config, config, name, asked)
+    return config
+
+
+def check_taken(before: Config, config: Config, name: str, asked: Replay) -> None:
+    """Raise `ConfigError` for a setting that the replayed stages do not go by: nothing would come of it, or a batch of
+    which a part was made otherwise."""
+    if name.partition(".")[0] in PLACE:
+        raise ConfigError(f"{name}: a replay goes by the arguments of the command, and makes a branch; leave it out")
+    stages = stages_of_setting(config, name)
+    of_replays = [stage for stage in ORDER if stage in stages]
+    if stages and not of_replays:
+        raise ConfigError(f"{name} belongs to {stages[0]}, which no replay makes; set it for `r3l evaluate`")
+    method = name.startswith("method.") and before.method.kind == config.method.kind
+    planned = [stage for stage in ORDER if method and _plan(before, stage) != _plan(config, stage)]
+    first, last = ORDER.index(asked.from_stage), ORDER.index(asked.to_stage)
+    places = [ORDER.index(stage) for stage in of_replays]
+    if planned and ORDER.index(planned[0]) < first:  # another method is credited on what is stored; a plan is not
+        raise ConfigError(f"{name} belongs to {planned[0]}; use --from {planned[0]}")
+    if places and not any(first <= place <= last for place in places):
+        way = "--from" if places[0] < first else "--to"
+        raise ConfigError(f"{name} belongs to {of_replays[0]}; use {way} {of_replays[0]}")
+
+
+def _plan(config: Config, stage: str) -> object:
+    return plan_of_stage(plan(config.method, config.rollout.group_size), stage)
 
 
 def check_stages(first: str, last: str) -> None:

@@ -60,10 +60,17 @@ class Difference:
 
     @property
     def proven(self) -> bool:
-        """Whether the settings are unchanged and every deterministic stage has an equal digest."""
-        return all(
+        """Whether the settings are unchanged, and every deterministic stage that was made again has an equal digest, in
+        all its shards; False where there is no such stage."""
+        return bool(self.deterministic) and all(
             row["same_settings"] and (row["same_rows"] or row["stage"] not in DETERMINISTIC) for row in self.stages
         )
+
+    @property
+    def deterministic(self) -> list[str]:
+        """The deterministic stages that both branches made."""
+        made = {row["stage"] for row in self.stages}
+        return [stage for stage in DETERMINISTIC if stage in made]
 
     def __str__(self) -> str:
         return "\n".join(difference_lines(self))
@@ -82,6 +89,7 @@ def diff(store: Store, run: str, iteration: int, branch_a: str, branch_b: str) -
                 raise StoreError(f"run {run} iteration {iteration}: branch {branch!r} made nothing; it has {others}")
         a, b = made[branch_a], made[branch_b]
         both = [(a[key], b[key]) for key in a if key in b]
+        twice = {stage for stage, _ in a} & {stage for stage, _ in b}
         sides = {"a": branch_a, "b": branch_b}
         known = {stage for stage, _ in (*a, *b)}
         seen_a, seen_b = (visible(stages, branch) & known for branch, stages in ((branch_a, a), (branch_b, b)))
@@ -92,12 +100,13 @@ def diff(store: Store, run: str, iteration: int, branch_a: str, branch_b: str) -
             branch_b,
             stages=[
                 {
-                    "stage": x["stage"],
-                    "shard": x["shard"],
-                    "same_settings": x["fingerprint"] == y["fingerprint"],
-                    "same_rows": x["digest"] == y["digest"],
+                    "stage": key[0],
+                    "shard": key[1],
+                    "same_settings": key in a and key in b and a[key]["fingerprint"] == b[key]["fingerprint"],
+                    "same_rows": key in a and key in b and a[key]["digest"] == b[key]["digest"],
                 }
-                for x, y in both
+                for key in dict.fromkeys((*a, *b))
+                if key[0] in twice  # a shard that one of them lacks is a difference, too
             ],
             settings=list(changed_settings(both)),
             advantages=rows(connection, ADVANTAGES, iteration, **sides)[0],
@@ -201,8 +210,8 @@ def difference_lines(difference: Difference) -> Iterator[str]:
     )
     if difference.proven:
         yield (
-            f"  proven: unchanged settings, and the deterministic stages ({', '.join(DETERMINISTIC)}) came out "
-            "with equal digests"
+            "  proven: unchanged settings, and the deterministic stages that were made again "
+            f"({', '.join(difference.deterministic)}) came out with equal digests"
         )
 
 

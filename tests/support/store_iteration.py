@@ -238,9 +238,10 @@ def commit_stage(
     run: str,
     iteration: int,
     branch: str = "",
+    shard: int = 0,
     **settings: Any,
 ) -> StageRef:
-    key = StageKey(run, branch, iteration, stage, None if stage in {"tasks", "updates"} else 0)
+    key = StageKey(run, branch, iteration, stage, None if stage in {"tasks", "updates"} else shard)
     mark = fingerprint(stage, settings, [parent.fingerprint for parent in parents], "p0")
     return store.commit(
         key, tables, fingerprint=mark, parents=parents, settings=settings, policy="p0", seed=5, metrics={"seconds": 1.0}

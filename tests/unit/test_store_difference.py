@@ -35,7 +35,20 @@ def test_an_unchanged_replay_proves_itself(store):
     assert found.proven
     assert (found.settings, found.advantages["changed"], found.rows["other_weights"]) == ([], 0, 0)
     assert (found.rows["both"], found.rows["only_a"], found.rows["only_b"]) == (5, [], [])
-    assert str(found).endswith("(tasks, distilled, credit, training_rows) came out with equal digests")
+    assert str(found).endswith("made again (credit, training_rows) came out with equal digests")
+
+
+def test_nothing_is_proven_of_what_was_not_made_again(store):
+    (distilled,) = (ref for ref in store.stages("demo") if ref.stage == "distilled")
+    credit = iteration_tables(0)["credit"]
+    commit_stage(store, "credit", credit, [distilled], "demo", 0, branch="short")
+    assert str(diff(store, "demo", 0, "", "short")).endswith("made again (credit) came out with equal digests")
+    commit_stage(store, "credit", credit, [distilled], "demo", 0, shard=1)
+    found = diff(store, "demo", 0, "", "short")
+    assert [(row["shard"], row["same_rows"]) for row in found.stages] == [(0, True), (1, False)]
+    assert not found.proven
+    commit_stage(store, "updates", iteration_tables(0)["updates"], [], "demo", 0, branch="step")
+    assert not diff(store, "demo", 0, "", "step").proven
 
 
 def test_a_changed_replay_says_what_changed(store):

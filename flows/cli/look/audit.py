@@ -8,6 +8,7 @@ import typer
 
 from flows.cli.options import Root
 from flows.cli.screen.console import screen
+from r3l.errors import ConfigError
 from r3l.store.stage import Store
 
 
@@ -26,6 +27,8 @@ def audit(
     """Look at a store in the browser: iterations, groups, the four panes, reflections, the account, SQL. Read-only."""
     from r3l.audit.web.app import serve
 
+    if word and store and word != store:
+        raise ConfigError(f"two stores are named, {word!r} and --store {store!r}: leave one out")
     opened = Store.open(word or store, reading=True)
     address = f"http://{host}:{port}/ shows {opened.root}; Ctrl + C ends it"
     serve(opened, port, not no_browser, host, name or [], begins=lambda: screen(stderr=True).print(address))

@@ -33,6 +33,8 @@ def export_policy(
     from r3l.pipeline.export.policy import checked_name, export_run, push
     from r3l.training.export import export_policy as export
 
+    if (public or dry_run) and not to_hub:
+        raise ConfigError(f"--{'public' if public else 'dry-run'} is for an upload: name it with --to-hub ORG/NAME")
     title = checked_name(to_hub) if to_hub else ""
     goal = out or located(Path("data/export", (title or policy).rpartition("/")[2]))
     if Path(policy).is_dir():

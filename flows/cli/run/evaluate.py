@@ -9,9 +9,10 @@ import typer
 from flows.cli.options import AsJson, Quiet, Root, Run, at, the_run
 from flows.cli.screen.console import say_json
 from flows.cli.settings import settings
-from r3l.config import Config
+from r3l.config import Config, load_preset
 from r3l.config.compose import assigned
-from r3l.evaluation.benchmarks import with_environment
+from r3l.errors import ConfigError
+from r3l.evaluation.benchmarks import benchmark_named, with_environment
 
 Named = Annotated[str, typer.Option(help="as for `r3l iterate`; empty: as the run was trained")]
 
@@ -58,6 +59,8 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Play test episodes with a policy of a run, or with a bare model, and score them (the flow `r3l-evaluate`)."""
+    if whole and tasks is not None:
+        raise ConfigError(f"--tasks {tasks} and --whole contradict each other: leave one out")
     asked = {
         "benchmark": benchmark,
         "answer_format": answer_format,
@@ -81,6 +84,13 @@ def config_of(run: str, named: dict[str, str], engine: str, given: list[str], it
     ours = [text for text in given if text.startswith("environment.")]
     others = [text for text in given if text not in ours]
     benchmark = str(assigned({}, others).get("evaluation", {}).get("benchmark") or "")
+    if benchmark and (environment := named["environment"]):
+        kind = benchmark_named(benchmark).environment["kind"]
+        if kind != load_preset("environments", environment)["environment"]["kind"]:
+            raise ConfigError(
+                f"--benchmark {benchmark} is played in {kind}, and --environment {environment} names another: leave "
+                "one out"
+            )
     if ours and benchmark:
         return with_environment(config_of(run, named, engine, others, iteration), ours)
     return settings(run, **named, engine=engine, assignments=given, iteration=iteration, training=False)

@@ -24,6 +24,7 @@ from flows.cli.options import (
     Set,
     Verbose,
     at,
+    how_much,
     the_run,
 )
 from flows.cli.screen.console import say_json
@@ -52,6 +53,7 @@ def iterate(
 ) -> None:
     """Run one training iteration: the flow `r3l`, or its stages without Prefect. A run that is there goes on with the
     settings of its newest iteration; what is given here comes on top, from this iteration on."""
+    how_much(quiet, verbose)
     config = settings(
         the_run(word, run, "demo"),
         preset,

@@ -22,6 +22,7 @@ from flows.cli.options import (
     Set,
     Verbose,
     at,
+    how_much,
     the_run,
 )
 from flows.cli.screen.console import say_json
@@ -53,6 +54,7 @@ def train(
     """Run further iterations of a run, one after another (the flow `r3l-train`). A run that is there goes on with the
     settings of its newest iteration; what is given here comes on top, from the first iteration on."""
     every = [] if evaluate_every is None else [f"evaluation.every={evaluate_every}"]
+    how_much(quiet, verbose)
     config = settings(
         the_run(word, run, "demo"),
         preset,

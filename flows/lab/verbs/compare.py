@@ -10,6 +10,7 @@ import typer
 from flows.cli.options import Direct, Root
 from flows.cli.screen.console import say, screen
 from flows.serving import tied
+from r3l.errors import ConfigError
 from r3l.system.home import located
 
 
@@ -31,6 +32,8 @@ def compare(
     from r3l.lab.study.experiment import load_experiment, plan_lines
 
     path = experiment if experiment.endswith(".toml") else str(Path("data/experiments", f"{experiment}.toml"))
+    if plan and page:
+        raise ConfigError("--plan and --page contradict each other: leave one out")
     if plan:
         for line in plan_lines(load_experiment(located(path)), size):
             say(line)

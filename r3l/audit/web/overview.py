@@ -14,7 +14,7 @@ from r3l.store.stage import Store
 PAST = """
 SELECT run, branch, iteration, bases, base_reward, base_success, parse_rate, retries, retry_improvement, mixed_groups,
 groups,
-       trained_tokens, step, kl_start
+       trained_tokens, step, kl_start, no_step
 FROM lines.iterations ORDER BY run, branch, iteration
 """
 QUESTIONS = {"lines": LINES, "past": PAST, "about": ABOUT, "counts": COUNTS}
