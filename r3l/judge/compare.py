@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,8 @@ from r3l.store.tables.schemas import TABLES, VOLATILE
 
 RELATIVE = 1e-9  # what another processor's rounding may change in a mean or a deviation
 SHOWN = 120  # characters of a value
-NAMES = ("row_id", "reflection_id", "trajectory_id", "subject_id", "task_id", "group_id", "policy")
+NAMES = {"reflections": "reflection_id", "training_rows": "row_id", "events": "subject_id", "tasks": "task_id"}
+NAMES |= {"replay": "group_id", "updates": "policy"}  # what names a row; elsewhere its trajectory
 
 
 def difference(table: str, stored: pa.Table, made: pa.Table, columns: Sequence[str]) -> str:
@@ -23,14 +25,15 @@ def difference(table: str, stored: pa.Table, made: pa.Table, columns: Sequence[s
         columns: those that are compared, in this order.
     """
     if stored.num_rows != made.num_rows:
-        return f"{table}: {stored.num_rows} rows are stored, {made.num_rows} follow from its parents{odd(stored, made)}"
+        counts = f"{stored.num_rows} rows are stored, {made.num_rows} follow from its parents"
+        return f"{table}: {counts}{odd(table, stored, made)}"
     differing = [name for name in columns if not same_column(stored[name], made[name])]
     firsts = [(row, name) for name in differing if (row := first_row(stored[name], made[name])) is not None]
     if not firsts:
         return ""
     row, name = min(firsts, key=lambda found: found[0])
     left, right = stored[name][row].as_py(), made[name][row].as_py()
-    return f"{table}: row {row} ({name_of(stored, row)}): {name} is {shown(left, right)}"
+    return f"{table}: row {row} ({shown_text(stored[name_of(table)][row].as_py())}): {name} is {shown(left, right)}"
 
 
 def same_column(stored: pa.ChunkedArray, made: pa.ChunkedArray) -> bool:
@@ -54,18 +57,18 @@ def same(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-def odd(stored: pa.Table, made: pa.Table) -> str:
+def odd(table: str, stored: pa.Table, made: pa.Table) -> str:
     """Name the first row that only one of the tables has."""
-    name = next(name for name in NAMES if name in stored.column_names)
-    ours, theirs = stored[name].to_pylist(), made[name].to_pylist()
+    ours, theirs = (Counter(rows[name_of(table)].to_pylist()) for rows in (stored, made))
     for id_ in (*ours, *theirs):
-        if ours.count(id_) != theirs.count(id_):
-            return f": {shown_text(id_)} is stored {ours.count(id_)} times, and follows {theirs.count(id_)} times"
+        if ours[id_] != theirs[id_]:
+            return f": {shown_text(id_)} is stored {ours[id_]} times, and follows {theirs[id_]} times"
     return ""
 
 
-def name_of(table: pa.Table, row: int) -> str:
-    return shown_text(next(table[name][row].as_py() for name in NAMES if name in table.column_names))
+def name_of(table: str) -> str:
+    """Return the column that names a row."""
+    return NAMES.get(table, "trajectory_id")
 
 
 def shown(left: Any, right: Any) -> str:
