@@ -6,10 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from r3l.engines.base import Completion, PolicySnapshot, Sampling
+from r3l.engines.base import Completion, FinishReason, PolicySnapshot, Sampling
 from r3l.engines.chat_format import Message
 from r3l.engines.teacher import Taught
 from r3l.errors import EngineError
@@ -45,7 +45,7 @@ class Recorded:
     def complete(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> Future[Completion]:
         """Answer with the stored reply; without one, as the attempt is said to have ended there."""
         if reply := self.replies.get(request_id):
-            return answered(reply)
+            return answered(replace(reply, finish_reason=ending(reply, sampling)))
         status, reason = self.ended.get(request_id.partition("/turn=")[0], ("", ""))
         if status == Status.CONTEXT_LIMIT:
             if said := WITHIN.search(reason):
@@ -86,6 +86,13 @@ class RecordedTeacher:
 
     def close(self) -> None:
         """Do nothing: nothing was started."""
+
+
+def ending(reply: Completion, sampling: Sampling) -> FinishReason:
+    """Return why a reply ended, by its ids; where they don't tell, as it is stored."""
+    if reply.token_ids and reply.token_ids[-1] in sampling.stop_token_ids:
+        return "stop"
+    return "length" if len(reply.token_ids) >= sampling.max_tokens else reply.finish_reason
 
 
 def answered(value: T) -> Future[T]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from r3l.engines.canary import CANARY
@@ -20,8 +22,11 @@ from r3l.store.files.local import Files
 from r3l.store.layout import StageRef, line_folder
 from r3l.store.manifest import Manifest
 from r3l.store.policies.places import fetch_optimiser, fetch_policy
+from r3l.store.policies.snapshots import IDENTITY
 
 REPORT = "update.json"
+WRITTEN = ("update.json", CANARY, "job.json", "stderr.log")  # into an update's folder, beside policy and optimiser
+BESIDE = ("*.safetensors.index.json", "added_tokens.json", "README.md")  # into a policy's, and no part of its digest
 
 
 def misled(lines: Lines, place: Place) -> Iterator[tuple[Manifest, str]]:
@@ -103,6 +108,7 @@ def wrong_files(lines: Lines, place: Place, rows: list[dict[str, Any]]) -> Itera
             check(store, folder, digest)
         except StoreError as error:
             yield str(error)
+    yield from strangers(store.files.cache / home, home)
     report, canary = read_json(store.files, f"{home}/{REPORT}"), read_json(store.files, f"{home}/{CANARY}")
     if report is None:
         yield f"{home}/{REPORT}: missing, or no JSON object"
@@ -112,6 +118,20 @@ def wrong_files(lines: Lines, place: Place, rows: list[dict[str, Any]]) -> Itera
                 yield f"{name} is {shown(row[name], report[name])} in {home}/{REPORT}"
         if "canary" in report and canary != {"policy": row["policy"], **report["canary"]}:
             yield f"{home}/{CANARY}: not what the update measured"
+
+
+def strangers(folder: Path, home: str) -> Iterator[str]:
+    """Name what no update writes into its folder: somebody else put it there, and loading a policy may read it."""
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder)
+        kind = inside.parts[0]
+        ours = (
+            any(fnmatch(path.name, pattern) for pattern in (*IDENTITY, *BESIDE))
+            if kind == "policy"
+            else kind in WRITTEN or kind == "optimizer"
+        )
+        if not path.is_dir() and (not ours or not path.is_file() or len(inside.parts) > 2):
+            yield f"{home}/{inside.as_posix()}: no update writes such a file"
 
 
 def as_column(value: Any) -> Any:

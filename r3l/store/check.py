@@ -12,10 +12,11 @@ from duckdb.sqltypes import VARCHAR
 
 from r3l.errors import StoreError
 from r3l.records import observation_hash
+from r3l.stages import STAGES
 from r3l.store import manifest as manifests
 from r3l.store.catalog import committed, connect_to
 from r3l.store.failures import failing_stages
-from r3l.store.layout import MANIFEST, SETTINGS, StageKey, key_of, line_folder
+from r3l.store.layout import MANIFEST, SETTINGS, StageKey, iteration_folder, key_of, line_folder
 from r3l.store.manifest import Manifest
 from r3l.store.policies.places import fetch_optimiser, fetch_policy
 from r3l.store.policies.snapshots import latest_policy
@@ -47,7 +48,8 @@ class Finding:
     what: str
 
     def __str__(self) -> str:
-        return f"{self.check}: {self.place}: {self.what}"
+        text = f"{self.check}: {self.place}: {self.what}"
+        return text.encode("utf-8", "backslashreplace").decode()  # a file's name may be no text at all
 
 
 def check_run(store: Store, run: str) -> list[Finding]:
@@ -98,6 +100,7 @@ def damaged(store: Store, run: str) -> Iterator[Finding]:
     for manifest in sound:
         for outdated in manifests.outdated_parents(store.files, manifest):
             yield Finding("lineage", str(manifests.reference(manifest).key), outdated)
+    yield from (Finding("lineage", place, what) for place, what in gaps(sound))
     for path in sizes:
         if path.endswith(f"/{MANIFEST}") and key_of(path) is None:
             yield Finding("files", path, "of no stage that this code knows; a later version may have written it")
@@ -105,6 +108,26 @@ def damaged(store: Store, run: str) -> Iterator[Finding]:
             yield Finding("files", path, "no manifest names it; the next start of its iteration sweeps it away")
     yield from (Finding("files", path, what) for path, what in damaged_settings(store, sizes))
     yield from (Finding("policies", place, what) for place, what in lost_policies(store, run))
+
+
+def gaps(contents: Iterable[Manifest]) -> Iterator[tuple[str, str]]:
+    """Yield iterations that a line can't have begun, since the one before them is not there or has no update."""
+    begun: dict[tuple[str, str], set[int]] = {}
+    done: set[tuple[str, str, int]] = set()
+    for one in contents:
+        line = one["run"], one["branch"]
+        if not STAGES[one["stage"]].apart:
+            begun.setdefault(line, set()).add(one["iteration"])
+        if STAGES[one["stage"]].trains:
+            done.add((*line, one["iteration"]))
+    for (run, branch), iterations in begun.items():
+        first = min(iterations) if branch else 0
+        for iteration in sorted(iterations):
+            place = iteration_folder(run, branch, iteration)
+            if iteration < 0:
+                yield place, "an iteration below 0 has evaluations alone"
+            elif iteration > first and (run, branch, iteration - 1) not in done:
+                yield place, f"it follows no iteration {iteration - 1} with an update"
 
 
 def damaged_settings(store: Store, paths: Iterable[str]) -> Iterator[tuple[str, str]]:

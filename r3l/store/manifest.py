@@ -6,9 +6,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any, NotRequired, TypedDict, cast
+from typing import Any, NotRequired, cast
+
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from r3l.errors import StoreError
+from r3l.stages import STAGES
 from r3l.store.digests import canonical
 from r3l.store.files.local import Files
 from r3l.store.layout import StageKey, StageRef
@@ -65,6 +69,7 @@ class Manifest(Content):
 
 
 FIELDS = frozenset(Manifest.__annotations__)
+FORM = TypeAdapter(Manifest)
 
 
 def seal(content: Mapping[str, object]) -> bytes:
@@ -82,7 +87,8 @@ def unsealed(content: bytes, path: str) -> dict[str, Any]:
     """
     try:
         fields = json.loads(content)
-    except ValueError as error:
+        canonical(fields)
+    except (ValueError, RecursionError) as error:
         raise StoreError(
             f"{path}: these settings can't be read (not JSON: {error}); run the iteration again, which writes them anew"
         ) from error
@@ -104,16 +110,18 @@ def unseal(content: bytes, key: StageKey) -> Manifest:
     another place."""
     try:
         manifest = json.loads(content)
+        if not isinstance(manifest, dict) or not set(manifest) >= FIELDS:
+            raise StoreError(f"{key.manifest}: not a stage manifest; delete the file and the stage is made again")
+        kept = {name: value for name, value in manifest.items() if name != "checksum"}
+        checksum = sha256(canonical(kept)).hexdigest()
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{key.manifest}: not JSON ({error}); delete the file and the stage is made again") from error
-    if not isinstance(manifest, dict) or not set(manifest) >= FIELDS:
-        raise StoreError(f"{key.manifest}: not a stage manifest; delete the file and the stage is made again")
-    checksum = sha256(canonical({name: value for name, value in manifest.items() if name != "checksum"})).hexdigest()
     if checksum != manifest["checksum"]:
         raise StoreError(
             f"{key.manifest}: changed after it was written (checksum {manifest['checksum']!s:.12}, content "
             f"{checksum[:12]})"
         )
+    refuse_other_forms(manifest, key)
     got = StageKey(manifest["run"], manifest["branch"], manifest["iteration"], manifest["stage"], manifest["shard"])
     if got != key:
         raise StoreError(f"{key.manifest}: this manifest belongs to {got}; delete it and the stage is made again")
@@ -123,6 +131,23 @@ def unseal(content: bytes, key: StageKey) -> Manifest:
             f"{VERSIONS[key.stage]}: it was written by r3l {manifest['code_version']}: use that version or a later one"
         )
     return cast(Manifest, manifest)
+
+
+def refuse_other_forms(manifest: dict[str, Any], key: StageKey) -> None:
+    """Raise StoreError for a field of another type than ours, and for a part that lies elsewhere: readers rely on
+    both."""
+    try:
+        FORM.validate_python(manifest, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise StoreError(
+            f"{key.manifest}: a manifest of another form ({place}: {first['msg']}); delete the file and the stage is "
+            "made again"
+        ) from error
+    for part in manifest["parts"]:
+        if "/" in part["file"] or part["table"] not in (*STAGES[key.stage].tables, "events"):
+            raise StoreError(f"{key.manifest}: names {part['file']!r:.80}, which is no part of {key.stage}")
 
 
 class NewerVersion(StoreError):

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shutil
+import stat
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -98,7 +99,7 @@ class LocalFiles:
             for name in names:
                 path = f"{folder}/{name}"
                 with suppress(FileNotFoundError):  # deleted since it was listed
-                    size_of[path[len(self.root) :].lstrip("/")] = os.stat(path).st_size
+                    size_of[path[len(self.root) :].lstrip("/")] = size_at(path)
         return size_of
 
     def folders(self, prefix: str) -> list[str]:
@@ -113,11 +114,13 @@ class LocalFiles:
 
     def read(self, path: str) -> bytes | None:
         try:
-            return (self.folder / path).read_bytes()
+            return content_of(self.folder / path)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except IsADirectoryError as error:
-            raise StoreError(f"{self.folder / path}: is a folder, expected a file; move it away") from error
+        except PermissionError:
+            raise
+        except OSError as error:  # a loop of links, a name that is too long, a disk that fails
+            raise StoreError(f"{self.folder / path}: can't be read ({error.strerror}); move it away") from error
 
     def token(self, path: str) -> str | None:
         content = self.read(path)
@@ -198,6 +201,30 @@ def read_object(files: Files, path: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return parsed if isinstance(parsed, dict) else {}
+
+
+def content_of(path: Path) -> bytes:
+    """Return the bytes of a regular file. Raise StoreError for anything else: a pipe without a writer would keep its
+    reader waiting, and a device may have no end."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(handle)
+        what = "a folder" if stat.S_ISDIR(mode) else "no regular file"
+        raise StoreError(f"{path}: is {what}, expected a file; move it away")
+    with open(handle, "rb") as file:
+        return file.read()
+
+
+def size_at(path: str) -> int:
+    """Return the bytes of a file; of a link that leads nowhere -1, so that it is listed, and told of when it is
+    read."""
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return -1
 
 
 def refuse_closed(error: OSError) -> None:
