@@ -109,6 +109,17 @@ class ChatFormat:
         return self._render(START)[len(self._render([*START, *TURN]).split(MARK)[0]) :]
 
     @cached_property
+    def thought_opening(self) -> str:
+        """The opening of a thought that the template writes in the policy's place, e.g. "<think>\\n"; mostly ""."""
+        opened = self.reply_opening.rpartition("</think>")[2]
+        return opened[opened.index("<think>") :] if "<think>" in opened else ""
+
+    def whole(self, text: str) -> str:
+        """Return a reply as it is parsed: with the opening of its thought where the template wrote that, and the policy
+        did not write it again."""
+        return text if "<think>" in text.partition("</think>")[0] else self.thought_opening + text
+
+    @cached_property
     def keeps_thinking(self) -> bool | None:
         """Whether the template shows the thinking of earlier replies; None where it has no word for thinking. The ids
         hold it in any case."""

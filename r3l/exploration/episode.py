@@ -122,7 +122,7 @@ def _turn(
     explorer: Explorer, start: Start, k: int, observation: str, context: list[int], completion: Completion
 ) -> Turn:
     text = explorer.chat.text(completion.token_ids)
-    reply = reply_of(explorer.world, text)
+    reply = reply_of(explorer.world, explorer.chat.whole(text))
     valid = reply.valid and explorer.chat.closed(completion.token_ids)
     return Turn(
         trajectory_id=start.trajectory_id,
@@ -145,7 +145,7 @@ async def _act(explorer: Explorer, session: str, turn: Turn) -> Step:
     ends the episode."""
     if turn.valid:
         return await asyncio.wrap_future(explorer.pool.step(session, turn.action))
-    reply = reply_of(explorer.world, turn.response)
+    reply = reply_of(explorer.world, explorer.chat.whole(turn.response))
     error = reply.error if not reply.valid else f"Your reply was cut off after {explorer.limits.reply_tokens} tokens."
     step = Step(Observation(error))
     if explorer.limits.bad_reply == "end":

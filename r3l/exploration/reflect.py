@@ -90,7 +90,8 @@ async def _written(asked: About, base: Episode) -> tuple[Written, Reading]:
     written = asked.begun
     try:
         written = await WRITERS[plan.source](asked, written)
-        return written, _read(plan, about, written.text)
+        own = plan.source == "policy"  # else its template is not the policy's
+        return written, _read(plan, about, asked.explorer.chat.whole(written.text) if own else written.text)
     except EngineError as error:
         return written, Reading(Status.ENGINE_ERROR, str(error))
     except WorldError as error:

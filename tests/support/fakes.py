@@ -40,6 +40,9 @@ class CharChat:
     def text(self, ids: Sequence[int]) -> str:
         return "".join(chr(i) for i in (ids[:-1] if self.closed(ids) else ids))
 
+    def whole(self, text: str) -> str:
+        return text
+
     def closed(self, ids: Sequence[int]) -> bool:
         return bool(ids) and ids[-1] == END
 

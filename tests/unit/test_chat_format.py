@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from r3l.engines.chat_format import ChatFormat
+from r3l.environments.replies import parse_tagged_reply
 from r3l.errors import ChatFormatError
+from r3l.pipeline.doctor.folder import thinking
 from tests.unit.chat_tokenizers import CHATML, FAMILIES, family_tokenizer, tokenizer_with
 
 PLAIN = (
@@ -136,3 +138,20 @@ def test_the_advice_about_a_system_message_between_turns_works() -> None:
     with pytest.raises(ChatFormatError, match=r"only first; set method\.guidance_position=user"):
         chat.following([{"role": "system", "content": "Look."}, {"role": "user", "content": "x"}])
     assert chat.following([{"role": "user", "content": "Look.\n\nx"}])
+
+
+@pytest.mark.parametrize("opening", ["<think>\n", "<think></think>\n<think>"])
+def test_a_thought_that_the_template_opens_is_parsed_with_the_reply(opening: str) -> None:
+    """As templates of reasoning models do: the policy writes the rest of its thought, and its action."""
+    opened = PLAIN.replace("assistant\n' }}", f"assistant\n{opening}' }}}}")
+    chat = ChatFormat(tokenizer_with(opened, CHATML, "<|im_end|>", ("<think>", "</think>")))
+    reply = "look first</think>\n<action>go</action>"
+    assert not parse_tagged_reply(reply).valid
+    assert parse_tagged_reply(chat.whole(reply)).action == "go"
+    assert parse_tagged_reply(chat.whole(f"<think>{reply}")).action == "go"
+    assert not parse_tagged_reply(chat.whole("<action>go</action>")).valid  # a thought that never ends
+    said = [finding.seen for finding in thinking(chat)]
+    assert "is parsed with it" in said[0]
+    for family in ("qwen3-plain", "qwen2.5"):
+        name, option = FAMILIES[family]
+        assert ChatFormat(family_tokenizer(name), option).whole(reply) == reply

@@ -22,6 +22,7 @@ from r3l.environments.adapters.texts import (
 )
 from r3l.environments.base import Environment, Observation, Reply, Step
 from r3l.environments.outside import flag_of
+from r3l.environments.strict_json import NotJson, value
 from r3l.errors import ServerAway, WorldError
 from r3l.records import Task
 
@@ -43,8 +44,8 @@ class OpenEnvWorld(GameWorld[OpenEnvSettings]):
         if not reply.valid or self.settings.action_field:
             return reply
         try:
-            fits = isinstance(json.loads(reply.action), dict)
-        except (ValueError, RecursionError):
+            fits = isinstance(value(reply.action), dict)
+        except NotJson:
             fits = False
         return reply if fits else Reply(False, "", "Invalid reply: expected a JSON object as the action.")
 

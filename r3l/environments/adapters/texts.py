@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from r3l.config.environments.adapters import AdaptedSettings, GameSettings, RangedSettings
 from r3l.environments.base import Reply
 from r3l.environments.outside import number_of, share_of, text_of
-from r3l.environments.replies import parse_tagged_reply
+from r3l.environments.replies import after_thought, parse_tagged_reply
 from r3l.errors import WorldError
 from r3l.records import Task
 from r3l.system.seeds import derive
@@ -43,10 +43,10 @@ def game_prompt(settings: GameSettings) -> str:
 
 
 def parse_action(text: str, form: str) -> Reply:
-    """Return `form` tags: <think>...</think> <action>...</action>; text: the whole reply is the action."""
+    """Return `form` tags: <think>...</think> <action>...</action>; text: all that follows a thought is the action."""
     if form == "tags":
         return parse_tagged_reply(text)
-    action = text.strip()
+    action = after_thought(text).strip()
     return Reply(True, action) if action else Reply(False, "", EMPTY)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from r3l.environments.base import Reply
 from r3l.environments.replies import after_thought
+from r3l.environments.strict_json import NotJson, value
 
 BLOCK = re.compile(r"<tool_call>(?P<call>.*?)</tool_call>", re.DOTALL)
 FENCE = re.compile(r"\A```(?:json)?\s*\n(?P<inside>.*)\n```\Z", re.DOTALL)
@@ -32,7 +33,7 @@ def parse_calls(text: str, names: Collection[str]) -> Reply:
         return Reply(False, "", f"Invalid reply: it is empty. {EXPECTED}")
     try:
         calls = [call for block in blocks(said) for call in read(block, names)]
-    except Malformed as error:
+    except (Malformed, NotJson) as error:
         return Reply(False, "", f"Invalid call: {error}. {EXPECTED}")
     return Reply(True, json.dumps({"calls": calls} if calls else {"answer": said}))
 
@@ -52,7 +53,7 @@ def blocks(said: str) -> list[str]:
 
 
 def read(block: str, names: Collection[str]) -> list[dict[str, Any]]:
-    """Return the calls of one JSON text. Raise `Malformed`."""
+    """Return the calls of one JSON text. Raise `Malformed` or `NotJson`."""
     if len(block) > LONGEST_CALL:
         raise Malformed(f"it has {len(block)} characters, of which {LONGEST_CALL} are read")
     found = value(block)
@@ -66,26 +67,10 @@ def checked(call: Any, names: Collection[str]) -> dict[str, Any]:
     if not isinstance(call, dict):
         raise Malformed(f"expected a JSON object, got {type(call).__name__}")
     name = call.get("name")
-    if name not in names:
+    if not isinstance(name, str) or name not in names:  # a list is in no set: Python would not even look
         raise Malformed(f"there is no tool {name!r:.80}; the tools are {', '.join(sorted(names))}")
     given = call.get("arguments", call.get("parameters", {}))
     arguments = value(given) if isinstance(given, str) else given
     if not isinstance(arguments, dict):
         raise Malformed(f"arguments of {name}: expected a JSON object, got {type(arguments).__name__}")
     return {"name": name, "arguments": arguments}
-
-
-def value(text: str) -> Any:
-    """Return the JSON value of a text. Raise `Malformed`, also for what other readers of JSON refuse."""
-    try:
-        return json.loads(text, parse_constant=refuse)
-    except json.JSONDecodeError as error:
-        raise Malformed(f"not valid JSON: {error.msg} at character {error.pos}") from error
-    except RecursionError as error:
-        raise Malformed("not valid JSON: nested too deeply") from error
-    except ValueError as error:
-        raise Malformed(f"not valid JSON: {error}") from error
-
-
-def refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is no number")

@@ -4,7 +4,6 @@ to."""
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -16,7 +15,6 @@ from r3l.environments.webshop.reward import score
 from r3l.environments.webshop.search import SearchIndex, document_text
 
 RESULTS_KEPT = 50
-ACTION = re.compile(r"(.+)\[(.+)\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,5 +137,8 @@ def clickables(pieces: list[pages.Piece]) -> dict[str, pages.Piece]:
 
 def parse_action(action: str) -> tuple[str, str]:
     """Parse ``click[Buy Now]`` into ("click", "buy now"), and what has no such form into ("", "")."""
-    match = ACTION.match(action)
-    return (match[1], match[2].lower()) if match else ("", "")
+    # As the original's (.+)\[(.+)\], whose search for the brackets takes minutes in a line of many thousands of them.
+    line = action.partition("\n")[0]
+    end = line.rfind("]")
+    begin = line.rfind("[", 0, max(end - 1, 0))
+    return (line[:begin], line[begin + 1 : end].lower()) if begin > 0 else ("", "")

@@ -81,6 +81,7 @@ def thinking(chat: ChatFormat) -> Iterator[Finding]:
         yield works("thinking", "the template knows none; a reply is kept as it was sampled")
         return
     opened = f"; a reply opens with {chat.reply_opening!r}" if chat.reply_opening else ""
+    opened += ", and is parsed with it" if chat.thought_opening else ""
     if kept:
         yield works("thinking", f"the template keeps it between turns, and so do the ids{opened}")
         return
