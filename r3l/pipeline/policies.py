@@ -13,11 +13,11 @@ from r3l.engines.model_folder import ADAPTER, base_of, is_model, model_config
 from r3l.engines.teacher import served
 from r3l.errors import ConfigError
 from r3l.store import manifest as manifests
+from r3l.store.files.stamps import content_digest
 from r3l.store.layout import StageKey
 from r3l.store.policies.places import fetch_optimiser, fetch_policy, place_in_store
 from r3l.store.policies.snapshots import (
     Written,
-    content_digest,
     cut_weights,
     latest_policy,
     snapshot_digest,

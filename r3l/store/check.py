@@ -151,11 +151,11 @@ def lost_policies(store: Store, run: str) -> Iterator[tuple[str, str]]:
         kept = f"{line_folder(run, branch)}/policies"
         if newest and newest.place.startswith(f"{kept}/") and store.files.folders(kept):
             try:
-                fetch_policy(store, newest.place, newest.policy)
+                fetch_policy(store, newest.place, newest.policy, verify=True)
             except StoreError as error:
                 yield newest.place, str(error)
             try:
-                fetch_optimiser(store, newest.optimiser_place, newest.optimiser)
+                fetch_optimiser(store, newest.optimiser_place, newest.optimiser, verify=True)
             except StoreError as error:
                 yield newest.optimiser_place, str(error)
 

@@ -22,6 +22,7 @@ from r3l.store import manifest as manifests
 from r3l.store.contents import Contents, Part, contents_of
 from r3l.store.digests import canonical
 from r3l.store.files.local import LocalFiles, cache_folder, replace_text
+from r3l.store.files.stamps import UNSETTLED_NS, Stamp, stamp_of
 from r3l.store.layout import key_of, line_folder
 from r3l.store.manifest import Manifest, NamedFile
 from r3l.store.stage import Store
@@ -29,10 +30,6 @@ from r3l.store.tables.parts import only_value
 from r3l.store.tables.schemas import VERSIONS
 
 FORMAT = 3
-UNSETTLED_NS = (
-    100_000_000  # what changed this shortly before it was looked at may change again within one tick of its clock
-)
-Stamp = list[int]  # size, time of the last change (ns), inode; of a folder, the time alone
 log = logging.getLogger("r3l.store")
 
 
@@ -156,14 +153,6 @@ def unchanged(root: str, known: dict[str, Any]) -> bool:
         )
     except OSError:
         return False
-
-
-def stamp_of(path: str) -> Stamp | None:
-    try:
-        stat = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return [stat.st_size, stat.st_mtime_ns, stat.st_ino]
 
 
 def folder_stamps(root: str, run: str) -> Iterator[tuple[str, int]]:

@@ -86,8 +86,8 @@ def tokenizer_place(digest: str) -> str:
     return f"{SHARED}/{digest}.tokenizer"
 
 
-def fetch_policy(store: Store, place: str, digest: str) -> Path:
-    """Return a policy of the store as a folder of this host, checked against its digest.
+def fetch_policy(store: Store, place: str, digest: str, verify: bool = False) -> Path:
+    """Return a policy of the store as a folder of this host, checked against its digest: with `verify` by its bytes.
 
     A copy that is another snapshot, as after an iteration was made again elsewhere, is fetched anew.
 
@@ -97,7 +97,7 @@ def fetch_policy(store: Store, place: str, digest: str) -> Path:
     got = ""
     for _ in range(2):
         folder = store.local(place)
-        got = held(folder)
+        got = held(folder, verify)
         if got == digest:
             return folder
         store.files.forget(
@@ -109,7 +109,7 @@ def fetch_policy(store: Store, place: str, digest: str) -> Path:
     )
 
 
-def fetch_optimiser(store: Store, place: str, digest: str | None) -> Path | None:
+def fetch_optimiser(store: Store, place: str, digest: str | None, verify: bool = False) -> Path | None:
     """Return the optimiser's state of the store as a folder of this host, checked against its digest; None where no
     step was taken so far.
 
@@ -121,7 +121,7 @@ def fetch_optimiser(store: Store, place: str, digest: str | None) -> Path | None
     got = ""
     for _ in range(2):
         folder = store.local(place)
-        got = optimiser_digest(folder)
+        got = optimiser_digest(folder, verify)
         if digest is None or got == digest:
             return folder if got else None
         store.files.forget(place)
@@ -132,9 +132,9 @@ def fetch_optimiser(store: Store, place: str, digest: str | None) -> Path | None
     )
 
 
-def held(folder: Path) -> str:
+def held(folder: Path, verify: bool = False) -> str:
     """Return the digest of the snapshot in a folder; in words where there is none."""
     try:
-        return snapshot_digest(folder)
+        return snapshot_digest(folder, verify)
     except StoreError:
         return "no weights"

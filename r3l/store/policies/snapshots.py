@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 
 from r3l.errors import StoreError
 from r3l.store import manifest as manifests
+from r3l.store.files.stamps import content_digest
 from r3l.store.layout import StageKey, StageRef, line_folder
 from r3l.store.stage import Store
 
@@ -46,14 +45,15 @@ def tokenizer_files(folder: Path) -> list[Path]:
     return sorted({file for pattern in TOKENIZER for file in folder.glob(pattern) if file.is_file()})
 
 
-def snapshot_digest(folder: Path | str) -> str:
-    """Return 16 hex digits that identify a snapshot's content. Raise StoreError where the folder holds no weights."""
+def snapshot_digest(folder: Path | str, verify: bool = False) -> str:
+    """Return 16 hex digits that identify a snapshot's content, with `verify` of its bytes as they are now. Raise
+    StoreError where the folder holds no weights."""
     folder = Path(folder)
     files = {path for pattern in IDENTITY for path in folder.glob(pattern)}
     paths = sorted(path for path in files if path.is_file() and not path.name.startswith("optimizer"))
     if not any(path.suffix == ".safetensors" for path in paths):
         raise StoreError(f"policy folder {folder}: no *.safetensors in it; expected a saved transformers or peft model")
-    return content_digest(paths)
+    return content_digest(paths, verify)
 
 
 def cut_weights(folder: Path | str) -> str:
@@ -78,22 +78,11 @@ def cut_weights(folder: Path | str) -> str:
     return f"{missing[0]} is missing, which {index.name} names" if missing else ""
 
 
-def optimiser_digest(folder: Path | str) -> str:
+def optimiser_digest(folder: Path | str, verify: bool = False) -> str:
     """Return 16 hex digits that identify an optimiser's state, moments and counts of steps; empty where there is
     none."""
     paths = sorted(path for path in Path(folder).glob("*") if path.is_file())
-    return content_digest(paths) if paths else ""
-
-
-def content_digest(paths: Iterable[Path]) -> str:
-    """Return 16 hex digits of the files' names, sizes and bytes, in this order."""
-    digest = sha256()
-    for path in paths:
-        digest.update(f"{path.name}:{path.stat().st_size};".encode())
-        with open(path, "rb") as file:
-            while chunk := file.read(1 << 20):
-                digest.update(chunk)
-    return digest.hexdigest()[:16]
+    return content_digest(paths, verify) if paths else ""
 
 
 class Written(NamedTuple):
