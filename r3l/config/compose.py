@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from r3l import plugins
-from r3l.config.complaints import complaints, nearest_first, unknown
+from r3l.config.complaints import SEVERAL, complaints, nearest_first, unknown
 from r3l.config.model import Config
 from r3l.errors import ConfigError
 
@@ -59,16 +59,20 @@ def load_preset(folder: str, name: str, files: bool = True) -> dict[str, Any]:
 
 
 def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Merge `above` into `below`, section by section. A section of another `kind` replaces the one below."""
+    """Merge `above` into `below`, section by section. A section of another `kind` replaces the one below; one of a kind
+    that is derived from it (a world's class with a reward of one's own) keeps the settings that it knows."""
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)
-        same_kind = (
-            isinstance(under, dict)
-            and isinstance(value, dict)
-            and value.get("kind", under.get("kind")) == under.get("kind")
-        )
-        merged[key] = merge(under, value) if same_kind and isinstance(under, dict) else value
+        if isinstance(under, dict) and isinstance(value, dict):
+            before = under.get("kind", "")
+            kind = value.get("kind", before)
+            if kind != before:
+                shared = SEVERAL[key].shared(kind, before) if key in SEVERAL and before else set()
+                under = {name: under[name] for name in under if name in shared}
+            merged[key] = merge(under, value)
+        else:
+            merged[key] = value
     return merged
 
 

@@ -39,6 +39,24 @@ class Kinds:
         """Return the package's own kinds."""
         return [member.model_fields["kind"].default for member in self.own]
 
+    def settings_class(self, kind: str) -> type[Member] | None:
+        """Return the class of a kind's settings; None of a kind that is unknown, or may not be imported."""
+        for member in self.own:
+            if member.model_fields["kind"].default == kind:
+                return member
+        outside = plugins.allowed() if plugins.dotted(kind) else plugins.installed(self.section)
+        return self.of_plugin(kind) if kind in outside else None
+
+    def shared(self, kind: str, other: str) -> set[str]:
+        """Return the settings that a kind takes over from another: all that it knows, where one of the two classes is
+        derived from the other; else none."""
+        ours, theirs = self.settings_class(kind), self.settings_class(other)
+        if ours is None or theirs is None or self.base in {ours, theirs}:
+            return set()
+        if not (issubclass(ours, theirs) or issubclass(theirs, ours)):
+            return set()
+        return {*ours.model_fields} & {*theirs.model_fields}
+
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         union: Any = Annotated[Union[self.own], Field(discriminator="kind")]  # noqa: UP007
         return core_schema.no_info_wrap_validator_function(

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from r3l.config import Config
 from r3l.config.compose import assigned, merge, validated
-from r3l.config.environments import AnyEnvironment, EnvironmentSettings
+from r3l.config.environments import ENVIRONMENT_KINDS, AnyEnvironment, EnvironmentSettings
 from r3l.environments import world_class
 from r3l.environments.base import Benchmark
 from r3l.errors import ConfigError
@@ -130,7 +130,9 @@ def posed(config: Config, name: str, answer_format: str = "", attempts: int = 1)
 def reconfigured(config: Config, overrides: dict[str, Any], benchmark: Benchmark) -> Config:
     settings = config.model_dump(mode="json")
     below = settings.pop("environment")
-    if below["kind"] != overrides["kind"] or below.get("level") != overrides.get("level", below.get("level")):
+    if shared := ENVIRONMENT_KINDS.shared(overrides["kind"], below["kind"]):  # its own kind, or a world derived from it
+        below = {name: value for name, value in below.items() if name in shared}
+    if not shared or below.get("level") != overrides.get("level", below.get("level")):
         below = {key: below[key] for key in KEPT}  # another level has its own turns too
         usual: EnvironmentSettings = TypeAdapter(AnyEnvironment).validate_python(overrides)
         below["reply_tokens"] = min(usual.reply_tokens, config.policy.context_tokens // 2)

@@ -13,7 +13,9 @@ import pytest
 from flows.cli import app as cli
 from r3l import plugins
 from r3l.config import compose
+from r3l.config.compose import Asked, composed
 from r3l.environments import make_world
+from r3l.evaluation.benchmarks import posed
 from r3l.planning.fits import SIZES, fits
 from tests.unit.test_readme import commands, parsed
 
@@ -45,6 +47,33 @@ def test_a_reward_of_ones_own_counts_in_parts(modules):
     step, before = environment.step("look"), usual.step("look")
     assert step.reward == step.standing == step.progress == before.progress
     assert before.reward == before.standing == 0
+
+
+def test_a_world_derived_for_a_reward_is_played_as_the_preset_has_it(modules):
+    """Of every section with kinds: the policy's preset is for the class that the own one is derived from."""
+    (modules / "mine.py").write_text(
+        "from r3l.environments.household.world import HouseholdWorld\n"
+        "from r3l.methods.r3l import R3L\n"
+        "from r3l.config.methods import R3LSettings\n"
+        "class World(HouseholdWorld): pass\n"
+        "class Other: pass\n"
+        "class Method(R3L):\n    Settings = R3LSettings\n"
+    )
+    usual = compose(policy="household", environment="household").environment
+    for kind in ("my_reward:Partial", "mine:World"):
+        config = compose(policy="household", environment=kind)
+        assert config.environment.model_dump() == usual.model_dump() | {"kind": kind}
+        assert (config.environment.level, config.environment.max_turns, config.environment.reply_tokens) == (
+            "easy",
+            16,
+            64,
+        )
+        test = posed(config, "household-easy").config.environment
+        assert (test.kind, test.max_turns, test.reply_tokens) == ("household", 16, 64)
+    assert compose(policy="household", environment="mine:Other").environment.max_turns == 25
+    assert compose(policy="household", environment="webshop").environment.reply_tokens == 512
+    stored = compose(method="released").model_dump(mode="json")
+    assert composed(Asked.of(assignments=["method.kind=mine:Method"]), stored).method.top_rule == "success"
 
 
 def test_links_and_names_of_the_guide_are_there():

@@ -241,15 +241,12 @@ def test_the_preflight_refuses_what_can_not_be_used_with_its_reason(kind, module
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("...", "AttributeError: 'EnvironmentSettings' object has no attribute"),  # it names no settings of its own
         ("def system_prompt(self): return self.lost", "AttributeError: .* 'lost'"),
         ("def __init__(self, settings): 1 / 0", "ZeroDivisionError: division by zero"),
     ],
 )
 def test_the_preflight_says_whose_code_fails(text, said, install, tmp_path):
-    start = "from r3l.config.environments import HouseholdSettings\n"
-    start += "from r3l.environments.household.world import HouseholdWorld\nclass World(HouseholdWorld):\n"
-    start += "" if text == "..." else "    Settings = HouseholdSettings\n"
+    start = "from r3l.environments.household.world import HouseholdWorld\nclass World(HouseholdWorld):\n"
     install("", mine=f"{start}    {text}\n")
     with pytest.raises(ConfigError, match=f"environment.kind=mine:World: its code failed: {said}"):
         preflight.check(compose(environment="mine:World", assignments=[f"store.root={tmp_path}"]))

@@ -55,6 +55,8 @@ class AlfworldWorld:
     name = "alfworld"
     packages = ("alfworld", "textworld")
 
+    Settings = AlfworldSettings
+
     def __init__(self, settings: AlfworldSettings) -> None:
         self.settings = settings
 

@@ -30,6 +30,8 @@ PROMPTS = Path(__file__).parents[1] / "prompts"
 class HouseholdWorld:
     name = "household"
 
+    Settings = HouseholdSettings
+
     def __init__(self, settings: HouseholdSettings) -> None:
         self.settings = settings
 

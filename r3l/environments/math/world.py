@@ -45,6 +45,8 @@ class MathWorld:
     tasks_at_once = 16  # a step waits for the grader
     remarks = (RIGHT, WRONG, UNREADABLE, TOO_LONG, AGAIN, OVER)
 
+    Settings = MathSettings
+
     def __init__(self, settings: MathSettings) -> None:
         self.settings = settings
 

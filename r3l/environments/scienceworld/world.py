@@ -36,6 +36,8 @@ class ScienceWorldWorld:
     name = "scienceworld"
     packages = ("scienceworld",)
 
+    Settings = ScienceWorldSettings
+
     def __init__(self, settings: ScienceWorldSettings) -> None:
         self.settings = settings
 

@@ -32,6 +32,8 @@ PROMPT = Path(__file__).parents[1] / "prompts" / "tools.txt"
 class ToolWorld:
     name = "tools"
 
+    Settings = ToolsSettings
+
     def __init__(self, settings: ToolsSettings) -> None:
         self.settings, self.copies = settings, Copies()
 

@@ -40,6 +40,8 @@ class VerifiersWorld:
     name = "verifiers"
     packages = ("verifiers",)
 
+    Settings = VerifiersSettings
+
     def __init__(self, settings: VerifiersSettings) -> None:
         self.settings, self.copies = settings, Copies()
 

@@ -48,6 +48,8 @@ class WebShopWorld:
     name = "webshop"
     packages = ("thefuzz", "snowballstemmer", "regex")
 
+    Settings = WebShopSettings
+
     def __init__(self, settings: WebShopSettings) -> None:
         self.settings = settings
 
