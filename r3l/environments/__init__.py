@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from r3l import plugins
 from r3l.config.environments import EnvironmentSettings
+from r3l.environments import outside
 from r3l.environments.adapters.arena import TextArenaWorld
 from r3l.environments.adapters.gym import GymnasiumWorld
 from r3l.environments.adapters.openenv import OpenEnvWorld
@@ -62,7 +63,7 @@ def tasks_of(settings: EnvironmentSettings, split: str) -> list[Task]:
         ConfigError: there is no task of a type.
         WorldError: there is no such split, or its tasks are not prepared.
     """
-    tasks, wanted = make_world(settings).tasks(split), set(settings.task_types)
+    tasks, wanted = outside.tasks_of(make_world(settings).tasks(split)), set(settings.task_types)
     known = {task.task_type for task in tasks}
     if wanted - known:
         raise ConfigError(

@@ -15,6 +15,7 @@ from typing import get_args
 
 from r3l.environments.base import Observation, Reply, Role, Step, Verdict, World
 from r3l.errors import WorldError
+from r3l.records import Task
 from r3l.system.visible import mark
 
 SLACK = 1e-9  # of the range: a sum of tenths may be 1.0000000000000002
@@ -102,6 +103,21 @@ def step_of(given: object) -> Step:
         progress=None if given.progress is None else number_of(given.progress, "progress"),
         standing=number_of(given.standing, "standing"),
     )
+
+
+def tasks_of(given: Iterable[object]) -> list[Task]:
+    """Return the tasks of a split, checked. Raise `WorldError` that names the place of the first that is none."""
+    return [task_of(task, f"task {place}") for place, task in enumerate(given)]
+
+
+def task_of(given: object, what: str) -> Task:
+    if not isinstance(given, Task):
+        raise WorldError(f"{what}: expected a Task, got {described(given)}")
+    texts = ("task_id", "environment", "split", "task_type", "payload")
+    seed = given.seed
+    if not isinstance(seed, Integral) or not -(2**63) <= seed < 2**63:
+        raise WorldError(f"{what}, seed: expected a whole number of 64 bits, got {described(seed)}")
+    return replace(given, seed=int(seed), **{name: text_of(getattr(given, name), f"{what}, {name}") for name in texts})
 
 
 def checked_verdict(given: object) -> Verdict:

@@ -7,12 +7,13 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from r3l import plugins
 from r3l.environments import make_world
 from r3l.environments.base import Reply, Verdict
-from r3l.environments.outside import reply_of
+from r3l.environments.outside import reply_of, tasks_of
 from r3l.environments.workers.pool import WorldPool
 from r3l.errors import WorldError
 from r3l.exploration.episode import Start, play
@@ -89,3 +90,24 @@ class Careless(OddWorld):
 )
 def test_a_reply_is_a_turn_whatever_the_worlds_parser_makes_of_it(text: str, error: str):
     assert reply_of(Careless(OddSettings()), text) == Reply(False, "", error)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"payload": None}, r"task 1, payload: expected text, got None \(NoneType\)"),
+        ({"task_type": 3}, r"task 1, task_type: expected text, got 3 \(int\)"),
+        ({"seed": 2**63}, r"task 1, seed: expected a whole number of 64 bits, got 9223372036854775808 \(int\)"),
+        ({"seed": 0.5}, r"task 1, seed: .* got 0.5 \(float\)"),
+    ],
+)
+def test_a_task_that_can_not_be_stored_is_refused_with_its_place(wrong: dict, message: str):
+    with pytest.raises(WorldError, match=message):
+        tasks_of([TASKS[0], replace(TASKS[1], **wrong)])
+    with pytest.raises(WorldError, match=r"task 0: expected a Task, got \{\} \(dict\)"):
+        tasks_of([{}])
+
+
+def test_a_tasks_texts_and_numbers_become_pythons_own():
+    [task] = tasks_of([replace(TASKS[0], seed=np.int64(7), task_id="half \ud800")])
+    assert (task.seed, type(task.seed), task.task_id) == (7, int, "half ⟨U+D800⟩")
