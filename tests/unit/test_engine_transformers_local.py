@@ -17,7 +17,7 @@ from r3l.engines import make_engine
 from r3l.engines.base import Completion, PolicySnapshot, Sampling
 from r3l.engines.embedded.engine import TransformersLocal
 from r3l.errors import EngineError, Interrupted
-from tests.unit.engine_policies import STOP, VOCABULARY, plain_logprobs, plain_model, plain_reply, tiny_policy
+from tests.unit.engine_policies import STOP, plain_logprobs, plain_model, plain_reply, tiny_policy
 
 
 def started(snapshot: PolicySnapshot, context_tokens: int = 512, **settings: Any) -> TransformersLocal:
@@ -127,8 +127,10 @@ def test_an_engine_that_closes_interrupts_the_calls_in_flight(tmp_path: Path) ->
 
 def test_a_failing_step_fails_its_requests_and_not_the_engine(tmp_path: Path) -> None:
     engine = started(tiny_policy(tmp_path))
-    broken = engine.complete("broken", [1, VOCABULARY + 5], sampling())
-    with pytest.raises(EngineError, match="step failed"):
+    assert engine.batch is not None
+    engine.batch._forward = lambda *given: 1 / 0  # type: ignore[method-assign,assignment,return-value]
+    broken = engine.complete("broken", [1, 2], sampling())
+    with pytest.raises(EngineError, match="step failed: ZeroDivisionError"):
         broken.result(timeout=60)
     assert engine.complete("after", [1, 2, 3], sampling()).result(timeout=60).token_ids
     engine.close()
