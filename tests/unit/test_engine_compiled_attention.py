@@ -37,13 +37,20 @@ def test_each_row_attends_to_its_pieces_and_its_own_tokens_alone(
     """Feeds of 1, 70 and 3 tokens; a piece that all read, one for each of two feeds, scores of all sizes, vectors of
     every width: against plain attention."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    layers, heads, group, capacity, feeds = 3, 2, 3, 150, [(0, 1), (1, 70), (71, 3)]
+    layers, heads, group, capacity, feeds = 3, 2, 3, 150, [(0, 1, 134), (1, 70, 130), (71, 3, 198)]
     stores = [torch.randn(layers, 2, heads, capacity, size).to(dtype) for _ in range(3)]
     pieces = [(0, 74, 0, 130), (0, 1, 5, 9), (71, 74, 2, 70)]  # tokens that read it, tokens of its store that are read
     table = np.array(
         [
-            (store.data_ptr() + low * size * store.element_size(), capacity, high - low, group * first, group * last)
-            for store, (first, last, low, high) in zip(stores, pieces, strict=True)
+            (
+                store.data_ptr() + low * size * store.element_size(),
+                capacity,
+                high - low,
+                group * first,
+                group * last,
+                at,
+            )
+            for store, (first, last, low, high), at in zip(stores, pieces, (0, 130, 130), strict=True)
         ]
     )
     key, value = (torch.randn(80, heads, size).to(dtype).transpose(0, 1) for _ in range(2))
@@ -54,7 +61,7 @@ def test_each_row_attends_to_its_pieces_and_its_own_tokens_alone(
     assert kernel is not None
     out = kernel.attend(query, key, value, table, np.array(feeds), 1, size**-0.5)
     assert out.shape == (74, heads * group, size)
-    for first, count in feeds:
+    for first, count, _ in feeds:
         for token in range(first, first + count):
             read = [
                 store[1, :, :, low:high]

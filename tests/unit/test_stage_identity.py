@@ -57,6 +57,7 @@ OF_SETTING = {
                 "max_batch",
                 "cache_tokens",
                 "threads",
+                "batch_invariant",
                 "device",
                 "urls",
                 "health_s",

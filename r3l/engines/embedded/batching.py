@@ -134,7 +134,7 @@ class Batch:
 
 
 def _missing(count: int) -> int:
-    return -count % USUAL if count > USUAL else 0
+    return -count % USUAL
 
 
 def _wanted(request: Request, feed: Feed) -> list[int]:

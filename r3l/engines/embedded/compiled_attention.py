@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -25,15 +26,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 SOURCE = Path(__file__).with_suffix(".c")
-SUMS_IN_ANY_ORDER = [
-    "-fassociative-math",
-    "-fno-signed-zeros",
-    "-fno-trapping-math",
-    "-fno-math-errno",
-]  # not -ffast-math: linking
-# with it changes how the whole process rounds denormal numbers
+OPTIONS = ["-O3", "-fno-trapping-math", "-fno-math-errno"]  # no sum may be reordered: its order is the result
+PANEL, BLOCK = 64, 64  # as in compiled_attention.c
 DTYPES = {torch.float32: [], torch.bfloat16: ["-DNARROW"]}
-ADDRESSES = ("queries", "keys", "values", "out", "scratch")
+ADDRESSES = ("queries", "keys", "values", "out")
 COUNTS = (
     "query_token",
     "query_head",
@@ -45,6 +41,7 @@ COUNTS = (
     "heads",
     "group",
     "tokens",
+    "longest",
 )
 
 
@@ -59,8 +56,11 @@ class _Step(ctypes.Structure):
 
 
 class CompiledAttention:
-    """Pieces: (address, capacity, tokens, first row, last row), feeds: (first token, tokens); row = token * G + query
-    head."""
+    """Pieces, in the order of their positions: (address, capacity, tokens, first row, last row, position). Feeds:
+    (first token, tokens, position). Row = token * G + query head.
+
+    A token's result has the same bits whatever else is in the step, and however its sequence is cut.
+    """
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._attend = library.attend
@@ -70,9 +70,11 @@ class CompiledAttention:
             ctypes.c_int64,
             ctypes.c_void_p,
             *[ctypes.c_int64] * 3,
+            ctypes.c_void_p,
         ]
         self._attend.restype = None
         self._threads = ThreadPoolExecutor(max_workers=64, thread_name_prefix="r3l-attention")
+        self._scratch = threading.local()  # of each engine: they share this library
 
     def attend(
         self,
@@ -91,31 +93,40 @@ class CompiledAttention:
         )
         heads, _, size = key.shape
         group, tokens = len(query) // heads, int(feeds[-1, 0] + feeds[-1, 1])
-        out, scratch = torch.empty(tokens, len(query), size), torch.empty(len(query) * tokens * (size + 2))
+        longest = int((feeds[:, 1] + feeds[:, 2]).max()) + BLOCK
+        shares = min(heads, torch.get_num_threads())
+        out, scratch = torch.empty(tokens, len(query), size), self._room(shares, PANEL * longest)
         step = _Step(
             query.data_ptr(),
             key.data_ptr(),
             value.data_ptr(),
             out.data_ptr(),
-            scratch.data_ptr(),
             *[side.stride(place) for side in (query, key, value) for place in (1, 0)],
             layer,
             heads,
             group,
             tokens,
+            longest,
             scaling,
         )
 
-        def some(first: int, last: int) -> None:
-            self._attend(step, pieces.ctypes.data, len(pieces), feeds.ctypes.data, len(feeds), first, last)
+        def some(first: int, last: int, room: int) -> None:
+            self._attend(step, pieces.ctypes.data, len(pieces), feeds.ctypes.data, len(feeds), first, last, room)
 
-        shares = min(heads, torch.get_num_threads())
+        rooms = [part.data_ptr() for part in scratch]
         if shares == 1:
-            some(0, heads)
+            some(0, heads, rooms[0])
         else:  # a call lets go of the interpreter's lock, so threads run side by side
             ends = [heads * share // shares for share in range(shares + 1)]
-            list(self._threads.map(some, ends, ends[1:]))
+            list(self._threads.map(some, ends, ends[1:], rooms))
         return out
+
+    def _room(self, shares: int, numbers: int) -> Tensor:
+        """Return scratch room for each share of the heads. It is kept: the system has to zero fresh memory."""
+        kept: Tensor | None = getattr(self._scratch, "room", None)
+        if kept is None or kept.shape[0] < shares or kept.shape[1] < numbers:
+            kept = self._scratch.room = torch.empty(shares, numbers)
+        return kept
 
 
 @cache
@@ -135,9 +146,8 @@ def build(head_size: int, dtype: torch.dtype, options: Sequence[str] = ()) -> Co
         for tuned in (["-march=native"], ["-mcpu=native"], []):
             command = [
                 compilers[0],
-                "-O3",
+                *OPTIONS,
                 *tuned,
-                *SUMS_IN_ANY_ORDER,
                 f"-DSIZE={head_size}",
                 *DTYPES[dtype],
                 *options,

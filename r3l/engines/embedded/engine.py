@@ -202,7 +202,9 @@ class TransformersLocal:
         device = self.settings.device
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
-        model = load_model(snapshot, getattr(torch, self.policy.dtype), torch.device(device))
+        model = load_model(
+            snapshot, getattr(torch, self.policy.dtype), torch.device(device), self.settings.batch_invariant
+        )
         tiny = sum(parameter.numel() for parameter in model.parameters()) < TINY
         torch.set_num_threads(self.settings.threads or (1 if tiny else THREADS))
         limit = min(self.policy.context_tokens, model.config.max_position_embeddings)

@@ -8,11 +8,12 @@ import torch
 
 from r3l.engines.base import PolicySnapshot
 from r3l.engines.embedded import attention
+from r3l.engines.embedded.in_pieces import in_pieces
 from r3l.engines.embedded.packed_linear import AdaptedLinear, pack
 from r3l.errors import EngineError
 
 
-def load_model(snapshot: PolicySnapshot, dtype: torch.dtype, device: torch.device) -> Any:
+def load_model(snapshot: PolicySnapshot, dtype: torch.dtype, device: torch.device, batch_invariant: bool = True) -> Any:
     """Return the causal language model of `snapshot`. An adapter is merged into its base in float32, and kept beside it
     in bfloat16.
 
@@ -45,7 +46,7 @@ def load_model(snapshot: PolicySnapshot, dtype: torch.dtype, device: torch.devic
             f"policy {snapshot.path} has layers of {', '.join(sorted(kinds))}; transformers_local runs "
             "full_attention only: use engine.kind=vllm_server"
         )
-    return pack(model.to(device=device, dtype=dtype).eval().requires_grad_(False))
+    return in_pieces(pack(model.to(device=device, dtype=dtype).eval().requires_grad_(False), batch_invariant))
 
 
 def refuse_no_numbers(model: Any, snapshot: PolicySnapshot) -> None:

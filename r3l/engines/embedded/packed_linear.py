@@ -12,29 +12,87 @@ Shapes: N tokens, I inputs, O outputs.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-USUAL_TOKENS = 32  # of a step: the layout is chosen for it, and right for any number
+TILE = 32  # tokens of the product that says what a token's result is; also what the layout is chosen for
+ENOUGH = {torch.float32: 4096, torch.bfloat16: 65536}  # results to compare: rounding to bfloat16 hides most differences
 
 
-class PackedLinear(nn.Module):
-    """y = x W^T + b, x (..., I) -> (..., O). The plain weight is not kept."""
+class TiledLinear(nn.Module):
+    """y = x W^T + b, x (..., I) -> (..., O): the same bits of a token's result whatever tokens stand beside it.
+
+    A library may choose another order of summation for another number of tokens. Seen of oneDNN on a Xeon: in float32
+    only for one token (I = 1536), in bfloat16 for most numbers above 32. So the result is by definition that of
+    products of `TILE` tokens. A number of tokens goes through one product once its results were seen to be those of
+    tiles, bit for bit, on this processor.
+    """
+
+    tiled = True
+    equal: ClassVar[dict[tuple[object, ...], int]] = {}  # results seen to be those of tiles; -1: some are others
 
     def __init__(self, plain: nn.Linear) -> None:
         super().__init__()
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(plain.weight.detach(), USUAL_TOKENS)
+        self.inputs, self.outputs = plain.in_features, plain.out_features
+        self.weight = plain.weight.detach()
         self.bias = None if plain.bias is None else plain.bias.detach()
 
     def forward(self, x: Tensor, plus: Tensor | None = None) -> Tensor:
         """Multiply, and add `plus` (..., O) before the result is rounded."""
+        x_NI, plus_NO = x.reshape(-1, self.inputs), None if plus is None else plus.reshape(-1, self.outputs)
+        return self._same_bits(x_NI, plus_NO).view(*x.shape[:-1], self.outputs)
+
+    def _same_bits(self, x_NI: Tensor, plus_NO: Tensor | None) -> Tensor:
+        tokens = len(x_NI)
+        if tokens in (0, TILE) or not self.tiled:
+            return self._product(x_NI, plus_NO)
+        key = (
+            type(self),
+            x_NI.dtype,
+            self.inputs,
+            self.outputs,
+            self.bias is None,
+            plus_NO is None,
+            tokens,
+            torch.get_num_threads(),
+        )
+        seen = self.equal.get(key, 0)
+        if seen >= ENOUGH.get(x_NI.dtype, 0):
+            return self._product(x_NI, plus_NO)
+        tiled = self._tiles(x_NI, plus_NO)
+        if seen >= 0:
+            same = torch.equal(self._product(x_NI, plus_NO), tiled)
+            self.equal[key] = seen + tiled.numel() if same else -1
+        return tiled
+
+    def _tiles(self, x_NI: Tensor, plus_NO: Tensor | None) -> Tensor:
+        missing = -len(x_NI) % TILE
+        x_parts = F.pad(x_NI, (0, 0, 0, missing)).split(TILE)
+        plus_parts = [None] * len(x_parts) if plus_NO is None else F.pad(plus_NO, (0, 0, 0, missing)).split(TILE)
+        parts = [self._product(x, plus) for x, plus in zip(x_parts, plus_parts, strict=True)]
+        return torch.cat(parts)[: len(x_NI)]
+
+    def _product(self, x: Tensor, plus: Tensor | None) -> Tensor:
+        y = F.linear(x, self.weight, self.bias)
+        return y if plus is None else y + plus
+
+
+class PackedLinear(TiledLinear):
+    """By oneDNN; the plain weight is not kept."""
+
+    def __init__(self, plain: nn.Linear) -> None:
+        super().__init__(plain)
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight, TILE)
+
+    def _product(self, x: Tensor, plus: Tensor | None) -> Tensor:
+        y: Tensor
         if plus is None:
-            y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
+            y = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
         else:
-            y = torch.ops.mkldnn._linear_pointwise.binary(x, plus, self.packed, self.bias, "add")
+            y = torch.ops.mkldnn._linear_pointwise.binary(x, plus, self.weight, self.bias, "add")
         return y
 
 
@@ -46,26 +104,33 @@ class AdaptedLinear(nn.Module):
     def __init__(self, base: nn.Module, down_RI: Tensor, up_OR: Tensor, scale: float) -> None:
         super().__init__()
         self.base = base
-        self.down_RI: Tensor
-        self.up_OR: Tensor
-        self.register_buffer("down_RI", down_RI.detach().contiguous())
-        self.register_buffer("up_OR", (scale * up_OR.detach().float()).to(up_OR.dtype).contiguous())
+        self.down = _linear(down_RI)
+        self.up = _linear((scale * up_OR.detach().float()).to(up_OR.dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        plus = F.linear(F.linear(x, self.down_RI), self.up_OR)
-        y: Tensor = self.base(x, plus) if isinstance(self.base, PackedLinear) else self.base(x) + plus
+        plus = self.up(self.down(x))
+        y: Tensor = self.base(x, plus) if isinstance(self.base, TiledLinear) else self.base(x) + plus
         return y
 
 
-def pack(model: Any) -> Any:
-    """Return `model` with packed linear layers where that is possible; it samples as before, and can't be trained or
-    saved any more."""
-    if model.device.type != "cpu" or not _works(model.dtype):
+def _linear(weight_OI: Tensor) -> nn.Linear:
+    layer = nn.Linear(weight_OI.shape[1], weight_OI.shape[0], bias=False, device="meta")
+    layer.weight = nn.Parameter(weight_OI.detach().contiguous(), requires_grad=False)
+    return layer
+
+
+def pack(model: Any, tiled: bool = True) -> Any:
+    """Return `model` with linear layers that don't depend on the batch, packed where that is possible; it samples as
+    before, and can't be trained or saved any more. On a GPU the layers stay as they are."""
+    if model.device.type != "cpu":
         return model
+    layer = PackedLinear if _works(model.dtype) else TiledLinear
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if type(child) is nn.Linear:
-                setattr(parent, name, PackedLinear(child))
+                made = layer(child)
+                made.tiled = tiled
+                setattr(parent, name, made)
     return model
 
 

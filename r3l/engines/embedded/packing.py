@@ -45,7 +45,7 @@ class Piece:
         store, skipped = self.segment.store_L2HTD, self.low - self.segment.start
         assert store is not None
         first_key = store.data_ptr() + skipped * store.shape[4] * store.element_size()
-        return first_key, store.shape[3], self.high - self.low, self.first * group, self.last * group
+        return first_key, store.shape[3], self.high - self.low, self.first * group, self.last * group, self.low
 
 
 @dataclass(slots=True)
@@ -68,10 +68,10 @@ class Step:
     kernel: CompiledAttention | None = (
         None  # what attends for the short feeds, by the tables that follow; else torch does
     )
-    table: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 5), np.int64))  # `pieces`
+    table: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 6), np.int64))  # `pieces`
     counts: NDArray[np.int64] = field(
-        default_factory=lambda: np.zeros((0, 2), np.int64)
-    )  # first place and tokens of the short feeds
+        default_factory=lambda: np.zeros((0, 3), np.int64)
+    )  # first place, tokens and position of the short feeds
     short: int = 0
     long: list[tuple[Feed, Tensor | None]] = field(default_factory=list)  # with its mask (new tokens, T + new tokens)
     fresh: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # a layer: keys and values (H, N, D)
@@ -90,9 +90,7 @@ def plan(feeds: Sequence[Feed], heads: int, group: int = 1, kernel: CompiledAtte
         heads: query heads, `group` of them for each key/value head.
         kernel: what attends for the short feeds, where there is such a thing.
     """
-    cached = max(feed.length for feed in feeds)
-    limit = max(1, min(LONG, FEED_SCORES // (heads * (cached + LONG))))
-    short = [feed for feed in feeds if feed.count <= limit]
+    short = [feed for feed in feeds if kernel or feed.count <= _limit(feeds, heads)]
     step = Step(
         [],
         [],
@@ -106,11 +104,18 @@ def plan(feeds: Sequence[Feed], heads: int, group: int = 1, kernel: CompiledAtte
     step.short = step.tokens
     _prepare(step, group, kernel)
     for feed in feeds:
-        if feed.count > limit:
+        if feed.segment not in owners:
             feed.first = step.tokens
             step.feeds.append(feed)
             step.long.append((feed, _lower_right(feed)))
     return step
+
+
+def _limit(feeds: Sequence[Feed], heads: int) -> int:
+    """Return tokens of a feed from which torch's fused attention takes it. The compiled one takes all: whether a prompt
+    comes in one piece or in many must not show."""
+    cached = max(feed.length for feed in feeds)
+    return max(1, min(LONG, FEED_SCORES // (heads * (cached + LONG))))
 
 
 def _prepare(step: Step, group: int, kernel: CompiledAttention | None) -> None:
@@ -119,9 +124,10 @@ def _prepare(step: Step, group: int, kernel: CompiledAttention | None) -> None:
             piece.open()
     elif step.feeds:
         step.kernel = kernel
-        step.counts = np.array([(feed.first, feed.count) for feed in step.feeds], np.int64)
+        step.counts = np.array([(feed.first, feed.count, feed.length) for feed in step.feeds], np.int64)
         if step.pieces:
-            step.table = np.array([piece.address(group) for piece in step.pieces], np.int64)
+            in_order = sorted(step.pieces, key=lambda piece: piece.low)  # in which each row adds their values up
+            step.table = np.array([piece.address(group) for piece in in_order], np.int64)
 
 
 def _branches(owners: dict[Segment, Feed]) -> tuple[list[Segment], dict[Segment, list[Segment]]]:

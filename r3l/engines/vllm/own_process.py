@@ -112,6 +112,8 @@ class OwnProcess:
         known = {name: value for name, value in child_environment().items() if name not in NOT_PASSED}
         known |= {name: value for name, value in os.environ.items() if name.startswith("VLLM_")}
         rank = self.policy.lora_rank if self.policy.adapter == "lora" else 0
+        if self.settings.batch_invariant:
+            known["VLLM_BATCH_INVARIANT"] = "1"
         return known | {
             "CUDA_VISIBLE_DEVICES": device(self.gpu),
             "CONTEXT": str(self.policy.context_tokens),

@@ -1,0 +1,92 @@
+"""Episodes played on the embedded engine under seeded disturbance: arrival, batch, cache, threads, steps, drafts."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from r3l.config.engines import TransformersLocalSettings
+from r3l.config.sections import PolicySettings
+from r3l.engines import make_engine
+from r3l.engines.base import PolicySnapshot, Sampling
+from r3l.engines.embedded import batching
+from r3l.engines.embedded.drafting import Drafts
+
+
+class Way:
+    """One way to play the same episodes: batch limit, cache, callers, threads, tokens of a step, drafts, delays."""
+
+    def __init__(self, seed: int) -> None:
+        chance = random.Random(seed)
+        self.chance = chance
+        self.max_batch = chance.choice([1, 2, 5, 16, 64])
+        self.cache_tokens = chance.choice([0, 300, 2_000, 400_000])
+        self.callers = chance.choice([1, 2, 3, 8, 32])
+        self.threads = chance.choice([1, 2])
+        self.step_tokens = chance.choice([7, 50, 200, 1024])
+        self.drafts = chance.random() < 0.7
+        self.longest_delay = chance.choice([0.0, 0.002, 0.01])
+
+    @classmethod
+    def on_one_thread(cls, seed: int) -> Way:
+        """Several threads of a loaded machine wait for each other: for tests that must be fast."""
+        way = cls(seed)
+        way.threads = 1
+        return way
+
+    @contextmanager
+    def engine(self, snapshot: PolicySnapshot, dtype: str) -> Iterator[Any]:
+        settings = TransformersLocalSettings(
+            threads=self.threads, max_batch=self.max_batch, cache_tokens=self.cache_tokens, device="cpu"
+        )
+        with patch.object(batching, "STEP_TOKENS", self.step_tokens), self._guessing():
+            engine = make_engine(settings, PolicySettings(dtype=dtype, context_tokens=2048))
+            engine.load_policy(snapshot)
+            yield engine
+            engine.close()
+
+    @contextmanager
+    def _guessing(self) -> Iterator[None]:
+        if self.drafts:
+            yield
+        else:
+            with patch.object(Drafts, "guess", lambda *_: []):
+                yield
+
+
+def play(
+    snapshot: PolicySnapshot, dtype: str, way: Way, episodes: int, turns: int, vocabulary: int, opening: int = 150
+) -> list[Any]:
+    """Play episodes and retries from their middle, and score the longest context of each. Return all they gave."""
+    with way.engine(snapshot, dtype) as engine, ThreadPoolExecutor(way.callers) as threads:
+        order = list(range(episodes))
+        way.chance.shuffle(order)
+        calls = {
+            seed: threads.submit(_episode, engine, seed, turns, vocabulary, opening, way.longest_delay)
+            for seed in order
+        }
+        return [calls[seed].result(timeout=600) for seed in range(episodes)]
+
+
+def _episode(engine: Any, seed: int, turns: int, vocabulary: int, opening: int, longest_delay: float) -> Any:
+    chance, pause = random.Random(seed), random.Random()
+    common, task = random.Random(-1), random.Random(seed // 4)
+    context = [common.randrange(vocabulary) for _ in range(opening)] + [
+        task.randrange(vocabulary) for _ in range(opening // 3)
+    ]
+    contexts, made = [], []
+    for turn in range(2 * turns):
+        if turn == turns:  # a retry leaves the episode in its middle
+            context = contexts[turns // 2] + [5, 6, 7]
+        time.sleep(pause.random() * longest_delay)
+        contexts.append(context)
+        sampling = Sampling(1.0 if seed % 3 else 0.0, 12, 1000 * seed + turn, (vocabulary - 1,))
+        reply = engine.complete(f"{seed}/{turn}", context, sampling).result(timeout=600)
+        made.append((reply.token_ids, reply.logprobs))
+        context = context + reply.token_ids + [chance.randrange(vocabulary) for _ in range(chance.randrange(1, 30))]
+    return made, engine.score(context)

@@ -1,0 +1,112 @@
+"""A reply's ids and log-probabilities are the same bits whatever else the embedded engine does."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from r3l.engines.base import PolicySnapshot
+from r3l.engines.embedded.compiled_attention import compiled
+from r3l.engines.embedded.packed_linear import TILE, PackedLinear
+from tests.support.disturbed import Way, play
+from tests.unit.engine_policies import VOCABULARY, tiny_policy
+
+CPU = torch.device("cpu")
+EMBEDDED = Path(__file__).parents[2] / "data" / "policies" / "embedded"
+needs_compiler = pytest.mark.skipif(compiled(24, torch.float32, CPU) is None, reason="no C compiler")
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_replies_are_the_same_bits_in_three_disturbed_ways(tmp_path: Path, dtype: str) -> None:
+    snapshot = tiny_policy(tmp_path, max_position_embeddings=2048)
+    played = [play(snapshot, dtype, way, 4, 2, VOCABULARY, opening=90) for way in map(Way.on_one_thread, (3, 4, 6))]
+    assert played[1] == played[0]
+    assert played[2] == played[0]
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_32_episodes_are_the_same_bits_in_ten_disturbed_ways(dtype: str) -> None:
+    snapshot = PolicySnapshot(str(EMBEDDED), "embedded")
+    first, *others = (play(snapshot, dtype, Way(seed), 32, 3, 828) for seed in range(10))
+    assert [other == first for other in others] == [True] * 9
+
+
+@needs_compiler
+@pytest.mark.parametrize(("size", "group"), [(8, 1), (24, 3)])
+def test_attention_is_the_same_bits_however_a_sequence_is_cut(size: int, group: int) -> None:
+    """Its last tokens: all at once, behind one stored piece or several, and alone."""
+    torch.manual_seed(0)
+    length, heads = 300, 2
+    keys, values = torch.randn(2, heads, length, size)
+    query = torch.randn(heads * group, length, size)
+    whole = _attend(query, keys, values, [], (0, length, 0))
+    for cuts in ([0, 1], [0, 299], [0, 64, 128], [0, 7, 100, 290], [0, 63, 65]):
+        stored = torch.stack([keys, values])[None].contiguous()
+        first = cuts[-1]
+        pieces = list(pairwise(cuts))
+        part = _attend(query[:, first:], keys[:, first:], values[:, first:], pieces, (0, length - first, first), stored)
+        assert torch.equal(part, whole[first:]), cuts
+        alone = _attend(query[:, -1:], keys[:, -1:], values[:, -1:], [(0, 40), (40, 299)], (0, 1, 299), stored)
+        assert torch.equal(alone, whole[-1:])
+
+
+def _attend(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    pieces: list[tuple[int, int]],
+    feed: tuple[int, int, int],
+    stored: Tensor | None = None,
+) -> Tensor:
+    rows, size = query.shape[0] // keys.shape[0] * query.shape[1], query.shape[2]
+    kernel = compiled(size, torch.float32, CPU)
+    assert kernel is not None
+    table = [
+        (stored.data_ptr() + 4 * low * size, stored.shape[3], high - low, 0, rows, low)
+        for low, high in pieces
+        if stored is not None
+    ]
+    read = np.array(table or np.zeros((0, 6)), np.int64)
+    return kernel.attend(query, keys, values, read, np.array([feed]), 0, size**-0.5)
+
+
+@pytest.mark.parametrize("tokens", [1, 8, 40, 100])
+def test_a_product_that_depends_on_its_number_of_tokens_goes_by_tiles(
+    monkeypatch: pytest.MonkeyPatch, tokens: int
+) -> None:
+    """A library whose results change above 32 tokens, as those of oneDNN do in bfloat16 on some processors."""
+    product = PackedLinear._product
+
+    def moody(self: PackedLinear, x: Tensor, plus: Tensor | None) -> Tensor:
+        return product(self, x, plus) * (1 + 2**-20 * (len(x) != TILE))
+
+    monkeypatch.setattr(PackedLinear, "_product", moody)
+    monkeypatch.setattr(PackedLinear, "equal", {})
+    layer, x = PackedLinear(nn.Linear(96, 80).requires_grad_(False)), torch.randn(tokens, 96)
+    one = layer(torch.cat([x[-1:], torch.randn(TILE - 1, 96)]))[0]
+    assert all(torch.equal(layer(x)[-1], one) for _ in range(12))
+    layer.tiled = False
+    assert not torch.equal(layer(x)[-1], one)
+
+
+def test_a_product_seen_to_be_that_of_tiles_is_taken_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+
+    def counted(self: PackedLinear, x: Tensor, plus: Tensor | None) -> Tensor:
+        taken.append(len(x))
+        return x.sum(-1, keepdim=True).repeat(1, 80)
+
+    monkeypatch.setattr(PackedLinear, "equal", {})
+    monkeypatch.setattr(PackedLinear, "_product", counted)
+    layer = PackedLinear(nn.Linear(96, 80).requires_grad_(False))
+    for _ in range(4):
+        layer(torch.ones(40, 96))
+    assert taken == [32, 32, 40, 32, 32, 40, 40, 40]  # twice beside tiles, 6400 results; then whole
