@@ -17,6 +17,13 @@ SHIPPED = (
 )
 
 
+def shipped() -> list[Path]:
+    """List the files of `SHIPPED`."""
+    places = (place for pattern in SHIPPED for place in Path().glob(pattern))
+    files = (file for place in places for file in (place.rglob("*") if place.is_dir() else [place]))
+    return sorted(file for file in files if file.is_file() and "__pycache__" not in file.parts)
+
+
 class WithData(build_py):
     """Put what ships into r3l/shipped of the built package. An editable install reads the checkout's own data."""
 
@@ -24,10 +31,11 @@ class WithData(build_py):
         super().run()
         if self.editable_mode:
             return
-        for path in sorted(found for pattern in SHIPPED for found in Path().glob(pattern)):
-            goal = Path(self.build_lib, "r3l", "shipped", path)
+        for file in shipped():
+            goal = Path(self.build_lib, "r3l", "shipped", file)
             goal.parent.mkdir(parents=True, exist_ok=True)
-            if path.is_dir():
-                shutil.copytree(path, goal, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-            else:
-                shutil.copyfile(path, goal)
+            shutil.copyfile(file, goal)
+
+    def get_source_files(self) -> list[str]:
+        """List what the source distribution holds, from which the same wheel is built."""
+        return [*super().get_source_files(), "infra/build_wheel.py", *map(str, shipped())]

@@ -3,18 +3,24 @@ questions."""
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from tests.support.installed import clean, run
+from tests.support.installed import clean, copy_tracked, run
 
 ROOT = Path(__file__).parents[2]
 SMALL = [
     "environment.train_games=2", "environment.heldout_games=1", "environment.max_turns=6", "environment.workers=1",
     "rollout.tasks=1", "rollout.group_size=2",
 ]  # fmt: skip
+UV = (sys.executable, "-m", "uv")
+needs_uv = pytest.mark.skipif(importlib.util.find_spec("uv") is None, reason="uv is not installed: pip install uv")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
@@ -64,3 +70,45 @@ def test_an_iteration_from_an_empty_folder(installed, tmp_path):
     environment["R3L_HOME"] = str(tmp_path / "elsewhere")
     with pytest.raises(AssertionError, match=f"store {tmp_path}/elsewhere/data/runs: not there"):
         r3l("runs")
+
+
+@needs_uv
+def test_a_plain_installation_names_the_extras_of_a_run_and_trains_once_it_has_them(wheel, tmp_path):
+    """Nothing of this environment: the wheel and its dependencies alone, as `pip install` gives them."""
+    programs, person, empty = tmp_path / "venv" / "bin", tmp_path / "person", tmp_path / "empty"
+    person.mkdir()
+    empty.mkdir()
+    run(*UV, "venv", "--python", sys.executable, programs.parent)
+    environment = clean(person, programs) | {"R3L_HOME": str(tmp_path / "home")}
+
+    def install(extras: str) -> None:
+        links = {"UV_FIND_LINKS": os.environ["PIP_FIND_LINKS"]} if os.environ.get("PIP_FIND_LINKS") else {}
+        asked = f"r3l{extras} @ {wheel.as_uri()}"
+        exact = ("--constraint", ROOT / "infra" / "constraints" / "python311.txt")
+        run(*UV, "pip", "install", "--python", programs / "python", *exact, asked, env=os.environ | links)
+
+    install("")
+    plain = subprocess.run(
+        [programs / "r3l", "iterate"], cwd=empty, env=environment, capture_output=True, text=True, check=False
+    )
+    assert plain.returncode == 2, plain.stderr
+    assert "pip install 'r3l[alfworld,trainer]'" in " ".join(plain.stderr.split())
+    assert not list(tmp_path.glob("home/data/runs/*"))
+
+    install("[trainer]")
+    household = ("--environment", "household", "--policy", "household")
+    sizes = ("--set", "rollout.tasks=2", "--set", "rollout.group_size=4")
+    run(programs / "r3l", "iterate", "--run", "away", *household, *sizes, cwd=empty, env=environment)
+    assert run(programs / "r3l", "check", "away", cwd=empty, env=environment).stdout.splitlines()[-1] == "away: ok"
+    assert list(empty.iterdir()) == []
+
+
+@needs_uv
+def test_the_source_distribution_builds_the_same_wheel_and_both_can_be_published(wheel, tmp_path):
+    source, out = tmp_path / "source", tmp_path / "out"
+    copy_tracked(source)
+    run(*UV, "tool", "run", "--from", "build", "pyproject-build", "--outdir", out, cwd=source)
+    made = sorted(out.iterdir())
+    assert [path.suffix for path in made] == [".whl", ".gz"]
+    assert set(zipfile.ZipFile(made[0]).namelist()) == set(zipfile.ZipFile(wheel).namelist())
+    run(*UV, "tool", "run", "twine", "check", "--strict", *made)

@@ -23,13 +23,18 @@ def run(*command: str | Path, **options) -> subprocess.CompletedProcess[str]:
 BUILDS = "infra/build_wheel.py"  # what pyproject.toml names to build with
 
 
-def build_wheel(source: Path, out: Path) -> Path:
-    """Build the wheel of what git would give a stranger. `source`: an empty folder to copy that to."""
+def copy_tracked(source: Path) -> None:
+    """Copy what git would give a stranger, as far as a wheel is made of it."""
     names = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).stdout.split("\0")
     for name in filter(None, names):
         if name == BUILDS or not name.startswith(("tests/", "data/results/", "infra/")):
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).write_bytes((ROOT / name).read_bytes())
+
+
+def build_wheel(source: Path, out: Path) -> Path:
+    """Build the wheel. `source`: an empty folder for what it is made of."""
+    copy_tracked(source)
     run(*PIP, "wheel", ".", *OFFLINE, "--no-build-isolation", "-w", out, cwd=source)
     (made,) = out.glob("r3l-*.whl")
     return made
