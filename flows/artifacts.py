@@ -42,7 +42,8 @@ def publish(bench: Workbench, refs: Sequence[StageRef], live: Live) -> Summary:
 def show_page(store: Store, config: Config, summary: Summary, score: Scores | None = None) -> None:
     """Write the page of an iteration, with an evaluation of its policy where there is one."""
     if score:
-        summary = summary | {"evaluation_success": score["rate"]}
+        before = summary["before"] | {"evaluation_success": None}  # it may be on other terms than the one before
+        summary = summary | {"evaluation_success": score["rate"], "before": before}
     create_markdown_artifact(
         markdown=page(store, Line(config.run, config.branch), summary, score),
         key=f"{artifact_key(config.run, config.branch)}-iteration",

@@ -19,6 +19,19 @@ def wilson(solved: float, episodes: float) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
+def difference(now: tuple[float, float], before: tuple[float, float]) -> tuple[float, float]:
+    """Return the 95 % interval of the difference of two success rates (Newcombe's, of their Wilson intervals), each
+    given as (rate, episodes)."""
+    (rate, episodes), (rate_before, episodes_before) = now, before
+    low, high = wilson(rate * episodes, episodes)
+    low_before, high_before = wilson(rate_before * episodes_before, episodes_before)
+    moved = rate - rate_before
+    return (
+        moved - math.hypot(rate - low, high_before - rate_before),
+        moved + math.hypot(high - rate, rate_before - low_before),
+    )
+
+
 def independent_episodes(successes: Sequence[bool], clusters: Sequence[str]) -> float:
     """Return how many independent episodes tell as much as these: their number divided by the design effect, which is
     the variance of the rate over clusters relative to that over episodes, and never below 1. Where all episodes or none

@@ -39,8 +39,12 @@ class Score:
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % Wilson interval over the number of independent episodes."""
-        worth = self.episodes if self.worth is None else self.worth
-        return wilson(self.rate * worth, worth)
+        return wilson(self.rate * self.independent, self.independent)
+
+    @property
+    def independent(self) -> float:
+        """The number of independent episodes that tell as much."""
+        return self.episodes if self.worth is None else self.worth
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from r3l.audit import figures
 from r3l.audit.held_out import COUNTS, Curve, held_out
 from r3l.audit.lines import Line, saved_policy
 from r3l.audit.reader import Reader, Row
+from r3l.intervals import difference
 from r3l.store.stage import Store
 
 ABOUT = """
@@ -59,7 +60,11 @@ def held_out_tiles(curves: Sequence[Curve]) -> Iterator[Tile]:
         now, before = curve.newest, curve.before
         low, high = now.interval
         value = f"{points(now.rate)} % [{points(low)}–{points(high)}]"
-        change = change_of(now.rate, before.rate, f"since iteration {before.iteration}") if before else ""
+        change = ""
+        if before:
+            low, high = difference((now.rate, now.independent), (before.rate, before.independent))
+            since = f"[{100 * low:+.0f} to {100 * high:+.0f}] since iteration {before.iteration}"
+            change = change_of(now.rate, before.rate, since)
         where = "the starting policy" if now.iteration < 0 else f"iteration {now.iteration}"
         name = "held-out success" if curve == curves[0] else curve.benchmark
         yield Tile(name, value, f"{now.solved} of {now.episodes} tasks, {where}, {curve.benchmark}", change)

@@ -14,7 +14,9 @@ from r3l.errors import StoreError
 
 LISTED = 100
 HEAT = """
-SELECT task_type, iteration, count(*) AS attempts, avg(success::INTEGER) AS success FROM lines.trajectories
+SELECT task_type, iteration, count(*) AS attempts, avg(success::INTEGER) AS success FROM (
+    SELECT run, branch, kind, task_type, iteration, success FROM lines.trajectories WHERE kind <> 'evaluation'
+    UNION ALL SELECT run, branch, 'evaluation', task_type, iteration, success FROM lines.held_out)
 WHERE run = ? AND branch = ? AND kind = ? GROUP BY task_type, iteration ORDER BY task_type, iteration
 """
 OFTEN = """

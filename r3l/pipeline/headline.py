@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from r3l.intervals import difference
 from r3l.pipeline.summary import HEADLINE, Summary, figure
 from r3l.store.metrics import METRICS
 
@@ -19,7 +20,11 @@ def headline(summary: Summary) -> list[tuple[str, str, str]]:
     before, rows = summary.get("before", {}), []
     for column in HEADLINE:
         metric, value = KNOWN[column], summary.get(column)
-        rows.append((metric.name, figure(value, metric.format), change(value, before.get(column), metric.format)))
+        moved = change(value, before.get(column), metric.format)
+        if moved and column == "evaluation_success":  # of a sample of tasks: without an interval it says nothing
+            low, high = difference((value, summary["evaluated"]), (before[column], before["evaluated"]))
+            moved += f" [{100 * low:+.0f} to {100 * high:+.0f}]"
+        rows.append((metric.name, figure(value, metric.format), moved))
     return rows
 
 

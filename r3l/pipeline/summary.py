@@ -85,7 +85,10 @@ def summarise(store: Store, run: str, branch: str, iteration: int) -> Summary:
     )
     spent = {stage: float(total or 0) for stage, total in seconds}
     stages = {stage: spent[stage] for stage in STAGES if stage in spent}
-    kept = figures | {"stages": stages, "before": {column: before[0][column] for column in HEADLINE} if before else {}}
+    kept = figures | {
+        "stages": stages,
+        "before": {column: before[0][column] for column in (*HEADLINE, "evaluated")} if before else {},
+    }
     return cast(Summary, kept)
 
 

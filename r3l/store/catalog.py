@@ -41,6 +41,7 @@ VIEWS = (
     "confusion",
     "diagnoses",
     "pivot_accuracy",
+    "held_out",
     "iterations",
     "genealogy",
 )

@@ -61,7 +61,7 @@ def test_held_out_success_comes_first_with_its_interval_and_its_change(reader):
     standing = standings(reader)[Line("demo")]
     first = standing.tiles([figures(base_success=0.54, bases=24, retries=18, retry_improvement=0.56, kl_start=0.003)])
     assert (first[0].name, first[0].value) == ("held-out success", "31 % [14–56]")
-    assert first[0].change == "▲ +6 points since iteration -1"
+    assert first[0].change == "▲ +6 points [-24 to +35] since iteration -1"
     assert first[0].note == "5 of 16 tasks, iteration 0, household/heldout"
     assert [(tile.name, tile.value) for tile in first[1:]] == [
         ("base success", "54 %"),

@@ -113,7 +113,9 @@ def test_eight_figures_with_their_change_and_all_on_request(store):
     names = {metric.column: metric.name for metric in METRICS}
     assert [name for name, _, _ in headline(summary)] == [names[column] for column in HEADLINE]
     assert len(HEADLINE) == 8
-    assert set(summary["before"]) == set(HEADLINE)
+    assert set(summary["before"]) == {*HEADLINE, "evaluated"}
+    rates = {"evaluation_success": 0.5, "evaluated": 32, "before": {"evaluation_success": 0.31, "evaluated": 32}}
+    assert headline({"run": "demo"} | rates)[1][2] == "+19.0 points [-5 to +40]"
     assert summarise(store, "demo", "", 0)["before"] == {}
     assert all(seconds >= 0 for seconds in summary["stages"].values())
     short, whole = console(), console()

@@ -20,8 +20,9 @@ def result(console: Console, summary: Summary, ask: bool = True, verbose: bool =
     """Print the eight figures that are looked at first, or all, with the seconds of each stage; with `ask`, where it is
     stored and what to ask."""
     title = f"{summary['run']}, iteration {summary['iteration']}"
-    if "evaluation" in summary:  # made after the summary
-        summary = summary | {"evaluation_success": summary["evaluation"]["rate"]}
+    if "evaluation" in summary:  # made after the summary, maybe on other terms than the one before
+        before = summary["before"] | {"evaluation_success": None}
+        summary = summary | {"evaluation_success": summary["evaluation"]["rate"], "before": before}
     both = Table.grid(padding=(0, 6, 0, 0))
     spent = [(stage, f"{seconds:.1f}") for stage, seconds in summary["stages"].items()]
     both.add_row(

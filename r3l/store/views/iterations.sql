@@ -20,9 +20,7 @@ o AS (SELECT run, branch, iteration, $confusion FROM lines.confusion GROUP BY ru
 t AS (SELECT run, branch, iteration, $training_rows FROM lines.training_rows GROUP BY run, branch, iteration),
 u AS (SELECT run, branch, iteration, max(step) AS step, bool_or(tokens_computed > 0) AS stepped, $updates, arg_max(policy, step) AS policy
       FROM lines.updates GROUP BY run, branch, iteration),
-e AS (SELECT run, branch, iteration, $evaluations
-      FROM (FROM lines.evaluations QUALIFY shard IS NOT DISTINCT FROM min(shard) OVER (PARTITION BY run, branch, iteration)) -- the first: others are on other terms
-      GROUP BY run, branch, iteration)
+e AS (SELECT run, branch, iteration, $evaluations FROM lines.held_out GROUP BY run, branch, iteration)
 SELECT * REPLACE (coalesce(failed_attempts, 0) AS failed_attempts),
        CASE WHEN NOT stepped THEN format('no step taken: {} of {} groups have mixed rewards', coalesce(mixed_groups, 0), coalesce(groups, 0))
             || coalesce(format('; {:.0f} % of reflections parse', 100 * parse_rate), '') END AS no_step

@@ -1,0 +1,79 @@
+"""Figures over iterations are of one benchmark in one form: `held_out`, and all that is made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from r3l.audit.reader import Reader
+from r3l.audit.tasks import HEAT
+from r3l.intervals import difference
+from r3l.records import EvaluatedEpisode
+from r3l.store.stage import Store
+from tests.support.store_iteration import commit_iteration, commit_stage
+
+
+def evaluated(store: Store, iteration: int, shard: int, benchmark: str, tasks: int, solved: int) -> None:
+    rows = [
+        EvaluatedEpisode(
+            trajectory_id=f"iteration={iteration}/evaluation-{shard}/task={task}/base=0",
+            iteration=iteration,
+            benchmark=benchmark,
+            format="",
+            protocol="single",
+            evaluation=f"{benchmark}-{tasks}",
+            data="",
+            split="heldout",
+            tasks=tasks,
+            of_tasks=100,
+            repeats=1,
+            seed=0,
+            repeat=0,
+            task_id=f"{benchmark}/{task}",
+            task_type=benchmark,
+            policy="p0",
+            temperature=0.4,
+            status="success" if task < solved else "failure",
+            reward=float(task < solved),
+            success=task < solved,
+            turns=3,
+        )
+        for task in range(tasks)
+    ]
+    tables = {"evaluations": rows}
+    commit_stage(store, "evaluations", tables, [], "demo", iteration, shard=shard, benchmark=f"{benchmark}-{tasks}")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Three iterations: all on 10 tasks of one benchmark, the second first on another, the last on 8 tasks, too."""
+    store = Store.open(str(tmp_path))
+    for iteration in range(3):
+        commit_iteration(store, iteration=iteration)
+    evaluated(store, 0, 0, "household/heldout", 10, 2)
+    evaluated(store, 1, 0, "alfworld/heldout", 10, 10)
+    evaluated(store, 1, 1, "household/heldout", 10, 4)
+    evaluated(store, 2, 0, "household/heldout", 8, 8)
+    evaluated(store, 2, 1, "household/heldout", 10, 6)
+    return store
+
+
+def test_held_out_success_is_of_one_benchmark_in_one_form(store: Store) -> None:
+    reader = Reader(store)
+    sql = "SELECT iteration, evaluation_success, evaluated FROM lines.iterations ORDER BY iteration"
+    found = [tuple(row.values()) for row in reader.rows(sql, [])]
+    assert found == [(0, 0.2, 10), (1, 0.4, 10), (2, 0.6, 10)]
+    heat = reader.rows(HEAT, ["demo", "", "evaluation"])
+    assert [(row["task_type"], row["iteration"], row["attempts"]) for row in heat] == [
+        ("household/heldout", iteration, 10) for iteration in range(3)
+    ]
+    reader.close()
+
+
+def test_a_difference_of_two_rates_has_an_interval() -> None:
+    low, high = difference((0.5, 32), (0.3125, 32))
+    # Wilson: 16 of 32 is in 0.336 to 0.664, 10 of 32 in 0.180 to 0.486; 0.1875 - hypot(0.164, 0.173) = -0.051
+    assert (round(low, 3), round(high, 3)) == (-0.051, 0.398)
+    wide, _ = difference((0.5, 8), (0.3125, 8))
+    assert wide < low < 0.1875 < high
