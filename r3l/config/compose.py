@@ -14,7 +14,6 @@ from pydantic import ValidationError
 
 from r3l import plugins
 from r3l.config.complaints import SEVERAL, complaints, nearest_first, unknown
-from r3l.config.environments import ENVIRONMENT_KINDS
 from r3l.config.model import Config
 from r3l.errors import ConfigError
 
@@ -191,7 +190,6 @@ def composed(asked: Asked, stored: dict[str, Any] | None = None) -> Config:
     for folder in DEFAULTS:
         if name := asked.presets.get(folder, "" if stored else DEFAULTS[folder]):
             preset = load_preset(folder, name, files=not asked.of_page)
-            settings = settings if stored else taken_over(settings, preset)
             settings = with_preset(settings, OWN[folder], preset, asked.settings) if stored else merge(settings, preset)
     if machine := asked.presets.get("machines"):
         layout = load_preset("machines", machine, files=not asked.of_page)
@@ -202,17 +200,6 @@ def composed(asked: Asked, stored: dict[str, Any] | None = None) -> Config:
         merge(settings, kinds)
     )  # a preset's `when` goes by the kind that is played in the end
     return validated(merge(settings, dict(asked.settings)))
-
-
-def taken_over(settings: dict[str, Any], preset: dict[str, Any]) -> dict[str, Any]:
-    """Return settings in which the environment below is of the kind of the plug-in that `preset` names, where its
-    settings derive from those of one of ours: such a world differs from ours in a reward, say, and is played like it.
-    """
-    kind, below = preset.get("environment", {}).get("kind", ""), settings.get("environment", {})
-    if preset.keys() != {"environment"} or not (own := ENVIRONMENT_KINDS.derived_from(kind) if kind else ""):
-        return settings
-    played = merge({"environment": below}, load_preset("environments", own))["environment"]
-    return {**settings, "environment": {**played, "kind": kind}}
 
 
 def with_preset(

@@ -77,13 +77,6 @@ class Kinds:
             return handler(value)  # which says what kinds there are
         return self.of_plugin(kind).model_validate(value)
 
-    def derived_from(self, kind: str) -> str:
-        """Return the package's kind whose settings a plug-in takes over or adds to; "" where it has others."""
-        if kind in self.names():
-            return ""
-        found = plugins.settings_class(self.section, kind, self.base)
-        return next((own.model_fields["kind"].default for own in self.own if issubclass(found, own)), "")
-
     def of_plugin(self, kind: str) -> type[Member]:
         """Return the class of a plug-in's settings. Raise `ConfigError` as `plugins.settings_class` does."""
         found: type[Member] = plugins.settings_class(self.section, kind, self.base)

@@ -418,32 +418,3 @@ def test_prefects_form_shows_installed_kinds_and_a_page_can_name_no_file_and_no_
             composed(Form(**sent).asked())
     assert (folder / "mine.py").is_file()
     assert "mine" not in sys.modules
-
-
-def test_a_world_derived_for_a_reward_is_played_with_the_settings_of_its_world(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of the preset of its world and, where the policy's preset plays that world, of that one too."""
-    lines = (
-        "from r3l.config.environments import HouseholdSettings, WebShopSettings",
-        "from r3l.environments.household.world import HouseholdWorld",
-        "class More(HouseholdSettings):",
-        "    bonus: float = 0.5",
-        "class Partial(HouseholdWorld):",
-        "    Settings = HouseholdSettings",
-        "class Bonus(HouseholdWorld):",
-        "    Settings = More",
-    )
-    (tmp_path / "mine_reward.py").write_text("\n".join(lines))
-    monkeypatch.chdir(tmp_path)
-    ours = compose(environment="household", policy="household").environment
-    for kind in ("mine_reward:Partial", "mine_reward:Bonus"):
-        named = compose(environment=kind, policy="household").environment
-        assert named.model_dump(exclude={"kind", "bonus"}) == ours.model_dump(exclude={"kind"})
-        assert (named.kind, ours.level, ours.max_turns, ours.reply_tokens) == (kind, "easy", 16, 64)
-        other = compose(environment=kind, policy="smollm2").environment
-        assert other.model_dump(exclude={"kind", "bonus"}) == compose(
-            environment="household", policy="smollm2"
-        ).environment.model_dump(exclude={"kind"})
-    changed = compose(environment="mine_reward:Partial", policy="household", assignments=["environment.max_turns=9"])
-    assert (changed.environment.max_turns, changed.environment.level) == (9, "easy")
