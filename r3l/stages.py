@@ -33,8 +33,11 @@ class Stage:
 
     Args:
         tables: the tables that it writes. Any stage may write events, too.
+        parents: the stages that it reads, in the order in which its identity names them. A stage of the whole iteration
+            reads them of all shards.
         code: version of the code that computes it. Raise it with every change that makes other rows of the same input.
         sharded: it is computed for each shard of the batch; else once for the whole iteration.
+        rounds: it is computed once per round of retries.
         samples: it asks the engine for replies, with the behaviour policy.
         plays: it plays in the environment's workers.
         trains: it takes an optimiser step.
@@ -45,8 +48,10 @@ class Stage:
     """
 
     tables: tuple[str, ...]
+    parents: tuple[str, ...] = ()
     code: int = 1
     sharded: bool = False
+    rounds: bool = False
     samples: bool = False
     plays: bool = False
     trains: bool = False
@@ -65,16 +70,30 @@ EPISODES = ("trajectories", "turns")
 # In the order of the pipeline.
 STAGES: dict[str, Stage] = {
     "tasks": Stage(("tasks",), tasks_of="environment"),
-    "base": Stage(EPISODES, sharded=True, samples=True, plays=True, plan="bases"),
-    "oracle_pivots": Stage(("oracle_pivots",), sharded=True, plays=True, optional=True),
-    "reflections": Stage(("reflections",), sharded=True, samples=True, plan="whole"),
-    "retries": Stage(EPISODES, sharded=True, samples=True, plays=True, plan="whole"),
-    "distilled": Stage(EPISODES, sharded=True),
-    "continuations": Stage(EPISODES, sharded=True, samples=True, plays=True, plan="continuations", optional=True),
-    "credit": Stage(("credit",), sharded=True),
-    "training_rows": Stage(("training_rows",), sharded=True, code=2),
-    "replay": Stage(("replay", "training_rows"), optional=True),
-    "updates": Stage(("updates",), trains=True),
+    "base": Stage(EPISODES, ("tasks",), sharded=True, samples=True, plays=True, plan="bases"),
+    "oracle_pivots": Stage(("oracle_pivots",), ("tasks", "base"), sharded=True, plays=True, optional=True),
+    "reflections": Stage(
+        ("reflections",), ("base", "distilled"), sharded=True, rounds=True, samples=True, plan="whole"
+    ),
+    "retries": Stage(
+        EPISODES,
+        ("base", "distilled", "reflections"),
+        sharded=True,
+        rounds=True,
+        samples=True,
+        plays=True,
+        plan="whole",
+    ),
+    "distilled": Stage(EPISODES, ("base", "distilled", "retries"), sharded=True, rounds=True),
+    "continuations": Stage(
+        EPISODES, ("base",), sharded=True, samples=True, plays=True, plan="continuations", optional=True
+    ),
+    "credit": Stage(("credit",), ("base", "retries", "distilled", "continuations"), sharded=True),
+    "training_rows": Stage(
+        ("training_rows",), ("base", "reflections", "retries", "distilled", "credit"), sharded=True, code=2
+    ),
+    "replay": Stage(("replay", "training_rows"), ("credit", "training_rows"), optional=True),
+    "updates": Stage(("updates",), ("training_rows", "replay"), trains=True),
     "evaluations": Stage(
         ("evaluations", *EPISODES), samples=True, plays=True, tasks_of="evaluation", optional=True, apart=True
     ),

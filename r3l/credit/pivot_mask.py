@@ -9,7 +9,7 @@ import numpy as np
 
 from r3l.credit.advantages import Floats
 
-PivotMask = Literal["both", "retry_only", "off"]
+PivotMask = Literal["both", "retry_only", "off"]  # the settings and the SQL of the store are held against this rule
 
 
 def distilled_mask_turn(pivot_turn: int | None, rule: PivotMask) -> int:

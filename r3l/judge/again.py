@@ -12,7 +12,8 @@ from r3l.judge.compare import compared, difference, settings_differences
 from r3l.judge.lines import Lines, Place, key_of_manifest
 from r3l.judge.witness import Made, NotStored
 from r3l.pipeline.stages import calls, replay_buffer
-from r3l.pipeline.stages.calls import CALLS, Chain, submit
+from r3l.pipeline.stages.calls import CALLS
+from r3l.pipeline.stages.shards import Chain, submit
 from r3l.pipeline.stages.task_batch import shards_of
 from r3l.pipeline.stages.waves import shards_of_batch, waves
 from r3l.pipeline.tools import Tools

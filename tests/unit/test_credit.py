@@ -1,15 +1,19 @@
 """Golden numbers of the credit functions: each worked out by hand beside its assertion."""
 
 import math
+import re
+from importlib.resources import files
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from r3l.config.compose import compose
+from r3l.config.methods import R3LSettings
 from r3l.credit.advantages import group_statistics, overlong_penalty, scaled_advantages
 from r3l.credit.amplification import amplified
 from r3l.credit.dominance import dominance, variance_ratio
-from r3l.credit.pivot_mask import base_mask_turn, distilled_mask_turn, response_weights
+from r3l.credit.pivot_mask import PivotMask, base_mask_turn, distilled_mask_turn, response_weights
 from r3l.methods import credit_stage
 from tests.support.exploration_group import base, distilled
 
@@ -164,3 +168,12 @@ def test_dominance_agrees_with_theorem_4_3():
 def test_variance_ratio_of_theorem_4_5():
     # pivots at 20 % of 10 tokens on both members of a pair: (8 + 8) / 20
     assert variance_ratio([8, 8], [10, 10]) == 0.8
+
+
+def test_settings_and_sql_know_the_rules_of_the_pivot_mask_and_no_other():
+    rules = set(get_args(PivotMask))
+    assert set(get_args(R3LSettings.model_fields["pivot_mask"].annotation)) == rules
+    for path in ("views/credit_macros.sql", "invariants/8_credit.sql"):
+        named = re.findall(r"pivot_mask (?:=|:=) '(\w+)'", files("r3l.store").joinpath(path).read_text())
+        assert len(named) >= 2, path
+        assert set(named) <= rules, path

@@ -1,4 +1,4 @@
-"""The stages of an iteration, each as one call, and how they follow one another.
+"""The stages of an iteration, each as one call. How they follow one another is said in r3l/stages.py (`parents`).
 
 What is stored with the same fingerprint is not computed again; only small `StageRef`s pass between stages.
 """
@@ -6,19 +6,19 @@ What is stored with the same fingerprint is not computed again; only small `Stag
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import wraps
 
 from r3l.exploration import stages as exploration
 from r3l.exploration.oracle import oracle_stage
 from r3l.methods import counted_groups, credit_stage, credits_turns, plan, training_rows_stage
-from r3l.pipeline.runner import Coming
 from r3l.pipeline.stages import replay_buffer, stage_io
-from r3l.pipeline.stages.identity import world_of
+from r3l.pipeline.stages.identity import other_world
 from r3l.pipeline.stages.run_stage import run_stage
 from r3l.pipeline.stages.task_batch import draw, replacements
 from r3l.pipeline.stages.updates import policy_is_there, update_tables
 from r3l.pipeline.workbench import Workbench
 from r3l.records import Credit, Episode, Reflection, SamplingPlan, Task, Trajectory, Turn
+from r3l.stages import STAGES
 from r3l.store.layout import StageRef
 
 
@@ -43,168 +43,115 @@ def draw_tasks(bench: Workbench, wave: int = 0, missing: int = 0, credit: Sequen
     return run_stage(bench, "tasks", wave or None, credit, compute, extra={"missing": missing} if wave else None)
 
 
-def sample_bases(bench: Workbench, batch: StageRef, shard: int) -> StageRef:
-    """Sample the base trajectories of a shard of tasks."""
-    return run_stage(
-        bench,
-        "base",
-        shard,
-        [batch],
-        lambda: stage_io.tables(
-            exploration.base_stage(bench.explorer, _shard_tasks(bench, batch, shard), plan_of(bench))
-        ),
-        extra=other_world(bench, batch),
-    )
-
-
-def other_world(bench: Workbench, batch: StageRef) -> dict[str, Any]:
-    """Return data and version of the world, if a replay plays tasks that were drawn under others: no setting and no
-    parent of its stages tells of them."""
-    if bench.replay is None:
-        return {}
-    now, drawn = world_of(bench.config, bench.config.environment.split), bench.store.manifest(batch)["settings"]
-    return {} if all(drawn[name] == value for name, value in now.items()) else now
-
-
-def _shard_tasks(bench: Workbench, batch: StageRef, shard: int) -> list[Task]:
-    return stage_io.tasks(bench.store, batch, slots(bench, shard))
-
-
-def _grown(bench: Workbench, base: StageRef, distilled: Sequence[StageRef]) -> tuple[list[Episode], list[Episode]]:
-    """Return (bases, for each the newest attempt grown from it)."""
-    bases = stage_io.episodes(bench.store, [base])
-    return bases, exploration.latest(bases, stage_io.episodes(bench.store, distilled))
-
-
-def find_oracle_pivots(bench: Workbench, batch: StageRef, base: StageRef, shard: int) -> StageRef:
-    """Return where the environment's oracle says that the failed bases of a shard went wrong."""
-
-    def compute() -> stage_io.Tables:
-        pivots, events = oracle_stage(
-            bench.explorer, _shard_tasks(bench, batch, shard), stage_io.episodes(bench.store, [base])
-        )
-        return {"oracle_pivots": pivots, "events": events}
-
-    return run_stage(bench, "oracle_pivots", shard, [batch, base], compute, extra=other_world(bench, batch))
-
-
-def reflect(
-    bench: Workbench, batch: StageRef, base: StageRef, distilled: list[StageRef], shard: int, round_: int
-) -> StageRef:
-    """Reflect on every base of a shard, or from the second round on, on the attempt that grew from it."""
-
-    def compute() -> stage_io.Tables:
-        bases, abouts = _grown(bench, base, distilled)
-        return {
-            "reflections": exploration.reflections_stage(
-                bench.explorer, _shard_tasks(bench, batch, shard), plan_of(bench), bases, abouts, round_
-            )
-        }
-
-    return run_stage(bench, "reflections", label(bench, shard, round_), [base, *distilled], compute)
-
-
-def retry(
-    bench: Workbench,
-    batch: StageRef,
-    base: StageRef,
-    distilled: list[StageRef],
-    reflections: StageRef,
-    shard: int,
-    round_: int,
-) -> StageRef:
-    """Retry from the pivots that the reflections name."""
-
-    def compute() -> stage_io.Tables:
-        bases, abouts = _grown(bench, base, distilled)
-        records = stage_io.records(bench.store, reflections, "reflections", Reflection)
-        return stage_io.tables(
-            exploration.retries_stage(
-                bench.explorer, _shard_tasks(bench, batch, shard), plan_of(bench), bases, abouts, records
-            )
-        )
-
-    parents = [base, *distilled, reflections]
-    return run_stage(bench, "retries", label(bench, shard, round_), parents, compute, extra=other_world(bench, batch))
-
-
-def stitch(
-    bench: Workbench, base: StageRef, distilled: list[StageRef], retries: StageRef, shard: int, round_: int
-) -> StageRef:
-    """Stitch the corrected suffixes to the prefixes, without the guidance."""
-
-    def compute() -> stage_io.Tables:
-        _, abouts = _grown(bench, base, distilled)
-        return stage_io.tables(*exploration.distilled_stage(abouts, stage_io.episodes(bench.store, [retries])))
-
-    return run_stage(bench, "distilled", label(bench, shard, round_), [base, *distilled, retries], compute)
-
-
-def continue_bases(bench: Workbench, batch: StageRef, base: StageRef, shard: int) -> StageRef:
-    """Play on from turns of the bases, for methods that ask what these are worth."""
-
-    def compute() -> stage_io.Tables:
-        bases, plan = stage_io.episodes(bench.store, [base]), plan_of(bench)
-        return stage_io.tables(
-            *exploration.continuations_stage(bench.explorer, _shard_tasks(bench, batch, shard), plan, bases)
-        )
-
-    return run_stage(bench, "continuations", shard, [base], compute, extra=other_world(bench, batch))
-
-
 def label(bench: Workbench, shard: int, round_: int) -> int:
     """Return the folder number of a shard's later rounds: after all shards of the rounds before."""
     config = bench.config.rollout
     return round_ * -(-config.tasks // config.tasks_per_shard) + shard
 
 
-def assign_credit(
-    bench: Workbench,
-    base: StageRef,
-    retries: list[StageRef],
-    distilled: list[StageRef],
-    continuations: list[StageRef],
-    shard: int,
-) -> StageRef:
-    """Compute advantages, amplification and pivot masks of a shard's groups."""
+CALLS: dict[str, Callable[..., StageRef]] = {"tasks": draw_tasks}
+Parents = list[StageRef]
 
-    def compute() -> stage_io.Tables:
-        of_members = [base, *retries, *distilled]  # extra bases are sampled in place of retries
-        turns = _rows(bench, of_members, "turns", Turn) if credits_turns(bench.config.method) else []
-        played = _rows(bench, [*of_members, *continuations], "trajectories", Trajectory)
-        credit, events = credit_stage(bench.config.method, played, turns)
-        return {"credit": credit, "events": events}
 
-    return run_stage(bench, "credit", shard, [base, *retries, *distilled, *continuations], compute)
+def of_a_shard(stage: str) -> Callable[[Callable[..., stage_io.Tables]], Callable[..., StageRef]]:
+    """Make the function that computes the tables of a shard a call of `CALLS`, which finds or commits the stage."""
+
+    def call_of(compute: Callable[..., stage_io.Tables]) -> Callable[..., StageRef]:
+        @wraps(compute)
+        def call(bench: Workbench, batch: StageRef, parents: Parents, shard: int, round_: int = 0) -> StageRef:
+            given = (bench, batch, parents, shard, *([round_] if STAGES[stage].rounds else []))
+            extra = other_world(bench, batch) if STAGES[stage].plays else None
+            return run_stage(bench, stage, label(bench, shard, round_), parents, lambda: compute(*given), extra=extra)
+
+        CALLS[stage] = call
+        return call
+
+    return call_of
+
+
+def _shard_tasks(bench: Workbench, batch: StageRef, shard: int) -> list[Task]:
+    return stage_io.tasks(bench.store, batch, slots(bench, shard))
+
+
+def _episodes(bench: Workbench, parents: Parents, *stages: str) -> list[Episode]:
+    """Return the episodes of these stages, in the order of the stages."""
+    return stage_io.episodes(bench.store, [ref for stage in stages for ref in parents if ref.stage == stage])
 
 
 def _rows(bench: Workbench, refs: Sequence[StageRef], table: str, kind: type[stage_io.Record]) -> list[stage_io.Record]:
     return [one for ref in refs for one in stage_io.records(bench.store, ref, table, kind)]
 
 
-def write_training_rows(
-    bench: Workbench,
-    base: StageRef,
-    reflections: list[StageRef],
-    retries: list[StageRef],
-    distilled: list[StageRef],
-    credit: StageRef,
-    shard: int,
-) -> StageRef:
-    """Return the sequences that the update job reads, each token with its weight."""
-    parents = [base, *reflections, *retries, *distilled, credit]
+def _grown(bench: Workbench, parents: Parents) -> tuple[list[Episode], list[Episode]]:
+    """Return (bases, for each the newest attempt grown from it)."""
+    bases = _episodes(bench, parents, "base")
+    return bases, exploration.latest(bases, _episodes(bench, parents, "distilled"))
 
-    def compute() -> stage_io.Tables:
-        episodes = stage_io.episodes(bench.store, [base, *retries, *distilled])
-        rows, events = training_rows_stage(
-            bench.config.method,
-            episodes,
-            _rows(bench, reflections, "reflections", Reflection),
-            stage_io.records(bench.store, credit, "credit", Credit),
-        )
-        return {"training_rows": rows, "events": events}
 
-    return run_stage(bench, "training_rows", shard, parents, compute)
+@of_a_shard("base")
+def sample_bases(bench: Workbench, batch: StageRef, parents: Parents, shard: int) -> stage_io.Tables:
+    """Sample the base trajectories of a shard of tasks."""
+    return stage_io.tables(exploration.base_stage(bench.explorer, _shard_tasks(bench, batch, shard), plan_of(bench)))
+
+
+@of_a_shard("oracle_pivots")
+def find_oracle_pivots(bench: Workbench, batch: StageRef, parents: Parents, shard: int) -> stage_io.Tables:
+    """Ask the environment's oracle where the failed bases of a shard went wrong."""
+    tasks, bases = _shard_tasks(bench, batch, shard), _episodes(bench, parents, "base")
+    pivots, events = oracle_stage(bench.explorer, tasks, bases)
+    return {"oracle_pivots": pivots, "events": events}
+
+
+@of_a_shard("reflections")
+def reflect(bench: Workbench, batch: StageRef, parents: Parents, shard: int, round_: int) -> stage_io.Tables:
+    """Reflect on every base of a shard, or from the second round on, on the attempt that grew from it."""
+    tasks, grown = _shard_tasks(bench, batch, shard), _grown(bench, parents)
+    return {"reflections": exploration.reflections_stage(bench.explorer, tasks, plan_of(bench), *grown, round_)}
+
+
+@of_a_shard("retries")
+def retry(bench: Workbench, batch: StageRef, parents: Parents, shard: int, round_: int) -> stage_io.Tables:
+    """Retry from the pivots that the reflections name."""
+    tasks, grown = _shard_tasks(bench, batch, shard), _grown(bench, parents)
+    reflections = _rows(bench, [ref for ref in parents if ref.stage == "reflections"], "reflections", Reflection)
+    return stage_io.tables(exploration.retries_stage(bench.explorer, tasks, plan_of(bench), *grown, reflections))
+
+
+@of_a_shard("distilled")
+def stitch(bench: Workbench, batch: StageRef, parents: Parents, shard: int, round_: int) -> stage_io.Tables:
+    """Stitch the corrected suffixes to the prefixes, without the guidance."""
+    _, abouts = _grown(bench, parents)
+    return stage_io.tables(*exploration.distilled_stage(abouts, _episodes(bench, parents, "retries")))
+
+
+@of_a_shard("continuations")
+def continue_bases(bench: Workbench, batch: StageRef, parents: Parents, shard: int) -> stage_io.Tables:
+    """Play on from turns of the bases, for methods that ask what these are worth."""
+    tasks, bases = _shard_tasks(bench, batch, shard), _episodes(bench, parents, "base")
+    return stage_io.tables(*exploration.continuations_stage(bench.explorer, tasks, plan_of(bench), bases))
+
+
+@of_a_shard("credit")
+def assign_credit(bench: Workbench, batch: StageRef, parents: Parents, shard: int) -> stage_io.Tables:
+    """Compute advantages, amplification and pivot masks of a shard's groups."""
+    of_members = [ref for ref in parents if ref.stage != "continuations"]  # extra bases are sampled in place of retries
+    turns = _rows(bench, of_members, "turns", Turn) if credits_turns(bench.config.method) else []
+    played = _rows(bench, parents, "trajectories", Trajectory)
+    credit, events = credit_stage(bench.config.method, played, turns)
+    return {"credit": credit, "events": events}
+
+
+@of_a_shard("training_rows")
+def write_training_rows(bench: Workbench, batch: StageRef, parents: Parents, shard: int) -> stage_io.Tables:
+    """Make the sequences that the update job reads, each token with its weight."""
+    reflections, credit = ([ref for ref in parents if ref.stage == stage] for stage in ("reflections", "credit"))
+    rows, events = training_rows_stage(
+        bench.config.method,
+        _episodes(bench, parents, "base", "retries", "distilled"),
+        _rows(bench, reflections, "reflections", Reflection),
+        _rows(bench, credit, "credit", Credit),
+    )
+    return {"training_rows": rows, "events": events}
 
 
 def replay_groups(bench: Workbench, credit: list[StageRef], rows: list[StageRef]) -> StageRef:
@@ -230,49 +177,4 @@ def update(
     return run_stage(bench, "updates", None, [*rows, *replay], compute, policy_is_there)
 
 
-CALLS: dict[str, Callable[..., StageRef]] = {
-    "tasks": draw_tasks,
-    "base": sample_bases,
-    "oracle_pivots": find_oracle_pivots,
-    "reflections": reflect,
-    "retries": retry,
-    "distilled": stitch,
-    "continuations": continue_bases,
-    "credit": assign_credit,
-    "training_rows": write_training_rows,
-    "replay": replay_groups,
-    "updates": update,
-}
-Chain = dict[str, list[Coming]]  # of one shard: stage -> its futures, one per round
-
-
-def submit(bench: Workbench, batch: StageRef, shard: int, chain: Chain) -> None:
-    """Submit a shard's stages into `chain`. Each waits for its own predecessors only, so that shards are in flight side
-    by side."""
-    begin, plan = bench.runner.submit, plan_of(bench)
-    if bench.wants("base"):
-        chain["base"].append(begin(sample_bases, bench, batch, shard))
-    if bench.asks_oracle:
-        chain["oracle_pivots"].append(begin(find_oracle_pivots, bench, batch, chain["base"][0], shard))
-    for round_ in range(plan.retries_per_base if plan.reflection != "none" else 0):
-        submit_round(bench, batch, shard, chain, round_)
-    if plan.continuations and bench.wants("continuations"):
-        chain["continuations"].append(begin(continue_bases, bench, batch, chain["base"][0], shard))
-    if bench.wants("credit"):
-        parents = (chain["base"][0], chain["retries"], chain["distilled"], chain["continuations"])
-        chain["credit"].append(begin(assign_credit, bench, *parents, shard))
-    if bench.wants("training_rows"):
-        of_all = (chain["base"][0], chain["reflections"], chain["retries"], chain["distilled"], chain["credit"][0])
-        chain["training_rows"].append(begin(write_training_rows, bench, *of_all, shard))
-
-
-def submit_round(bench: Workbench, batch: StageRef, shard: int, chain: Chain, round_: int) -> None:
-    """Reflect on the newest attempts, retry from the pivots, stitch."""
-    begin, before = bench.runner.submit, list(chain["distilled"])
-    if bench.wants("reflections"):
-        chain["reflections"].append(begin(reflect, bench, batch, chain["base"][0], before, shard, round_))
-    if bench.wants("retries"):
-        guided = (chain["base"][0], before, chain["reflections"][-1])
-        chain["retries"].append(begin(retry, bench, batch, *guided, shard, round_))
-    if bench.wants("distilled"):
-        chain["distilled"].append(begin(stitch, bench, chain["base"][0], before, chain["retries"][-1], shard, round_))
+CALLS |= {"replay": replay_groups, "updates": update}

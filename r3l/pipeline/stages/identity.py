@@ -15,9 +15,11 @@ from r3l.environments import data_of, make_world
 from r3l.environments.base import Versioned, shown_by
 from r3l.exploration.prompting import continued_messages, guidance, reflection_messages
 from r3l.methods import METHODS, method_of, plan
+from r3l.pipeline.workbench import Workbench
 from r3l.records import SamplingPlan
 from r3l.stages import STAGES
 from r3l.store.digests import fingerprint_of
+from r3l.store.layout import StageRef
 
 # The version of the code that computes each stage.
 CODE_VERSIONS = {name: stage.code for name, stage in STAGES.items()}
@@ -82,3 +84,12 @@ def texts(config: Config, sampled: SamplingPlan, stage: str) -> list[Any]:
 def work_identity(config: Config) -> dict[str, Any]:
     """Return the same of all stages: what names a piece of work that has several."""
     return {stage: stage_settings(config, stage) for stage in STAGES}
+
+
+def other_world(bench: Workbench, batch: StageRef) -> dict[str, Any]:
+    """Return data and version of the world, if a replay plays tasks that were drawn under others: no setting and no
+    parent of its stages tells of them."""
+    if bench.replay is None:
+        return {}
+    now, drawn = world_of(bench.config, bench.config.environment.split), bench.store.manifest(batch)["settings"]
+    return {} if all(drawn[name] == value for name, value in now.items()) else now

@@ -6,14 +6,58 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from r3l.pipeline.runner import Coming
-from r3l.pipeline.stages.calls import CALLS, Chain, submit
+from r3l.pipeline.stages.calls import CALLS, plan_of
 from r3l.pipeline.workbench import Workbench
+from r3l.stages import STAGES, stages_that
 from r3l.store.layout import StageRef
+
+Chain = dict[str, list[Coming]]  # of one shard: stage -> its futures, one per round
+IN_ROUNDS = stages_that(lambda stage: stage.rounds)
 
 
 def in_order(chain: Chain) -> list[Coming]:
     """Return a shard's futures in the order in which they can end."""
     return [future for stage in CALLS for future in chain[stage]]
+
+
+def submit(bench: Workbench, batch: StageRef, shard: int, chain: Chain) -> None:
+    """Submit a shard's stages into `chain`. Each waits for its own parents only, so that shards are in flight side by
+    side."""
+    for stage, round_ in steps(bench):
+        of_round = [round_] if STAGES[stage].rounds else []
+        chain[stage].append(
+            bench.runner.submit(CALLS[stage], bench, batch, parents(stage, batch, chain), shard, *of_round)
+        )
+
+
+def steps(bench: Workbench) -> Iterator[tuple[str, int]]:
+    """Yield the stages of a shard in the order of the pipeline, each with its round. Those of a round (reflect, retry,
+    stitch) follow one another before the next round begins."""
+    plan = plan_of(bench)
+    rounds = plan.retries_per_base if plan.reflection != "none" else 0
+    left_out = {
+        *([] if bench.asks_oracle else ["oracle_pivots"]),
+        *([] if plan.continuations else ["continuations"]),
+    }
+    for stage in stages_that(lambda stage: stage.sharded):
+        if stage == IN_ROUNDS[0]:
+            yield from ((one, round_) for round_ in range(rounds) for one in IN_ROUNDS if bench.wants(one))
+        elif stage not in (*IN_ROUNDS, *left_out) and bench.wants(stage):
+            yield stage, 0
+
+
+def parents(stage: str, batch: StageRef, chain: Chain) -> list[StageRef | Coming]:
+    """Return what a stage is made from, in the order of `Stage.parents`.
+
+    In a round, a stage reads what this round made before it, and of what this round has not made yet all that the
+    rounds before have: a retry goes by the newest reflection, on the attempt that all stitches so far led to.
+    """
+    refs: list[StageRef | Coming] = []
+    for name in STAGES[stage].parents:
+        made = [batch] if name == "tasks" else chain[name]
+        this_round = name in IN_ROUNDS and stage in IN_ROUNDS and IN_ROUNDS.index(name) < IN_ROUNDS.index(stage)
+        refs += made[-1:] if this_round else made
+    return refs
 
 
 def shard_stages(bench: Workbench, batch: StageRef, shards: Sequence[int]) -> list[StageRef]:
