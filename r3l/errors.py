@@ -1,5 +1,15 @@
 """One error type per boundary. A message says the thing, what was got and expected, and what to do next."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a question to add to a message about a name that is not there; empty where none is like it."""
+    by_letters = {one.lower(): one for one in known}
+    close = get_close_matches(name.lower(), by_letters, n=1)
+    return f"; did you mean {by_letters[close[0]]!r}?" if close else ""
+
 
 class R3LError(Exception):
     """Anything that this project raises on purpose; the command line prints it without a traceback."""

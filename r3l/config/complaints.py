@@ -16,8 +16,9 @@ from r3l.config.environments import ENVIRONMENT_KINDS
 from r3l.config.methods import METHOD_KINDS
 from r3l.config.model import Config
 from r3l.config.section import shown
-from r3l.errors import ConfigError
+from r3l.errors import ConfigError, did_you_mean
 
+CLASSES = r"\[([^\]]+)\]|(\\d)|(,)"  # of characters in a pattern of the settings
 SEVERAL = {kinds.section: kinds for kinds in (METHOD_KINDS, ENVIRONMENT_KINDS, ENGINE_KINDS)}
 
 
@@ -44,17 +45,31 @@ def complaint(item: dict[str, Any]) -> str:
         if choices:
             setting = f"{name}.kind" if item["type"] == "union_tag_invalid" else name
             return f"{setting}: got {got!r:.200}, expected one of {', '.join(nearest_first(got, choices))}"
+    if item["type"] == "string_pattern_mismatch":
+        return f"{name}: {mismatch(str(given), item['ctx']['pattern'])}"
     if isinstance(said := item.get("ctx", {}).get("error"), ConfigError):
         return str(said)
     return f"{name}: {item['msg']} (got {shown(given)})"
 
 
+def mismatch(given: str, pattern: str) -> str:
+    """Return which characters of a text its pattern does not have, or that they stand where they may not."""
+    bare = re.sub(r"\{[^}]*\}", "", pattern)  # without counts, whose comma is none of the text's
+    classes = "|".join(f"[{part}]" for found in re.findall(CLASSES, bare) for part in found if part)
+    wrong = dict.fromkeys(letter for letter in given if not re.match(classes, letter))
+    if wrong:
+        return f"{given!r:.200} has {', '.join(map(repr, wrong))}; expected only characters of {classes}"
+    first = next((at for at in range(1, len(given) + 1) if not re.match(pattern, given[:at])), 1)
+    return f"{given!r:.200}: character {first} ({given[first - 1 : first]!r}) may not stand there; expected {pattern}"
+
+
 def unknown(place: list[str], known: Iterable[str]) -> str:
     """Return the message about an unknown setting."""
     *section, key = place
+    known = list(known)
     there = ", ".join(nearest_first(key, known))
     where = f"{'.'.join(section)} has" if section else "expected one of"
-    return f"{'.'.join(place)}: unknown setting; {where} {there}"
+    return f"{'.'.join(place)}: unknown setting; {where} {there}{did_you_mean(key, known)}"
 
 
 def typed(loc: tuple[int | str, ...]) -> list[str]:

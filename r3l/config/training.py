@@ -48,10 +48,11 @@ class TrainingSettings(Section):
     max_drift: float | None = Field(
         None,
         gt=0,
+        le=1000,
         description=(
-            "Largest drift of an update, in nats per token, above 0: the mean KL divergence from the policy before the "
-            "update, on sampled tokens that the objective is silent on. A step that exceeds it is shortened. If empty, "
-            "the drift is neither measured nor bounded."
+            "Largest drift of an update, in nats per token, above 0, up to 1000: the mean KL divergence from the "
+            "policy before the update, on sampled tokens that the objective is silent on. A step that exceeds it is "
+            "shortened. If empty, the drift is neither measured nor bounded."
         ),
     )
     beta1: float = Field(0.9, ge=0, lt=1, description="First beta of AdamW, 0 to below 1.")

@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 
-from r3l.errors import StoreError
+from r3l.errors import StoreError, did_you_mean
 from r3l.store.catalog import DAMAGE, named_runs, needed, opened, reason
 from r3l.store.contents import Contents
 from r3l.store.digests import fingerprint_of
@@ -90,4 +90,6 @@ def known(store: Store, runs: Sequence[str]) -> None:
     there = store.runs() if runs else []
     for run in runs:
         if run not in there:
-            raise StoreError(f"run {run!r}: not in {store.root}; it has {', '.join(there) or 'no runs'}")
+            raise StoreError(
+                f"run {run!r}: not in {store.root}; it has {', '.join(there) or 'no runs'}{did_you_mean(run, there)}"
+            )

@@ -169,7 +169,7 @@ def test_a_torn_manifest_costs_no_place_and_the_box_lives_on(tmp_path):
 def test_a_third_question_at_once_is_refused(box, monkeypatch):
     entered, leave = threading.Semaphore(0), threading.Event()
 
-    def waits(asked, query, rows, seconds):
+    def waits(asked, query, rows, seconds, whole):
         entered.release()
         assert leave.wait(60)
         return Answer([], [], False, 0.0)

@@ -90,3 +90,19 @@ def test_a_number_that_python_writes_out_nowhere_is_refused_in_a_line():
 def test_the_largest_seed_is_taken():
     assert compose(assignments=[f"seed={LARGEST}"]).seed == LARGEST
     assert Foreign(size=LARGEST).size == LARGEST
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("run=a b/c", "' ', '/'"),
+        ("branch=ä!", "'ä', '!'"),
+        ("run=-x", r"character 1 \('-'\)"),
+        ("engine.gpus=0;1", "';'"),
+        ("engine.gpus=,0", "character 1"),
+        ("rollout.taks=3", "did you mean 'tasks'"),
+    ],
+)
+def test_what_is_wrong_with_a_text_is_named(given: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        compose(assignments=["engine.kind=vllm_server", given])

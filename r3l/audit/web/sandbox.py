@@ -64,15 +64,17 @@ class SqlBox:
         self._slots = threading.BoundedSemaphore(AT_ONCE)
         self._idle: list[Asked] = []
 
-    def ask(self, query: str, rows: int = ROWS, seconds: float = SECONDS) -> Answer:
-        """Run one SELECT. Raise StoreError for anything else, for what DuckDB says is wrong, and past the limits."""
+    def ask(self, query: str, rows: int = ROWS, seconds: float = SECONDS, whole: bool = False) -> Answer:
+        """Run one SELECT; `whole` texts are not cut to a cell.
+
+        Raises StoreError for anything else, for what DuckDB says is wrong, and past the limits."""
         one_select(query)
         if not self._slots.acquire(blocking=False):
             raise StoreError("two queries are running already; wait for one to end")
         asked: Asked | None = None
         try:
             asked = self._idling() or Asked(self.store.root, self.runs, self.memory, self.branch)
-            return asked.ask(query, rows, seconds)
+            return asked.ask(query, rows, seconds, whole)
         finally:
             if asked is not None and asked.waits:
                 self._idle.append(asked)
@@ -113,12 +115,13 @@ class Asked:
         self.unread = b""
         self.waits = True  # for a question
 
-    def ask(self, query: str, rows: int, seconds: float) -> Answer:
+    def ask(self, query: str, rows: int, seconds: float, whole: bool = False) -> Answer:
         """Return the time that it takes to connect to the store is not the question's. Raise StoreError."""
         assert self.process.stdin is not None
         self.waits = False
         with suppress(BrokenPipeError):  # reading says that it ended
-            self.process.stdin.write(json.dumps({"sql": query, "rows": rows, "seconds": seconds}).encode() + b"\n")
+            question = {"sql": query, "rows": rows, "seconds": seconds, "whole": whole}
+            self.process.stdin.write(json.dumps(question).encode() + b"\n")
         said = self._line(CONNECT_SECONDS, f"the store could not be connected to within {CONNECT_SECONDS:g} s")
         begun = time.monotonic()
         if "error" not in said:

@@ -46,12 +46,12 @@ def fetch(cursor: duckdb.DuckDBPyConnection, query: str, rows: int) -> tuple[lis
         cursor.close()
 
 
-def json_value(value: Any) -> Any:
+def json_value(value: Any, limit: int = CELL) -> Any:
     """Return a value as JSON: numbers as numbers (a Decimal as a list of its text), everything else as the text of a
     cell."""
-    if value is None or isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= CELL):
+    if value is None or isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= limit):
         return value
-    return [str(value)] if isinstance(value, Decimal) else cell(value)
+    return [str(value)] if isinstance(value, Decimal) else cell(value, limit)
 
 
 @contextmanager
@@ -91,7 +91,10 @@ def main() -> None:
             )  # SIGALRM ends a process that does not handle it
             with writing_nothing():
                 columns, rows = fetch(cursor, asked["sql"], asked["rows"] + 1)
-            said = json.dumps({"columns": columns, "rows": [[json_value(value) for value in row] for row in rows]})
+            limit = sys.maxsize if asked["whole"] else CELL
+            said = json.dumps(
+                {"columns": columns, "rows": [[json_value(value, limit) for value in row] for row in rows]}
+            )
         except (R3LError, duckdb.Error) as error:
             said = json.dumps({"error": str(error)})
         finally:

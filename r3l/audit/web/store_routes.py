@@ -22,6 +22,7 @@ from r3l.store.tables.schemas import TABLES
 
 router = APIRouter()
 SIDE_BY_SIDE = 6
+DOWNLOADED = 1_000_000  # rows of a file
 LOOKED_AT = 20  # lines whose lock is looked at: the newest, as each is a file to read
 LINKED = (
     "trajectory_id",
@@ -90,6 +91,7 @@ def sql(
             wrong, status = str(error), 400
     seen = {
         "query": q,
+        "axes": {name: value for name, value in (("x", x), ("y", y), ("by", by)) if value},
         "run": run,
         "runs": [str(one) for one in listed(app_state.reader.store)],
         "answer": answer,
@@ -115,7 +117,9 @@ def download(
     """Return the answer as a file."""
     if from_other_site(request.headers, following=False):
         raise HTTPException(403, "This question came from a page of another site.")
-    answer = app_state.box_of(run).ask(q)
+    answer = app_state.box_of(run).ask(q, rows=DOWNLOADED, whole=True)
+    if answer.more:
+        raise HTTPException(413, f"The answer has more than {DOWNLOADED:,} rows; use r3l sql or r3l export.")
     content, media = (
         (as_csv(answer), "text/csv") if kind == "csv" else (as_parquet(answer), "application/vnd.apache.parquet")
     )

@@ -151,7 +151,7 @@ class R3LSettings(GuidedSettings):
         ),
     )
     clip_low: float = Field(0.2, gt=0, lt=1, description=CLIP_LOW)
-    clip_high: float = Field(0.2, gt=0, description=CLIP_HIGH)
+    clip_high: float = Field(0.2, gt=0, le=1000, description=CLIP_HIGH)
     sft_as_rl: bool = Field(
         False, description="Train meta-task rows with the RL loss and advantage 1, as the release does."
     )
