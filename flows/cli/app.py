@@ -34,7 +34,7 @@ UNREAD = 1  # where nobody read the output to its end
 COMMANDS = {
     "Run": ("run", "iterate train evaluate replay"),
     "Serve": ("serve", "up down server register prefect"),
-    "Look": ("look", "audit report show status track runs why credit presets"),
+    "Look": ("look", "audit report show status track runs why bisect credit presets"),
     "Ask and keep": ("tables", "sql check export prune"),
     "Prepare": ("prepare", "doctor plan new prepare export-policy"),
 }

@@ -1,0 +1,216 @@
+"""Where two runs part, and why: the first stage whose inputs or rows differ, and in it the first row, turn and token.
+
+A cause is looked for in the order in which things decide each other: the settings, prompts and code that a stage was
+made with, the policy that it worked with, then its rows: tasks, what the environment answered, what was sampled.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from r3l.errors import StoreError
+from r3l.stages import STAGES
+from r3l.store.difference import flat
+from r3l.store.digests import table_digest
+from r3l.store.layout import StageRef
+from r3l.store.manifest import Manifest
+from r3l.store.stage import Store
+from r3l.store.tables.schemas import VOLATILE
+from r3l.system.seeds import derive
+
+Row = dict[str, Any]
+Place = tuple[int, str, int | None]  # iteration, stage, shard
+CODE = {"code", "method_version", "world", "data"}  # of a stage's settings: versions of what computed it
+WRITTEN = ("context_ids", "observation", "observation_hash")  # what a turn begins with
+SAMPLED = ("response_ids", "response_logprobs")
+ORDER = {"trajectories": 1, "turns": 0}  # turns first: a reward follows from them
+FLOATS = 1e-3  # differences of figures up to here are those of arithmetic
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """The first difference of line b from line a. `row`, `turn`, `token`: where rows differ, as far as they say it."""
+
+    cause: str
+    iteration: int
+    stage: str
+    shard: int | None
+    what: str = ""
+    row: str = ""
+    turn: int | None = None
+    token: int | None = None
+    a: object = None
+    b: object = None
+    more: Row = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        shard = "" if self.shard is None else f" shard {self.shard}"
+        where = [
+            self.row,
+            *(f"{name} {at}" for name, at in (("turn", self.turn), ("token", self.token)) if at is not None),
+        ]
+        at = ", ".join(part for part in where if part)
+        lines = [f"they part in iteration {self.iteration}, {self.stage}{shard}: {self.cause}", f"  {at}" if at else ""]
+        lines.append(f"  {self.what}: {self.a!r:.200} against {self.b!r:.200}")
+        lines += [f"  {name}: {value}" for name, value in self.more.items()]
+        return "\n".join(line for line in lines if line)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A run, or a branch of it (with the run's own stages before its first one)."""
+
+    store: Store
+    run: str
+    branch: str = ""
+
+    def stages(self) -> dict[Place, StageRef]:
+        """Return the stages of iterations, in the order in which they are made. Raise StoreError if there are none."""
+        own = self.store.stages(self.run, self.branch)
+        trunk: list[StageRef] = []
+        if self.branch and own:
+            first = min(map(_order, own))
+            trunk = [ref for ref in self.store.stages(self.run) if _order(ref) < first]
+        made = [ref for ref in (*trunk, *own) if not STAGES[ref.stage].apart]
+        if not made:
+            raise StoreError(f"{self.run} branch {self.branch!r}: nothing is stored in {self.store.root}")
+        return {(ref.iteration, ref.stage, ref.shard): ref for ref in sorted(made, key=_order)}
+
+
+def _order(ref: StageRef) -> tuple[int, int, int]:
+    return ref.iteration, list(STAGES).index(ref.stage), -1 if ref.shard is None else ref.shard
+
+
+def parting(a: Line, b: Line) -> Parting | None:
+    """Return where two lines part first; None where they are equal as far as both go."""
+    of_a, of_b = a.stages(), b.stages()
+    last = min(max(place[0] for place in side) for side in (of_a, of_b))
+    for place in sorted({*of_a, *of_b}, key=lambda place: (place[0], list(STAGES).index(place[1]), place[2] or 0)):
+        if place[0] > last:
+            return None
+        one, other = of_a.get(place), of_b.get(place)
+        if one is None or other is None:
+            if STAGES[place[1]].optional:  # its setting tells at a stage after it
+                continue
+            return None
+        if (one.digest, one.fingerprint) != (other.digest, other.fingerprint):
+            manifests = a.store.manifest(one), b.store.manifest(other)
+            found = _by_inputs(place, *manifests) or _by_rows(place, (a.store, one), (b.store, other), manifests)
+            if found:
+                return found
+    return None
+
+
+def _by_inputs(place: Place, a: Manifest, b: Manifest) -> Parting | None:
+    """Return the first of what a stage is made with that differs."""
+    before, after = flat(a["settings"]), flat(b["settings"])
+    changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+
+    def named(cause: str, names: list[str]) -> Parting | None:
+        shown = [{name: side.get(name) for name in names} for side in (before, after)]
+        return Parting(cause, *place, what=", ".join(names), a=shown[0], b=shown[1]) if names else None
+
+    if a["seed"] != b["seed"]:
+        return Parting("settings", *place, what="seed", a=a["seed"], b=b["seed"])
+    return (
+        named("settings", [name for name in changed if name != "prompts" and name not in CODE])
+        or named("prompts", [name for name in changed if name == "prompts"])
+        or named("code version", changed)
+        or (
+            Parting("policy", *place, what="digest of the policy", a=a["policy"], b=b["policy"])
+            if a["policy"] != b["policy"]
+            else None
+        )
+    )
+
+
+def _by_rows(
+    place: Place, a: tuple[Store, StageRef], b: tuple[Store, StageRef], manifests: tuple[Manifest, Manifest]
+) -> Parting | None:
+    for table in sorted(STAGES[place[1]].tables, key=lambda table: ORDER.get(table, 0)):
+        tables = [store.read(ref, table) for store, ref in (a, b)]
+        if table_digest(tables[0]) == table_digest(tables[1]):
+            continue
+        rows = [table.to_pylist() for table in tables]
+        for one, other in _pairs(rows[0], rows[1]):
+            if column := next(
+                (name for name in _columns(table, one, other) if _get(one, name) != _get(other, name)), ""
+            ):
+                return _told(place, table, column, one, other, manifests, partial(_seed, *a, one or other))
+    return None
+
+
+def _pairs(a: list[Row], b: list[Row]) -> Iterator[tuple[Row, Row]]:
+    """Yield rows of the same place, and an empty row for what one side lacks."""
+    for index in range(max(len(a), len(b))):
+        yield a[index] if index < len(a) else {}, b[index] if index < len(b) else {}
+
+
+def _columns(table: str, a: Row, b: Row) -> list[str]:
+    """Return the columns in the order in which they are made: of a turn what it begins with, then what was sampled."""
+    first = (*WRITTEN, *SAMPLED) if table in {"turns", "reflections"} else ()
+    names = [name for name in {**a, **b} if name not in VOLATILE]
+    return [*(name for name in first if name in names), *(name for name in names if name not in first)]
+
+
+def _get(row: Row, column: str) -> object:
+    value = row.get(column)
+    return repr(value) if isinstance(value, float) or column.endswith(("logprobs", "weights")) else value
+
+
+def _told(
+    place: Place, table: str, column: str, a: Row, b: Row, manifests: tuple[Manifest, Manifest], seed: Any
+) -> Parting:
+    stage, one, other = STAGES[place[1]], a.get(column), b.get(column)
+    token = None
+    more: Row = {}
+    if isinstance(one, list) and isinstance(other, list):
+        token = next(
+            (k for k, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), min(len(one), len(other))
+        )
+        one, other = (side[token] if token < len(side) else None for side in (one, other))
+    if column in {"response_ids", "token_ids"} and stage.samples and token is not None:
+        cause = "sampled token"
+        chances = [side.get("response_logprobs") or [] for side in (a, b)]
+        more["log-probabilities"] = [side[token] if token < len(side) else None for side in chances]
+        if (number := seed()) is not None:
+            more["uniform number"] = _uniform(number, token)
+    elif table == "tasks":
+        cause = "task order"
+    elif stage.trains:
+        cause = "update"
+    elif column in SAMPLED or _near(one, other):
+        cause = "arithmetic only"
+    elif stage.plays:
+        cause = "environment's answer"
+    else:
+        cause = "code version"
+        more["r3l"] = [manifest["code_version"] for manifest in manifests]
+    row = a or b
+    name = next((str(row[key]) for key in ("row_id", "reflection_id", "trajectory_id", "task_id") if row.get(key)), "")
+    turn = row.get("turn") if table == "turns" else None
+    return Parting(cause, *place, what=f"{table}.{column}", row=name, turn=turn, token=token, a=one, b=other, more=more)
+
+
+def _near(a: object, b: object) -> bool:
+    return isinstance(a, float) and isinstance(b, float) and a != b and abs(a - b) <= FLOATS * max(1.0, abs(a))
+
+
+def _seed(store: Store, ref: StageRef, row: Row) -> int | None:
+    """Return the seed of the reply in a row."""
+    if "turn" not in row:
+        return derive(row["seed"], row["reflection_id"]) if row.get("reflection_id") and "seed" in row else None
+    trajectories = store.read(ref, "trajectories", ["trajectory_id", "seed"]).to_pylist()
+    seeds = {one["trajectory_id"]: one["seed"] for one in trajectories}
+    of = row["trajectory_id"]
+    return derive(seeds[of], of, row["turn"]) if of in seeds else None
+
+
+def _uniform(seed: int, token: int) -> float:
+    """Return the number by which the embedded engine drew a token of the reply."""
+    chance = random.Random(seed)
+    return [chance.random() for _ in range(token + 1)][-1]
