@@ -109,7 +109,8 @@ class Lines:
             snapshot(synced.policy) if synced else start,
             None,
             None,
-            newest.optimiser if newest else "",
+            steps=newest.step if newest else 0,
+            optimiser=newest.optimiser if newest else "",
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from fnmatch import fnmatch
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +36,15 @@ def misled(lines: Lines, place: Place) -> Iterator[tuple[Manifest, str]]:
             yield manifest, "has no row"
             continue
         yield from ((manifest, what) for what in wrong_lineage(lines, place, manifest, rows))
-        if len(rows) == 1:
+        if reads_all_at_once(lines, place):
             yield from ((manifest, what) for what in wrong_counts(lines, manifest, rows[0]))
         yield from ((manifest, what) for what in wrong_files(lines, place, rows))
+
+
+def reads_all_at_once(lines: Lines, place: Place) -> bool:
+    """Whether each step of the update reads every row: not where the batch is cut into minibatches."""
+    config = lines.config(place.branch, place.iteration)
+    return config is None or (config.training.epochs, config.training.minibatches) == (1, 1)
 
 
 def wrong_lineage(lines: Lines, place: Place, manifest: Manifest, rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -50,17 +55,17 @@ def wrong_lineage(lines: Lines, place: Place, manifest: Manifest, rows: list[dic
         for name, got in (("parent_policy", first["parent_policy"]), ("policy of its manifest", manifest["policy"])):
             if learner and got != learner:
                 yield f"{name} is {got}, the policy before it is {learner}"
-    for before, after in pairwise(rows):
-        if after["step"] < before["step"]:
-            yield f"step {after['step']} follows step {before['step']}"
     home = policy_place("", place.iteration).lstrip("/")
     if config is not None and last["path"] != f"{home}/policy":
         yield f"path is {last['path']}, its iteration writes {home}/policy"
-    taken = any(row["tokens_computed"] > 0 for row in rows)
     if any(row["iteration"] != place.iteration for row in rows):
         yield f"iteration is {first['iteration']}, it lies in {place.iteration}"
-    if len(rows) == 1 and last["step"] != place.iteration + taken:
-        yield f"step is {last['step']}, expected {place.iteration + taken}"
+    before = lines.policies(place, config).steps if config else first["step"] - 1
+    for number, row in enumerate(rows):
+        expected = before + (number + 1 if row["tokens_computed"] > 0 else 0)
+        # Earlier versions counted iterations, whether a step was taken or not.
+        if row["step"] not in (expected, place.iteration + (row["tokens_computed"] > 0)):
+            yield f"step is {row['step']}, expected {expected}"
 
 
 def wrong_counts(lines: Lines, manifest: Manifest, row: dict[str, Any]) -> Iterator[str]:
@@ -113,9 +118,14 @@ def wrong_files(lines: Lines, place: Place, rows: list[dict[str, Any]]) -> Itera
     if report is None:
         yield f"{home}/{REPORT}: missing, or no JSON object"
     else:
-        for name in sorted(report.keys() & row.keys() if len(rows) == 1 else ()):
-            if not same(as_column(report[name]), as_column(row[name])):
-                yield f"{name} is {shown(row[name], report[name])} in {home}/{REPORT}"
+        steps = report.get("steps", [report])  # before an update could take several, its report was that of the one
+        if not isinstance(steps, list) or len(steps) != len(rows):
+            yield f"{home}/{REPORT}: tells of another number of steps than {len(rows)}"
+            steps = []
+        for step, stored in zip(steps, rows, strict=False):
+            for name in sorted(step.keys() & stored.keys()):
+                if not same(as_column(step[name]), as_column(stored[name])):
+                    yield f"{name} is {shown(stored[name], step[name])} in {home}/{REPORT}"
         if "canary" in report and canary != {"policy": row["policy"], **report["canary"]}:
             yield f"{home}/{CANARY}: not what the update measured"
 

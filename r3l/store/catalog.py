@@ -58,6 +58,7 @@ TRAJECTORIES_OF = {
 }
 ALL = frozenset({"stages", *VIEWS, *TRAJECTORIES_OF, *TABLES})
 GLOB = re.compile(r"[*?\[]")  # what DuckDB reads in a path as something else
+SHOWN = 3  # of the stages that are left out, those that are named
 LEFT_OUT = "left_out"  # a table of every connection
 
 
@@ -71,7 +72,7 @@ def connect(
 ) -> duckdb.DuckDBPyConnection:
     """Return an in-memory connection with every view over these runs (None: all), after verifying their files.
 
-    A damaged run is left out, and named with the reason in the table `left_out`.
+    A damaged stage is left out, and its run named with the reason in the table `left_out`.
 
     Args:
         branch: the line of each run that the views show; schema `lines` has all of them.
@@ -80,19 +81,27 @@ def connect(
         newest: show this many newest iterations of each run and branch (None: all); the files of others aren't opened.
 
     Raises:
-        StoreError: the only run that was asked for is damaged.
+        StoreError: nothing of the only run that was asked for is sound.
     """
     everything, left_out, only = Contents(), {}, needed(question)
     for run in named_runs(store) if runs is None else runs:
         try:
             index = indexed(store, run, verify)
+            if index.damage:
+                left_out[run] = partly(index.damage)
             if only:
                 everything.add(index.contents if newest is None else index.contents.newest(newest))
         except DAMAGE as error:
+            if runs is not None and len(runs) == 1:
+                raise StoreError(f"run {run}: {reason(error)}") from error
             left_out[run] = reason(error)
-    if runs is not None and len(runs) == len(left_out) == 1:
-        raise StoreError(f"run {runs[0]}: {left_out[runs[0]]}")
     return opened(store, everything, branch, left_out, only)
+
+
+def partly(damage: Mapping[str, str]) -> str:
+    """Say which stages of a run are left out, and why the first one is."""
+    names = ", ".join(sorted(damage)[:SHOWN]) + (f" and {len(damage) - SHOWN} more" if len(damage) > SHOWN else "")
+    return f"without {len(damage)} damaged stages ({names}): {damage[min(damage)]}"
 
 
 def reason(error: Exception) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from r3l.errors import StoreError, did_you_mean
-from r3l.store.catalog import DAMAGE, named_runs, needed, opened, reason
+from r3l.store.catalog import DAMAGE, named_runs, needed, opened, partly, reason
 from r3l.store.contents import Contents
 from r3l.store.digests import fingerprint_of
 from r3l.store.index import Indexed, index_path, indexed, recall, remember
@@ -28,7 +28,8 @@ FROM stages GROUP BY run, branch ORDER BY run, branch
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """The answers of each run, by the name of the question; and the runs that are damaged, with the reason."""
+    """The answers of each run, by the name of the question; and the runs of which something is left out, with the
+    reason."""
 
     runs: dict[str, Answers] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -36,7 +37,7 @@ class Remembered:
 
 def remembered(store: Store, kind: str, questions: Mapping[str, str]) -> Remembered:
     """Return what each run of the store answers to some questions, asked again only of the runs that changed since; a
-    damaged run is left out by its name.
+    damaged stage is left out, and its run named.
 
     Args:
         kind: what the questions are for; names the place where the answers are kept.
@@ -50,6 +51,8 @@ def remembered(store: Store, kind: str, questions: Mapping[str, str]) -> Remembe
         except DAMAGE as error:
             figures.left_out[run] = reason(error)
             continue
+        if index.damage:
+            figures.left_out[run] = partly(index.damage)
         kept = recall(index_path(store, run, kind), run)
         if kept and kept["state"] == [index.state, asked_for]:
             figures.runs[run] = kept["answers"]

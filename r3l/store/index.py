@@ -11,8 +11,8 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from r3l.store.contents import Contents, Part, contents_of
 from r3l.store.digests import canonical
 from r3l.store.files.local import LocalFiles, cache_folder, replace_text
 from r3l.store.files.stamps import UNSETTLED_NS, Stamp, stamp_of
-from r3l.store.layout import key_of, line_folder
+from r3l.store.layout import MANIFEST, StageKey, key_of
 from r3l.store.manifest import Manifest, NamedFile
 from r3l.store.stage import Store
 from r3l.store.tables.parts import only_value
@@ -36,11 +36,12 @@ log = logging.getLogger("r3l.store")
 @dataclass(frozen=True, slots=True)
 class Indexed:
     """A run's contents, which are read when they are asked for; `state` names them: another where a stage was
-    committed, made again or pruned."""
+    committed, made again or pruned. `damage`: the stages that are left out, each with the reason."""
 
     run: str
     state: str
     read: Callable[[], Contents]
+    damage: dict[str, str] = field(default_factory=dict)
 
     @property
     def contents(self) -> Contents:
@@ -51,40 +52,53 @@ def indexed(store: Store, run: str, verify: bool = False) -> Indexed:
     """Return what the run holds, every file verified: by its bytes once on this machine (with `verify`, now), then by
     its stamp.
 
+    A stage of which a file is missing, or is not what it was when it was committed, is left out and named.
+
     Raises:
-        StoreError: a manifest or a file of the run is missing, or not what it was when it was committed.
+        StoreError: no stage of the run is sound.
     """
     path = index_path(store, run)
     known, contents = recalled(path, run)
     if known and not verify and unchanged(store.root, known):
         return Indexed(run, known["state"], lambda: contents_from(contents))
-    try:
-        return made(store, run, path, {} if verify or not known else known["files"])
-    except StoreError:  # a stage may have been made again between its manifest and its files
-        return made(store, run, path, {})
+    index = made(store, run, path, {} if verify or not known else known["files"])
+    # A stage may have been made again between its manifest and its files.
+    return made(store, run, path, {}) if index.damage else index
 
 
 def made(store: Store, run: str, path: Path, known: dict[str, Stamp]) -> Indexed:
-    """Read the run, verify the files that `known` lacks, and cache the result."""
+    """Read the run, verify the files that `known` lacks, and cache the result if all of it is sound. Raise StoreError
+    where none is."""
     local = isinstance(store.files, LocalFiles)
     began = time.time_ns()
     folders = dict(folder_stamps(store.root, run)) if local else {}
-    stages = manifests_of(store, run)
-    named = dict(named_files(stages))
-    state = blake2b(canonical(sorted(one["checksum"] for one in stages)), digest_size=16).hexdigest()
+    stages, damage = manifests_of(store, run)
+    sizes, stamps = {} if local else store.files.sizes(run), dict[str, Stamp]()
+    for manifest in list(stages):
+        named = dict(named_files([manifest]))
+        try:
+            if local:
+                stamps |= {name: verified(store, name, entry, known.get(name)) for name, entry in named.items()}
+            else:
+                verify_sizes(sizes, named)
+        except (StoreError, OSError) as error:
+            stages.remove(manifest)
+            damage[manifests.reference(manifest).key.folder] = str(error)
+    if damage and not stages:
+        raise StoreError(next(iter(damage.values())))
+    identity = [*sorted(one["checksum"] for one in stages), *sorted(damage.items())]
+    state = blake2b(canonical(identity), digest_size=16).hexdigest()
     contents = contents_of(stages)
     if not local:
-        verify_sizes(store, run, named)
-        return Indexed(run, state, lambda: contents)
-    stamps = {name: verified(store, name, entry, known.get(name)) for name, entry in named.items()}
+        return Indexed(run, state, lambda: contents, damage)
     contents = replace(
         contents, own=with_kinds(store.root, contents.own), taken_over=with_kinds(store.root, contents.taken_over)
     )
     newest = max([*folders.values(), *(stamp[1] for stamp in stamps.values())], default=0)
     # A run that has no folder yet has no stamp that could change: it is looked for each time.
-    if folders and newest < began - UNSETTLED_NS:
+    if folders and not damage and newest < began - UNSETTLED_NS:
         remember(path, {"run": run, "state": state, "folders": folders, "files": stamps}, asdict(contents))
-    return Indexed(run, state, lambda: contents)
+    return Indexed(run, state, lambda: contents, damage)
 
 
 def with_kinds(root: str, parts: list[Part]) -> list[Part]:
@@ -98,13 +112,26 @@ def with_kinds(root: str, parts: list[Part]) -> list[Part]:
     ]
 
 
-def manifests_of(store: Store, run: str) -> list[Manifest]:
-    """Return the manifests of a run and its branches."""
-    lines = [line_folder(run, branch) for branch in ("", *store.branches(run))]
-    folders = [
-        f"{line}/{name}" for line in lines for name in store.files.folders(line) if name.startswith("iteration=")
-    ]
-    return list(load_all(store, folders))
+def manifests_of(store: Store, run: str) -> tuple[list[Manifest], dict[str, str]]:
+    """Return the manifests of a run and its branches, and what is wrong with the others: damaged, of a place that is
+    none, or gone while what was made of them stayed."""
+    sound: dict[StageKey, Manifest] = {}
+    damage: dict[str, str] = {}
+    for path in store.files.paths(run):
+        key = key_of(path)
+        try:
+            if key and (manifest := manifests.load(store.files, key)):
+                sound[key] = manifest
+            elif key is None and path.endswith(f"/{MANIFEST}"):
+                damage[path.removesuffix(f"/{MANIFEST}")] = f"{path}: of no stage that this code knows"
+        except (StoreError, OSError) as error:
+            damage[key.folder if key else path] = str(error)
+    for manifest in sound.values():
+        for parent in manifest["parents"]:
+            key = manifests.reference(parent).key
+            if key not in sound and key.run == run:
+                damage.setdefault(key.folder, f"{key.manifest}: missing, though {manifest['stage']} was made from it")
+    return list(sound.values()), damage
 
 
 def load_all(store: Store, folders: list[str]) -> Iterator[Manifest]:
@@ -124,10 +151,9 @@ def named_files(stages: list[Manifest]) -> Iterator[tuple[str, NamedFile | None]
         yield from ((f"{key.folder}/{part['file']}", part) for part in manifest["parts"])
 
 
-def verify_sizes(store: Store, run: str, named: dict[str, NamedFile | None]) -> None:
+def verify_sizes(sizes: Mapping[str, int], named: dict[str, NamedFile | None]) -> None:
     """Check that each file exists with its full size, for stores whose files have no stamps. Raises StoreError for the
     first that is not."""
-    sizes = store.files.sizes(run)
     for name, entry in named.items():
         if entry is not None and sizes.get(name) != entry["bytes"]:
             raise StoreError(f"{name}: {sizes.get(name, 'no')} bytes, the manifest says {entry['bytes']}")

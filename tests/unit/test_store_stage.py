@@ -311,7 +311,10 @@ def test_a_folder_with_an_odd_name_is_none_of_the_run_s_and_check_names_it(store
     assert (len(store.stages("demo")), store.branches("demo"), store.next_iteration("demo")) == (9, [], 1)
     assert store.sweep("demo") == []
     with connect(store) as connection:
-        assert connection.execute("SELECT count(*) FROM left_out").fetchall() == [(0,)]
+        ((run, why),) = connection.execute("FROM left_out").fetchall()
+        assert run == "demo"
+        assert "of no stage that this code knows" in why
+        assert connection.execute("SELECT count(*) FROM lines.stages").fetchall() == [(9,)]
     (found,) = check_run(store, "demo")
     assert (found.check, found.place) == ("files", f"{odd}/tasks/stage.json")
 

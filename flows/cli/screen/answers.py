@@ -81,9 +81,7 @@ def story(text: str) -> Text:
 
 
 def warn_of_left_out(left_out: Mapping[str, str]) -> None:
-    """Print a warning for each damaged run."""
+    """Print a warning for each run of which something is left out."""
     for run, why in left_out.items():
-        said = runnable(
-            f"warning: run {run} is left out: {why}; `r3l check {run}` names what is damaged", store_named()
-        )
+        said = runnable(f"warning: run {run} is damaged: {why}; `r3l check {run}` names what is", store_named())
         screen(stderr=True).print(Text(said, style="yellow"), soft_wrap=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -33,9 +33,12 @@ def sql(
         bool, typer.Option("--verify", help="hash every file again, even if this machine has hashed it before")
     ] = False,
     as_json: AsJson = False,
+    allow_damaged: Annotated[
+        bool, typer.Option("--allow-damaged", help="exit code 0 although damaged stages are left out")
+    ] = False,
 ) -> None:
     """Ask the tables in SQL (DuckDB). Views: tasks, base, reflections, pivots, retries, distilled, credit, iterations,
-    ..."""
+    ... Exit code 1 where damaged stages are left out of the answer."""
     question = asked(question, file)
     opened = Store.open(store, reading=True)
     known(opened, run or ())
@@ -48,12 +51,22 @@ def sql(
     if as_json:
         for row in answer.to_pylist():
             say_json(row)
+        if left_out:  # rows have no such key: whoever reads lines sees it, however few of them there are
+            say_json({"left_out": left_out})
+        refuse_damaged(left_out, allow_damaged)
         return
     console = screen()
     console.print(rows_view(answer, console.width))
     pooled = [] if "run" in answer.column_names else {*(run or opened.runs())} - left_out.keys()
     over = f" of {len(pooled)} runs together; --run names one" if len(pooled) > 1 else ""
     screen(stderr=True).print(f"{answer.num_rows} rows{over}", style="dim")
+    refuse_damaged(left_out, allow_damaged)
+
+
+def refuse_damaged(left_out: Mapping[str, str], allowed: bool) -> None:
+    """End with exit code 1 where something is left out of the answer and nobody said that this is fine."""
+    if left_out and not allowed:
+        raise typer.Exit(1)
 
 
 def asked(question: str, file: str) -> str:

@@ -21,7 +21,7 @@ questions are in `queries/`. Besides its own columns, every table has those of i
 
 A table or view without a schema, such as `base`, shows each run without its branches, or, with `r3l sql --branch NAME`, this branch of each
 run. The schema `lines` shows all runs and all branches; a branch includes the stages that it takes over from its run. The schema `stored`
-shows the tables as they are stored, each row once. A run whose files are damaged is left out and listed in `left_out`.
+shows the tables as they are stored, each row once. A stage that is damaged is left out, and `left_out` says so of its run.
 
 ## What can be relied on
 
