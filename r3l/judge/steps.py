@@ -110,7 +110,7 @@ def wrong_files(lines: Lines, place: Place, rows: list[dict[str, Any]]) -> Itera
         (fetch_optimiser, f"{home}/optimizer", row["optimiser"]),
     ):
         try:
-            check(store, folder, digest)
+            check(store, folder, digest, verify=True)
         except StoreError as error:
             yield str(error)
     yield from strangers(store.files.cache / home, home)
