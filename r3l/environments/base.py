@@ -179,7 +179,8 @@ class Hinting(Protocol):
 @runtime_checkable
 class Versioned(Protocol):
     """A world that counts the versions of its rules. Raise the number with every change that gives the same action
-    another answer or reward: the tasks that were played under other rules are then played again."""
+    another answer or reward: the tasks that were played under other rules are then played again. One that has none is
+    at 1."""
 
     version: int
 

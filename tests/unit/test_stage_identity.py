@@ -17,6 +17,7 @@ from r3l.config.engines import ENGINE_KINDS
 from r3l.config.environments import ENVIRONMENT_KINDS
 from r3l.config.methods import METHOD_KINDS
 from r3l.config.section import Section, settings_of
+from r3l.environments import world_class
 from r3l.environments.household import world
 from r3l.environments.household.world import HouseholdWorld
 from r3l.exploration import prompting
@@ -342,3 +343,8 @@ def test_what_finds_nouns_and_which_games_are_there_belong_to_the_tasks(monkeypa
         assignments=["environment.games=downloaded", "environment.partial=true", f"environment.data_root={tmp_path}"]
     )
     assert stage_settings(part, "evaluations")["data"] == "json_2.1.1, 0 of 140 games"
+
+
+def test_the_rules_of_built_in_worlds_are_at_the_versions_that_stored_stages_have() -> None:
+    versions = {kind: getattr(world_class(kind), "version", 1) for kind in ("household", "alfworld", "math", "webshop")}
+    assert versions == {"household": 1, "alfworld": 1, "math": 3, "webshop": 2}

@@ -46,6 +46,7 @@ class WebShopWorld:
     """Cheap: the catalogue is read when tasks are listed or an episode starts."""
 
     name = "webshop"
+    version = 2
     packages = ("thefuzz", "snowballstemmer", "regex")
 
     Settings = WebShopSettings

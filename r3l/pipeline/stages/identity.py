@@ -23,8 +23,6 @@ from r3l.store.layout import StageRef
 
 # The version of the code that computes each stage.
 CODE_VERSIONS = {name: stage.code for name, stage in STAGES.items()}
-# The same of what a world answers and rewards; those that are not listed are at 1.
-WORLD_VERSIONS = {"webshop": 2, "math": 3}
 
 
 def stage_settings(config: Config, stage: str) -> dict[str, Any]:
@@ -52,11 +50,10 @@ def version_of(config: Config, stage: str) -> int:
 
 def world_of(config: Config, split: str) -> dict[str, Any]:
     """Return what a world's settings do not say of it: what its tasks are made from, and the version of its rules."""
-    version = WORLD_VERSIONS.get(config.environment.kind, 1)
     world = make_world(config.environment)
     return {
         "data": data_of(config.environment, split),
-        "world": world.version if isinstance(world, Versioned) else version,
+        "world": world.version if isinstance(world, Versioned) else 1,
     }
 
 
