@@ -87,22 +87,28 @@ def _order(ref: StageRef) -> tuple[int, int, int]:
 
 def parting(a: Line, b: Line) -> Parting | None:
     """Return where two lines part first; None where they are equal as far as both go."""
+    return next((found for _, found in compared(a, b) if found), None)
+
+
+def compared(a: Line, b: Line, iteration: int | None = None) -> Iterator[tuple[Place, Parting | None]]:
+    """Yield each place that both lines have (of one iteration), in the order of the pipeline, and where it differs."""
     of_a, of_b = a.stages(), b.stages()
     last = min(max(place[0] for place in side) for side in (of_a, of_b))
     for place in sorted({*of_a, *of_b}, key=lambda place: (place[0], list(STAGES).index(place[1]), place[2] or 0)):
         if place[0] > last:
-            return None
+            return
         one, other = of_a.get(place), of_b.get(place)
         if one is None or other is None:
-            if STAGES[place[1]].optional:  # its setting tells at a stage after it
+            if STAGES[place[1]].optional or iteration is not None:  # a setting of it tells at a stage after it
                 continue
-            return None
+            return
+        if iteration is not None and place[0] != iteration:
+            continue
+        found = None
         if (one.digest, one.fingerprint) != (other.digest, other.fingerprint):
             manifests = a.store.manifest(one), b.store.manifest(other)
             found = _by_inputs(place, *manifests) or _by_rows(place, (a.store, one), (b.store, other), manifests)
-            if found:
-                return found
-    return None
+        yield place, found
 
 
 def _by_inputs(place: Place, a: Manifest, b: Manifest) -> Parting | None:

@@ -7,6 +7,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 
 from flows.cli.app import app_of
 from r3l.judge.parting import Line, Parting, parting
+from r3l.judge.played_again import played_again
 from r3l.stages import STAGES
 from r3l.store.stage import Store
 from r3l.store.tables.schemas import arrow_schema
@@ -142,6 +144,30 @@ def test_a_branch_parts_at_the_setting_that_made_it() -> None:
     found = json.loads(done.stdout)
     assert done.exit_code == 0
     assert (found["cause"], found["stage"], found["what"]) == ("settings", "credit", "method.alpha")
+
+
+def test_a_replay_is_compared_stage_by_stage(tmp_path: Path) -> None:
+    assert compared(tmp_path, 1, "base", {}) is None
+    store = Store.open(str(tmp_path / "copy"))
+    for stage in ("base", "retries"):  # a branch that made them again, one of them with another token
+        for ref in [ref for ref in store.stages(RUN, "", 1) if ref.stage == stage]:
+            tables = {table: store.read(ref, table) for table in (*STAGES[stage].tables, "events")}
+            if (stage, ref.shard) == ("retries", 1):
+                rows = tables["turns"].to_pylist()
+                rows[3]["response_ids"] = other_last(rows[3]["response_ids"])
+                tables["turns"] = pa.Table.from_pylist(rows, arrow_schema("turns"))
+            manifest = store.manifest(ref)
+            inputs = {name: manifest[name] for name in ("settings", "policy", "seed")}
+            store.commit(replace(ref.key, branch="again"), tables, fingerprint=ref.fingerprint, parents=[], **inputs)
+    base, retries = played_again(store, RUN, 1, "", "again")
+    assert (base.stage, base.shards, base.equal, base.first) == ("base", 2, 2, None)
+    assert (retries.stage, retries.shards, retries.equal) == ("retries", 2, 1)
+    assert retries.first is not None
+    assert (retries.first.cause, retries.first.shard, retries.first.row) == (
+        "sampled token",
+        1,
+        rows[3]["trajectory_id"],
+    )
 
 
 def compared(folder: Path, iteration: int, stage: str, plant: dict[str, Any]) -> Parting | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -10,9 +11,10 @@ from rich.console import Console
 from rich.text import Text
 
 from flows.cli.options import Root, Run, RunWord, the_run
-from flows.cli.screen.console import say_json, screen
+from flows.cli.screen.console import say, say_json, screen
 from flows.serving import tied
 from r3l.config.compose import allow_named, assigned
+from r3l.judge.played_again import played_again
 from r3l.pipeline.replay import Replayed, replay_config
 from r3l.pipeline.workbench import Replay
 from r3l.store.difference import diff, difference_lines
@@ -32,6 +34,9 @@ def replay(
     branch: Annotated[str, typer.Option(help="name of the new branch; empty: replay-1, replay-2, ...")] = "",
     source: Annotated[str, typer.Option(help="branch to replay; empty: the run itself")] = "",
     store: Root = "",
+    verify: Annotated[
+        bool, typer.Option("--verify", help="compare all rows, bits and all; exit code 1 where one differs")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
 ) -> None:
     """Recompute stages of a stored iteration into a branch (the flow `r3l-replay`); the original never changes."""
@@ -48,10 +53,14 @@ def replay(
 
         with on_prefect():
             result = flow(run, iteration, from_, to, set_ or [], branch, source, store)
+    again = played_again(opened, run, iteration, source, result["branch"]) if verify else []
     if as_json:
-        say_json(result)
+        say_json({**result, "again": [asdict(stage) for stage in again]} if verify else result)
+    elif verify:
+        say("\n".join([f"replayed into branch {result['branch']}", *map(str, again)]))
     else:
         show(screen(), result)
+    raise typer.Exit(1 if any(stage.first for stage in again) else 0)
 
 
 def show(console: Console, result: Replayed) -> None:

@@ -1,0 +1,35 @@
+"""What a replay of stored stages shows: by stage, equal bit for bit, or the first row, turn and token that differs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from r3l.judge.parting import Line, Parting, compared
+from r3l.store.stage import Store
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedAgain:
+    """A stage of a replay: how many of its shards were compared, how many are equal, and the first difference."""
+
+    stage: str
+    shards: int
+    equal: int
+    first: Parting | None
+
+    def __str__(self) -> str:
+        line = f"  {self.stage:<14} {self.equal} of {self.shards} shards equal, bit for bit"
+        return f"{line}\n  {self.first}" if self.first else line
+
+
+def played_again(store: Store, run: str, iteration: int, source: str, branch: str) -> list[PlayedAgain]:
+    """Compare the stages that a branch made in an iteration with those of the branch that it replayed."""
+    made = {(ref.stage, ref.shard) for ref in store.stages(run, branch, iteration)}
+    by_stage: dict[str, list[Parting | None]] = {}
+    for (_, stage, shard), found in compared(Line(store, run, source), Line(store, run, branch), iteration):
+        if (stage, shard) in made:
+            by_stage.setdefault(stage, []).append(found)
+    return [
+        PlayedAgain(stage, len(found), found.count(None), next(filter(None, found), None))
+        for stage, found in by_stage.items()
+    ]
