@@ -144,14 +144,13 @@ class Drift:
 
     def look(self) -> None:
         self.before = list(self._logprobs())
-        self.policy.decoder.release()
 
     def measure(self) -> float:
         """Return the mean KL per token, in nats."""
+        self.policy.decoder.refresh()
         sums = torch.zeros((), dtype=torch.float64)
         for before_NV, after_NV in zip(self.before, self._logprobs(), strict=True):
             sums += (before_NV.exp() * (before_NV - after_NV)).sum(dtype=torch.float64).cpu()
-        self.policy.decoder.release()
         whole = sums if self.sharded else self.ranks.sum(sums)
         mean = float(whole) / self.tokens
         return max(mean, 0.0) if math.isfinite(mean) else math.inf

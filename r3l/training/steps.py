@@ -81,6 +81,8 @@ class Steps:
         """Take all steps."""
         for number, (epoch, minibatch) in enumerate(self.plan):
             started = time.perf_counter()
+            if number:
+                self.policy.decoder.refresh()
             if len(self.plan) > 1:
                 self.emit("step", number=number, of=len(self.plan))
             measures, norm = self._gradient(minibatch, number)
@@ -94,6 +96,7 @@ class Steps:
                 row["drift_tokens"] = self.drift.tokens
             self.rows.append(row)
             self.others.stepped()
+        self.policy.decoder.release()
 
     def _look_at_neutral_tokens(self, bound: float) -> None:
         attempts, instead = choose(
@@ -134,6 +137,7 @@ class Steps:
                 self.others.scoring_tokens += balance(
                     groups, self.searches, self.others, denominators, self.ranks, self.score, tokens
                 )
+        self.optimiser.zero_grad()  # sharded weights too: gathered, the model does not show them
         with self.timed("passes"):
             measures = self.gradients(self.policy, groups, self.others, denominators)
             self.ranks.sum_gradients(self.named.values())

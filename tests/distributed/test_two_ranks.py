@@ -6,18 +6,24 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from r3l.store.tables.schemas import arrow_schema
 from r3l.training.checkpoint import gathered
 from r3l.training.job import Job
 from r3l.training.parallel.ranks import Ranks
 from r3l.training.shards import Group
 from r3l.training.update import run_update
+from tests.support.records import turn
 from tests.support.update_world import group, relative_error, write_policy, write_rows
 
 LORA = {"adapter": "lora", "lora_rank": 4, "lora_alpha": 8}
@@ -119,6 +125,31 @@ def test_two_ranks_take_the_step_of_one(tmp_path: Path) -> None:
         job = make_job(tmp_path, name, "one", **case)
         run_update(job, Ranks(), lambda event, **fields: None)
         same_step(Path(job.out), tmp_path / f"two-{name}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sharding", ["none", "fsdp2"])
+def test_two_ranks_take_all_steps_of_one_and_measure_the_same_drift(tmp_path: Path, sharding: str) -> None:
+    """Three minibatches of one group each, so that a rank is idle in every step; the ratio is one rank's alone."""
+    turns = [
+        asdict(
+            turn(f"g{group}/base={base}", number, context=[5 + group, 9 + number], reply=[7 + base, 11, 20 + number])
+        )
+        for group, base, number in product(range(3), range(3), range(2))
+    ]
+    pq.write_table(pa.Table.from_pylist(turns, schema=arrow_schema("turns")), tmp_path / "turns.parquet")
+    training = {"epochs": 2, "minibatches": 3, "max_drift": 1e-3, "sharding": sharding}
+    one, two = (
+        make_job(tmp_path, sharding, out, training=training, turns=[str(tmp_path / "turns.parquet")])
+        for out in ("one", "two")
+    )
+    run_ranks(tmp_path, [two])
+    run_update(one, Ranks(), lambda event, **fields: None)
+    steps = [json.loads((Path(job.out) / "update.json").read_text())["steps"] for job in (one, two)]
+    assert len(steps[0]) == len(steps[1]) == 6
+    for name in ("loss", "ratio_mean", "drift_asked", "drift", "step_share", "groups", "minibatch"):
+        assert [step[name] for step in steps[1]] == pytest.approx([step[name] for step in steps[0]], rel=1e-3), name
+    assert all(step["drift"] <= 1e-3 < step["drift_asked"] for step in steps[0])
 
 
 def test_groups_are_split_by_cost() -> None:

@@ -33,6 +33,7 @@ class ShardedDecoder(Decoder):
             fully_shard(block, reshard_after_forward=False, mp_policy=precision)
         fully_shard(model, reshard_after_forward=False, mp_policy=precision)
         body = self.body
+        self.parts = [*body.layers, model]
         model.run_body = types.MethodType(lambda _, **inputs: body(**inputs), model)
         register_fsdp_forward_method(model, "run_body")  # the root's hooks must see every call of the body
         self.body = model.run_body
@@ -56,8 +57,13 @@ class ShardedDecoder(Decoder):
             if parameter.grad is not None:
                 parameter.grad.mul_(dist.get_world_size())  # FSDP2 takes the ranks' mean: the update wants their sum
 
+    def refresh(self) -> None:
+        self.release()
+        for part in self.parts:
+            part.unshard()
+
     def release(self) -> None:
-        for part in [*self.model.get_decoder().layers, self.model]:
+        for part in self.parts:
             part.reshard()
 
     def _synchronise(self, now: bool) -> None:

@@ -139,8 +139,11 @@ class Decoder:
     def finish(self) -> None:
         """Finish a step. Called after its last backward, on every rank."""
 
+    def refresh(self) -> None:
+        """Take up weights that have changed. Called on every rank before passes that not all ranks may have."""
+
     def release(self) -> None:
-        """Give back weights that passes without a gradient have gathered: a step will change them."""
+        """Give back what was gathered of the weights, before they are saved."""
 
     def narrow(self, hidden: Tensor) -> Tensor:
         """Return hidden states as the head reads them."""
