@@ -68,7 +68,7 @@ def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
             before = under.get("kind", "")
             kind = value.get("kind", before)
             if kind != before:
-                shared = SEVERAL[key].shared(kind, before) if key in SEVERAL and before else set()
+                shared = SEVERAL[key].shared(str(kind), before) if key in SEVERAL and before else set()
                 under = {name: under[name] for name in under if name in shared}
             merged[key] = merge(under, value)
         else:

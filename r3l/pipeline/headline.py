@@ -21,8 +21,10 @@ def headline(summary: Summary) -> list[tuple[str, str, str]]:
     for column in HEADLINE:
         metric, value = KNOWN[column], summary.get(column)
         moved = change(value, before.get(column), metric.format)
-        if moved and column == "evaluation_success":  # of a sample of tasks: without an interval it says nothing
-            low, high = difference((value, summary["evaluated"]), (before[column], before["evaluated"]))
+        success, tasks = summary.get("evaluation_success"), summary.get("evaluated")
+        if moved and column == "evaluation_success" and success is not None and tasks:
+            # of a sample of tasks: without an interval it says nothing
+            low, high = difference((success, tasks), (before[column], before["evaluated"]))
             moved += f" [{100 * low:+.0f} to {100 * high:+.0f}]"
         rows.append((metric.name, figure(value, metric.format), moved))
     return rows

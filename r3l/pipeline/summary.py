@@ -54,6 +54,7 @@ class Summary(TypedDict):
     policy: NotRequired[str | None]
     failed_attempts: NotRequired[int]
     evaluation_success: NotRequired[float | None]
+    evaluated: NotRequired[int | None]
     stages: dict[str, float]
     before: dict[str, Any]
     store: NotRequired[str]
