@@ -70,23 +70,24 @@ EPISODES = ("trajectories", "turns")
 # In the order of the pipeline.
 STAGES: dict[str, Stage] = {
     "tasks": Stage(("tasks",), tasks_of="environment"),
-    "base": Stage(EPISODES, ("tasks",), sharded=True, samples=True, plays=True, plan="bases"),
+    "base": Stage(EPISODES, ("tasks",), sharded=True, code=2, samples=True, plays=True, plan="bases"),
     "oracle_pivots": Stage(("oracle_pivots",), ("tasks", "base"), sharded=True, plays=True, optional=True),
     "reflections": Stage(
-        ("reflections",), ("base", "distilled"), sharded=True, rounds=True, samples=True, plan="whole"
+        ("reflections",), ("base", "distilled"), sharded=True, rounds=True, code=2, samples=True, plan="whole"
     ),
     "retries": Stage(
         EPISODES,
         ("base", "distilled", "reflections"),
         sharded=True,
         rounds=True,
+        code=2,
         samples=True,
         plays=True,
         plan="whole",
     ),
     "distilled": Stage(EPISODES, ("base", "distilled", "retries"), sharded=True, rounds=True),
     "continuations": Stage(
-        EPISODES, ("base",), sharded=True, samples=True, plays=True, plan="continuations", optional=True
+        EPISODES, ("base",), sharded=True, code=2, samples=True, plays=True, plan="continuations", optional=True
     ),
     "credit": Stage(("credit",), ("base", "retries", "distilled", "continuations"), sharded=True),
     "training_rows": Stage(
@@ -95,7 +96,7 @@ STAGES: dict[str, Stage] = {
     "replay": Stage(("replay", "training_rows"), ("credit", "training_rows"), optional=True),
     "updates": Stage(("updates",), ("training_rows", "replay"), trains=True),
     "evaluations": Stage(
-        ("evaluations", *EPISODES), samples=True, plays=True, tasks_of="evaluation", optional=True, apart=True
+        ("evaluations", *EPISODES), code=2, samples=True, plays=True, tasks_of="evaluation", optional=True, apart=True
     ),
 }
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pyarrow as pa
 
 from r3l.judge.bench import Bench, Looking, Tell
-from r3l.judge.compare import compared, difference, settings_differences
+from r3l.judge.compare import OF_THE_CODE, compared, difference, settings_differences
 from r3l.judge.lines import Lines, Place, key_of_manifest
 from r3l.judge.witness import Made, NotStored
 from r3l.pipeline.stages import calls, replay_buffer
@@ -26,9 +26,6 @@ from r3l.store.stage import Store
 from r3l.store.tables.schemas import INCIDENTS
 from r3l.store.tables.unstorable import ATTEMPTS
 from r3l.store.tables.versions import lacking
-
-# What another version of the code may have changed: rows that were made under another one are not made again.
-OF_THE_CODE = ("code", "prompts", "data", "world", "method_version")
 
 
 def stages_again(lines: Lines, place: Place, tools: Tools, found: Tell, passed_over: Tell) -> None:
@@ -105,7 +102,7 @@ def hold_against(store: Store, stored: Manifest, made: Made, bench: Bench, found
     if own != parents:
         found(key, "its parents are not the stages that it follows")
     if versions:
-        passed_over(key, f"made under another {', '.join(versions)} of the code")
+        passed_over(key, f"made under other {', '.join(versions)} than the present")
         return
     for table in made.tables:
         rows_again(store, key, stored, made, table, found)

@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from r3l.store.tables.schemas import TABLES, VOLATILE
 
+# What another version of the code may have changed: rows that were made under another one are not made again.
+OF_THE_CODE = ("code", "prompts", "data", "world", "method_version")
 RELATIVE = 1e-9  # what another processor's rounding may change in a mean or a deviation
 SHOWN = 120  # characters of a value
 NAMES = {"reflections": "reflection_id", "training_rows": "row_id", "events": "subject_id", "tasks": "task_id"}

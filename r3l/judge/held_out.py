@@ -14,7 +14,7 @@ from r3l.evaluation.play import evaluation_rows, evaluation_stage
 from r3l.evaluation.sampling import evaluated_tasks
 from r3l.judge.again import broken_by_the_world, told_again
 from r3l.judge.bench import UNREADABLE, Bench, Looking, NotAtHand, Tell, in_words, recorded_of
-from r3l.judge.compare import compared, difference
+from r3l.judge.compare import OF_THE_CODE, compared, difference
 from r3l.judge.lines import Lines, Place, key_of_manifest
 from r3l.pipeline.stages import stage_io
 from r3l.pipeline.stages.identity import stage_settings
@@ -27,7 +27,6 @@ from r3l.store.tables.unstorable import storable
 from r3l.store.tables.versions import lacking
 
 POSED = ("benchmark", "format", "protocol")
-OF_THE_CODE = ("code", "prompts", "data", "world")
 
 
 def evaluations_again(lines: Lines, place: Place, tools: Tools, found: Tell, passed_over: Tell) -> None:
@@ -43,7 +42,7 @@ def evaluations_again(lines: Lines, place: Place, tools: Tools, found: Tell, pas
             continue
         present = stage_settings_of(config)
         if other := [name for name in OF_THE_CODE if present.get(name) != manifest["settings"].get(name)]:
-            passed_over(key, f"made under another {', '.join(other)} of the code")
+            passed_over(key, f"made under other {', '.join(other)} than the present")
             continue
         try:
             tables = whole(key, played_again(lines, place, manifest, config, tools))

@@ -10,10 +10,11 @@ from typing import Any
 
 from r3l.engines.canary import CANARY
 from r3l.errors import StoreError
-from r3l.judge.compare import same, shown
+from r3l.judge.compare import OF_THE_CODE, same, settings_differences, shown
 from r3l.judge.lines import Lines, Place
 from r3l.methods import counted_groups
 from r3l.pipeline.stages import stage_io
+from r3l.pipeline.stages.identity import stage_settings
 from r3l.pipeline.update.local import policy_place
 from r3l.records import Credit
 from r3l.store import manifest as manifests
@@ -51,6 +52,9 @@ def wrong_lineage(lines: Lines, place: Place, manifest: Manifest, rows: list[dic
     config = lines.config(place.branch, place.iteration)
     first, last = rows[0], rows[-1]
     if config is not None:
+        for name, what in settings_differences(manifest["settings"], stage_settings(config, "updates")):
+            if name not in OF_THE_CODE:
+                yield f"its settings are not those of its iteration: {name}: {what}"
         learner = lines.policies(place, config).learner.digest
         for name, got in (("parent_policy", first["parent_policy"]), ("policy of its manifest", manifest["policy"])):
             if learner and got != learner:

@@ -36,6 +36,7 @@ INVARIANTS = (
     "8_credit",
     "9_row_weights",
     "10_guidance_source",
+    "11_advantages",
 )
 
 

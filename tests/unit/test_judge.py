@@ -93,7 +93,8 @@ def test_stores_of_older_versions_are_sound_and_say_what_was_not_made_again(stor
 @pytest.mark.slow
 def test_the_run_that_ships_is_sound():
     verdict = judge(Store.open(str(SHIPPED), reading=True), "sample")
-    assert (verdict.findings, verdict.passed_over) == ([], {})
+    assert verdict.findings == []
+    assert set(verdict.passed_over.values()) <= {"made under other code than the present"}
 
 
 @pytest.fixture(scope="module")

@@ -94,6 +94,18 @@ def group_mean_of_others(stages: Stages) -> None:
         credit["reward"] = 1.0 - credit["reward"]
 
 
+def advantages_halved(stages: Stages) -> None:
+    """In credit and in the rows made from it, so that the two agree."""
+    for row in (*stages["credit"]["credit"], *stages["training_rows"]["training_rows"]):
+        if row.get("role", "explore") == "explore":
+            row["advantage"] /= 2
+
+
+def deviation_of_other_groups(stages: Stages) -> None:
+    for credit in stages["credit"]["credit"]:
+        credit["group_std"] *= 3
+
+
 # The defect, the invariant that finds it, and a part of what it says.
 DEFECTS: list[tuple[Defect, str, str]] = [
     (reflection_in_both_contexts, "1_guidance_absent", "its context holds ids that only the guidance can have brought"),
@@ -108,6 +120,8 @@ DEFECTS: list[tuple[Defect, str, str]] = [
     (rolled_back_elsewhere, "5_rollback", "the rollback returned another observation than its parent had"),
     (rollback_unrecorded, "5_rollback", "the rollback returned 0 observations, expected"),
     (group_mean_of_others, "8_credit", "its trajectory has"),
+    (advantages_halved, "11_advantages", "the rewards of its group and its settings say"),
+    (deviation_of_other_groups, "11_advantages", "standard deviation"),
 ]
 
 
