@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m r3l.training", description="take one optimiser step over training rows"
+        prog="python -m r3l.training", description="take the optimiser steps of one update over training rows"
     )
     parser.add_argument("--job", help="JSON file of the job (r3l.training.job.Job); empty: files are named on stdin")
     parser.add_argument("--processes", type=int, default=1, help="ranks that do the jobs of stdin together")
