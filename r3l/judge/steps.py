@@ -126,7 +126,8 @@ def wrong_files(lines: Lines, place: Place, rows: list[dict[str, Any]]) -> Itera
         if not isinstance(steps, list) or len(steps) != len(rows):
             yield f"{home}/{REPORT}: tells of another number of steps than {len(rows)}"
             steps = []
-        for step, stored in zip(steps, rows, strict=False):
+        whole = [(report, row)] if len(rows) == 1 else []  # of several steps it has sums
+        for step, stored in [*zip(steps, rows, strict=False), *whole]:
             for name in sorted(step.keys() & stored.keys()):
                 if not same(as_column(step[name]), as_column(stored[name])):
                     yield f"{name} is {shown(stored[name], step[name])} in {home}/{REPORT}"
