@@ -30,9 +30,9 @@ def shade(trained: Trained | None, turn: int, scale: ShadeScale) -> str:
 
 
 def hue(term: str, effect: float) -> str:
-    if term == "sft":
-        return "sft"
-    return "up" if effect > 0 else "down"
+    if effect <= 0:
+        return "down"
+    return "sft" if term == "sft" else "up"
 
 
 def power(value: float) -> str:

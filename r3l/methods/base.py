@@ -164,6 +164,10 @@ class Method(Generic[S]):
         """Return the loss of a meta-task row."""
         return Objective("cross_entropy", term="sft")
 
+    def report_objective(self, settings: S) -> Objective:
+        """Return the loss of a reflection's row, where it is another one than that of a retry's."""
+        return self.lesson_objective(settings)
+
 
 class RatioMethod(Method[C]):
     """Methods with an importance ratio, clipped on both sides (PPO)."""

@@ -9,7 +9,8 @@ from r3l.config.methods import R3LSettings
 from r3l.config.section import taken
 from r3l.credit.pivot_mask import PivotMask
 from r3l.methods.base import LeftOut, Lesson, Method, Objective
-from r3l.records import Credit, Kind, Reflection, SamplingPlan, Status, Trajectory
+from r3l.methods.meta_tasks import kept_turns, report_worths, why_not
+from r3l.records import Credit, Kind, Reflection, SamplingPlan, Trajectory
 
 
 class R3L(Method[R3LSettings]):
@@ -55,19 +56,16 @@ class R3L(Method[R3LSettings]):
     ) -> tuple[list[Lesson], list[LeftOut]]:
         seen = {attempt.trajectory_id: attempt for attempt in attempts}
         retry_of = {attempt.reflection_id: attempt for attempt in attempts if attempt.kind == Kind.RETRY}
+        worths = report_worths(settings, reflections, retry_of, seen)
         lessons: list[Lesson] = []
         left_out: list[LeftOut] = []
-        for reflection in reflections:
+        for reflection, worth in zip(reflections, worths, strict=True):
             retry = retry_of.get(reflection.reflection_id)
-            reason = why_not(settings, reflection, retry, seen)
-            malformed = "" if reflection.status == Status.PARSED else f"{reflection.status}: {reflection.reason}"
-            if not reflection.response_ids and reflection.source != "policy":
-                malformed = f"written by the {reflection.source}: no tokens of the policy"
-            if reason or malformed:
-                left_out.append(LeftOut(reflection.reflection_id, reason or malformed))
+            if worth.weight:
+                lessons.append(Lesson(reflection, advantage=worth.weight))
             else:
-                lessons.append(Lesson(reflection))
-            if retry and reason:
+                left_out.append(LeftOut(reflection.reflection_id, worth.reason))
+            if retry and (reason := why_not(settings, reflection, retry, seen)):
                 left_out.append(LeftOut(retry.trajectory_id, reason))
             elif retry:
                 lessons.append(Lesson(reflection, retry, kept_turns(settings, retry)))
@@ -88,46 +86,8 @@ class R3L(Method[R3LSettings]):
             return self.rl_loss(settings, settings.sft_weight * settings.loss_factor)
         return Objective("cross_entropy", coefficient=settings.sft_weight, term="sft")
 
-
-def why_not(
-    settings: R3LSettings, reflection: Reflection, retry: Trajectory | None, seen: dict[str, Trajectory]
-) -> str:
-    """Return why a reflection and its retry are no lesson; empty where they are one (rules of `sft_rule`)."""
-    if settings.sft_rule == "none" or settings.sft_weight == 0:
-        return "meta-tasks are off" if retry else not_retried(reflection)
-    if reflection.source != "policy" and settings.sft_guidance == "own":
-        return f"written by the {reflection.source}: not the policy's own guidance"
-    target, base = seen.get(reflection.trajectory_id), seen.get(reflection.base_id)
-    if target is None or base is None:
-        return "what it reflects on is not stored"
-    if retry is None:
-        confirmed = (
-            reflection.status == Status.PARSED
-            and reflection.outcome == "success"
-            and target.reward >= settings.success_threshold
-        )
-        return "" if settings.sft_rule == "solved" and confirmed else not_retried(reflection)
-    if not Status(retry.status).trainable:
-        return f"the retry ended with {retry.status}: {retry.reason}"
-    before = max((target, base), key=lambda attempt: attempt.reward)
-    if settings.sft_rule == "improved":
-        return (
-            ""
-            if retry.reward > before.reward
-            else f"the retry's reward {retry.reward:g} is not above {before.reward:g}"
-        )
-    if retry.reward < settings.success_threshold:
-        return f"the retry's reward {retry.reward:g} is below {settings.success_threshold:g}"
-    better = retry.reward > before.reward or retry.turns < before.turns
-    return "" if better else f"the retry is neither better ({before.reward:g}) nor shorter ({before.turns} turns)"
-
-
-def not_retried(reflection: Reflection) -> str:
-    """Return why a reflection has no retry."""
-    return "its retry is not stored" if reflection.decision == "retry" else reflection.decision or "no retry"
-
-
-def kept_turns(settings: R3LSettings, retry: Trajectory) -> int:
-    """Return turns of the parent before the retry's own. With the guidance in the system prompt nothing is kept as it
-    was: the retry's first context holds the whole conversation."""
-    return 0 if settings.guidance_position == "system" else retry.pivot_turn or 0
+    def report_objective(self, settings: R3LSettings) -> Objective:
+        # The loss of SFT knows no weight but 1: that of REINFORCE is the same for 1, and takes any other.
+        weighted = settings.meta_objective != "sft" or settings.meta_success_weight is not None
+        supervised = self.lesson_objective(settings)
+        return replace(supervised, name="policy_gradient") if weighted and not settings.sft_as_rl else supervised

@@ -118,9 +118,10 @@ def lesson_row(
     method: Method[Any], settings: MethodSettings, episodes: dict[str, Episode], lesson: Lesson, group_size: int
 ) -> TrainingRow:
     """Return the row of a reflection, or of the retry that it guided."""
-    objective = method.lesson_objective(settings)
     if lesson.retry is None:
+        objective = method.report_objective(settings)
         return reflect_row(settings, objective, lesson.reflection, lesson.advantage, group_size)
+    objective = method.lesson_objective(settings)
     parent = episodes[lesson.retry.parent_id or lesson.reflection.trajectory_id]
     return retry_row(
         settings, objective, episodes[lesson.retry.trajectory_id], parent.turns[: lesson.kept_turns], group_size

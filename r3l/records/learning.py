@@ -65,7 +65,9 @@ class TrainingRow:
     coefficient: Annotated[float, Column("of the term in the total loss")]
     kl_coefficient: Annotated[float, Column("0: no reference policy is loaded for it")]
     kl_estimator: Annotated[str, Column("none, k1, k2 or k3")]
-    advantage: Annotated[float, Column("A-hat of the trajectory; 1 for sft rows")]
+    advantage: Annotated[
+        float, Column("A-hat of the trajectory; of a meta-task row what it weighs, 1 unless reflections are weighed")
+    ]
     behaviour_policy: Annotated[str, Column("digest of the policy that sampled it")]
     token_ids: Annotated[list[int], Column("the whole sequence", dropped_with="tokens")]
     weights: Annotated[

@@ -115,6 +115,11 @@ OF_SETTING = {
         PLANNED,
     ),
     "method.retries_per_base": PLANNED,
+    **dict.fromkeys(
+        (f"method.meta_{name}" for name in ("objective", "gain_weight", "valid_weight", "invalid_weight")),
+        "training_rows",
+    ),
+    "method.meta_success_weight": "training_rows",
     **dict.fromkeys(("method.teacher", "method.teacher_model"), ""),  # by what the teacher is: see test_guidance.py
     **dict.fromkeys(("method.continuations", "method.turns_sampled"), "credit training_rows continuations"),
     "method.reflect": f"{PLANNED} base",  # without reflections all of the budget are bases
@@ -154,7 +159,7 @@ def others(value: Any, annotation: Any) -> Iterator[Any]:
     if isinstance(value, bool):
         yield not value
     elif isinstance(value, int | float):
-        yield from (value + 2, value * 2, value / 2, value - 1, value + 0.5)
+        yield from (value + 2, value * 2, value / 2, value - 1, value + 0.5, value - 0.5)
     elif isinstance(value, str):
         yield from (OTHER_CLASS,) if PATH.fullmatch(value) else (value + "x", value + "0")
     elif value is None:
@@ -240,7 +245,7 @@ def test_what_the_settings_name_are_stages() -> None:
     sections = [type(part) for name in Config.model_fields if isinstance(part := getattr(Config(), name), Section)]
     extras = [field.json_schema_extra for section in (*sections, Config) for field in section.model_fields.values()]
     named = {stage for extra in extras if isinstance(extra, dict) for stage in extra["identity"]}  # type: ignore[union-attr]
-    assert named == {"tasks", "base", "reflections", "retries", "continuations", "replay", "updates"}
+    assert named == {"tasks", "base", "reflections", "retries", "continuations", "training_rows", "replay", "updates"}
     assert {stage for section in sections for stage in section.IDENTITY_OF or ()} <= set(STAGES)
 
 

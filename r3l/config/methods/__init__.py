@@ -26,6 +26,7 @@ from r3l.config.methods.rivals import (
     VinePPOSettings,
 )
 from r3l.config.methods.shared import AMPLIFY, CLIP_HIGH, CLIP_LOW, INVALID, TOP_RULE, GuidedSettings, MethodSettings
+from r3l.config.section import identity_of
 from r3l.records.plan import (
     Diverged,
     GroupFill,
@@ -154,6 +155,54 @@ class R3LSettings(GuidedSettings):
     clip_high: float = Field(0.2, gt=0, le=1000, description=CLIP_HIGH)
     sft_as_rl: bool = Field(
         False, description="Train meta-task rows with the RL loss and advantage 1, as the release does."
+    )
+    meta_objective: Literal["sft", "gain", "rl"] = Field(
+        "sft",
+        description=(
+            "How much a reflection weighs as a meta-task row. The gain is the reward of its retry minus that of what "
+            "it corrects. sft: 1 where its retry is learned (paper); gain: meta_gain_weight times the gain, "
+            "meta_valid_weight for a report whose retry gained nothing, meta_invalid_weight for no valid report; rl: "
+            "its gain minus the mean gain of the task's reports, no valid report with a gain of meta_invalid_weight "
+            "(ERL). Rows of retries are the same with each."
+        ),
+        json_schema_extra=identity_of("training_rows"),
+    )
+    meta_gain_weight: float = Field(
+        3.0,
+        gt=0,
+        le=100,
+        description="Weight of a reflection per unit of gain if meta_objective is gain, above 0, up to 100.",
+        json_schema_extra=identity_of("training_rows"),
+    )
+    meta_valid_weight: float = Field(
+        0.3,
+        ge=0,
+        le=100,
+        description=(
+            "Weight of a valid report whose retry gained nothing if meta_objective is gain, 0 to 100. Above 0 it keeps "
+            "the skill of writing reports while retries fail."
+        ),
+        json_schema_extra=identity_of("training_rows"),
+    )
+    meta_invalid_weight: float = Field(
+        0.0,
+        ge=-0.5,
+        le=0,
+        description=(
+            "Weight of a reflection that is no valid report if meta_objective is gain, and its gain if it is rl, "
+            "-0.5 to 0. Below 0 the policy is pushed away from it, which is why it is bounded."
+        ),
+        json_schema_extra=identity_of("training_rows"),
+    )
+    meta_success_weight: float | None = Field(
+        None,
+        ge=0,
+        le=100,
+        description=(
+            "Weight of a report that rightly says success of an attempt that solved its task, after which nothing is "
+            "retried, 0 to 100. 0: no row. If empty, 1 where sft_rule is solved (as the release does), else 0."
+        ),
+        json_schema_extra=identity_of("training_rows"),
     )
 
 

@@ -1,5 +1,5 @@
--- 9. A training row says what its credit and the settings of its stage say: the advantage of its credit (for a lesson 1, or what its retry's
---    reward is worth where reflections have a ratio), on the tokens of each reply that of its turn where turns have their own, on every
+-- 9. A training row says what its credit and the settings of its stage say: the advantage of its credit (for a lesson 1, or what
+--    its retry's reward is worth where reflections are rewarded), on the tokens of each reply that of its turn where turns have their own, on every
 --    sampled token from its mask on the weight of the normaliser; a replayed row says what it said before.
 WITH sampled AS ( -- sampled tokens of a source, and those of them that are trained
     SELECT t.run, t.branch, t.trajectory_id AS source_id, 'explore' AS as_role, sum(len(t.response_ids)) AS tokens,
@@ -18,15 +18,41 @@ rewarded AS ( -- Reflect, Retry, Reward: a reflection is worth its retry's rewar
     FROM lines.retries WHERE status IN ('completed', 'turn_limit', 'context_limit', 'invalid_reply')
     WINDOW g AS (PARTITION BY run, branch, iteration, group_id)
 ),
+brought AS ( -- R3L: the gain of a report's retry on the better of its base and what it reflects on; no valid report has what is set
+    SELECT f.run, f.branch, f.iteration, f.group_id, f.reflection_id, f.status, s.settings -> '$.method' AS method,
+           CASE f.status WHEN 'invalid' THEN (s.settings ->> '$.method.meta_invalid_weight')::DOUBLE
+                WHEN 'parsed' THEN r.reward - greatest(b.reward, t.reward) END AS gain
+    FROM lines.reflections f
+    JOIN lines.stages s ON (s.run, s.branch, s.iteration, s.stage) = (f.run, f.branch, f.iteration, 'training_rows') AND s.shard IS NOT DISTINCT FROM f.shard
+    JOIN lines.trajectories b ON (b.run, b.branch, b.trajectory_id) = (f.run, f.branch, f.base_id)
+    JOIN lines.trajectories t ON (t.run, t.branch, t.trajectory_id) = (f.run, f.branch, f.trajectory_id)
+    LEFT JOIN lines.retries r ON (r.run, r.branch, r.reflection_id) = (f.run, f.branch, f.reflection_id)
+         AND r.status IN ('completed', 'turn_limit', 'context_limit', 'invalid_reply')
+    WHERE s.settings ->> '$.method.meta_objective' IS NOT NULL -- older versions weighed every report 1
+          AND (f.source = 'policy' OR s.settings ->> '$.method.sft_guidance' = 'any')
+),
+weighed AS ( -- where nothing was brought, only a right report of success has a row
+    SELECT run, branch, reflection_id AS source_id,
+           CASE WHEN gain IS NULL THEN coalesce((method ->> '$.meta_success_weight')::DOUBLE, CASE method ->> '$.sft_rule' WHEN 'solved' THEN 1 ELSE 0 END)
+                WHEN method ->> '$.meta_objective' = 'sft' THEN 1
+                WHEN method ->> '$.meta_objective' = 'rl' THEN gain - avg(gain) OVER (PARTITION BY run, branch, iteration, group_id)
+                WHEN status = 'invalid' THEN gain
+                WHEN gain > 0 THEN (method ->> '$.meta_gain_weight')::DOUBLE * gain
+                ELSE (method ->> '$.meta_valid_weight')::DOUBLE END AS weight
+    FROM brought
+),
 made AS (
     SELECT w.*, s.settings -> '$.method' AS method, n.tokens, n.trained, coalesce(g.size, 1) AS size,
-           CASE WHEN w.role IN ('explore', 'refinement') THEN c.advantage WHEN w.term = 'sft' OR w.objective = 'policy_gradient' THEN 1
+           CASE WHEN w.role IN ('explore', 'refinement') THEN c.advantage
+                WHEN w.role = 'reflect' AND method ->> '$.meta_objective' IS NOT NULL THEN q.weight
+                WHEN w.term = 'sft' OR w.objective = 'policy_gradient' OR method ->> '$.sft_rule' IS NOT NULL THEN 1
                 ELSE r.advantage END AS credited
     FROM lines.training_rows w
     JOIN lines.stages s ON (s.run, s.branch, s.iteration, s.stage) = (w.run, w.branch, w.iteration, 'training_rows') AND s.shard IS NOT DISTINCT FROM w.shard
     JOIN sampled n ON (n.run, n.branch, n.source_id) = (w.run, w.branch, w.source_id)
          AND n.as_role = CASE w.role WHEN 'refinement' THEN 'explore' ELSE w.role END
     LEFT JOIN lines.credit c ON (c.run, c.branch, c.iteration, c.trajectory_id) = (w.run, w.branch, w.iteration, w.source_id)
+    LEFT JOIN weighed q ON (q.run, q.branch, q.source_id) = (w.run, w.branch, w.source_id)
     LEFT JOIN rewarded r ON (r.run, r.branch, r.source_id) = (w.run, w.branch, w.source_id)
     LEFT JOIN sizes g ON (g.run, g.branch, g.iteration, g.group_id) = (w.run, w.branch, w.iteration, w.group_id)
 ),
