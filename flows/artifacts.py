@@ -79,6 +79,7 @@ def page(store: Store, line: Line, summary: Summary, score: Scores | None = None
         "",
     ]
     lines += [f"**{summary['no_step']}**", ""] if summary["no_step"] else []
+    lines += [f"- **Alarm:** {advice}" for advice in summary.get("alarms", ())] + [""]
     lines += ["| figure | value | since the iteration before |", "|---|---|---|"]
     lines += [f"| {name} | {value} | {change} |" for name, value, change in headline(summary)]
     lines += held_out(score) if score else []

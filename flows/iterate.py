@@ -96,5 +96,7 @@ def iteration_of(
     summary = artifacts.publish(bench, refs, live)
     if summary["no_step"]:
         log().warning("%s", summary["no_step"])
+    for advice in summary.get("alarms", ()):
+        log().warning("alarm: %s", advice)
     log().info("%s", artifacts.closing_line(summary))
     return summary | {"trackers": feed(config, store)}

@@ -18,6 +18,7 @@ from r3l.audit.reader import Reader, Row
 from r3l.audit.text.untrusted import excerpt, report_fields, shortened
 from r3l.audit.weights import ShadeScale, Trained
 from r3l.errors import StoreError
+from r3l.store.alarms import standing_alarms
 from r3l.store.failures import failing_stages
 from r3l.store.metrics import FOLLOWED
 from r3l.store.stage import Store
@@ -168,6 +169,7 @@ def status(store: Store, run: str, branch: str = "") -> RenderableType:
             Text(writer(reader, line, newest) or "nobody is writing it", style="dim"),
             *([Text(past[-1]["no_step"], style="yellow")] if past and past[-1]["no_step"] else []),
             *failures(reader, line, newest),
+            *(Text(f"alarm: {advice}", style="yellow") for advice in standing_alarms(store, run, branch)),
             Columns(
                 [stage_table(done), figure_table(past[-SHOWN:]), account_table(account(reader, line, newest))],
                 padding=(0, 3),

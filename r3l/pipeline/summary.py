@@ -7,6 +7,7 @@ from typing import Any, NotRequired, TypedDict, cast
 
 from r3l.evaluation.score import Scores
 from r3l.stages import STAGES
+from r3l.store.alarms import standing_alarms
 from r3l.store.catalog import connect
 from r3l.store.metrics import METRICS
 from r3l.store.query import query
@@ -59,6 +60,7 @@ class Summary(TypedDict):
     before: dict[str, Any]
     store: NotRequired[str]
     stages_committed: NotRequired[int]
+    alarms: NotRequired[list[str]]
     trackers: NotRequired[dict[str, str]]
     evaluation: NotRequired[Scores]
 
@@ -73,7 +75,7 @@ def questions(summary: Summary) -> list[str]:
 
 def summarise(store: Store, run: str, branch: str, iteration: int) -> Summary:
     """Return the row of the `iterations` view; `stages`: stage -> seconds, from the start of its first shard to the end
-    of its last one; and `before`: column -> figure of the iteration before, empty for the first."""
+    of its last one; `before`: column -> figure of the iteration before, empty for the first; and `alarms`, in words."""
     with connect(store, [run], question=ROW) as connection:
         place = [run, branch, iteration]
         row = query(connection, f"{ROW} = ?", place)
@@ -89,6 +91,7 @@ def summarise(store: Store, run: str, branch: str, iteration: int) -> Summary:
     kept = figures | {
         "stages": stages,
         "before": {column: before[0][column] for column in (*HEADLINE, "evaluated")} if before else {},
+        "alarms": standing_alarms(store, run, branch),
     }
     return cast(Summary, kept)
 

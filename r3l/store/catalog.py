@@ -21,7 +21,7 @@ from r3l.store.contents import STAGES_SCHEMA, Contents, Part, contents_of, place
 from r3l.store.index import indexed, load_all
 from r3l.store.layout import NAME
 from r3l.store.manifest import Manifest
-from r3l.store.metrics import select_lists
+from r3l.store.metrics import expressions, select_lists
 from r3l.store.stage import Store
 from r3l.store.tables.columns import duck_type
 from r3l.store.tables.schemas import PLACE, TABLES
@@ -44,6 +44,8 @@ VIEWS = (
     "held_out",
     "iterations",
     "genealogy",
+    "alarm_figures",
+    "alarms",
 )
 MACROS = "credit_macros"
 LOOKS_AROUND = frozenset({"show", "tables", "information_schema", "duckdb_views", "duckdb_tables", "sqlite_master"})
@@ -187,10 +189,11 @@ def fill(connection: duckdb.DuckDBPyConnection, table: str, rows: Mapping[str, l
 
 
 def view_sql(view: str) -> str:
-    """Return the view's SQL. That of `iterations` has its figures from r3l/store/metrics.py, under the names of its
-    parts."""
+    """Return the view's SQL. Figures of an iteration have their expressions from r3l/store/metrics.py: in `iterations`
+    under the names of its parts, in `alarm_figures` under their own."""
     sql = package_files("r3l.store").joinpath("views", f"{view}.sql").read_text(encoding="utf-8")
-    return Template(sql).substitute(select_lists()) if view == "iterations" else sql
+    figures = {"iterations": select_lists, "alarm_figures": expressions}.get(view)
+    return Template(sql).substitute(figures()) if figures else sql
 
 
 def committed(store: Store, runs: Sequence[str]) -> list[Manifest]:

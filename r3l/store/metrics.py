@@ -202,3 +202,8 @@ def select_lists() -> dict[str, str]:
         if metric.source != "iterations":
             lists.setdefault(metric.source, []).append(f"{metric.sql} AS {metric.column}")
     return {source: ", ".join(columns) for source, columns in lists.items()}
+
+
+def expressions() -> dict[str, str]:
+    """Return column -> its SQL, over the rows of its source."""
+    return {metric.column: metric.sql for metric in METRICS}

@@ -14,7 +14,9 @@ from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration, commit_stage
 
 
-def evaluated(store: Store, iteration: int, shard: int, benchmark: str, tasks: int, solved: int) -> None:
+def evaluated(
+    store: Store, iteration: int, shard: int, benchmark: str, tasks: int, solved: int, run: str = "demo"
+) -> None:
     rows = [
         EvaluatedEpisode(
             trajectory_id=f"iteration={iteration}/evaluation-{shard}/task={task}/base=0",
@@ -42,7 +44,7 @@ def evaluated(store: Store, iteration: int, shard: int, benchmark: str, tasks: i
         for task in range(tasks)
     ]
     tables = {"evaluations": rows}
-    commit_stage(store, "evaluations", tables, [], "demo", iteration, shard=shard, benchmark=f"{benchmark}-{tasks}")
+    commit_stage(store, "evaluations", tables, [], run, iteration, shard=shard, benchmark=f"{benchmark}-{tasks}")
 
 
 @pytest.fixture

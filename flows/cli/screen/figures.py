@@ -34,6 +34,8 @@ def result(console: Console, summary: Summary, ask: bool = True, verbose: bool =
         console.print(f"{summary['failed_attempts']} attempts failed: see the view events", style="yellow")
     if summary["no_step"]:
         console.print(summary["no_step"], style="bold yellow")
+    for advice in summary.get("alarms", ()):
+        console.print(f"alarm: {advice}", style="yellow", soft_wrap=True)
     if "evaluation" in summary:
         evaluated(console, summary["evaluation"])
     for tracker, reason in summary.get("trackers", {}).items():

@@ -1,0 +1,42 @@
+-- Where a run goes wrong, one row per iteration, branch and alarm that rings: figure, the bound that it passed, and in one sentence what is
+-- wrong and what to change. Each is compared with its own past alone. standing: the run has no later figure of this alarm. r3l status, the
+-- terminal, the audit's page of a run and Prefect's artifact show those that stand.
+CREATE VIEW lines.alarms AS
+WITH course AS (
+    SELECT *, list(figure) OVER line AS past, list(figure * (1 - figure) / count) OVER line AS errors,
+           iteration = max(iteration) OVER (PARTITION BY run, branch, alarm) AS standing
+    FROM lines.alarm_figures WHERE figure IS NOT NULL
+    WINDOW line AS (PARTITION BY run, branch, alarm ORDER BY iteration ROWS UNBOUNDED PRECEDING)
+),
+bounded AS (
+    SELECT *, past[1] AS first, list_max(past) AS best, alarm IN ('new words', 'no credit') OR alarm = 'entropy' AND figure > first AS above,
+           CASE alarm -- null: too early to say
+                WHEN 'guided retries' THEN CASE WHEN len(past) > 2 THEN 0.6 * list_avg(past[: ceil(len(past) / 3)::INTEGER]) END
+                WHEN 'parse rate' THEN 0.8 * first
+                WHEN 'entropy' THEN CASE WHEN above THEN 2 * first ELSE first / 2 END
+                WHEN 'drift' THEN CASE WHEN len(list_filter(past, lambda share: share < 1)) > 1 THEN 1 END
+                WHEN 'held-out success' THEN best - 2 * sqrt(figure * (1 - figure) / count + errors[list_position(past, best)])
+                -- where attempts are free text, each iteration has new words, the second as well
+                WHEN 'new words' THEN greatest(0.05, 2 * past[2])
+                WHEN 'no credit' THEN 0.9 END AS bound
+    FROM course
+)
+SELECT run, branch, iteration, alarm, figure, bound, standing,
+       CASE alarm
+            WHEN 'guided retries' THEN format('guided retries win {:.0f} %, less than 0.6 of what they won in the first third ({:.0f} %)', 100 * figure, 100 * bound / 0.6)
+                || ': lower training.learning_rate, or set training.max_drift; where they stop winning, new successes dry up'
+            WHEN 'parse rate' THEN format('{:.0f} % of reflections parse, {:.0f} % at the start', 100 * figure, 100 * first)
+                || ': lower training.learning_rate, or set training.max_drift'
+            WHEN 'entropy' THEN format('entropy {:.3g} nats, {:.3g} at the start', figure, first)
+                || ': lower training.learning_rate, or raise method.kl_coefficient'
+            WHEN 'drift' THEN format('the step drifts above training.max_drift and was cut to {:.0f} %, not for the first time', 100 * figure)
+                || ': lower training.learning_rate'
+            WHEN 'held-out success' THEN format('held-out success {:.0f} %, more than two standard errors below its best ({:.0f} %)', 100 * figure, 100 * best)
+                || ': go on from the policy of its best, with a lower training.learning_rate'
+            WHEN 'new words' THEN format('{:.0f} % of base actions have a word that no observation of the run has', 100 * figure)
+                || ': read some in r3l audit; lower training.learning_rate, or raise method.kl_coefficient'
+            WHEN 'no credit' THEN format('{:.0f} % of groups have no credit', 100 * figure)
+                || ': raise rollout.group_size, or choose tasks that are neither always won nor always lost' END AS advice
+FROM bounded
+WHERE CASE WHEN above THEN figure > bound ELSE figure < bound END
+ORDER BY run, branch, iteration, alarm;

@@ -1,0 +1,112 @@
+"""Each alarm on a stored run where it must ring and on one where it must not, and at its bound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from r3l.store.alarms import standing_alarms
+from r3l.store.catalog import connect
+from r3l.store.stage import Store
+from tests.benchmarks.alarms import rung
+from tests.support.store_iteration import commit_stage, iteration_tables
+from tests.unit.test_held_out import evaluated
+
+ALARMS = ("drift", "entropy", "guided retries", "held-out success", "new words", "no credit", "parse rate")
+
+
+def tables(i: int, wrong: bool) -> dict:
+    """An iteration by hand: of two retries one wins, of four reflections three parse, one of two groups has credit, the
+    step is whole; with `wrong` no retry wins, one reflection parses, nothing has credit, and every step is cut."""
+    made = iteration_tables(i)
+    made["updates"]["updates"][0] |= {"step_share": 1.0}
+    if wrong:
+        made["updates"]["updates"][0] |= {"entropy": 4.5, "step_share": 0.25}
+        parsed, *others = made["reflections"]["reflections"]
+        made["reflections"]["reflections"] = [parsed, *(replace(one, status="invalid") for one in others)]
+        retries = made["retries"]["trajectories"]
+        made["retries"]["trajectories"] = [replace(one, reward=0.0, success=False) for one in retries]
+        made["credit"]["credit"] = [replace(one, advantage=0.0) for one in made["credit"]["credit"]]
+        made["base"]["turns"] = [replace(one, action=f"gnaw {one.turn}") for one in made["base"]["turns"]]
+    return made
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """Two runs of four iterations: `sound` stays as it began, `falling` goes wrong in the last two."""
+    store = Store.open(str(tmp_path_factory.mktemp("store")))
+    for run in ("sound", "falling"):
+        for i in range(4):
+            its = tables(i, run == "falling" and i >= 2)
+            for stage in ("base", "reflections", "retries", "credit", "updates"):
+                commit_stage(store, stage, its[stage], [], run, i)
+        for i, solved in ((-1, 6), (1, 17), (3, 16 if run == "sound" else 7)):
+            evaluated(store, i, 0, "household/heldout", 20, solved, run)
+    return store
+
+
+@pytest.fixture(scope="module")
+def rows(store: Store) -> list[dict]:
+    return connect(store).sql("FROM lines.alarms").to_arrow_table().to_pylist()
+
+
+@pytest.mark.parametrize(("alarm", "figure", "bound", "rings", "words"), [
+    ("guided retries", 0.0, 0.3, [2, 3], "guided retries win 0 %, less than 0.6 of what they won in"),
+    ("parse rate", 0.25, 0.6, [2, 3], "25 % of reflections parse, 75 % at the start"),
+    ("entropy", 4.5, 4.0, [2, 3], "entropy 4.5 nats, 2 at the start"),
+    ("drift", 0.25, 1.0, [3], "the step drifts above training.max_drift and was cut to 25 %"),
+    ("held-out success", 0.35, 0.85 - 2 * ((0.35 * 0.65 + 0.85 * 0.15) / 20) ** 0.5, [3], "held-out success 35 %, "),
+    ("new words", 1.0, 0.05, [2, 3], "100 % of base actions have a word that no observation of the run has"),
+    ("no credit", 1.0, 0.9, [2, 3], "100 % of groups have no credit"),
+])  # fmt: skip
+def test_an_alarm_rings_where_the_run_goes_wrong_and_nowhere_else(rows, alarm, figure, bound, rings, words):
+    its = [row for row in rows if row["alarm"] == alarm]
+    assert [(row["run"], row["iteration"]) for row in its] == [("falling", i) for i in rings]
+    last = its[-1]
+    assert (last["figure"], last["bound"]) == (pytest.approx(figure), pytest.approx(bound))
+    assert last["advice"].startswith(words)
+    assert [row["standing"] for row in its] == [row["iteration"] == 3 for row in its]
+
+
+def test_what_stands_is_said_in_words(store):
+    assert standing_alarms(store, "sound") == []
+    said = standing_alarms(store, "falling")
+    assert len(said) == len(ALARMS)
+    assert all(": " in advice for advice in said)  # what is wrong, then what to change
+
+
+@pytest.mark.parametrize(("alarm", "figures", "first"), [
+    ("guided retries", [0.5, 0.1], None),  # too early
+    ("guided retries", [0.5, 0.5, 0.31], None),
+    ("guided retries", [0.5, 0.5, 0.29], 2),
+    ("guided retries", [None, 0.5, 0.5, 0.29], 3),  # an iteration without retries says nothing
+    ("guided retries", [0.5, 0.1, 0.5, 0.19], None),  # the first third of four is 0.5 and 0.1
+    ("guided retries", [0.5, 0.1, 0.5, 0.17], 3),
+    ("parse rate", [0.9, 0.73], None),
+    ("parse rate", [0.9, 0.71], 1),
+    ("entropy", [0.2, 0.39, 0.11], None),
+    ("entropy", [0.2, 0.41], 1),
+    ("entropy", [0.2, 0.09], 1),
+    ("drift", [1.0, 0.3, 1.0], None),
+    ("drift", [0.3, 1.0, 0.9], 2),
+    ("new words", [0.0, 0.04, 0.05], None),
+    ("new words", [0.0, 0.04, 0.09], 2),
+    ("new words", [0.0, 0.8, 0.9], None),  # free text
+    ("no credit", [0.9, 0.5], None),
+    ("no credit", [0.95, 0.5], 0),
+    ("held-out success", [0.2, 0.6, 0.5], None),
+])  # fmt: skip
+def test_an_alarm_rings_beyond_its_bound(alarm, figures, first):
+    found = rung([("run", "", i, alarm, figure, 50) for i, figure in enumerate(figures)])
+    assert found.get("run", {}).get(alarm) == first
+
+
+def test_an_alarm_that_has_passed_does_not_stand(tmp_path: Path):
+    store = Store.open(str(tmp_path))
+    for i, entropy in enumerate((2.0, 4.5, 2.5)):
+        updates = iteration_tables(i)["updates"]["updates"]
+        commit_stage(store, "updates", {"updates": [updates[0] | {"entropy": entropy}]}, [], "demo", i)
+    assert connect(store).execute("SELECT iteration, standing FROM alarms").fetchall() == [(1, False)]
+    assert standing_alarms(store, "demo") == []
