@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from r3l.store.catalog import connect
+from r3l.store.figures import remembered
 from r3l.store.stage import Store
 
-STANDING = "SELECT iteration, alarm, advice FROM lines.alarms WHERE run = ? AND branch = ? AND standing ORDER BY alarm"
+STANDING = "SELECT run, branch, iteration, alarm, advice FROM lines.alarms WHERE standing ORDER BY run, branch, alarm"
 
 
 def standing_alarms(store: Store, run: str, branch: str = "") -> list[str]:
-    """Read the whole past of the line: an alarm compares with the start, the best or the first third."""
-    with connect(store, [run], question=STANDING) as connection:
-        return [advice for _, _, advice in connection.execute(STANDING, [run, branch]).fetchall()]
+    """Read the past of the run, once per state of it: alarms compare with the start, the best or the first third."""
+    answers = remembered(store, "alarms", {"standing": STANDING}, [run]).runs.get(run, {"standing": []})
+    return [row["advice"] for row in answers["standing"] if row["branch"] == branch]

@@ -35,17 +35,18 @@ class Remembered:
     left_out: dict[str, str] = field(default_factory=dict)
 
 
-def remembered(store: Store, kind: str, questions: Mapping[str, str]) -> Remembered:
+def remembered(store: Store, kind: str, questions: Mapping[str, str], runs: Sequence[str] | None = None) -> Remembered:
     """Return what each run of the store answers to some questions, asked again only of the runs that changed since; a
     damaged stage is left out, and its run named.
 
     Args:
         kind: what the questions are for; names the place where the answers are kept.
         questions: SQL without parameters, by name; each answer is a few rows with a column `run`.
+        runs: ask of these alone; None: of all.
     """
     figures, changed = Remembered(), list[Indexed]()
     asked_for = fingerprint_of(dict(questions))
-    for run in named_runs(store):
+    for run in named_runs(store) if runs is None else runs:
         try:
             index = indexed(store, run)
         except DAMAGE as error:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
+from rich.console import Console
 
+from flows.artifacts import page
+from flows.cli.screen.figures import result
+from r3l.audit.lines import Line
+from r3l.audit.terminal import status
+from r3l.audit.web.app import make_app
+from r3l.pipeline.summary import summarise
 from r3l.store.alarms import standing_alarms
 from r3l.store.catalog import connect
 from r3l.store.stage import Store
@@ -77,6 +86,26 @@ def test_what_stands_is_said_in_words(store):
     assert all(": " in advice for advice in said)  # what is wrong, then what to change
 
 
+@pytest.mark.parametrize("run", ["falling", "sound"])
+def test_the_terminal_the_audit_and_prefects_page_say_what_stands(store, run):
+    summary = summarise(store, run, "", 3)
+    app = make_app(store)
+    with TestClient(app, base_url="http://127.0.0.1:4300") as client:
+        seen = client.get(f"/run/{run}").text
+    app.state.audit.close()
+    ended, stands = io.StringIO(), io.StringIO()
+    result(Console(file=ended, width=400), summary, ask=False)
+    Console(file=stands, width=400).print(status(store, run))
+    for told in (
+        ended.getvalue(),
+        stands.getvalue(),
+        seen,
+        page(store, Line(run), summary | {"stages": {}, "store": "s"}),
+    ):
+        assert told.lower().count("alarm:") == (len(ALARMS) if run == "falling" else 0)
+        assert ("guided retries win 0 %, less than 0.6" in told) == (run == "falling")
+
+
 @pytest.mark.parametrize(("alarm", "figures", "first"), [
     ("guided retries", [0.5, 0.1], None),  # too early
     ("guided retries", [0.5, 0.5, 0.31], None),
@@ -110,3 +139,11 @@ def test_an_alarm_that_has_passed_does_not_stand(tmp_path: Path):
         commit_stage(store, "updates", {"updates": [updates[0] | {"entropy": entropy}]}, [], "demo", i)
     assert connect(store).execute("SELECT iteration, standing FROM alarms").fetchall() == [(1, False)]
     assert standing_alarms(store, "demo") == []
+
+
+def test_a_figure_says_of_how_many_it_is(store):
+    asked = "SELECT alarm, min(count), max(count) FROM lines.alarm_figures GROUP BY ALL ORDER BY ALL"
+    assert connect(store).execute(asked).fetchall() == [
+        ("drift", 1, 1), ("entropy", 1, 1), ("guided retries", 2, 2), ("held-out success", 20, 20),
+        ("new words", 12, 12), ("no credit", 2, 2), ("parse rate", 4, 4),
+    ]  # fmt: skip

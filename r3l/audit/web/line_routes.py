@@ -18,7 +18,7 @@ from r3l.audit.standing import standings
 from r3l.audit.tokens import token_page
 from r3l.audit.web.app_state import CurrentState, OfLine, whole_number
 from r3l.errors import StoreError
-from r3l.store.alarms import STANDING
+from r3l.store.alarms import standing_alarms
 
 router = APIRouter(prefix="/run/{run}")
 EVENTS = 100
@@ -42,7 +42,7 @@ def overview(app_state: CurrentState, line: OfLine, at: Short = "") -> HTMLRespo
         "",
         past=past,
         standing=standing,
-        alarms=reader.remembered(STANDING, line.place),
+        alarms=standing_alarms(reader.store, *line.place),
         charts=iteration_charts(past, standing.curves, line),
         at=shown,
         writer=writer(reader, line, past[-1]["iteration"] if past else 0),
