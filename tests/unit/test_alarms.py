@@ -19,7 +19,7 @@ from r3l.pipeline.summary import summarise
 from r3l.store.alarms import standing_alarms
 from r3l.store.catalog import connect
 from r3l.store.stage import Store
-from tests.benchmarks.alarms import rung
+from tests.benchmarks.alarms import Course, by_chance, fell_at, rung
 from tests.support.store_iteration import commit_stage, iteration_tables
 from tests.unit.test_held_out import evaluated
 
@@ -129,7 +129,7 @@ def test_the_terminal_the_audit_and_prefects_page_say_what_stands(store, run):
 ])  # fmt: skip
 def test_an_alarm_rings_beyond_its_bound(alarm, figures, first):
     found = rung([("run", "", i, alarm, figure, 50) for i, figure in enumerate(figures)])
-    assert found.get("run", {}).get(alarm) == first
+    assert found.get("run", {}).get(alarm, [None])[0] == first
 
 
 def test_an_alarm_that_has_passed_does_not_stand(tmp_path: Path):
@@ -147,3 +147,20 @@ def test_a_figure_says_of_how_many_it_is(store):
         ("drift", 1, 1), ("entropy", 1, 1), ("guided retries", 2, 2), ("held-out success", 20, 20),
         ("new words", 12, 12), ("no credit", 2, 2), ("parse rate", 4, 4),
     ]  # fmt: skip
+
+
+def test_a_fall_lies_two_standard_errors_below_the_best_and_is_told_two_iterations_before():
+    # of 60 episodes two standard errors of 0.6 less 0.45 are 0.181, of 0.6 less 0.4 they are 0.179
+    assert fell_at([(-1, 0.1), (3, 0.6), (7, 0.45), (11, 0.4)], 60) == 11
+    assert fell_at([(-1, 0.1), (3, 0.6), (7, 0.3), (11, 0.4)], 60) == 7
+    assert fell_at([(-1, 0.1), (3, 0.6), (7, 0.3), (11, 0.45)], 60) is None
+    rung_at = {"entropy": [9, 10], "parse rate": [10]}
+    assert [Course(rung_at, 11).rang(("entropy", "parse rate"), at_once) for at_once in (1, 2)] == [True, False]
+    assert not Course(rung_at, 10).rang(("entropy", "parse rate"), 1)
+    assert Course(rung_at, None).rang(("entropy", "parse rate"), 2)
+
+
+def test_steep_rises_show_no_fall_by_chance_and_flat_courses_some():
+    pytest.importorskip("scipy")
+    assert by_chance([([(-1, 0.0), (5, 0.5), (11, 1.0)], 60)]) == 0
+    assert 0 < by_chance([([(-1, 0.5), (5, 0.5), (11, 0.5)], 60)] * 20) < 4
