@@ -22,6 +22,8 @@ from r3l.pipeline.continuing import settled  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
 from r3l.pipeline.summary import Summary  # noqa: E402
 from r3l.pipeline.tools import Tools  # noqa: E402
+from r3l.store.alarms import standing_alarms  # noqa: E402
+from r3l.store.stage import Store  # noqa: E402
 
 
 class Watcher(Protocol):
@@ -70,6 +72,8 @@ def iterations_of(
             done.append(iteration_flow.watched(progress, checked, tools)(Form.model_validate(config)))
             if config.evaluation.every and (done[-1]["iteration"] + 1) % config.evaluation.every == 0:
                 done[-1]["evaluation"] = evaluation_flow.watched(progress, checked, tools)(config)
+                # its held-out success may ring, or end an alarm
+                done[-1]["alarms"] = standing_alarms(Store.open(config.store.root), config.run, config.branch)
             if watcher:
                 watcher.ended(done[-1])
     return done

@@ -10,11 +10,13 @@ import pytest
 from fastapi.testclient import TestClient
 from rich.console import Console
 
+from flows import train
 from flows.artifacts import page
 from flows.cli.screen.figures import result
 from r3l.audit.lines import Line
 from r3l.audit.terminal import status
 from r3l.audit.web.app import make_app
+from r3l.config import compose
 from r3l.pipeline.summary import summarise
 from r3l.store.alarms import standing_alarms
 from r3l.store.catalog import connect
@@ -104,6 +106,17 @@ def test_the_terminal_the_audit_and_prefects_page_say_what_stands(store, run):
     ):
         assert told.lower().count("alarm:") == (len(ALARMS) if run == "falling" else 0)
         assert ("guided retries win 0 %, less than 0.6" in told) == (run == "falling")
+
+
+def test_a_training_asks_again_after_it_has_evaluated(store, monkeypatch):
+    before = {"run": "falling", "branch": "", "iteration": 3, "alarms": []}
+    monkeypatch.setattr(train.iteration_flow, "watched", lambda *_: lambda _config: dict(before))
+    monkeypatch.setattr(train.evaluation_flow, "watched", lambda *_: lambda _config: {"rate": 0.35})
+    settings = ["run=falling", f"store.root={store.root}"]
+    (unevaluated,) = train.iterations_of(compose(assignments=[*settings, "evaluation.every=0"]), 1)
+    (evaluated_too,) = train.iterations_of(compose(assignments=[*settings, "evaluation.every=1"]), 1)
+    assert unevaluated["alarms"] == []
+    assert [advice for advice in evaluated_too["alarms"] if advice.startswith("held-out success 35 %")]
 
 
 @pytest.mark.parametrize(("alarm", "figures", "first"), [
