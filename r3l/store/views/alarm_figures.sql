@@ -2,11 +2,11 @@
 -- policy as iteration -1. step share: the shortest step of the update, 1 where the drift kept its bound. new words: share of base actions
 -- with a word that no observation of the run has, and no action of its first iteration. no credit: share of groups without an advantage.
 CREATE VIEW lines.alarm_figures AS
-WITH began AS (SELECT run, branch, min(iteration) AS iteration FROM lines.base GROUP BY run, branch),
+WITH began AS (SELECT run, branch, min(iteration) AS start FROM lines.stages WHERE stage = 'base' GROUP BY run, branch),
 shown AS ( -- one text once: a world says the same often
     SELECT run, branch, unnest(regexp_extract_all(lower(text), '\p{L}{2,}')) AS word
-    FROM (SELECT DISTINCT run, branch, observation AS text FROM lines.turns
-          UNION SELECT run, branch, action FROM lines.turns JOIN began USING (run, branch, iteration))
+    FROM (SELECT DISTINCT run, branch, observation || CASE iteration WHEN start THEN ' ' || action ELSE '' END AS text
+          FROM lines.turns JOIN began USING (run, branch))
 ),
 words AS (
     SELECT run, branch, list(DISTINCT word) AS words FROM shown GROUP BY run, branch
@@ -16,7 +16,8 @@ acted AS ( -- only where the observations are still stored
     FROM lines.turns WHERE observation <> '' AND action <> '' AND trajectory_id IN (SELECT base_id FROM lines.base) GROUP BY ALL
 )
 SELECT run, branch, iteration, 'guided retries' AS alarm, $retry_improvement_failed AS figure, count(*) FILTER (NOT base_success) AS count
-FROM lines.pivots GROUP BY ALL
+FROM (SELECT r.run, r.branch, r.iteration, r.reward - b.reward AS gain, b.success AS base_success -- as `pivots` has them
+      FROM lines.retries r JOIN lines.base b USING (run, branch, iteration, base_id)) GROUP BY ALL
 UNION ALL SELECT run, branch, iteration, 'parse rate', $parse_rate, count(*) FROM lines.reflections GROUP BY ALL
 UNION ALL SELECT run, branch, iteration, 'entropy', $entropy, count(*) FROM lines.updates GROUP BY ALL
 UNION ALL SELECT run, branch, iteration, 'drift', min(step_share), count(*) FROM lines.updates GROUP BY ALL
