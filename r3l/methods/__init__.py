@@ -10,7 +10,7 @@ from r3l import plugins
 from r3l.config.methods import AnyMethod
 from r3l.errors import ConfigError
 from r3l.methods.bapo import BAPO
-from r3l.methods.base import UNCOUNTED, Method
+from r3l.methods.base import UNCOUNTED, Memory, Method
 from r3l.methods.dapo import DAPO
 from r3l.methods.grpo import GRPO
 from r3l.methods.gspo import GSPO
@@ -78,6 +78,11 @@ def plan(settings: AnyMethod, group_size: int) -> SamplingPlan:
 def credits_turns(settings: AnyMethod) -> bool:
     """Return whether the method gives each turn an advantage of its own."""
     return method_of(settings).credits_turns
+
+
+def memory(settings: AnyMethod) -> Memory:
+    """Return what an update learns again of the corrections of earlier iterations."""
+    return method_of(settings).memory(settings)
 
 
 def credit_stage(

@@ -56,6 +56,13 @@ class PlayedGroup:
     continuations: Sequence[Trajectory] = ()
 
 
+class Memory(NamedTuple):
+    """What an update learns again of the corrections of earlier iterations."""
+
+    tasks: int = 0  # the newest corrected tasks that are remembered
+    share: float = 0.0  # of the step's meta-task rows
+
+
 class LeftOut(NamedTuple):
     """What is not trained on, and why."""
 
@@ -163,6 +170,10 @@ class Method(Generic[S]):
     def lesson_objective(self, settings: S) -> Objective:
         """Return the loss of a meta-task row."""
         return Objective("cross_entropy", term="sft")
+
+    def memory(self, settings: S) -> Memory:
+        """Return how many corrections are remembered, and learned again."""
+        return Memory()
 
     def report_objective(self, settings: S) -> Objective:
         """Return the loss of a reflection's row, where it is another one than that of a retry's."""

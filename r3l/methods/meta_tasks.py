@@ -78,8 +78,9 @@ def rewarded(
     """Weigh a reflection by what it brought; `value` says why where that is not known."""
     if isinstance(value, str):
         # Nothing was tried after a report of success, so that it is in no comparison and has a weight of its own.
-        right = not no_lesson(settings, reflection, seen) and reflection.decision != "retry"
-        right = right and rightly_success(settings, reflection, seen[reflection.trajectory_id])
+        right = not no_lesson(settings, reflection, seen) and rightly_success(
+            settings, reflection, seen[reflection.trajectory_id]
+        )
         return Worth(success_weight(settings) if right and reflection.response_ids else 0.0, value)
     if not reflection.response_ids:
         return Worth(0.0, no_report(reflection) or "no tokens of it are stored")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from r3l.config.methods import R3LSettings
 from r3l.config.section import taken
 from r3l.credit.pivot_mask import PivotMask
-from r3l.methods.base import LeftOut, Lesson, Method, Objective
+from r3l.methods.base import LeftOut, Lesson, Memory, Method, Objective
 from r3l.methods.meta_tasks import kept_turns, report_worths, why_not
 from r3l.records import Credit, Kind, Reflection, SamplingPlan, Trajectory
 
@@ -85,6 +85,9 @@ class R3L(Method[R3LSettings]):
         if settings.sft_as_rl:
             return self.rl_loss(settings, settings.sft_weight * settings.loss_factor)
         return Objective("cross_entropy", coefficient=settings.sft_weight, term="sft")
+
+    def memory(self, settings: R3LSettings) -> Memory:
+        return Memory(settings.meta_memory, settings.meta_replay)
 
     def report_objective(self, settings: R3LSettings) -> Objective:
         # The loss of SFT knows no weight but 1: that of REINFORCE is the same for 1, and takes any other.

@@ -1,16 +1,20 @@
-"""The experience replay buffer, on where the behaviour policy is renewed less than every update (S > 1).
+"""What an update learns from again.
 
-Which groups of earlier iterations an update learns from again: the most recent ones that are not used up.
+The experience replay buffer, on where the behaviour policy is renewed less than every update (S > 1): the most recent
+groups of earlier iterations that are not used up. The memory of corrections: meta-task rows that won, one per task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from r3l.records import TrainingRow
+
+META_TASKS = ("reflect", "retry")  # roles of meta-task rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,48 @@ def choose(
     order = np.random.default_rng(seed).permutation(len(usable))
     ranked = sorted((usable[i] for i in order), key=lambda one: -priority(one, decay))
     return ranked[: replay_count(fresh, share, len(usable))]
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """A meta-task row of an earlier iteration whose retry was learned."""
+
+    row_id: str
+    group_id: str
+    task_id: str
+    iteration: int
+
+
+def corrections(
+    rows: Iterable[Mapping[str, Any]], guided_by: Mapping[str, str], task_of: Mapping[str, str]
+) -> list[Correction]:
+    """Return what won of training rows: the retries that are learned, and the reports that guided them.
+
+    Args:
+        rows: their columns row_id, group_id, iteration, role and source_id.
+        guided_by: retry to the reflection that guided it.
+        task_of: group to the name of its task.
+    """
+    meta_rows = [row for row in rows if row["role"] in META_TASKS]
+    won = {guided_by.get(row["source_id"]) for row in meta_rows if row["role"] == "retry"}
+    return [
+        Correction(row["row_id"], row["group_id"], task_of.get(row["group_id"], row["group_id"]), row["iteration"])
+        for row in meta_rows
+        if row["role"] == "retry" or row["source_id"] in won
+    ]
+
+
+def remember(memory: Iterable[Correction], fresh: int, share: float, seed: int) -> list[Correction]:
+    """Draw what joins `fresh` meta-task rows, at most one correction per task, so that `share` of all are from memory.
+
+    All are drawn in an order of `seed`, as groups of equal priority are, and the first of each task stays.
+    """
+    named = {one.row_id: one for one in memory}
+    order = choose((Candidate(name, 0, 0) for name in named), 0, share=1.0, decay=1.0, limit=1, seed=seed)
+    of_task: dict[str, Correction] = {}
+    for one in order:
+        of_task.setdefault(named[one.group_id].task_id, named[one.group_id])
+    return list(of_task.values())[: replay_count(fresh, share, len(of_task))]
 
 
 def replayed(rows: Sequence[TrainingRow], iteration: int) -> list[TrainingRow]:

@@ -55,7 +55,9 @@ class TrainingRow:
     group_id: Annotated[str, Column("the group, whose rows form one token trie")]
     iteration: Annotated[int, Column("training iteration")]
     source_id: Annotated[str, Column("the trajectory or reflection it was made from")]
-    role: Annotated[str, Column("explore, reflect, retry, refinement or replay")]
+    role: Annotated[
+        str, Column("explore, reflect, retry, refinement or replay: of an earlier iteration, which row_id names")
+    ]
     term: Annotated[str, Column("rl or sft: the rows of a term share one normaliser")]
     objective: Annotated[str, Column("the loss that reads it, a key of r3l.losses.LOSSES")]
     objective_settings: Annotated[str, Column("JSON: clip ranges and the like")]

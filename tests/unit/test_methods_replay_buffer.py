@@ -3,7 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r3l.methods.replay_buffer import Candidate, choose, priority, replay_count, replayed
+from r3l.methods.replay_buffer import (
+    Candidate,
+    Correction,
+    choose,
+    corrections,
+    priority,
+    remember,
+    replay_count,
+    replayed,
+)
 from tests.support.store_iteration import iteration_tables
 
 SETTINGS = {"share": 0.5, "decay": 2.0, "limit": 3, "seed": 0}
@@ -56,3 +65,36 @@ def test_replayed_rows_keep_what_was_sampled():
     assert (again.row_id, again.iteration, again.role) == (f"iteration=7/replay/{row.row_id}", 7, "replay")
     for name in ("group_id", "source_id", "token_ids", "weights", "advantage", "behaviour_policy", "objective", "term"):
         assert getattr(again, name) == getattr(row, name)
+
+
+def test_what_won_is_a_learned_retry_and_the_report_that_guided_it():
+    """Report 0 guided retry 0, which is learned; report 1 has weight as a valid report, and its retry has none."""
+    rows = [
+        {"row_id": f"{name}/row", "group_id": "g", "iteration": 4, "role": role, "source_id": name}
+        for name, role in (
+            ("base=0", "explore"),
+            ("report=0", "reflect"),
+            ("report=1", "reflect"),
+            ("retry=0", "retry"),
+        )
+    ]
+    guided_by = {"retry=0": "report=0", "retry=1": "report=1"}
+    won = corrections(rows, guided_by, {"g": "find the cup"})
+    assert won == [Correction(f"{name}/row", "g", "find the cup", 4) for name in ("report=0", "retry=0")]
+
+
+def memory(tasks, rows=3):
+    return [Correction(f"{task}/{row}", f"g{task}", f"task {task}", 0) for task in range(tasks) for row in range(rows)]
+
+
+def test_memory_joins_as_its_share_of_all_with_one_row_per_task():
+    """Six rows of the step's own: two more are a quarter of all eight, six more are half of twelve."""
+    assert [len(remember(memory(9), 6, share, 0)) for share in (0.0, 0.25, 0.5)] == [0, 2, 6]
+    drawn = remember(memory(4), 100, 0.5, 0)
+    assert sorted(one.task_id for one in drawn) == [f"task {task}" for task in range(4)]
+
+
+def test_what_joins_from_memory_is_drawn_by_seed_alone():
+    names = {seed: tuple(one.row_id for one in remember(memory(9), 6, 0.25, seed)) for seed in range(8)}
+    assert len(set(names.values())) > 4
+    assert names[0] == tuple(one.row_id for one in remember(memory(9)[::-1], 6, 0.25, 0))

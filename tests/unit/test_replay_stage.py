@@ -6,11 +6,13 @@ from types import SimpleNamespace
 import pytest
 
 from r3l.config import compose
+from r3l.methods.replay_buffer import Correction
 from r3l.pipeline.stages import replay_buffer
+from r3l.records import Event
 from r3l.store.catalog import connect
 from r3l.store.check import check_run
 from r3l.store.stage import Store
-from tests.support.store_iteration import commit_iteration, commit_stage
+from tests.support.store_iteration import commit_iteration, commit_stage, iteration_tables
 
 
 def bench(store, iteration, *assignments):
@@ -83,3 +85,84 @@ def test_the_policies_of_replayed_rows_are_found_by_their_digest(store):
     records = [replace(row, behaviour_policy="p1") for row in tables["training_rows"]]
     ref = commit_stage(store, "replay", {"training_rows": records, "replay": tables["replay"]}, [], "demo", 2)
     assert replay_buffer.behaviours(bench(store, 2), ref) == {"p1": f"{store.root}/demo/policies/iteration=00000"}
+
+
+MEMORY = ("training.sync_interval=1", "method.meta_replay=0.5")
+
+
+@pytest.fixture
+def corrected(tmp_path):
+    """Four iterations, whose group of task 0 has a learned retry and its report: cup, jar, cup, and one without."""
+    store = Store.open(str(tmp_path))
+    for iteration, name in enumerate(("cup", "jar", "cup", "pan")):
+        tables = iteration_tables(iteration)
+        tables["tasks"]["tasks"] = [replace(one, task_id=f"{name} {one.task}") for one in tables["tasks"]["tasks"]]
+        rows = tables["training_rows"]
+        if name == "pan":  # what has no row says why
+            lost = [row for row in rows["training_rows"] if row.role in ("reflect", "retry")]
+            rows["training_rows"] = [row for row in rows["training_rows"] if row not in lost]
+            rows["events"] += [Event(3, "training_rows", row.source_id, "no_meta_task", "lost") for row in lost]
+        commit_iteration(store, iteration=iteration, tables=tables)
+    return store
+
+
+def of_memory(store, iteration, fresh, *assignments):
+    """What joins a step, and which iterations the stage is made from."""
+    at = bench(store, iteration, *MEMORY, *assignments)
+    own = [ref for ref in store.stages("demo", "", iteration) if ref.stage == "training_rows"]
+    tables = replay_buffer.replay_tables(at, fresh, own)
+    assert tables["replay"] == []  # no group of the batch's mean
+    return tables["training_rows"], [ref.iteration for ref in replay_buffer.history(at)]
+
+
+def test_without_memory_the_stage_is_not_there(corrected):
+    assert not replay_buffer.active(bench(corrected, 3, *MEMORY))
+    assert not replay_buffer.active(bench(corrected, 3, *MEMORY, "method.meta_memory=2", "method.meta_replay=0"))
+    assert replay_buffer.active(bench(corrected, 3, *MEMORY, "method.meta_memory=2"))
+
+
+def test_memory_is_read_back_until_it_is_full(corrected):
+    def place(rows):
+        return sorted(row.row_id.removeprefix("iteration=3/replay/").split("/")[0] for row in rows)
+
+    rows, read = of_memory(corrected, 3, 2, "method.meta_memory=1")
+    assert (place(rows), read) == (["iteration=2"], [2])
+    rows, read = of_memory(corrected, 3, 2, "method.meta_memory=2")
+    assert (place(rows), read) == (["iteration=1", "iteration=2"], [2, 1])
+    rows, read = of_memory(corrected, 3, 9, "method.meta_memory=9")  # cup's newest correction stands for it
+    assert (place(rows), read) == (["iteration=1", "iteration=2"], [2, 1, 0])
+    assert of_memory(corrected, 0, 2, "method.meta_memory=9") == ([], [])
+
+
+def test_a_step_without_corrections_takes_as_many_as_it_has_groups(corrected):
+    """Half of the meta-task rows are from memory: as many as it has groups, having no row of its own; as its two own
+    rows where these are more."""
+    assert [len(of_memory(corrected, 3, groups, "method.meta_memory=9")[0]) for groups in (0, 1, 2)] == [0, 1, 2]
+    assert len(of_memory(corrected, 2, 1, "method.meta_memory=9")[0]) == 2
+
+
+def test_an_iteration_with_more_corrected_tasks_than_memory_holds_fills_it(store, monkeypatch):
+    many = [Correction(f"{task}/{row}", f"g{task}", f"task {task}", 2) for task in range(3) for row in range(2)]
+    monkeypatch.setattr(replay_buffer, "won_in", lambda *_: many)
+    _, kept = replay_buffer.remembered(bench(store, 3, *MEMORY, "method.meta_memory=2"))
+    assert [one.task_id for one in kept] == ["task 0", "task 0", "task 1", "task 1"]
+
+
+def test_rows_from_memory_say_where_they_come_from_and_the_store_checks_out(corrected):
+    rows, _ = of_memory(corrected, 3, 2, "method.meta_memory=9")
+    assert {(row.iteration, row.role, row.term) for row in rows} == {(3, "replay", "sft")}
+    commit_stage(corrected, "replay", {"training_rows": rows, "replay": []}, [], "demo", 3)
+    asked = (
+        "SELECT count(*) FROM training_rows m JOIN training_rows o USING (source_id, token_ids, weights, advantage) "
+        "WHERE m.role = 'replay' AND m.iteration = 3 AND o.role IN ('reflect', 'retry') AND o.iteration < 3"
+    )
+    assert connect(corrected).execute(asked).fetchall() == [(2,)]
+    assert check_run(corrected, "demo") == []
+
+
+def test_what_is_replayed_with_its_group_does_not_join_from_memory_too(corrected):
+    assignments = ("training.sync_interval=2", "method.meta_replay=0.5", "method.meta_memory=9")
+    tables = replay_buffer.replay_tables(bench(corrected, 3, *assignments), 1)
+    (group,) = tables["replay"]
+    names = [row.row_id for row in tables["training_rows"]]
+    assert len(set(names)) == len(names) > group.rows

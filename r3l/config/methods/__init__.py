@@ -204,6 +204,27 @@ class R3LSettings(GuidedSettings):
         ),
         json_schema_extra=identity_of("training_rows"),
     )
+    meta_memory: int = Field(
+        0,
+        ge=0,
+        le=1_000_000,
+        description=(
+            "Number of tasks, the newest ones, whose corrections are remembered: meta-task rows of earlier iterations "
+            "whose retry was learned, 0 to 1000000. Pruned iterations can't be learned again. 0: no memory."
+        ),
+        json_schema_extra=identity_of("replay"),
+    )
+    meta_replay: float = Field(
+        0.25,
+        ge=0,
+        le=0.9,
+        description=(
+            "Share of a step's meta-task rows that comes from the memory, 0 to 0.9, if meta_memory is above 0: at most "
+            "one row per task, drawn at random. A step with fewer such rows of its own than tasks takes as many from "
+            "memory as if it had one for each."
+        ),
+        json_schema_extra=identity_of("replay"),
+    )
 
 
 METHOD_KINDS = Kinds(

@@ -155,9 +155,10 @@ def write_training_rows(bench: Workbench, batch: StageRef, parents: Parents, sha
 
 
 def replay_groups(bench: Workbench, credit: list[StageRef], rows: list[StageRef]) -> StageRef:
-    """Draw groups of earlier iterations to learn from again."""
+    """Draw what is learned from again: groups of earlier iterations, and corrections."""
     parents = [*credit, *rows, *replay_buffer.history(bench)]
-    return run_stage(bench, "replay", None, parents, lambda: replay_buffer.replay_tables(bench, counted(bench, credit)))
+    draw_again = replay_buffer.replay_tables
+    return run_stage(bench, "replay", None, parents, lambda: draw_again(bench, counted(bench, credit), rows))
 
 
 def counted(bench: Workbench, credit: list[StageRef]) -> int:

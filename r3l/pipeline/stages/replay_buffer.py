@@ -1,12 +1,23 @@
-"""The replay stage, only for S > 1: which earlier groups are trained on again."""
+"""The replay stage: which rows of earlier iterations are trained on again. Whole groups where S > 1, corrections where
+the method has a memory of them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
-from r3l.methods.replay_buffer import Candidate, choose, priority, replayed
+from r3l.methods import memory
+from r3l.methods.replay_buffer import (
+    META_TASKS,
+    Candidate,
+    Correction,
+    choose,
+    corrections,
+    priority,
+    remember,
+    replayed,
+)
 from r3l.pipeline.stages import stage_io
 from r3l.pipeline.workbench import Workbench
 from r3l.records import ReplayedGroup, TrainingRow
@@ -15,6 +26,11 @@ from r3l.system.seeds import derive
 
 
 def active(bench: Workbench) -> bool:
+    """Say whether anything of earlier iterations may be learned again."""
+    return buffers(bench) or all(memory(bench.config.method))
+
+
+def buffers(bench: Workbench) -> bool:
     """Say whether the buffer is on: S > 1 (paper, appendix Synchronization Frequency)."""
     return bench.config.training.sync_interval > 1
 
@@ -28,9 +44,11 @@ def earlier(bench: Workbench, iteration: int, stage: str) -> list[StageRef]:
 
 def history(bench: Workbench) -> list[StageRef]:
     """Return what the replay stage is made from beside this iteration: the last one's rows, and its replay, which had
-    the ones before."""
+    the ones before; and the rows that the memory of corrections was read from."""
     last = bench.iteration - 1
-    return [*earlier(bench, last, "training_rows"), *earlier(bench, last, "replay")] if last >= 0 else []
+    before = ("training_rows", "replay") if buffers(bench) and last >= 0 else ()
+    buffered = [ref for stage in before for ref in earlier(bench, last, stage)]
+    return list(dict.fromkeys([*buffered, *remembered(bench)[0]]))
 
 
 def candidates(bench: Workbench) -> list[Candidate]:
@@ -47,21 +65,27 @@ def candidates(bench: Workbench) -> list[Candidate]:
     return [Candidate(group, bench.iteration - iteration, 1 + uses[group]) for group, iteration in sampled.items()]
 
 
-def replay_tables(bench: Workbench, fresh: int) -> stage_io.Tables:
-    """Return the groups drawn, and their rows as rows of this iteration. `fresh`: groups that count in this iteration's
-    own batch."""
+def replay_tables(bench: Workbench, fresh: int, own: Sequence[StageRef] = ()) -> stage_io.Tables:
+    """Return the groups drawn, and their rows and those from memory as rows of this iteration. Corrections from memory
+    are no groups: they add to the meta-task term, and leave the mean over the batch as it is.
+
+    Args:
+        fresh: groups that count in this iteration's own batch.
+        own: the stages with its training rows.
+    """
     settings = bench.config.training
     drawn = choose(
-        candidates(bench),
+        candidates(bench) if buffers(bench) else [],
         fresh,
         share=settings.replay_share,
         decay=settings.replay_decay,
         limit=settings.replay_limit,
         seed=derive(bench.config.seed, "replay", bench.iteration),
     )
-    rows = {one.group_id: list(rows_of(bench, one)) for one in drawn}
+    rows = {one.group_id: list(rows_of(bench, bench.iteration - one.age, "group_id", {one.group_id})) for one in drawn}
+    learned_again = remembered_rows(bench, fresh, own, rows.keys())
     return {
-        "training_rows": [row for group in rows.values() for row in group],
+        "training_rows": [*(row for group in rows.values() for row in group), *learned_again],
         "replay": [
             ReplayedGroup(
                 iteration=bench.iteration,
@@ -77,12 +101,65 @@ def replay_tables(bench: Workbench, fresh: int) -> stage_io.Tables:
     }
 
 
-def rows_of(bench: Workbench, group: Candidate) -> Iterator[TrainingRow]:
-    """Yield a group's rows under this iteration."""
-    for ref in earlier(bench, bench.iteration - group.age, "training_rows"):
-        if group.group_id in set(bench.store.read(ref, "training_rows", ["group_id"])["group_id"].to_pylist()):
+def rows_of(bench: Workbench, iteration: int, column: str, names: Set[str]) -> Iterator[TrainingRow]:
+    """Yield the rows of an earlier iteration whose group or row has such a name, under this iteration."""
+    for ref in earlier(bench, iteration, "training_rows"):
+        if not names.isdisjoint(bench.store.read(ref, "training_rows", [column])[column].to_pylist()):
             rows = stage_io.records(bench.store, ref, "training_rows", TrainingRow)
-            yield from replayed([row for row in rows if row.group_id == group.group_id], bench.iteration)
+            yield from replayed([row for row in rows if getattr(row, column) in names], bench.iteration)
+
+
+def remembered(bench: Workbench) -> tuple[list[StageRef], list[Correction]]:
+    """Return the corrections in memory, and the stages that they were looked for in: back from the last iteration until
+    the memory is full. Of a task the newest iteration that corrected it counts."""
+    capacity, _ = memory(bench.config.method)
+    read: list[StageRef] = []
+    of_task: dict[str, list[Correction]] = {}
+    for iteration in reversed(range(bench.iteration)):
+        if len(of_task) >= capacity:
+            break
+        rows = earlier(bench, iteration, "training_rows")
+        read += rows
+        newer = set(of_task)
+        for one in won_in(bench, iteration, rows):
+            if one.task_id not in newer and (one.task_id in of_task or len(of_task) < capacity):
+                of_task.setdefault(one.task_id, []).append(one)
+    return read, [one for found in of_task.values() for one in found]
+
+
+def won_in(bench: Workbench, iteration: int, rows: list[StageRef]) -> list[Correction]:
+    """Return the corrections of an earlier iteration, in the order of its rows."""
+    columns = ["row_id", "group_id", "iteration", "role", "source_id"]
+    tasks = [one for ref in earlier(bench, iteration, "tasks") for one in stage_io.tasks(bench.store, ref)]
+    retries = [
+        one
+        for ref in earlier(bench, iteration, "retries")
+        for one in bench.store.read(ref, "trajectories", ["trajectory_id", "reflection_id"]).to_pylist()
+    ]
+    return corrections(
+        [row for ref in rows for row in bench.store.read(ref, "training_rows", columns).to_pylist()],
+        {one["trajectory_id"]: one["reflection_id"] for one in retries},
+        {task.group_id: task.task_id for task in tasks},
+    )
+
+
+def remembered_rows(
+    bench: Workbench, groups: int, own: Sequence[StageRef], replayed_groups: Set[str]
+) -> list[TrainingRow]:
+    """Return the rows that the step learns from memory: a share of all its meta-task rows. Where it has fewer of its
+    own than groups, they are counted as one per group: memory is there for when corrections run dry."""
+    roles = [role for ref in own for role in bench.store.read(ref, "training_rows", ["role"])["role"].to_pylist()]
+    drawn = remember(
+        [one for one in remembered(bench)[1] if one.group_id not in replayed_groups],
+        max(sum(role in META_TASKS for role in roles), groups),
+        memory(bench.config.method).share,
+        derive(bench.config.seed, "memory", bench.iteration),
+    )
+    return [
+        row
+        for iteration in sorted({one.iteration for one in drawn})
+        for row in rows_of(bench, iteration, "row_id", {one.row_id for one in drawn})
+    ]
 
 
 def behaviours(bench: Workbench, replay: StageRef) -> dict[str, str]:
