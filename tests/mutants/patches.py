@@ -23,7 +23,8 @@ class Mutant:
 STAGE, SWEEP, LOCK = "r3l/store/stage.py", "r3l/store/sweep.py", "r3l/store/files/lock.py"
 PROCESS, STAGING, LOCAL = "r3l/store/files/process.py", "r3l/store/files/staging.py", "r3l/store/files/local.py"
 MANIFEST, DIGESTS, UNSTORABLE = "r3l/store/manifest.py", "r3l/store/digests.py", "r3l/store/tables/unstorable.py"
-SNAPSHOTS, PLACES, PULLER = (f"r3l/store/policies/{name}.py" for name in ("snapshots", "places", "puller"))
+SNAPSHOTS, PLACES = (f"r3l/store/policies/{name}.py" for name in ("snapshots", "places"))
+PULLER = "flows/placement/puller.py"
 ADVANTAGES, AMPLIFICATION, MASK = (f"r3l/credit/{name}.py" for name in ("advantages", "amplification", "pivot_mask"))
 REPORT, IDENTITY = "r3l/exploration/report.py", "r3l/pipeline/stages/identity.py"
 (T_STAGE, T_LOCK, T_STAGING, T_CREDIT, T_IDENTITY, T_POLICIES, T_PLACES, T_PULLER, T_UNSTORABLE, T_EXPLORATION) = (

@@ -60,7 +60,7 @@ def test_a_reading_command_loads_no_settings(words, root):
 
 
 def test_every_command_has_a_file_of_its_own():
-    folders = [Path(app.__file__).parents[1] / package.replace(".", "/") for package, _ in app.COMMANDS.values()]
+    folders = [Path(app.__file__).parent / folder for folder, _ in app.COMMANDS.values()]
     files = {path for folder in folders for path in folder.glob("*.py")}
     names = {path.stem.replace("_", "-") for path in files} - {"--init--"}
     assert names == {*app.PLACES}

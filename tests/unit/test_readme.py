@@ -13,6 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from flows.cli import app as cli
+from r3l import plugins
 from r3l.errors import ConfigError
 from r3l.lab.study.pages.readme_block import BEGIN, END, with_evidence
 
@@ -29,7 +30,7 @@ QUICK = {"sql", "why", "check", "plan"}
 
 @pytest.fixture(scope="module")
 def r3l() -> typer.Typer:
-    return cli.app_of(cli.PLACES)
+    return cli.app_of([*cli.PLACES, *plugins.installed("command")])
 
 
 def commands(page: str) -> list[str]:
@@ -55,6 +56,8 @@ def test_the_pages_commands_run_or_parse(r3l, monkeypatch):
         program, *words = shlex.split(line)
         if program == "make":
             assert subprocess.run(["make", "-n", *words], capture_output=True, check=False).returncode == 0, line
+        elif program == "pip":
+            assert words[0] == "install", line
         elif program == "python":
             assert importlib.util.find_spec(words[1]), line
         elif words != ["--help"]:
@@ -113,7 +116,7 @@ def test_its_marks_stand_once_each():
 
 def test_every_command_is_in_a_guide():
     pages = "\n".join(path.read_text(encoding="utf-8") for path in GUIDES)
-    names = list(cli.PLACES)
+    names = [*cli.PLACES, *plugins.installed("command")]
     assert len(names) > 20
     missing = [name for name in names if not re.search(rf"r3l {re.escape(name)}\b(?!-)", pages)]
     assert missing == []

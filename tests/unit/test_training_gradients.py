@@ -68,6 +68,8 @@ def naive_loss(model: Any, records: list[dict[str, Any]], groups: int, other: An
             token_loss = -logp
         elif one["objective"] in {"clipped_ratio", "balanced_ratio"}:
             token_loss = torch.maximum(-ratio * a, -ratio.clamp(low, high) * a)
+        elif one["objective"] == "cispo":
+            token_loss = -ratio.detach().clamp(low, high) * a * logp
         elif one["objective"] == "shaped_ratio":
             token_loss = -a * logp.exp() / (logp.exp() + 0.1)
         else:  # each token carries the sequence's ratio in value, its own log-probability in gradient
@@ -153,6 +155,7 @@ CASES = {
     "clipped_ratio, on policy": {"objective": "clipped_ratio"},
     "clipped_ratio, old rows": {"objective": "clipped_ratio", "behaviour_policy": "older", "reduction": "tokens"},
     "clipped_ratio, KL k3": {"objective": "clipped_ratio", "kl_coefficient": 0.1, "kl_estimator": "k3"},
+    "cispo, old rows": {"objective": "cispo", "behaviour_policy": "older"},
     "balanced_ratio, old rows": {"objective": "balanced_ratio", "behaviour_policy": "older", "reduction": "tokens"},
     "sequence_ratio, on policy": {"objective": "sequence_ratio"},
     "sequence_ratio, old rows, KL k2": {

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from flows.cli.options import Root
-from flows.cli.screen.console import say
+from flows.cli.screen.console import say, say_json
 from r3l.judge.parting import Line, parting
 from r3l.store.stage import Store
 
@@ -25,7 +24,7 @@ def bisect(
     lines = [_line(word, root) for word, root in ((a, store), (b, other_store or store))]
     found = parting(*lines)
     if as_json:
-        say(json.dumps(None if found is None else asdict(found), default=str))
+        say_json(None if found is None else asdict(found))
     else:
         say(str(found) if found else f"{a} and {b}: equal as far as both go")
 
