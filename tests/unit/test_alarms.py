@@ -33,6 +33,8 @@ def tables(i: int, wrong: bool) -> dict:
     step is whole; with `wrong` no retry wins, one reflection parses, nothing has credit, and every step is cut."""
     made = iteration_tables(i)
     made["updates"]["updates"][0] |= {"step_share": 1.0}
+    if i:  # a word that observations have, and no action of the first iteration
+        made["base"]["turns"] = [replace(one, action=f"see {one.turn}") for one in made["base"]["turns"]]
     if wrong:
         made["updates"]["updates"][0] |= {"entropy": 4.5, "step_share": 0.25}
         parsed, *others = made["reflections"]["reflections"]
