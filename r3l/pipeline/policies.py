@@ -136,7 +136,8 @@ def teacher_settings(config: Config) -> Config | None:
     method = config.method
     if not isinstance(method, GuidedSettings) or method.guidance != "teacher" or on_a_server(method):
         return None
-    return config.model_copy(update={"policy": PolicySettings(path=method.teacher)})
+    of_start = method.teacher == "start"
+    return config if of_start else config.model_copy(update={"policy": PolicySettings(path=method.teacher)})
 
 
 def starting_policy(config: Config) -> PolicySnapshot:

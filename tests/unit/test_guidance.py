@@ -29,7 +29,7 @@ from r3l.environments.oracles import verdict_of
 from r3l.errors import ConfigError, EngineError, Interrupted, ServerAway
 from r3l.exploration import stages
 from r3l.methods import plan, training_rows_stage
-from r3l.pipeline.policies import teacher_of
+from r3l.pipeline.policies import starting_policy, teacher_of
 from r3l.pipeline.teaching import check_guidance, make_teacher, same_tokens
 from r3l.store.check import check_run
 from r3l.store.genealogy import why
@@ -483,6 +483,22 @@ def test_a_folder_teaches_with_an_engine_of_its_own(tmp_path):
     try:
         assert teacher.same_tokens
         assert teacher.digest == teacher_of(config)
+    finally:
+        teacher.close()
+
+
+def test_the_policy_that_a_run_started_from_may_write_its_reflections(tmp_path):
+    start = write_policy(tmp_path / "start", seed=4)
+    config = teaching(guidance="teacher", teacher="start")
+    config = config.model_copy(update={"policy": config.policy.model_copy(update={"path": str(start)})})
+    assert teacher_of(config) == starting_policy(config).digest
+    other = write_policy(tmp_path / "other", seed=5)
+    changed = config.model_copy(update={"policy": config.policy.model_copy(update={"path": str(other)})})
+    assert teacher_of(changed) == starting_policy(changed).digest != teacher_of(config)
+    check_guidance(config)
+    teacher = make_teacher(config)
+    try:
+        assert (teacher.digest, teacher.same_tokens) == (teacher_of(config), True)
     finally:
         teacher.close()
 

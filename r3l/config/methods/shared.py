@@ -123,8 +123,9 @@ class GuidedSettings(MethodSettings):
     teacher: str = Field(
         "",
         description=(
-            "For guidance=teacher: the folder of another policy, or the address of a server with OpenAI's chat route "
-            "(its key is read from R3L_TEACHER_KEY)."
+            "For guidance=teacher: the folder of another policy, start for the policy that the run started from, which "
+            "forgets nothing, or the address of a server with OpenAI's chat route (its key is read from "
+            "R3L_TEACHER_KEY)."
         ),
         json_schema_extra=identity_of(),  # what it is belongs to the reflections by its digest
     )
@@ -142,7 +143,7 @@ class GuidedSettings(MethodSettings):
     @model_validator(mode="after")
     def refuse_no_teacher(self) -> GuidedSettings:
         if self.guidance == "teacher" and not self.teacher:
-            raise ValueError("guidance=teacher needs method.teacher: a policy's folder, or a server's address")
+            raise ValueError("guidance=teacher needs method.teacher: a policy's folder, start, or a server's address")
         if self.teacher.startswith(("http://", "https://")) and not self.teacher_model:
             raise ValueError(f"teacher={self.teacher} is a server: name its model with method.teacher_model")
         return self
