@@ -160,6 +160,14 @@ def test_rows_from_memory_say_where_they_come_from_and_the_store_checks_out(corr
     assert check_run(corrected, "demo") == []
 
 
+def test_a_row_from_memory_that_is_not_what_won_is_found(corrected):
+    first, *others = of_memory(corrected, 3, 2, "method.meta_memory=9")[0]
+    forged = replace(first, advantage=2 * first.advantage)
+    commit_stage(corrected, "replay", {"training_rows": [forged, *others], "replay": []}, [], "demo", 3)
+    (finding,) = check_run(corrected, "demo")
+    assert (finding.check, finding.what) == ("9_row_weights", "not the row that it replays")
+
+
 def test_what_is_replayed_with_its_group_does_not_join_from_memory_too(corrected):
     assignments = ("training.sync_interval=2", "method.meta_replay=0.5", "method.meta_memory=9")
     tables = replay_buffer.replay_tables(bench(corrected, 3, *assignments), 1)
