@@ -56,3 +56,7 @@ class TrainingError(R3LError):
 class StoreError(R3LError):
     """A store that is not writable, is locked by another writer, or holds a stage that is not what its manifest
     says."""
+
+
+class Pruned(StoreError):
+    """What would be read was emptied by `r3l prune`."""

@@ -12,7 +12,7 @@ from r3l.engines.base import PolicySnapshot
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments import make_world
 from r3l.environments.base import tools_of
-from r3l.errors import ChatFormatError, ConfigError, R3LError, WorldError
+from r3l.errors import ChatFormatError, ConfigError, Pruned, R3LError, WorldError
 from r3l.exploration.explorer import Explorer
 from r3l.exploration.progress import Progress
 from r3l.judge.recorded import Recorded, RecordedTeacher
@@ -53,7 +53,7 @@ class Looking(Runner):
             raise
         except NotAtHand as error:
             self.passed_over(key, str(error))
-        except WorldError as error:  # its data are not prepared here
+        except (WorldError, Pruned) as error:  # its data are not prepared here, or not there any more
             self.passed_over(key, str(error))
         except UNREADABLE as error:
             if isinstance(error, ConfigError) and "teacher" in str(error):  # it was a folder of the machine of the run

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from r3l.errors import StoreError
+from r3l.errors import Pruned, StoreError
 from r3l.store import manifest as manifests
 from r3l.store.layout import StageKey, StageRef
 from r3l.store.stage import Store, whole
@@ -59,6 +59,12 @@ class Witness(Store):
         rows = storable(key, whole(key, tables))
         self.made[key] = Made(rows, fingerprint, dict(settings or {}), policy, seed, list(parents))
         return self.stored(key)
+
+    def pruned(self, ref: StageRef, table: str) -> bool:
+        """Raise `Pruned` where columns were emptied: nobody can tell whether that was before the stage was made."""
+        if super().pruned(ref, table):
+            raise Pruned(f"stage {ref.key}: {table} was pruned, before or after its rows were learned again")
+        return False
 
     def stored(self, key: StageKey) -> StageRef:
         """Return the stored stage. Raise `NotStored` where there is none."""

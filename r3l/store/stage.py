@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from r3l.errors import StoreError
+from r3l.errors import Pruned, StoreError
 from r3l.stages import STAGES
 from r3l.store import manifest as manifests
 from r3l.store.digests import canonical, fingerprint, lasting, table_digest
@@ -193,6 +193,10 @@ class Store:
             )
         return content
 
+    def pruned(self, ref: StageRef, table: str) -> bool:
+        """Say whether columns of a stage's table were emptied."""
+        return any(part.get("dropped") for part in self.manifest(ref)["parts"] if part["table"] == table)
+
     def read(self, ref: StageRef, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows of one table of a stage (or these columns of it), verified against the manifest first."""
         manifest = self.manifest(ref)
@@ -280,12 +284,10 @@ def finite(value: object) -> object:
 
 
 def refuse_dropped(key: StageKey, part: ManifestPart, names: Sequence[str]) -> None:
-    """Raise StoreError for a column that was pruned: it is empty where it had been full."""
+    """Raise Pruned for a column that was pruned: it is empty where it had been full."""
     if dropped := set(names) & set(part.get("dropped", ())):
-        raise StoreError(
-            f"stage {key}: {part['table']}.{', '.join(sorted(dropped))} was pruned; replay from an earlier stage "
-            "instead"
-        )
+        columns = f"{part['table']}.{', '.join(sorted(dropped))}"
+        raise Pruned(f"stage {key}: {columns} was pruned; replay from an earlier stage instead")
 
 
 def whole(key: StageKey, tables: Mapping[str, Rows]) -> dict[str, Rows]:

@@ -6,11 +6,14 @@ from types import SimpleNamespace
 import pytest
 
 from r3l.config import compose
+from r3l.errors import Pruned
+from r3l.judge.witness import Witness
 from r3l.methods.replay_buffer import Correction
 from r3l.pipeline.stages import replay_buffer
 from r3l.records import Event
 from r3l.store.catalog import connect
 from r3l.store.check import check_run
+from r3l.store.space.retention import prune_run
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration, commit_stage, iteration_tables
 
@@ -158,6 +161,17 @@ def test_rows_from_memory_say_where_they_come_from_and_the_store_checks_out(corr
     )
     assert connect(corrected).execute(asked).fetchall() == [(2,)]
     assert check_run(corrected, "demo") == []
+
+
+def test_what_was_pruned_is_passed_over_and_the_run_goes_on(corrected):
+    prune_run(corrected, "demo", keep_last=2, drop="logprobs")
+    rows, read = of_memory(corrected, 3, 2, "method.meta_memory=9")
+    assert {row.source_id.split("/")[0] for row in rows} == {"iteration=2"}
+    assert read == [2]
+    assert [one.source_iteration for one in replay_buffer.replay_tables(bench(corrected, 3), 9)["replay"]] == [2]
+    judged = bench(Witness(corrected.files), 3, *MEMORY, "method.meta_memory=9")
+    with pytest.raises(Pruned, match="before or after"):
+        replay_buffer.history(judged)
 
 
 def test_a_row_from_memory_that_is_not_what_won_is_found(corrected):

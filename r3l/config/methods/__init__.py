@@ -210,7 +210,7 @@ class R3LSettings(GuidedSettings):
         le=1_000_000,
         description=(
             "Number of tasks, the newest ones, whose corrections are remembered: meta-task rows of earlier iterations "
-            "whose retry was learned, 0 to 1000000. Pruned iterations can't be learned again. 0: no memory."
+            "whose retry was learned, 0 to 1000000. Pruned iterations are passed over. 0: no memory."
         ),
         json_schema_extra=identity_of("replay"),
     )

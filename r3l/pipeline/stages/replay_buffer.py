@@ -42,6 +42,12 @@ def earlier(bench: Workbench, iteration: int, stage: str) -> list[StageRef]:
     return own or [ref for ref in store.stages(config.run, "", iteration) if ref.stage == stage]
 
 
+def unpruned(bench: Workbench, iteration: int) -> list[StageRef]:
+    """Return the stages whose training rows can be learned again: not those that `r3l prune` emptied."""
+    rows = earlier(bench, iteration, "training_rows")
+    return [ref for ref in rows if not bench.store.pruned(ref, "training_rows")]
+
+
 def history(bench: Workbench) -> list[StageRef]:
     """Return what the replay stage is made from beside this iteration: the last one's rows, and its replay, which had
     the ones before; and the rows that the memory of corrections was read from."""
@@ -56,7 +62,7 @@ def candidates(bench: Workbench) -> list[Candidate]:
     sampled: dict[str, int] = {}
     uses: Counter[str] = Counter()
     for iteration in range(bench.iteration):
-        for ref in earlier(bench, iteration, "training_rows"):
+        for ref in unpruned(bench, iteration):
             sampled |= dict.fromkeys(
                 bench.store.read(ref, "training_rows", ["group_id"])["group_id"].to_pylist(), iteration
             )
@@ -118,7 +124,7 @@ def remembered(bench: Workbench) -> tuple[list[StageRef], list[Correction]]:
     for iteration in reversed(range(bench.iteration)):
         if len(of_task) >= capacity:
             break
-        rows = earlier(bench, iteration, "training_rows")
+        rows = unpruned(bench, iteration)
         read += rows
         newer = set(of_task)
         for one in won_in(bench, iteration, rows):
