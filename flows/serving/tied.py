@@ -63,7 +63,7 @@ def is_tied(api: str | None) -> bool:
 
 
 def await_server() -> None:
-    """Return once the server of this process answers, if it has one.
+    """Wait until the server of this process answers, if it has one.
 
     Raises:
         ServerAway: it ended, or does not answer in time.

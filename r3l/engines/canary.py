@@ -98,8 +98,8 @@ def _compare(
 
 
 def _refuse_stale(name: str, scored: Sequence[float], logprobs: Sequence[float], before: Sequence[float]) -> None:
-    """Return the share of the update's step that the engine shows, in probabilities: 1 if it runs the new policy, 0 if
-    the previous one."""
+    """Raise `EngineError` where the engine still runs the policy from before the update: clearly less than half of the
+    step is seen, in probabilities."""
     old, new, seen = ([math.exp(logprob) for logprob in side] for side in (before, logprobs, scored))
     step, moved = ([b - a for a, b in zip(old, side, strict=True)] for side in (new, seen))
     size = sum(one * one for one in step)

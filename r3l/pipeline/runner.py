@@ -33,7 +33,7 @@ class Done(Generic[R]):
         return self.value
 
     def wait(self) -> None:
-        """Return the result, which is already there."""
+        """Wait for nothing: the result is there."""
 
 
 class Runner:

@@ -114,7 +114,7 @@ class OpenEnvEnvironment:
         return True
 
     def snapshot(self) -> None:
-        """Return None, because the server has no snapshots: a rollback takes the actions again."""
+        """Give no handle: the server has no snapshots, and a rollback takes the actions again."""
         return None
 
     def restore(self, handle: object) -> None:

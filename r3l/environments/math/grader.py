@@ -88,7 +88,7 @@ class Grader:
             return process
 
     def put_back(self, process: GraderProcess) -> None:
-        """Return a process to the free ones and start replacements."""
+        """Put a process among the free ones, and start replacements."""
         with self.lock:
             if process not in self.marking:
                 return  # stopped meanwhile

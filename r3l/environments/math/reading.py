@@ -72,14 +72,16 @@ def read(text: str) -> Any:
     # Units are none of its business: it knows too many (`r3l.environments.math.units`).
     config = NormalizationConfig(basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none")
     latex = normalize_latex(text, config)
+    cause: Exception | None = None
     for part in dict.fromkeys((latex, get_last_eq(latex))):  # a = b = 3 is 3
         try:
             found = latex2sympy(part, is_real=True, normalization_config=None)
-        except Exception:  # noqa: BLE001 - its grammar and its conversion raise anything
+        except Exception as error:  # noqa: BLE001 - its grammar and its conversion raise anything
+            cause = error
             continue
         units = {Symbol("i", real=True): I} if hasattr(found, "subs") else {}
         return found.subs(units) if units.keys() & getattr(found, "free_symbols", set()) else found
-    raise Unreadable("no mathematics in it")
+    raise Unreadable("no mathematics in it") from cause
 
 
 def equal(gold: Any, answer: Any) -> bool:

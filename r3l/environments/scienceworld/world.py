@@ -119,8 +119,7 @@ class ScienceWorldEnvironment:
         )
 
     def snapshot(self) -> None:
-        """Return None, because the simulator has no snapshots: a rollback loads the task and takes the actions
-        again."""
+        """Give no handle: the simulator has no snapshots, and a rollback loads the task and takes the actions again."""
         return None
 
     def restore(self, handle: object) -> None:

@@ -149,7 +149,7 @@ class RowEncoder:
         self.add(row, ids, [READ] * len(ids))
 
     def add_reply(self, row: DemoRow, turn: DemoTurn) -> None:
-        """Return whether the action is trained on: a stray action is context to recover from, never an example."""
+        """Add a reply, which is trained on unless it is stray: then it is context to recover from, never an example."""
         ids = self.reply(turn.reply)
         self.add(row, ids, [0.0] * len(ids) if turn.stray else self.deciding(ids))
 

@@ -81,7 +81,7 @@ def draw_panel(axes: Any, panel: Panel, ours: str) -> None:
 
 
 def stroke(axes: Any, one: Line, dash: int | None) -> None:
-    """Return the style of an arm's line: dashes, or without any the thick line."""
+    """Draw an arm's line: with its dashes, or thick where it has none, with the band of its error."""
     ours = dash is None
     colour = OURS if ours else RIVALS
     axes.plot(
