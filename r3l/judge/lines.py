@@ -14,6 +14,7 @@ from r3l.pipeline.saved_config import load_config
 from r3l.pipeline.workbench import Replay
 from r3l.stages import STAGES
 from r3l.store import manifest as manifests
+from r3l.store.check import unpruned
 from r3l.store.layout import StageKey
 from r3l.store.lines import find_origins
 from r3l.store.manifest import Manifest
@@ -56,9 +57,10 @@ class Lines:
         self.origins = find_origins(contents)
 
     def places(self) -> Iterator[Place]:
-        """Yield the iterations of each line, in their order."""
+        """Yield the iterations of each line, in their order, but for pruned ones: later ones go on from their policies
+        still."""
         by_place: dict[tuple[str, int], list[Manifest]] = {}
-        for one in self.contents:
+        for one in unpruned(list(self.contents)):
             by_place.setdefault((one["branch"], one["iteration"]), []).append(one)
         for (branch, iteration), mine in sorted(by_place.items()):
             yield Place(self.run, branch, iteration, self.origins.get((self.run, branch), ""), tuple(mine))

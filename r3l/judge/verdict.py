@@ -14,7 +14,7 @@ from r3l.judge.lines import Lines, Place, key_of_manifest
 from r3l.judge.steps import misled
 from r3l.pipeline.tools import Tools
 from r3l.store.catalog import committed
-from r3l.store.check import Finding, check_run, unpruned
+from r3l.store.check import Finding, check_run
 from r3l.store.layout import SETTINGS, StageKey
 from r3l.store.stage import Store
 
@@ -53,7 +53,7 @@ def judge(store: Store, run: str, quick: bool = False, tools: Tools | None = Non
         return verdict
     own = Tools() if tools is None else tools
     try:
-        lines = Lines(store, run, list(unpruned(committed(store, [run]))))
+        lines = Lines(store, run, list(committed(store, [run])))
         for place in lines.places():
             judge_place(lines, place, own, verdict)
     finally:

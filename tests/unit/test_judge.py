@@ -18,6 +18,7 @@ from r3l.judge.verdict import judge
 from r3l.pipeline.tools import Tools
 from r3l.records import Credit
 from r3l.store.catalog import committed
+from r3l.store.space.retention import prune_run
 from r3l.store.stage import Store
 from r3l.store.tables.parts import to_table
 from tests.support import records
@@ -110,6 +111,15 @@ def test_a_healthy_run_is_sound(healthy):
     store, tools = healthy
     verdict = judge(Store.open(str(store), reading=True), RUN, tools=tools)
     assert (verdict.findings, verdict.passed_over) == ([], {})
+
+
+@pytest.mark.slow
+def test_a_healthy_run_is_sound_whose_first_iteration_was_pruned(healthy, tmp_path):
+    """The update of the second goes on from the policy and the optimiser's state of the first."""
+    folder, tools = healthy
+    store = Store.open(str(shutil.copytree(folder, tmp_path / "store")))
+    prune_run(store, RUN, keep_last=1, drop="tokens")
+    assert judge(store, RUN, tools=tools).findings == []
 
 
 @pytest.mark.slow
