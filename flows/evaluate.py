@@ -21,8 +21,8 @@ from r3l.evaluation.form import EvaluationForm  # noqa: E402
 from r3l.evaluation.score import Scores, by_type, score  # noqa: E402
 from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline import evaluation, preflight  # noqa: E402
-from r3l.pipeline.continuing import settled  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
+from r3l.pipeline.settings.continuing import settled  # noqa: E402
 from r3l.pipeline.summary import summarise  # noqa: E402
 from r3l.pipeline.tools import Tools  # noqa: E402
 from r3l.pipeline.tracking.feed import feed  # noqa: E402

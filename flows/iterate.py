@@ -21,9 +21,9 @@ from r3l.config.form import Form  # noqa: E402
 from r3l.errors import R3LError  # noqa: E402
 from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline import preflight  # noqa: E402
-from r3l.pipeline.continuing import settled  # noqa: E402
 from r3l.pipeline.iteration import open_iteration, run_stages, the_iteration  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
+from r3l.pipeline.settings.continuing import settled  # noqa: E402
 from r3l.pipeline.summary import Summary  # noqa: E402
 from r3l.pipeline.tools import Tools  # noqa: E402
 from r3l.pipeline.tracking.feed import feed  # noqa: E402

@@ -18,11 +18,11 @@ from r3l.config import Config  # noqa: E402
 from r3l.config.form import Form  # noqa: E402
 from r3l.errors import ConfigError  # noqa: E402
 from r3l.exploration.progress import Progress  # noqa: E402
-from r3l.pipeline.continuing import settled  # noqa: E402
 from r3l.pipeline.logs import log  # noqa: E402
+from r3l.pipeline.settings.continuing import settled  # noqa: E402
 from r3l.pipeline.summary import Summary  # noqa: E402
 from r3l.pipeline.tools import Tools  # noqa: E402
-from r3l.store.alarms import standing_alarms  # noqa: E402
+from r3l.store.figures import standing_alarms  # noqa: E402
 from r3l.store.stage import Store  # noqa: E402
 
 

@@ -8,7 +8,7 @@ from r3l.config import Config, load_preset
 from r3l.config.compose import Asked, refuse_contradictions
 from r3l.engines.policy_names import model_of
 from r3l.errors import ConfigError
-from r3l.pipeline.continuing import settled
+from r3l.pipeline.settings.continuing import settled
 
 R3L = "r3l"
 

@@ -18,8 +18,8 @@ from r3l.audit.reader import Reader, Row
 from r3l.audit.text.untrusted import excerpt, report_fields, shortened
 from r3l.audit.weights import ShadeScale, Trained
 from r3l.errors import StoreError
-from r3l.store.alarms import standing_alarms
 from r3l.store.failures import failing_stages
+from r3l.store.figures import standing_alarms
 from r3l.store.metrics import FOLLOWED
 from r3l.store.stage import Store
 

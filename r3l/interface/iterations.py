@@ -16,9 +16,9 @@ from r3l.evaluation.benchmarks import pose
 from r3l.evaluation.score import score
 from r3l.exploration.progress import Progress
 from r3l.pipeline import evaluation, preflight
-from r3l.pipeline.continuing import settled
 from r3l.pipeline.iteration import iterate_directly
 from r3l.pipeline.runner import Threads
+from r3l.pipeline.settings.continuing import settled
 from r3l.pipeline.tools import Tools
 
 Figures = dict[str, Any]

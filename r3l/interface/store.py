@@ -16,7 +16,7 @@ from r3l.errors import StoreError
 from r3l.interface.iterations import assignments
 from r3l.pipeline.replay import recompute
 from r3l.pipeline.runner import Threads
-from r3l.pipeline.saved_config import load_config
+from r3l.pipeline.settings.saved import load_config
 from r3l.pipeline.workbench import Replay
 from r3l.store.catalog import VIEWS
 from r3l.store.check import Finding, check_run

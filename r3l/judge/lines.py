@@ -10,7 +10,7 @@ from r3l.config import Config
 from r3l.errors import StoreError
 from r3l.judge.bench import snapshot
 from r3l.pipeline.policies import Policies
-from r3l.pipeline.saved_config import load_config
+from r3l.pipeline.settings.saved import load_config
 from r3l.pipeline.workbench import Replay
 from r3l.stages import STAGES
 from r3l.store import manifest as manifests

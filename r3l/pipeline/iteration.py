@@ -9,9 +9,9 @@ from r3l.config import Config
 from r3l.errors import ConfigError, Interrupted
 from r3l.exploration.progress import Progress
 from r3l.pipeline import policies
-from r3l.pipeline.continuing import keep_settings
 from r3l.pipeline.logs import log
 from r3l.pipeline.runner import Runner, Threads
+from r3l.pipeline.settings.continuing import keep_settings
 from r3l.pipeline.stages import calls, replay_buffer
 from r3l.pipeline.stages.shards import shard_stages
 from r3l.pipeline.stages.task_batch import shards_of

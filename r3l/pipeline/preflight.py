@@ -21,11 +21,11 @@ from r3l.errors import ConfigError
 from r3l.evaluation.sampling import evaluated_tasks
 from r3l.methods import METHODS, plan
 from r3l.pipeline import policies
-from r3l.pipeline.continuing import check_changes
 from r3l.pipeline.evaluation import evaluated_iteration
 from r3l.pipeline.iteration import the_iteration
 from r3l.pipeline.making import ensure_policy
 from r3l.pipeline.packages import check_packages
+from r3l.pipeline.settings.continuing import check_changes
 from r3l.pipeline.stages.task_batch import enough
 from r3l.pipeline.teaching import check_guidance
 from r3l.store.stage import Store

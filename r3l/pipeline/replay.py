@@ -9,11 +9,11 @@ from r3l.config.compose import assigned, leaves, validated
 from r3l.errors import ConfigError
 from r3l.exploration.progress import Progress
 from r3l.methods import plan
-from r3l.pipeline.continuing import PLACE, stages_of_setting
 from r3l.pipeline.iteration import open_iteration, run_stages
 from r3l.pipeline.logs import log
 from r3l.pipeline.runner import Runner
-from r3l.pipeline.saved_config import load_config
+from r3l.pipeline.settings.continuing import PLACE, stages_of_setting
+from r3l.pipeline.settings.saved import load_config
 from r3l.pipeline.stages.identity import plan_of_stage
 from r3l.pipeline.workbench import Placement, Replay
 from r3l.stages import stages_that

@@ -7,8 +7,8 @@ from typing import Any, NotRequired, TypedDict, cast
 
 from r3l.evaluation.score import Scores
 from r3l.stages import STAGES
-from r3l.store.alarms import standing_alarms
 from r3l.store.catalog import connect
+from r3l.store.figures import standing_alarms
 from r3l.store.metrics import METRICS
 from r3l.store.query import query
 from r3l.store.stage import Store

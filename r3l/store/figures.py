@@ -24,6 +24,8 @@ SELECT run, branch, count(DISTINCT iteration) FILTER (iteration >= 0) AS iterati
        max(committed_at) AS last_commit
 FROM stages GROUP BY run, branch ORDER BY run, branch
 """
+# The alarms of a line that stand now, in words. What rings, and why: r3l/store/views/alarms.sql.
+STANDING = "SELECT run, branch, iteration, alarm, advice FROM lines.alarms WHERE standing ORDER BY run, branch, alarm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +99,9 @@ def known(store: Store, runs: Sequence[str]) -> None:
             raise StoreError(
                 f"run {run!r}: not in {store.root}; it has {', '.join(there) or 'no runs'}{did_you_mean(run, there)}"
             )
+
+
+def standing_alarms(store: Store, run: str, branch: str = "") -> list[str]:
+    """Read the past of the run, once per state of it: alarms compare with the start, the best or the first third."""
+    answers = remembered(store, "alarms", {"standing": STANDING}, [run]).runs.get(run, {"standing": []})
+    return [row["advice"] for row in answers["standing"] if row["branch"] == branch]

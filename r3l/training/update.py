@@ -29,14 +29,14 @@ from r3l.training.checkpoint import (
 )
 from r3l.training.gradients import Denominators, Floats, Measures, measure, row_gradient
 from r3l.training.job import Job, UpdateEvent, UpdateResult
-from r3l.training.minibatches import epochs, split
 from r3l.training.parallel.ranks import Ranks
 from r3l.training.policy import Policy, find_base, load_config, load_policy
 from r3l.training.report import forget_peak, peak_memory_mb, report, share_seconds
 from r3l.training.rows import UpdateRow
 from r3l.training.scoring import OtherScores, score_others
 from r3l.training.shards import Group, Survey, micro_batches, read_groups, survey
-from r3l.training.steps import Plan, Steps, shared
+from r3l.training.stepping.minibatches import epochs, split
+from r3l.training.stepping.steps import Plan, Steps, shared
 from r3l.training.trie.dense_layouts import choose_layout
 from r3l.training.trie.layouts import Layout, Limits, TrieLayout
 

@@ -32,7 +32,7 @@ from r3l.config import compose  # noqa: E402
 from r3l.engines.base import PolicySnapshot  # noqa: E402
 from r3l.exploration.progress import Progress  # noqa: E402
 from r3l.pipeline.iteration import run_stages  # noqa: E402
-from r3l.pipeline.saved_config import save_config  # noqa: E402
+from r3l.pipeline.settings.saved import save_config  # noqa: E402
 from r3l.pipeline.stages import calls  # noqa: E402
 from r3l.pipeline.update import process  # noqa: E402
 from r3l.pipeline.workbench import Workbench  # noqa: E402

@@ -18,7 +18,7 @@ from flows.cli.prepare.new import new
 from r3l.config import Config, compose
 from r3l.errors import ConfigError
 from r3l.pipeline.export.card import cell, shown_settings
-from r3l.pipeline.saved_config import save_config
+from r3l.pipeline.settings.saved import save_config
 from r3l.records import EvaluatedEpisode
 from r3l.store.layout import StageKey
 from r3l.store.policies.snapshots import snapshot_digest

@@ -18,8 +18,8 @@ from r3l.audit.terminal import status
 from r3l.audit.web.app import make_app
 from r3l.config import compose
 from r3l.pipeline.summary import summarise
-from r3l.store.alarms import standing_alarms
 from r3l.store.catalog import connect
+from r3l.store.figures import standing_alarms
 from r3l.store.stage import Store
 from tests.benchmarks.alarms import Course, by_chance, fell_at, rung
 from tests.support.store_iteration import commit_stage, iteration_tables

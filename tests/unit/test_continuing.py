@@ -17,9 +17,9 @@ from r3l.config.compose import Asked
 from r3l.config.form import Form
 from r3l.engines.base import PolicySnapshot
 from r3l.errors import ConfigError
-from r3l.pipeline.continuing import change_events, check_changes, settled
 from r3l.pipeline.policies import refuse_other_start
-from r3l.pipeline.saved_config import load_config, save_config
+from r3l.pipeline.settings.continuing import change_events, check_changes, settled
+from r3l.pipeline.settings.saved import load_config, save_config
 from r3l.stages import STAGES
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration

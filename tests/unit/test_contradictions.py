@@ -14,7 +14,7 @@ from flows.cli.settings import method_preset
 from r3l.config import compose
 from r3l.errors import ConfigError
 from r3l.pipeline.replay import replay_config
-from r3l.pipeline.saved_config import save_config
+from r3l.pipeline.settings.saved import save_config
 from r3l.pipeline.workbench import Replay
 from r3l.store.stage import Store
 

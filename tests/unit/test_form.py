@@ -17,9 +17,9 @@ from r3l.config.form import AS_THE_RUN, Form
 from r3l.config.methods import METHOD_KINDS
 from r3l.errors import ConfigError
 from r3l.evaluation.form import OWN, EvaluationForm
-from r3l.pipeline.continuing import settled
 from r3l.pipeline.replay import ORDER
-from r3l.pipeline.saved_config import save_config
+from r3l.pipeline.settings.continuing import settled
+from r3l.pipeline.settings.saved import save_config
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration
 

@@ -28,7 +28,7 @@ from r3l.evaluation.benchmarks import benchmark_named, pose
 from r3l.methods import plan
 from r3l.pipeline import preflight
 from r3l.pipeline.policies import starting_policy
-from r3l.pipeline.saved_config import load_config
+from r3l.pipeline.settings.saved import load_config
 from r3l.pipeline.stages.identity import stage_settings
 from r3l.store.manifest import seal
 from r3l.store.stage import Store

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from r3l.training.drift import AIM, Sampled, bounded, choose
+from r3l.training.stepping.drift import AIM, Sampled, bounded, choose
 
 
 def attempt(name: str, pushes: list[float]) -> Sampled:

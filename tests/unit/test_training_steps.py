@@ -14,9 +14,9 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from r3l.training.job import Job
-from r3l.training.minibatches import epochs, split
 from r3l.training.parallel.ranks import Ranks
 from r3l.training.shards import survey
+from r3l.training.stepping.minibatches import epochs, split
 from r3l.training.update import run_update
 from tests.support.update_world import SETTINGS, group, record, relative_error, write_policy, write_rows
 

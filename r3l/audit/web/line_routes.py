@@ -18,7 +18,7 @@ from r3l.audit.standing import standings
 from r3l.audit.tokens import token_page
 from r3l.audit.web.app_state import CurrentState, OfLine, whole_number
 from r3l.errors import StoreError
-from r3l.store.alarms import standing_alarms
+from r3l.store.figures import standing_alarms
 
 router = APIRouter(prefix="/run/{run}")
 EVENTS = 100

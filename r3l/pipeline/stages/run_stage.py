@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from r3l.pipeline.continuing import change_events
 from r3l.pipeline.logs import log, log_line
 from r3l.pipeline.policies import teacher_of
+from r3l.pipeline.settings.continuing import change_events
 from r3l.pipeline.stages import stage_io
 from r3l.pipeline.stages.failed_attempts import tolerable
 from r3l.pipeline.stages.identity import stage_settings

@@ -19,10 +19,8 @@ from torch import Tensor, nn
 from r3l.errors import TrainingError
 from r3l.training.balance import Score, balance
 from r3l.training.checkpoint import load_optimiser
-from r3l.training.drift import Drift, Taken, bounded, choose, sampled
 from r3l.training.gradients import Denominators, Measures
 from r3l.training.job import Job, UpdateEvent
-from r3l.training.minibatches import Minibatch
 from r3l.training.optimiser import learning_rate, make_optimiser
 from r3l.training.parallel.fsdp import whole
 from r3l.training.parallel.ranks import Ranks
@@ -31,6 +29,8 @@ from r3l.training.report import report
 from r3l.training.rows import Search
 from r3l.training.scoring import OtherScores
 from r3l.training.shards import Group, micro_batches, read_groups
+from r3l.training.stepping.drift import Drift, Taken, bounded, choose, sampled
+from r3l.training.stepping.minibatches import Minibatch
 
 Gradients = Callable[[Policy, list[Group], OtherScores, Denominators], Measures]
 Plan = Sequence[tuple[int, Minibatch]]  # the epoch and the minibatch of each step

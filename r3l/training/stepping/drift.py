@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from r3l.errors import TrainingError
-from r3l.training.minibatches import place
 from r3l.training.parallel.ranks import Ranks
 from r3l.training.policy import Policy
 from r3l.training.shards import read_rows
+from r3l.training.stepping.minibatches import place
 
 ATTEMPTS = 12  # bases that are scored
 SEQUENCE_TOKENS = 8192  # that go through the model at most, the first attempt excepted

@@ -11,7 +11,7 @@ from r3l.config.preset_diff import between
 from r3l.config.section import Section, stages_of
 from r3l.errors import ConfigError, StoreError
 from r3l.pipeline.logs import log
-from r3l.pipeline.saved_config import begun, save_config
+from r3l.pipeline.settings.saved import begun, save_config
 from r3l.records import Event
 from r3l.stages import STAGES
 from r3l.store.policies.snapshots import latest_policy
