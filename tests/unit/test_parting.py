@@ -80,7 +80,7 @@ PLANTED: list[tuple[str, int, str, dict[str, Any]]] = [
     ("task order", 1, "tasks", of("tasks", "task_id", lambda name: name + "-other")),
     ("environment's answer", 0, "base", of("turns", "observation", lambda text: text + " It rains.")),
     ("environment's answer", 1, "base", of("turns", "context_ids", other_last, at=40)),
-    ("environment's answer", 1, "retries", of("turns", "observation", lambda text: "Nothing happens.")),
+    ("environment's answer", 1, "retries", of("turns", "observation", lambda text: text + " A door slams.")),
     ("environment's answer", 0, "retries", of("trajectories", "reward", more)),
     ("sampled token", 0, "base", of("turns", "response_ids", other_last)),
     ("sampled token", 1, "base", of("turns", "response_ids", lambda ids: ids[:-1], at=60)),
