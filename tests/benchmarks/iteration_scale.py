@@ -120,6 +120,7 @@ def measured(trajectories: int, per_shard: int) -> dict[str, Any]:
             behaviour=snapshot,
             learner_folder=None,
             behaviour_folder=None,
+            steps=0,
             optimiser="",
         )
         save_config(store, config, 0)

@@ -43,7 +43,8 @@ for step in range(5):
 (out / "policy" / "config.json").write_text("{}")
 header = b"{}"
 (out / "policy" / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
-(out / "update.json").write_text(json.dumps(json.loads(sys.argv[2])))
+figures = json.loads(sys.argv[2])
+(out / "update.json").write_text(json.dumps(figures | {"steps": [figures]}))
 """
 FIGURES = dict.fromkeys(
     (
@@ -102,7 +103,13 @@ def play(root: str, run: str) -> None:
     config, store = config_of(root, run), Store.open(root)
     snapshot = PolicySnapshot(root, "policy-0")
     policies: Any = SimpleNamespace(
-        start=snapshot, learner=snapshot, behaviour=snapshot, learner_folder=None, behaviour_folder=None, optimiser=""
+        start=snapshot,
+        learner=snapshot,
+        behaviour=snapshot,
+        learner_folder=None,
+        behaviour_folder=None,
+        steps=0,
+        optimiser="",
     )
     iteration.policies.find = lambda *_: policies
     with iteration.open_iteration(config, store, 0, runner=Threads()) as bench:
