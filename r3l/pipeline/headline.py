@@ -18,10 +18,10 @@ KNOWN = {metric.column: metric for metric in METRICS}
 def headline(summary: Summary) -> list[tuple[str, str, str]]:
     """Return (name, figure, change since the iteration before) of the figures that are looked at first."""
     before, rows = summary.get("before", {}), []
+    success, tasks = summary.get("evaluation_success"), summary.get("evaluated")
     for column in HEADLINE:
         metric, value = KNOWN[column], summary.get(column)
         moved = change(value, before.get(column), metric.format)
-        success, tasks = summary.get("evaluation_success"), summary.get("evaluated")
         if moved and column == "evaluation_success" and success is not None and tasks:
             # of a sample of tasks: without an interval it says nothing
             low, high = difference((success, tasks), (before[column], before["evaluated"]))

@@ -64,7 +64,8 @@ def recompute(
         branch: name of the new branch; empty: replay-1, replay-2, ...
 
     Raises:
-        ConfigError: an unknown stage, an order that is none, an unknown setting.
+        ConfigError: an unknown stage, a last stage before the first, an unknown setting, or one of a stage that is not
+            replayed.
         StoreError: the iteration was never begun.
     """
     config = replay_config(store, run, iteration, asked, assignments, branch)

@@ -94,5 +94,5 @@ def percent(share: float) -> str:
 
 
 def interval(over: Gap) -> str:
-    low, high = over.interval or (float("nan"), float("nan"))
+    low, high = over.interval
     return f"{over.mean:+.3f} ({low:+.3f} to {high:+.3f})"
