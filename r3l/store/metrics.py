@@ -166,6 +166,9 @@ METRICS = (
         "{:.2e}",
         chart="KL to the starting policy",
     ),
+    # Of an update of several steps: where its last one ended, and the shortest of them.
+    Metric("drift", "updates", "arg_max(drift, step)", "drift of the update", "{:.2e}", chart="Drift", shown=False),
+    unseen("step_share", "updates", "min(step_share)", followed=True),
     unseen("clip_fraction", "updates", of_steps("clip_fraction")),
     unseen("ratio_mean", "updates", of_steps("ratio_mean")),
     unseen("reference_tokens", "updates", "sum(reference_tokens)::BIGINT"),

@@ -14,7 +14,7 @@ from r3l.store import catalog, metrics
 from r3l.store.catalog import connect
 from r3l.store.metrics import FOLLOWED, METRICS, Metric
 from r3l.store.stage import Store
-from tests.support.store_iteration import commit_iteration
+from tests.support.store_iteration import commit_iteration, commit_stage, iteration_tables
 
 
 @pytest.fixture
@@ -45,6 +45,15 @@ def test_a_new_metric_is_one_line(store, monkeypatch):
     chart = charts_of((*FOLLOWED, new))[-1]
     assert (chart.title, chart.unit, chart.lines) == ("Longest base", "turns", {"longest": ""})
     assert charts_of(FOLLOWED) == CHARTS
+
+
+def test_an_update_of_two_steps_drifted_as_far_as_its_last_one(tmp_path):
+    store = Store.open(str(tmp_path))
+    tables = iteration_tables(0)["updates"]
+    first = tables["updates"][0] | {"step": 1, "drift": 0.3, "step_share": 0.25}
+    tables["updates"] = [first | {"step": 2, "drift": 0.1, "step_share": 0.5}, first]
+    commit_stage(store, "updates", tables, [], "demo", 0)
+    assert connect(store).sql("SELECT drift, step_share FROM iterations").fetchall() == [(0.1, 0.25)]
 
 
 def test_trackers_get_the_figures_of_an_iteration_without_a_step(store):
