@@ -1,5 +1,5 @@
-"""What every test has: a cache folder of its own session, so that none is spared work by what this machine
-remembers, and files that no test waits for the disk to have. A test file that needs a package of an extra which is not
+"""What every test has: a cache folder and a store of its own session, so that none is spared work by what this machine
+remembers or goes on with a run of the checkout, and files that no test waits for the disk to have. A test file that needs a package of an extra which is not
 installed is skipped, and says so."""
 
 import os
@@ -47,6 +47,14 @@ MISSING = re.compile(rf"ModuleNotFoundError: No module named '({'|'.join(EXTRAS)
 def cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("R3L_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def default_store(tmp_path_factory):
+    """Settings that are composed without a store would be those of a run of this name in the checkout's `data/runs`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("R3L_STORE", str(tmp_path_factory.mktemp("store")))
         yield
 
 

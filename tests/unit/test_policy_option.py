@@ -21,12 +21,6 @@ from r3l.pipeline.preflight import check, check_gpu, check_servers
 EMBEDDED = Path("data/policies/household-easy-0").absolute()
 
 
-@pytest.fixture(autouse=True)
-def empty_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A run `demo` that this checkout has made would go on with its own settings."""
-    monkeypatch.setenv("R3L_STORE", str(tmp_path / "runs"))
-
-
 def config_of(policy: str, machine: str = "", *assignments: str) -> Config:
     return settings("demo", "paper", "r3l", policy, "household", "", list(assignments), machine=machine)
 

@@ -150,6 +150,7 @@ def test_a_store_that_is_not_writable_is_named(tmp_path):
 
 def test_the_root_is_the_argument_then_the_environment_then_data_runs(tmp_path, monkeypatch):
     monkeypatch.setenv("R3L_HOME", str(tmp_path))
+    monkeypatch.delenv("R3L_STORE")
     assert Store.open().root == str(tmp_path / "data" / "runs")
     monkeypatch.setenv("R3L_STORE", str(tmp_path / "else"))
     assert Store.open().root == str(tmp_path / "else")
