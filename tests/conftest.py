@@ -1,6 +1,6 @@
 """What every test has: a cache folder and a store of its own session, so that none is spared work by what this machine
-remembers or goes on with a run of the checkout, and files that no test waits for the disk to have. A test file that needs a package of an extra which is not
-installed is skipped, and says so."""
+remembers, or goes on with a run of the checkout, and files that no test waits for the disk to have. A test file that
+needs a package of an extra which is not installed is skipped, and says so."""
 
 import os
 import re
