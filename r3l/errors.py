@@ -23,6 +23,10 @@ class WorldError(R3LError):
     """An environment that crashed, hung, or was asked for a task it does not have."""
 
 
+class SessionLost(WorldError):
+    """A session that was in a worker which another session's call took down. It can be played again to where it was."""
+
+
 class EngineError(R3LError):
     """A sampling engine that failed, or that runs another policy than the one asked for."""
 

@@ -15,7 +15,7 @@ from r3l.environments import world_class
 from r3l.environments.base import Benchmark
 from r3l.errors import ConfigError
 
-KEPT = ("workers", "step_timeout_s", "data_root")  # settings of the machine, whatever world is asked for
+KEPT = ("workers", "step_timeout_s", "episode_s", "data_root")  # settings of the machine, whatever world is asked for
 
 
 def math_benchmark(dataset: str, tasks: int | None) -> Benchmark:

@@ -17,11 +17,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from r3l import plugins
 from r3l.config import compose
 from r3l.config.environments import AlfworldSettings, HouseholdSettings
 from r3l.environments import make_world
 from r3l.environments.workers.pool import WorldPool
-from r3l.errors import Interrupted, WorldError
+from r3l.environments.workers.process import WorkerProcess
+from r3l.environments.workers.surviving import SURVIVED
+from r3l.errors import Interrupted, SessionLost, WorldError
 from r3l.pipeline.tools import Tools
 from r3l.records import Task
 
@@ -106,22 +109,62 @@ def test_a_rollback_through_the_pool_sees_the_same_observations(pool: WorldPool,
         pool.rollback("retry", tasks[0], actions[:3], texts[:2])
 
 
-def test_a_hanging_worker_fails_its_sessions_and_is_replaced(settings: AlfworldSettings, tasks: list[Task]) -> None:
+def test_a_hang_costs_its_own_session_and_the_others_of_the_worker_go_on(
+    settings: AlfworldSettings, tasks: list[Task]
+) -> None:
     with WorldPool(settings) as pool:
         pool.start("hangs", tasks[0]).result(60)
+        actions = pool.start("beside", tasks[1]).result(60).admissible[:3]
+        undisturbed = [pool.step("beside", action).result(60) for action in actions]
         pool.start("beside", tasks[1]).result(60)
+        pool.step("beside", actions[0]).result(60)
         pool.settings = settings.model_copy(update={"step_timeout_s": 1.0})
         os.kill(pool.workers[0].process.pid, signal.SIGSTOP)
-        hanging, waiting = pool.step("hangs", "look"), pool.step("beside", "look")
+        hanging, waiting = pool.step("hangs", "look"), pool.step("beside", actions[1])
+        new = pool.start("new", tasks[1])
         with pytest.raises(WorldError, match=rf"task {tasks[0].task_id}, step of hangs: no answer within 1 s"):
             hanging.result(30)
-        with pytest.raises(WorldError, match="step of hangs"):
-            waiting.result(30)
-        with pytest.raises(WorldError):
-            pool.step("beside", "look").result(30)
         pool.settings = settings
-        assert pool.start("again", tasks[0]).result(60).text.startswith("You are in the middle")
+        assert waiting.result(60) == undisturbed[1]
+        assert new.result(60).text.startswith("You are in the middle")
+        assert pool.step("beside", actions[2]).result(60) == undisturbed[2]
         assert pool.counts()["restarts"] == 1
+
+
+def test_a_world_that_kills_every_worker_fails_each_call_in_the_end(pool: WorldPool, tasks: list[Task]) -> None:
+    alive_one = pool.worker_of
+
+    def doomed(task: Task) -> WorkerProcess:
+        worker = alive_one(task)
+        worker.stop("it died")
+        return worker
+
+    pool.start("a", tasks[0]).result(60)
+    pool.worker_of = doomed  # type: ignore[assignment]
+    with pytest.raises(SessionLost, match="it died"):
+        pool.start("b", tasks[0]).result(60)
+    assert pool.counts()["restarts"] == SURVIVED
+
+
+@pytest.mark.parametrize("limit", [0.5, 60])
+def test_an_episode_has_a_deadline(limit: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(plugins.NAMED, "tests.support.slow_world:SlowWorld")
+    config = compose(environment="tests.support.slow_world:SlowWorld", assignments=[f"environment.episode_s={limit}"])
+    task = make_world(config.environment).tasks("train")[0]
+    with WorldPool(config.environment, workers=1) as pool:
+        for session in ("first", "second"):
+            pool.start(session, task).result(60)
+        taken = [pool.step("first", "wait 0.3").result(60) for _ in range(2)]
+        assert not any(step.done for step in taken)
+        if limit < 1:
+            with pytest.raises(
+                WorldError, match=r"took 0\.6.* s for this episode so far, environment.episode_s allows"
+            ):
+                pool.step("first", "wait 0").result(60)
+            with pytest.raises(WorldError, match=r"no answer within 0\.5 s"):
+                pool.step("second", "wait 30").result(60)
+        assert pool.start("third", task).result(60).text == "Wait."
+        assert pool.step("third", "end").result(60).done
 
 
 def test_a_killed_worker_fails_its_sessions_and_is_replaced(pool: WorldPool, tasks: list[Task]) -> None:

@@ -48,7 +48,14 @@ OF_SECTION = {
 PLANNED = "credit training_rows reflections retries"
 OF_SETTING = {
     **dict.fromkeys(
-        ("environment.workers", "environment.step_timeout_s", "environment.data_root", "environment.memory_mb"), ""
+        (
+            "environment.workers",
+            "environment.step_timeout_s",
+            "environment.episode_s",
+            "environment.data_root",
+            "environment.memory_mb",
+        ),
+        "",
     ),
     **dict.fromkeys(
         (

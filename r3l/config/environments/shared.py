@@ -41,6 +41,14 @@ class EnvironmentSettings(Member):
         description="Seconds that a worker may take for one call before it is replaced, above 0, up to 604800.",
         json_schema_extra=identity_of(),
     )
+    episode_s: float = Field(
+        1800,
+        gt=0,
+        le=WEEK_S,
+        description="Seconds that the world may take for all calls of one episode together, above 0, up to 604800. "
+        "Beyond them the attempt ends as an environment error.",
+        json_schema_extra=identity_of(),
+    )
     data_root: str = Field(
         "data/tasks", description="Folder that holds the tasks of the environment.", json_schema_extra=identity_of()
     )

@@ -7,26 +7,38 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from itertools import count
 from typing import Any
 
 from r3l.config.environments import EnvironmentSettings
 from r3l.environments.base import Observation, Rollback, Step, Verdict
 from r3l.environments.workers.process import WorkerProcess
+from r3l.environments.workers.surviving import chained, surviving
 from r3l.errors import WorldError
 from r3l.records import Task
 
 WATCH_EVERY_S = 0.25
 
 
+@dataclass(slots=True)
+class Home:
+    """Where a session is, and the way it went: what a fresh worker repeats if this one is lost."""
+
+    worker: WorkerProcess
+    task: Task
+    actions: list[str] = field(default_factory=list)
+    observations: list[str] = field(default_factory=list)
+
+
 class WorldPool:
     """Sessions of one environment, spread over worker processes by task. Every method may be called from many threads.
 
     A session is an episode in progress. All sessions of a task are in the same worker, so that rollbacks find the
-    snapshots that earlier sessions left. A call that takes longer than `step_timeout_s`, and a worker that dies, fail
-    with `WorldError` all the calls and sessions of that worker; a fresh one takes its place. Where the site of a remote
-    environment does not answer, the call fails with `ServerAway`.
+    snapshots that earlier sessions left. A call that takes longer than `step_timeout_s` or `episode_s`, or in which a
+    worker dies, fails with `WorldError`. A fresh worker takes the place of the old one, and the other sessions that
+    were in it are played there again to where they stood. Where the site of a remote environment does not answer, the
+    call fails with `ServerAway`.
     """
 
     def __init__(
@@ -40,21 +52,48 @@ class WorldPool:
         self.lock = threading.Lock()
         self.numbers = count()
         self.totals: Counter[str] = Counter()
-        self.homes: dict[str, tuple[WorkerProcess, str]] = {}  # session -> its worker and task
+        self.homes: dict[str, Home] = {}  # of each session
         self.workers = [self.spawn() for _ in range(workers or settings.workers)]
         self.closed = threading.Event()
         threading.Thread(target=self.watch, daemon=True).start()
 
     def start(self, session_id: str, task: Task) -> Future[Observation]:
         """Return a new session at the start of `task`."""
-        return self.call(self.home(session_id, task), "start", session_id, task.task_id, opening, task=asdict(task))
+
+        def ask() -> Future[Observation]:
+            home = self.home(session_id, task)
+
+            def began(value: dict[str, Any]) -> Observation:
+                home.observations = [value["text"]]
+                return opening(value)
+
+            return self.call(home.worker, "start", session_id, task.task_id, began, task=asdict(task))
+
+        return surviving(ask)
 
     def step(self, session_id: str, action: str) -> Future[Step]:
-        with self.lock:
-            worker, task_id = self.homes.get(session_id, (None, ""))
-        if worker is None:
-            return failed(f"no session {session_id}: it was never started, or it has ended")
-        return self.call(worker, "step", session_id, task_id, stepped, action=action)
+
+        def ask() -> Future[Step]:
+            with self.lock:
+                home = self.homes.get(session_id)
+            if home is None:
+                return failed(f"no session {session_id}: it was never started, or it has ended")
+            if not (home.worker.lost and home.observations):
+                return self.take(session_id, home, action)
+            # Another session's call took the worker down: go the same way in a fresh one first.
+            again = self.rollback(session_id, home.task, home.actions, home.observations)
+            return chained(again, lambda back: ask() if back.diverged_at is None else failed(apart(session_id, back)))
+
+        return surviving(ask)
+
+    def take(self, session_id: str, home: Home, action: str) -> Future[Step]:
+        def stepped(value: dict[str, Any]) -> Step:
+            step = Step(**{**value, "observation": opening(value["observation"])})
+            home.actions.append(action)
+            home.observations.append(step.observation.text)
+            return step
+
+        return self.call(home.worker, "step", session_id, home.task.task_id, stepped, action=action)
 
     def rollback(self, session_id: str, task: Task, actions: list[str], observations: list[str]) -> Future[Rollback]:
         """Return a new session `session_id` of `task`, in the state after `actions`, every observation on the way
@@ -71,16 +110,18 @@ class WorldPool:
                 f"rollback of {session_id}: {len(actions)} actions need {len(actions) + 1} observations, "
                 f"got {len(observations)}"
             )
-        return self.call(
-            self.home(session_id, task),
-            "rollback",
-            session_id,
-            task.task_id,
-            lambda value: Rollback(**value),
-            task=asdict(task),
-            actions=actions,
-            observations=observations,
-        )
+        way = {"actions": list(actions), "observations": list(observations)}
+
+        def ask() -> Future[Rollback]:
+            home = self.home(session_id, task)
+
+            def arrived(value: dict[str, Any]) -> Rollback:
+                home.actions, home.observations = list(way["actions"]), list(way["observations"])
+                return Rollback(**value)
+
+            return self.call(home.worker, "rollback", session_id, task.task_id, arrived, task=asdict(task), **way)
+
+        return surviving(ask)
 
     def ask_oracle(self, name: str, task: Task, actions: list[str], observations: list[str]) -> Future[Verdict]:
         """Return what the environment's oracle says of a failed episode; arguments as of `rollback`, `name` is for
@@ -88,28 +129,24 @@ class WorldPool:
 
         It fails with `WorldError` where the environment has no oracle (`r3l.environments.oracles.has_oracle`).
         """
-        return self.call(
-            self.worker_of(task),
-            "oracle",
-            name,
-            task.task_id,
-            lambda value: Verdict(**value),
-            task=asdict(task),
-            actions=actions,
-            observations=observations,
+        asked = {"task": asdict(task), "actions": actions, "observations": observations}
+        return surviving(
+            lambda: self.call(
+                self.worker_of(task), "oracle", name, task.task_id, lambda value: Verdict(**value), **asked
+            )
         )
 
     def ask_hints(self, name: str, task: Task) -> Future[list[str]]:
         """Return the hints of a task, from vague to precise; empty where it has none. `name` is for messages."""
-        return self.call(self.worker_of(task), "hints", name, task.task_id, list, task=asdict(task))
+        return surviving(lambda: self.call(self.worker_of(task), "hints", name, task.task_id, list, task=asdict(task)))
 
     def end(self, session_id: str) -> Future[None]:
         """Forget a session, whose environment is used again. Do nothing if there is none."""
         with self.lock:
-            worker, task_id = self.homes.pop(session_id, (None, ""))
-        if worker is None or worker.lost:
+            home = self.homes.pop(session_id, None)
+        if home is None or home.worker.lost:
             return done()
-        return self.call(worker, "end", session_id, task_id, lambda value: None)
+        return self.call(home.worker, "end", session_id, home.task.task_id, lambda value: None)
 
     def counts(self) -> dict[str, int]:
         """Return the running totals: steps, restores, replays (rollbacks by snapshot, by taking actions again),
@@ -143,11 +180,11 @@ class WorldPool:
         message = {"call": name, "session": session_id, **arguments}
         return worker.call(next(self.numbers), f"task {task_id}, {name} of {session_id}", convert, message)
 
-    def home(self, session_id: str, task: Task) -> WorkerProcess:
-        worker = self.worker_of(task)
+    def home(self, session_id: str, task: Task) -> Home:
+        home = Home(self.worker_of(task), task)
         with self.lock:
-            self.homes[session_id] = (worker, task.task_id)
-        return worker
+            self.homes[session_id] = home
+        return home
 
     def worker_of(self, task: Task) -> WorkerProcess:
         slot = int.from_bytes(hashlib.blake2b(task.task_id.encode(), digest_size=8).digest(), "big") % len(self.workers)
@@ -175,17 +212,18 @@ class WorldPool:
 
     def watch(self) -> None:
         while not self.closed.wait(WATCH_EVERY_S):
+            limit = min(self.settings.step_timeout_s, self.settings.episode_s)
             for worker in list(self.workers):
-                if worker.overdue(self.settings.step_timeout_s):
-                    worker.stop(f"no answer within {self.settings.step_timeout_s:g} s")
+                if worker.overdue(limit):
+                    worker.stop(f"no answer within {limit:g} s")
 
 
 def opening(value: dict[str, Any]) -> Observation:
     return Observation(value["text"], tuple(value["admissible"]), value["role"])
 
 
-def stepped(value: dict[str, Any]) -> Step:
-    return Step(**{**value, "observation": opening(value["observation"])})
+def apart(session_id: str, back: Rollback) -> str:
+    return f"{session_id} lost its worker, and played again it saw something else at turn {back.diverged_at}"
 
 
 def done() -> Future[None]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from r3l.errors import Interrupted, R3LError, ServerAway, WorldError
+from r3l.errors import Interrupted, R3LError, ServerAway, SessionLost, WorldError
 from r3l.system.child_environment import child_environment
 
 START_TIMEOUT_S = 120.0  # a loaded machine may take long to import an engine
@@ -72,7 +72,7 @@ class WorkerProcess:
         if self.closing:
             fail(pending, Interrupted(f"{subject}: {CLOSED}"))
         elif self.lost:
-            fail(pending, WorldError(self.lost))
+            fail(pending, SessionLost(self.lost))
         else:
             self.write(json.dumps({"id": number, **message}))
         return pending.future
@@ -125,7 +125,8 @@ class WorkerProcess:
         return bool(self.pending) and not self.lost and time.monotonic() - self.last_answer > limit
 
     def stop(self, reason: str) -> None:
-        """End the process and fail its open calls: the oldest is what it was at, the others were in its sessions."""
+        """End the process and fail its open calls: the oldest is what it was at, the others are lost with it. Where the
+        world was never made, no call is without blame."""
         with self.lock:
             if self.lost:
                 return
@@ -134,8 +135,9 @@ class WorkerProcess:
             at = open_calls[0].subject if open_calls else "no call"
             self.lost = f"{reason}, at {at}; its sessions are gone, a new worker takes over"
         self.process.kill()
-        for pending in open_calls:
-            fail(pending, WorldError(f"{pending.subject}: {self.lost}"))
+        for number, pending in enumerate(open_calls):
+            kind = SessionLost if number and self.ready else WorldError
+            fail(pending, kind(f"{pending.subject}: {self.lost}"))
 
     def let_go(self) -> None:
         """Fail its open calls with `Interrupted`, take no more, and end its input, which ends it."""

@@ -44,6 +44,7 @@ class Session:
     environment: Environment
     tree: Tree
     state: State | None
+    seconds: float = 0.0  # that the world took for its calls so far
 
 
 class Sessions:

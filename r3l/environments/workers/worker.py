@@ -16,6 +16,7 @@ import queue
 import signal
 import sys
 import threading
+import time
 import zlib
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -29,8 +30,8 @@ from r3l.environments import make_world
 from r3l.environments.base import Environment, Hinting, Waiting
 from r3l.environments.oracles import verdict_of
 from r3l.environments.outside import checked_verdict, hints_of, message_of
-from r3l.environments.workers.sessions import Sessions
-from r3l.errors import ServerAway
+from r3l.environments.workers.sessions import Session, Sessions
+from r3l.errors import ServerAway, WorldError
 from r3l.records import Task
 
 Call = dict[str, Any]
@@ -122,14 +123,26 @@ def write(answers: TextIO, message: dict[str, Any]) -> None:
 def answer(sessions: Sessions, settings: EnvironmentSettings, call: Call) -> dict[str, Any]:
     """Return one call's answer. Whatever an environment raises becomes a message: a bad episode is a row, not an
     outage."""
-    before = sessions.counts.copy()
+    before, began = sessions.counts.copy(), time.monotonic()
     try:
+        refuse_late(sessions.sessions.get(call["session"]), call, settings.episode_s)
         value = perform(sessions, settings, call)
     # The one boundary where anything may come out of an engine, its own call of sys.exit too.
     except BaseException as error:  # noqa: BLE001
         sessions.sessions.pop(call["session"], None)
         return {"id": call["id"], "error": message_of(error), "away": isinstance(error, ServerAway)}
+    if session := sessions.sessions.get(call["session"]):
+        session.seconds += time.monotonic() - began
     return {"id": call["id"], "value": value, "counts": dict(sessions.counts - before)}
+
+
+def refuse_late(session: Session | None, call: Call, limit: float) -> None:
+    """Raise `WorldError` for a step of an episode for which the world has taken longer than it may: a world that
+    answers every call just in time would hold its worker for hours."""
+    if session and call["call"] == "step" and session.seconds > limit:
+        raise WorldError(
+            f"the world took {session.seconds:.3g} s for this episode so far, environment.episode_s allows {limit:g}"
+        )
 
 
 def perform(sessions: Sessions, settings: EnvironmentSettings, call: Call) -> dict[str, Any] | list[str] | None:
