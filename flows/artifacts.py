@@ -1,8 +1,6 @@
 """Prefect artifacts of an iteration: a page and a table under fixed keys, so that the history of a key is a
 timeline."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence

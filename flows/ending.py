@@ -1,8 +1,6 @@
 """How work ends after a cancel, Ctrl-C or SIGTERM: soon, with nothing incomplete in the store, and with one line of
 explanation."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from copy import copy

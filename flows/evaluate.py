@@ -1,7 +1,5 @@
 """The flow `r3l-evaluate`: any policy of a run on a test split, at the test temperature."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 from flows import prefect_settings

@@ -1,7 +1,5 @@
 """The flow `r3l`: one training iteration. It knows stages; the method's plan says what is sampled."""
 
-from __future__ import annotations
-
 from flows import prefect_settings
 
 prefect_settings.apply()

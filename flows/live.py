@@ -1,7 +1,5 @@
 """The progress artifact of an iteration, while it goes on."""
 
-from __future__ import annotations
-
 import threading
 import time
 from uuid import UUID

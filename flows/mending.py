@@ -1,8 +1,6 @@
 """Runs in Prefect's database whose process is gone: SIGKILL leaves them RUNNING forever. The next start marks them as
 crashed."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 import httpx

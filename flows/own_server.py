@@ -1,8 +1,6 @@
 """The project's own Prefect server: its address, its key and its running processes. This module does not import
 Prefect."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

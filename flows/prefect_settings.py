@@ -4,8 +4,6 @@ No server that the project starts answers a page of another site: each asks for 
 foreign origin.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import secrets

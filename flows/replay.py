@@ -1,8 +1,6 @@
 """The flow `r3l-replay`: recompute an iteration from a stored stage on, into a sibling branch. The original is never
 touched."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from flows import prefect_settings

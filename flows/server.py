@@ -5,8 +5,6 @@ An ephemeral server is left alone, and so is a server without these limits: noth
 there. `infra/prefect.sh` makes the limits and the automation that listens for progress.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable, Iterator

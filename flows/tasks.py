@@ -1,7 +1,5 @@
 """A thin Prefect task for each stage, and the runner that runs stages as such tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from inspect import signature

@@ -1,7 +1,5 @@
 """The flow `r3l-train`: iterations of one run, one after another. Each is a run of the flow `r3l`."""
 
-from __future__ import annotations
-
 from contextlib import closing, nullcontext
 from typing import Protocol
 

@@ -1,8 +1,6 @@
 """A run's trend as one SVG image for the Prefect UI, which shows images and drops inline SVG: it brings its own colours
 and ground."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Sequence
 from typing import Any

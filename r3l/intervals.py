@@ -1,7 +1,5 @@
 """Intervals of measured shares."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Sequence

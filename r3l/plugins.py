@@ -5,8 +5,6 @@ A dotted path imports code, so it is imported only where the user named it: on t
 or in ``R3L_PLUGINS``. What a store holds or a page sends names none. An installed package is the user's choice already.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tomllib

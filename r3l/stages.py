@@ -4,8 +4,6 @@ Who chains, shows, times, replays, prunes or describes stages reads it here. The
 r3l/pipeline/stages/calls.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal

@@ -1,8 +1,6 @@
 """The `r3l` command: it loads the module of the command that is asked for, and no other. Errors are one clear message,
 exit code 2."""
 
-from __future__ import annotations
-
 import ast
 import atexit
 import os

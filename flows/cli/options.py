@@ -1,7 +1,5 @@
 """Options that several commands share. Loaded by every command, so it loads no settings and no store."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated
 

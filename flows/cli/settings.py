@@ -1,7 +1,5 @@
 """The settings of a run, from the options of its command."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from r3l.config import Config, load_preset

@@ -1,7 +1,5 @@
 """Running the flows from a terminal, with a display that starts before Prefect does."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """The heartbeat of a remote job. It is kept in the store, the one place that both hosts reach."""
 
-from __future__ import annotations
-
 import json
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Shards on other hosts: workers of a Prefect pool, or hosts of a Ray cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -4,8 +4,6 @@ Where servers sample, the host gets tokenizer and template and no weights. No ho
 the update's.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 

@@ -6,8 +6,6 @@ host, checked against the digest. With the variable R3L_ENGINE_KEY it asks for t
 neither torch nor Prefect.
 """
 
-from __future__ import annotations
-
 import argparse
 import hmac
 import json

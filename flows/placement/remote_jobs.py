@@ -1,8 +1,6 @@
 """Work on another work pool: a flow run of a deployment. The caller waits for it, cancels it when it is cancelled
 itself, and starts it again if its host is lost. Only its results in the store count, not the state of the run."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 import time

@@ -4,8 +4,6 @@ every stage.
 The shard is the unit: a lost host's shard is played elsewhere, from the last stage that was committed.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -5,8 +5,6 @@ from the last durable step, the one that the iteration before wrote; one that ha
 done again.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The server and its worker as background processes with log files, for `r3l up` and `r3l down`."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

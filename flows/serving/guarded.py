@@ -1,8 +1,6 @@
 """Prefect's API and UI as `r3l server` serves them: under this machine's names, with a key, and not to pages of other
 sites."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import uvicorn

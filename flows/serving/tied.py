@@ -7,8 +7,6 @@ half. Here the run gets the server's address before it imports Prefect, and load
 `python -m flows.serving.tied ARGUMENTS` is uvicorn in a process that watches its launcher.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import runpy

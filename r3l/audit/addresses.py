@@ -1,7 +1,5 @@
 """Addresses of the audit app's pages."""
 
-from __future__ import annotations
-
 from typing import Any
 from urllib.parse import quote, urlencode
 

@@ -1,7 +1,5 @@
 """One exploration group, and one attempt of it as four panes: base, reflection, retry, distilled."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 

@@ -1,7 +1,5 @@
 """Numbers in readable form."""
 
-from __future__ import annotations
-
 import math
 import re
 from datetime import datetime

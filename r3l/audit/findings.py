@@ -1,7 +1,5 @@
 """The value of reflections and the fate of attempts: confusion, worst reflections, the account, events."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,8 +1,6 @@
 """The table of exploration groups: filtered, sorted and paged in DuckDB, so that a page costs the same in a large
 store."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile

@@ -1,7 +1,5 @@
 """Held-out success: what each evaluation of a line's policies came to, with its interval."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

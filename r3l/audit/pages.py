@@ -1,7 +1,5 @@
 """What the templates use: figures, drawings and links. All text goes through `visible` and is escaped."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined

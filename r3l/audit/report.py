@@ -1,7 +1,5 @@
 """A report: one self-contained HTML file, for readers without the store or a network."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime

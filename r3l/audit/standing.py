@@ -1,7 +1,5 @@
 """The state of a line in a few tiles and a line on its health. Its pages begin with it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Tasks over iterations: success by task type, one task's attempts, and any two of them side by side."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A trajectory and a run, for the terminal. Text of models is shown as text: no markup, no control codes."""
 
-from __future__ import annotations
-
 from rich.columns import Columns
 from rich.console import Group as Stack
 from rich.console import RenderableType

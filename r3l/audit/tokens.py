@@ -1,7 +1,5 @@
 """A training row token by token, with what its credit was made of."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

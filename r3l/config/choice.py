@@ -4,8 +4,6 @@ A tab for each kind would be a row of tabs wider than any page, and Prefect's fo
 from the names in them, which many kinds share.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any

@@ -1,8 +1,6 @@
 """Messages about wrong settings, one line per fault: they use the names that were typed and list the nearest known
 name first."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher

@@ -1,7 +1,5 @@
 """Settings of each engine, one class per engine."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

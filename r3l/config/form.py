@@ -1,7 +1,5 @@
 """What the form of a flow asks for: few choices, each a preset's name or, in another tab, all settings of a section."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any
 

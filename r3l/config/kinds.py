@@ -1,7 +1,5 @@
 """A section of several kinds: those of the package, and those of plug-ins, each with settings of its own."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The machines of the presets: how many GPUs there are, which of them sample and which train."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from pydantic import Field

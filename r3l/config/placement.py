@@ -1,7 +1,5 @@
 """Where shards and the update run. Placement changes no row, so it belongs to no stage's identity."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

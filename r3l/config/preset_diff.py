@@ -1,7 +1,5 @@
 """The differences between two presets: `r3l presets --diff a b`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from r3l.config.compose import leaves, load_preset, merge, resolve_conditions, validated

@@ -1,8 +1,6 @@
 """The sections that every method, environment and engine shares. Descriptions state the bounds, because forms hide
 them."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """The reference of all settings: data/SETTINGS.md, made from the settings themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin

@@ -1,7 +1,5 @@
 """What forms call sections and settings: words, not the names of the code."""
 
-from __future__ import annotations
-
 from typing import Any
 
 # Words that are not written as they stand in a name; one that ends a name may be a unit.

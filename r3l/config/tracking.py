@@ -1,7 +1,5 @@
 """Experiment trackers. They receive the stored metrics, during a run or later with `r3l track`."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

@@ -1,8 +1,6 @@
 """The section of the update: its optimiser, its steps, and how it is computed. Descriptions state the bounds, because
 forms hide them."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

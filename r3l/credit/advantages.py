@@ -1,7 +1,5 @@
 """Group-relative advantages (paper, Eq. 5). Shapes: G members of one group."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

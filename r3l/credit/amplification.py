@@ -1,7 +1,5 @@
 """Positive amplification (paper, Eq. 8). Shapes: G members of one group."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -3,8 +3,6 @@
 Shapes: G members. The view `dominance` computes the same from the tables; a test holds them together.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pivotal credit: the turns before the pivot, which both members of a pair share, carry no weight (paper, Eq. 7)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Advantages of single turns. Shapes: G members of one group, K turns of one member."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Literal

@@ -1,8 +1,6 @@
 """The engines, including those of plug-ins. Nothing here imports torch, vllm or an HTTP client before an engine is
 made."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The contract of an engine: token ids in; ids, log-probabilities and finish reason out. No torch is imported here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass

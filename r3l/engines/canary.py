@@ -5,8 +5,6 @@ before to the one that the update wrote. The second finds a policy that is one s
 step.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

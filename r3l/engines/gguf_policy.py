@@ -4,8 +4,6 @@ SmolLM2-135M-Instruct (Apache-2.0) comes this way from the package index, in the
 model where there is no hub.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 from pathlib import Path

@@ -4,8 +4,6 @@ It gives the ids and texts that transformers' fast tokenizers give, and has the 
 `ChatFormat` uses.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Policies that are fetched or made on first use. Neither torch nor the hub is touched before that."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The config.json of a transformers folder, read before anything is loaded."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

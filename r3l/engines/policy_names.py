@@ -1,7 +1,5 @@
 """What names a policy: a preset, a folder with a transformers model, or a model of the hub."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A teacher that a server has: asked in words, by OpenAI's chat route."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

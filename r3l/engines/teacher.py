@@ -3,8 +3,6 @@
 Text in, text out: a teacher's tokens need not be the policy's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field

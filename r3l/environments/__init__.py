@@ -1,8 +1,6 @@
 """Environments by the `kind` of their settings: those below, and plug-ins. Importing this package loads no game
 engine."""
 
-from __future__ import annotations
-
 from r3l import plugins
 from r3l.config.environments import EnvironmentSettings
 from r3l.environments import outside

@@ -1,7 +1,5 @@
 """The contract of an environment: text in, text out. It runs in a worker process, so it may block, leak or crash."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field

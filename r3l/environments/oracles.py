@@ -1,7 +1,5 @@
 """Oracles by the `kind` of environment: where a failed episode went wrong. An environment need not have one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

@@ -4,8 +4,6 @@ Every answer of an environment passes here in the worker process (`r3l.environme
 the environment: a reward that is no finite number in [0, 1], or an observation that is no text, is one failed attempt.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable

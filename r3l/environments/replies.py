@@ -1,8 +1,6 @@
 """What a reply says after its thought, and replies of the form <think>...</think> <action>...</action>, as ALFWorld,
 ScienceWorld and WebShop ask for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from r3l.environments.base import Reply

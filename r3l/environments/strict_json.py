@@ -1,7 +1,5 @@
 """JSON that a model wrote, as every reader of it has it: what only Python reads is refused."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

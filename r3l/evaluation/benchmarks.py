@@ -1,7 +1,5 @@
 """The benchmarks by name: which environment, which split, how many tasks, in which formats and protocols."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What the form of an evaluation asks for: whose policy, on which benchmark, on how many tasks."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """The check for shown gold answers over what a store holds."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any, TypeVar
 

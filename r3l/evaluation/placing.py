@@ -1,7 +1,5 @@
 """Where an evaluation stands in the store: beside all others of its iteration, never in the place of one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

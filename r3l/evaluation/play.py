@@ -1,7 +1,5 @@
 """Evaluation episodes: the same rules as base rollouts, at the test temperature, without reflection or retry."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any

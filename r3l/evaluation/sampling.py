@@ -1,7 +1,5 @@
 """Which tasks of a split are evaluated: all of them, or a sample that has each kind of task in its share."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Scores of evaluation episodes: k of n with an interval, never a bare percentage."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

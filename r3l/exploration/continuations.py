@@ -1,8 +1,6 @@
 """Continuations: from a turn of a base, rolled back to and played on as the policy would, to see what it is worth
 there."""
 
-from __future__ import annotations
-
 import asyncio
 
 from r3l.errors import WorldError

@@ -3,8 +3,6 @@
 They answer what carries the gain: where a retry begins, or what it is told.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ Each gives the row of a reflection. What the policy did not write has no tokens 
 its tokenizer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Awaitable, Callable

@@ -1,8 +1,6 @@
 """Incidents apart from the attempts: a repeated engine call, a worker that died, the canary. Each becomes a row of
 `events`."""
 
-from __future__ import annotations
-
 import threading
 
 from r3l.records import Event

@@ -1,7 +1,5 @@
 """Oracle pivots: where the environment itself says that a failed base went wrong. Only a control retries from them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 

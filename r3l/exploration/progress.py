@@ -1,7 +1,5 @@
 """Running counts of what exploration does, for a progress display. Safe to use from many threads."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import defaultdict

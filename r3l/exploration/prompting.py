@@ -1,7 +1,5 @@
 """What the reflector and the retry are shown. The texts stand in prompts/*.txt; the paper has them in its appendix."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reflections: the policy diagnoses an attempt and names the turn to retry from (paper, section 3.1)."""
 
-from __future__ import annotations
-
 import time
 from contextlib import suppress
 from dataclasses import dataclass

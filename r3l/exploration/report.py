@@ -1,7 +1,5 @@
 """Reading a reflection: the outermost {...} of a reply, checked key by key (paper, reflection prompt)."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

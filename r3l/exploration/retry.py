@@ -1,8 +1,6 @@
 """Retries: roll the world back to the pivot, put the guidance in the context, generate to the end (paper, section
 3.1)."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Base trajectories: episodes from the start, without guidance (paper, Eq. 4)."""
 
-from __future__ import annotations
-
 import asyncio
 
 from r3l.errors import WorldError

@@ -1,7 +1,5 @@
 """The sampling stages, each for one shard of tasks: records in, records out. They know plans, not methods."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import TypeVar

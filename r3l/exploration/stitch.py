@@ -5,8 +5,6 @@ retry           G1 B1  D2 B2   (G1 holds the guidance; D2 answers B1)
 result  C0 A0 | C1 B1  D2 B2   (B are the sampled ids, never re-tokenised)
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from r3l.exploration.retry import renamed

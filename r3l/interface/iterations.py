@@ -1,7 +1,5 @@
 """Settings, iterations, training and evaluations from Python: the same stages as the flows run, in this process."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Make the stages of an iteration again, and tell where what is stored does not follow."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 

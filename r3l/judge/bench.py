@@ -1,7 +1,5 @@
 """The workbench on which stored stages are made again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from inspect import signature
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Stored rows beside those that were made again: the first row and column in which they differ."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """Evaluations: played again with what was sampled, and their rows made again from their episodes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A manifest's own words: its fingerprint is that of its settings, its counts are those of its rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from r3l.judge.lines import Lines, Place, key_of_manifest

@@ -1,7 +1,5 @@
 """What a run holds, by its lines and iterations, and the policies that each iteration worked with, by their digests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -4,8 +4,6 @@ A cause is looked for in the order in which things decide each other: the settin
 made with, the policy that it worked with, then its rows: tasks, what the environment answered, what was sampled.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field

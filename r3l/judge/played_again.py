@@ -1,7 +1,5 @@
 """What a replay of stored stages shows: by stage, equal bit for bit, or the first row, turn and token that differs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from r3l.judge.parting import Line, Parting, compared

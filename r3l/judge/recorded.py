@@ -1,8 +1,6 @@
 """An engine and a teacher that answer what is stored. With them the sampling stages run again as they ran: worlds are
 played, prompts rendered and replies parsed anew, and only what was sampled is taken as it is."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future

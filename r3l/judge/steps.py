@@ -1,7 +1,5 @@
 """An update's row: the policies that it leads from and to, its step, its counts, and the files that it wrote."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from fnmatch import fnmatch

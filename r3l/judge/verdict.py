@@ -1,7 +1,5 @@
 """`r3l check`, whole: files and invariants first, then whether what was written follows from what was sampled."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """A store that is read as it is, and that keeps what a stage would write instead of writing it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -5,8 +5,6 @@ Shapes: T = trained tokens of one row, C = candidates for the bounds. The bounds
 masses of all its rows are summed before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

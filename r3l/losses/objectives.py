@@ -8,8 +8,6 @@ Shapes: T = trained tokens of one row. All tensors are float64 or float32 on one
     advantage    A-hat of the row, or of each of its tokens [T] where turns have their own
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

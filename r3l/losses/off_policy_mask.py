@@ -1,8 +1,6 @@
 """The off-policy sequence mask of DeepSeek-V3.2 (2025, section 3.1): bad rows that the policy would not write any more
 are left out."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 

@@ -1,8 +1,6 @@
 """Methods by the `kind` of their settings, plug-ins among them, and the two stages that flows run: neither they nor the
 trainer know a name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """BAPO (Xi et al. 2025, arXiv:2510.18927): clip bounds that balance good and bad tokens."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from r3l.config.methods.rivals import BAPOSettings

@@ -4,8 +4,6 @@ A method knows groups and rewards. It knows no environment, no engine and no tab
 it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar

@@ -1,7 +1,5 @@
 """DAPO (Yu et al. 2025): clip-higher, token mean, dynamic sampling, overlong shaping."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """GRPO (Shao et al. 2024; paper, Eq. 5-7 of its preliminaries)."""
 
-from __future__ import annotations
-
 from r3l.config.methods.rivals import GRPOSettings
 from r3l.methods.base import RatioMethod
 

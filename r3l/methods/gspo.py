@@ -1,7 +1,5 @@
 """GSPO (Zheng et al. 2025): one importance ratio per sequence."""
 
-from __future__ import annotations
-
 from r3l.config.methods.rivals import GSPOSettings
 from r3l.methods.base import RatioMethod
 

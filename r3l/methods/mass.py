@@ -5,8 +5,6 @@ ratio 1, without the KL term. It is summed over the tokens of a turn's reply. Th
 depends on the probabilities of their tokens and is left out.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ rl:   reward - mean reward of the task's reports; reward = gain, or meta_invalid
 gain = R(retry) - max(R(base), R(what was reflected on))
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

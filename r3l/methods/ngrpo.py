@@ -1,7 +1,5 @@
 """NGRPO (Nan et al. 2025, arXiv:2509.18851): a virtual member of the highest reward stands in each group."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from r3l.config.methods.rivals import NGRPOSettings

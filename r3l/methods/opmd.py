@@ -1,7 +1,5 @@
 """OPMD (Yao et al. 2025): group-relative REINFORCE, the loss divided by 1 + tau."""
 
-from __future__ import annotations
-
 from r3l.config.methods.rivals import OPMDSettings
 from r3l.methods.base import Method, Objective
 from r3l.records import Trajectory

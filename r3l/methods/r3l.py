@@ -1,7 +1,5 @@
 """R3L: reflect, retry from the pivot, stitch without the guidance (paper, section 3)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """RAFT (Dong et al. 2023): fine-tune on the best of what was sampled."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from r3l.config.methods.rivals import RAFTSettings

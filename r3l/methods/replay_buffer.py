@@ -4,8 +4,6 @@ The experience replay buffer, on where the behaviour policy is renewed less than
 groups of earlier iterations that are not used up. The memory of corrections: meta-task rows that won, one per task.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """RLOO (Ahmadian et al. 2024): REINFORCE with the mean of the other members as its baseline."""
 
-from __future__ import annotations
-
 from r3l.config.methods.rivals import RLOOSettings
 from r3l.credit.advantages import Floats
 from r3l.methods.base import Method

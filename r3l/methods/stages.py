@@ -1,7 +1,5 @@
 """The two stages of a method: exploration groups to credit, credit to training rows. No method is named here."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """What each method would have made of the groups that an iteration stored: credit and rows anew, nothing sampled and
 nothing trained."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Test episodes of a policy of the run, as a stage of the iteration that made it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from r3l.config import Config

@@ -1,7 +1,5 @@
 """The figures of an iteration that are looked at first: how they changed, how they went over a run, and in one line."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

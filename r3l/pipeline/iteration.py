@@ -1,7 +1,5 @@
 """One training iteration: opened in one way by whoever runs it, and its stages from the tasks to the update."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

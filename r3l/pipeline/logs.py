@@ -1,7 +1,5 @@
 """The pipeline's log. Prefect is told to show the logger `r3l` in its UI (`flows/prefect_settings.py`)."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from typing import Any

@@ -1,7 +1,5 @@
 """The policy that a run starts from, made or fetched where it is not there; `starting_policy` only finds it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from r3l import plugins

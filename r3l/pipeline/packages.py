@@ -1,7 +1,5 @@
 """Which optional packages a run imports on this host. A plain `pip install r3l` has none of them."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec

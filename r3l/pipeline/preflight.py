@@ -1,8 +1,6 @@
 """Checks before any work starts. Each error names the value and the fix. Nothing is written, but that `ready` has the
 starting policy made."""
 
-from __future__ import annotations
-
 import sys
 from glob import glob
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Recompute an iteration from a stored stage on, into a sibling branch. The original is never touched."""
 
-from __future__ import annotations
-
 from typing import TypedDict
 
 from r3l.config import Config

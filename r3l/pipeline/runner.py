@@ -1,8 +1,6 @@
 """How stages are run: as plain calls one after another, on threads side by side, or (flows/tasks.py) as Prefect
 tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The summary of an iteration: the figures of the `iterations` view, and questions to ask next."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NotRequired, TypedDict, cast
 

@@ -1,8 +1,6 @@
 """Who guides the retries, where it is not the policy itself: whether there is such a guide, and the teacher's
 engine."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What costs time to start: the engine, the environment workers, and the update's process."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from contextlib import suppress

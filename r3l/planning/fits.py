@@ -1,7 +1,5 @@
 """Which policies can be trained on one GPU that samples and trains in turns, and with how long a context."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from r3l.config import Config, compose

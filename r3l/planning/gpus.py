@@ -1,7 +1,5 @@
 """The makers' figures of GPUs: memory, bandwidth, and dense bfloat16 arithmetic."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

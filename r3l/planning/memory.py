@@ -1,7 +1,5 @@
 """Bytes on each GPU and in each host, from a policy's shape and the settings of the update and the engine."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from r3l.config import Config

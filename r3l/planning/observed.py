@@ -1,7 +1,5 @@
 """The costs of a stored run, as a basis for planning a similar one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from r3l.errors import StoreError

@@ -2,8 +2,6 @@
 and which row a configuration is planned from. Turns and tokens are those of one task with its whole group; tokens are
 sampled ones, no prompts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from r3l.config import Config

@@ -1,7 +1,5 @@
 """An iteration's plan: figures, each with what it was worked out from. Nothing is measured here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 """The size of a policy: the dimensions of the paper's models, or of a folder's config.json, and what follows from
 them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Attempts at tasks: trajectories, their turns, and what happened on the way."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b

@@ -1,7 +1,5 @@
 """What a field of a record is as a column of its table: its meaning, its width, and what older rows have in it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """What is learned from: credit, training rows, replayed groups, and the optimiser's steps."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

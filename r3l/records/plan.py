@@ -1,7 +1,5 @@
 """What a method wants sampled, and the words for it, which the settings of methods take from here."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Reflections on attempts, and the oracle's pivots that theirs are compared with."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal
 

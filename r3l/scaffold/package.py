@@ -1,7 +1,5 @@
 """A package to start from: an environment or a method of one's own, with its entry point and a test."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from string import Template

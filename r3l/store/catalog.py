@@ -5,8 +5,6 @@ tables and views for every line: what a branch did not make itself, it has from 
 as they are stored, one row for every row of a file, whatever branch wrote it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files as package_files

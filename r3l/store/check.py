@@ -1,8 +1,6 @@
 """Verify a run: manifests and hashes first, then the invariants of the method, each an SQL file that must return no
 row."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files as package_files

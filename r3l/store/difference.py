@@ -1,7 +1,5 @@
 """What a replay changed: two branches of one iteration compared by stage, row and figure."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Digests of content: of settings (a stage's identity) and of tables (what a stage holds, in any encoding)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from hashlib import sha256

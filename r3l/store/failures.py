@@ -1,8 +1,6 @@
 """Stages in which errors of the engine or the environment ended too many attempts, mostly because the work was
 stopped."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import duckdb

@@ -1,8 +1,6 @@
 """Answers of each run to a few fixed questions: asked once per state of a run, and cached on this machine beside its
 index."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

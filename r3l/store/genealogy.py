@@ -1,7 +1,5 @@
 """Why a token was trained with its weight: the history of a trajectory, from its task to the optimiser step."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ stale, torn or foreign one is made anew from the manifests, and only files that 
 It lies under R3L_CACHE, else ~/.cache/r3l, so that a store that can only be read has one too; any of it may be deleted.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """The place of a stage, and the small reference that tasks pass to one another instead of rows."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Which stages each branch sees: its own, and the earlier ones of the line that it was forked from."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from r3l.stages import STAGES

@@ -1,8 +1,6 @@
 """The manifest of a stage. It is written last, so that its presence means that the stage is complete, and it has a
 checksum."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from hashlib import sha256

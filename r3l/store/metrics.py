@@ -1,8 +1,6 @@
 """The one table of what an iteration came to: the view `iterations`, the terminal, the artifacts, the audit pages and
 the trackers read it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

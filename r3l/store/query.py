@@ -1,7 +1,5 @@
 """Questions to a catalog connection: those of the code, and those of users, which can only read the tables."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Leftovers of dead writers, found by their writer and not by their age alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from r3l.errors import StoreError

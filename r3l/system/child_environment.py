@@ -4,8 +4,6 @@ no credential of whoever started the run is in a process that works with what a 
 None of them opens the store itself: rows and policies lie on this host when they start.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """The folders that the project writes to, and those that ship with it. The working folder is never used by accident."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -5,8 +5,6 @@ fills other arenas, so that a process of many iterations would grow by what each
 (`data/PERFORMANCE.md`).
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 

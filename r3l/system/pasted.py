@@ -1,7 +1,5 @@
 """Commands as they are printed for a person: they run when they are pasted."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

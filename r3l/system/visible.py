@@ -5,8 +5,6 @@ Every text that a terminal shows goes through `visible`: the consoles of the com
 of errors.
 """
 
-from __future__ import annotations
-
 import logging
 import unicodedata
 from typing import Any

@@ -1,7 +1,5 @@
 """Clip bounds that are chosen for a whole batch (BAPO), before its first gradient."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 
 import numpy as np

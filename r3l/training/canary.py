@@ -7,8 +7,6 @@ engine holds them: rounding is then on one side only (with FSDP2 in the dtype of
 Shapes: L tokens, H hidden width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -4,8 +4,6 @@ safetensors.
 Every folder is written beside its place, flushed, and renamed: it is there whole or not at all.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A snapshot as one ordinary transformers folder: an adapter is merged into its base."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The description of one update job: a JSON file, written by the caller of `python -m r3l.training --job job.json`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 

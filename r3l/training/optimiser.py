@@ -1,7 +1,5 @@
 """AdamW on the trainable weights, gradient clipping, and the learning rate of a step."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

@@ -1,7 +1,5 @@
 """The policy as a model: a transformers folder trained whole, or a peft adapter on a frozen base."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The metrics of an update, named as the columns of the table `updates`."""
 
-from __future__ import annotations
-
 import math
 import resource
 from contextlib import suppress

@@ -1,8 +1,6 @@
 """Log-probabilities by other policies: the behaviour policy of reused rows, the reference where a KL is asked for, and
 the starting policy's on a few rows, for the metric `kl_start`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

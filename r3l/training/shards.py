@@ -1,7 +1,5 @@
 """Parquet files of training rows, read one group at a time, so that only the rows of one micro-batch are in memory."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

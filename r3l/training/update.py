@@ -1,8 +1,6 @@
 """An update: rows in, one or several optimiser steps, a new snapshot out. Gradients are summed over micro-batches of
 whole groups."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence

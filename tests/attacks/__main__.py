@@ -7,8 +7,6 @@ SHARE: of the tries of those attacks that have a number of them, above 0 to 1 (1
 their name.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

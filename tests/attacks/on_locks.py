@@ -1,7 +1,5 @@
 """Attacks on the lock of an iteration: lies in its file, and takers at the same time."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

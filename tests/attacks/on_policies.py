@@ -1,7 +1,5 @@
 """Attacks on policies and on the optimiser's state beside them."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

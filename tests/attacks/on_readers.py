@@ -1,7 +1,5 @@
 """Attacks on those who look: SQL, pages, links, terminals, a store that may only be read."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

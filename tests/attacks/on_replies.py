@@ -1,7 +1,5 @@
 """Attacks by what a model writes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from r3l.store.layout import StageKey

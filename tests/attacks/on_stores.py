@@ -1,7 +1,5 @@
 """Attacks on what is stored: by the disk, by kills, by other writers, by damage."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What came of an attack: how often it was tried, and each time that it was not held."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field

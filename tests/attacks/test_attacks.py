@@ -1,8 +1,6 @@
 """The table of attacks can fail: each fault that is planted here makes it red. The table itself is `python -m
 tests.attacks`, and a slow test runs all of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

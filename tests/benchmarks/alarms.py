@@ -7,8 +7,6 @@ is told where another alarm than held-out success rang two iterations before the
 rise: the last evaluation lies as far above the first, and is no fall. An alarm that rings there is false.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections import Counter, defaultdict

@@ -4,8 +4,6 @@ process.
 OMP_NUM_THREADS=1 python -m tests.benchmarks.alfworld_speed [games] [steps]
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random

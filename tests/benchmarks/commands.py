@@ -6,8 +6,6 @@ smallest of three later tries; `ratio` is that over `python -c "import duckdb"`,
 command's.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,8 +4,6 @@ embedded engine: `python -m tests.benchmarks.ending [WAY] ...`. The goal is 10 s
 A stage is at work from the first shard of the one before on. Each figure is of a run of its own.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

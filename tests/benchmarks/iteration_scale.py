@@ -6,8 +6,6 @@ process, the engine answers at once, and the update is a script that writes a po
 retries, distilled), 25 tasks a shard.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import sys

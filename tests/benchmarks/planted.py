@@ -6,8 +6,6 @@ order.
 Without a store, a run is made first: two iterations of the household, a replay into a branch, an evaluation.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 import time

@@ -13,8 +13,6 @@ rollouts in turns, GRPO and R3L with either form, each with an engine that has j
 demonstrations whose reflections continue the attempt.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 from collections.abc import Sequence

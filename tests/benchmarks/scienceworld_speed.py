@@ -2,8 +2,6 @@
 Milliseconds of the processor, of this process and its Java machine together, so that a loaded machine says the same.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -10,8 +10,6 @@ environments' workers. Last, R3L once more with a barrier after each stage, all 
 costs, and what the barriers would.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable, Sequence

@@ -1,8 +1,6 @@
 """A vLLM server of a policy for the time of a benchmark, started by infra/engine/serve.sh, with the CPU seconds that it
 spends."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

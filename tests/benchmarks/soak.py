@@ -3,8 +3,6 @@ a scripted policy, one reply in twenty garbage, on worker processes that are sto
 Prints a line of JSON each.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import json

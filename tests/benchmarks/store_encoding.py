@@ -7,8 +7,6 @@ words are (Zipf over a shuffled vocabulary), each independent of the last, so th
 encoding shows it. Replies have 20 to 200 tokens.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import statistics

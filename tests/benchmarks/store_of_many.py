@@ -5,8 +5,6 @@ Iterations 0 and 1 of the shipped run, again and again under new numbers: every 
 that `r3l check` finds nothing.
 """
 
-from __future__ import annotations
-
 import sys
 
 import pyarrow as pa

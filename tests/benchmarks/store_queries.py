@@ -8,8 +8,6 @@ are a large batch. Ids of one token a list keep the tables small. Beside the wal
 threads, as both are the same on a machine that does nothing else.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import sys

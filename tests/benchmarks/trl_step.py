@@ -3,8 +3,6 @@
 TRL is no dependency of the project: `pip install trl`. See update_layouts.py --trl.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from typing import Any

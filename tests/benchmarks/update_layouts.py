@@ -12,8 +12,6 @@ With --trl (`pip install trl` first) the step of TRL's GRPOTrainer too, which pa
 of rank 16 on that model in bfloat16 is trained, instead of a small model in float32; TRL makes its adapter with peft.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

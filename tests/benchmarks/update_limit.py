@@ -9,8 +9,6 @@ The rows are those of an iteration (of the sample run, unless others are given),
     share      limit s / seconds of the passes: CPU seconds of one thread, the smallest of repeats that take turns
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections import Counter

@@ -4,8 +4,6 @@ The project's own index, and bm25s (exact document lengths) over the same terms:
 `compared` adds what a search costs in both.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import time

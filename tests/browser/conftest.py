@@ -1,7 +1,5 @@
 """A headless Chromium and a served store. Both are skipped with a reason where there is no browser."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from typing import Any

@@ -6,8 +6,6 @@ for it, when half of the retries have ended: a minute.
 `--store STORE --run RUN --retry ID ...` makes panes of other attempts, `panes-1.png` and so on, and nothing else.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import re

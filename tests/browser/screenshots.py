@@ -10,8 +10,6 @@ unless one is named.
 plays an iteration and writes the live panel of the terminal as OUT/panel.svg: a minute.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import shutil

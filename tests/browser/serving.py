@@ -1,7 +1,5 @@
 """A served store and a headless Chromium, for the browser tests and for screenshots."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

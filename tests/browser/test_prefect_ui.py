@@ -1,7 +1,5 @@
 """The form of the Prefect UI starts a run on a real server and worker, and the UI shows what it came to."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

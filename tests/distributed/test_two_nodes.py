@@ -1,8 +1,6 @@
 """Two nodes of an update that share a volume: each its own torchrun, the second told of the job by the first; together
 one step."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

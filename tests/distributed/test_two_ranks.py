@@ -1,7 +1,5 @@
 """Two processes over gloo take the step of one process: with unequal numbers of groups and segments, full and LoRA."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

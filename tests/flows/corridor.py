@@ -1,8 +1,6 @@
 """The flow's stages as plain calls over the corridor: a scripted walker for a policy, and the real update in this
 process."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -5,8 +5,6 @@ a script that takes its time and writes a policy. `python -m tests.flows.scripte
 undisturbed iteration, then others under fire, and prints what came of it as JSON.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

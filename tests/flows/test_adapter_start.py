@@ -1,7 +1,5 @@
 """A run that starts from an adapter: it lies on its base everywhere, is trained on, and servers are given both."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,8 +1,6 @@
 """The jobs that Prefect's worker makes from the templates of infra/k8s: valid, without root, without a key in their
 text."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -4,8 +4,6 @@ Kubernetes itself is a stand-in that runs a job's command as a process here: wha
 templates, jobs.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

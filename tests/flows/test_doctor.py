@@ -1,8 +1,6 @@
 """`r3l doctor`: what it says of a policy that works, of a reasoning model's template, and of each thing that can be
 wrong."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

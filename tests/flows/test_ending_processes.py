@@ -2,8 +2,6 @@
 Prefect server, each in the middle of sampling, reflecting, retrying and updating. Then the same run again, to its
 end."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

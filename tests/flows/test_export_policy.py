@@ -1,7 +1,5 @@
 """`r3l export-policy`: a run's policy as a folder with a card made from its tables, and from there to a hub."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The guides "your own ..." are followed as they are written: in a folder with the installed wheel and no checkout."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

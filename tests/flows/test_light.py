@@ -1,8 +1,6 @@
 """An environment without torch, transformers and peft runs the flows: sampling by HTTP servers, the update by another
 process."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,8 +1,6 @@
 """What SIGKILL leaves behind: an ephemeral server ends by itself, and the next run ends the dead runs in Prefect's
 database."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

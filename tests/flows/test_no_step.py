@@ -1,8 +1,6 @@
 """An iteration that gives nothing to learn from says so wherever it is shown, and shows no figure that was not
 measured."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 from io import StringIO

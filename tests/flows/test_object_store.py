@@ -1,8 +1,6 @@
 """Iterations with every table, lock and policy in an S3-speaking server: one machine begins a run, others go on with
 it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

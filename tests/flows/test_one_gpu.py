@@ -1,8 +1,6 @@
 """`--machine one_gpu` end to end, on a stand-in of vLLM that samples by the embedded engine: started by the run, asleep
 while the update runs, woken with the weights that it wrote, gone at the end."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 from typing import Any

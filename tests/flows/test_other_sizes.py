@@ -1,8 +1,6 @@
 """An iteration begun again under other circumstances than it was begun with: no attempt is counted twice, and nothing
 is called the same that is not."""
 
-from __future__ import annotations
-
 import pytest
 
 from r3l.config import Config, compose

@@ -1,7 +1,5 @@
 """The example of a plug-in, as a stranger has it: an installed package beside the installed wheel, and no checkout."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Shards on a Ray cluster of two nodes, one of which is lost in the midst of it: the same rows as in one process.
 Minutes long."""
 
-from __future__ import annotations
-
 import secrets
 import threading
 import time

@@ -1,8 +1,6 @@
 """The update on another work pool, for real: a Prefect server, a worker for it, kills and cancellation. Minutes
 long."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

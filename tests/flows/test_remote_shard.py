@@ -1,8 +1,6 @@
 """Shards that other hosts play: the same rows as here, taken from the store, and played again where they are not
 whole."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

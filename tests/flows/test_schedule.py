@@ -1,7 +1,5 @@
 """A schedule of the deployment r3l/iterate on a real server and worker: each tick trains, until it is paused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,8 +1,6 @@
 """A real run with keys in its environment leaves none of them in a row, a manifest, a parameter, a log line or an
 artifact."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

@@ -1,8 +1,6 @@
 """The wheel, installed where there is no checkout, from an empty folder: an iteration, its tables, the worked
 questions."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

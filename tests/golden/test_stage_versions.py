@@ -5,8 +5,6 @@ A failing test says that the code makes other rows of the same input: raise the 
 beside the new version. The update's figures are held by `test_ten_steps.py`.
 """
 
-from __future__ import annotations
-
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace

@@ -5,8 +5,6 @@ Recorded by `python -m tests.golden.test_ten_steps`. Tolerance: 2e-4 relative, f
 in another order and ten AdamW steps blow that up; on the machine that recorded it the numbers repeat exactly.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """The update on a GPU: the gradient of the CPU, whole jobs in bfloat16, and recovery from a full device."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

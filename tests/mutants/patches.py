@@ -1,8 +1,6 @@
 """Faults that tests must see: each a line of the store, the credit or the identity made wrong, and the tests that fail
 then."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """Every listed fault is seen by the tests named beside it: a test that can't fail is a defect."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

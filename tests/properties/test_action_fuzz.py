@@ -1,8 +1,6 @@
 """Whatever a model writes is a turn: no reply makes the parser of a built-in world raise, and no action that it gives
 makes a world of Python functions raise."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

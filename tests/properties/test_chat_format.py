@@ -1,7 +1,5 @@
 """Chats of random texts: decode(ids) is the template's rendering, ids only grow, and the spans of turns are exact."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Ten whole iterations in one process leave nothing of themselves behind in it (slow: minutes)."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

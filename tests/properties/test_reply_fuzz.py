@@ -1,7 +1,5 @@
 """Whatever a model writes is a row: no reply stops the stage that reads it, or the commit of its shard."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

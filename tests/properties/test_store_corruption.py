@@ -1,7 +1,5 @@
 """Seeded corruptions of a stored iteration: each is found before use, and named by the file or stage that it hit."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

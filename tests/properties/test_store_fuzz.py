@@ -3,8 +3,6 @@
 R3L_FUZZ=20000 runs the long form.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """SIGKILL at random moments of a sequence of commits loses nothing, does nothing twice and leaves nothing behind."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Whatever rows a stage has, it gives back the same rows, and their digest knows them by content alone."""
 
-from __future__ import annotations
-
 import tempfile
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Answers to questions in SQL, as rows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from r3l.store.catalog import connect

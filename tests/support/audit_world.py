@@ -5,8 +5,6 @@ Every iteration has `tasks` tasks with `bases` bases each, a reflection on every
 trajectory for each base that failed and whose reflection can be read.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace

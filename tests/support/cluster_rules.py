@@ -1,7 +1,5 @@
 """The house's rules for what runs in a cluster, as functions from parsed manifests to findings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

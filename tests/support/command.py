@@ -3,8 +3,6 @@
 `python -m tests.support.command` is that process. It reads a line of JSON per command, and answers with a line.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A scripted world, engine and chat format: no model, no process, every number known beforehand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 

@@ -1,8 +1,6 @@
 """Answers beside gold answers, with the verdict that is right: those of the tests of two public graders, brought to the
 bare answer that a policy gives here, and our own, of the kinds that graders get wrong."""
 
-from __future__ import annotations
-
 # gold answer, answer, whether they are the same
 MATH_VERIFY: list[tuple[str, str, bool]] = [
     ("-5", "-5", True),

@@ -1,7 +1,5 @@
 """A gymnasium environment of texts: a safe of four digits that says how many are right. Importing this registers it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

@@ -1,7 +1,5 @@
 """A small run of everything that `r3l check` looks at: iterations, a branch by replay, an evaluation."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from r3l.config import Config, compose

@@ -1,7 +1,5 @@
 """A server with the hub's routes for uploads, on loopback: what was created, and the files that it was given."""
 
-from __future__ import annotations
-
 import base64
 import json
 import threading

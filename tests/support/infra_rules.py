@@ -1,8 +1,6 @@
 """The house's rules for what runs in containers, as functions from a parsed file to findings: an empty list where all
 hold."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The wheel, and fresh environments that have nothing of the checkout."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

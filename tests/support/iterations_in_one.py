@@ -4,8 +4,6 @@ The engine, the worlds' processes and the update's process are the real ones, on
 iteration a line of JSON: resident megabytes, open files, threads and children of this process.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Corruptions of meaning: each changes what a stored run says, and leaves every hash and link of it in order."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence

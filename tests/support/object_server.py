@@ -1,7 +1,5 @@
 """A real S3-speaking server on loopback, for the tests of a store in an object store."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

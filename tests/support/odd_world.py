@@ -1,7 +1,5 @@
 """A world that answers as no environment should: the action names what its step returns or raises."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """An OpenEnv server: a dial with a hidden number. ``python -m tests.support.openenv_dial SESSIONS`` prints its port."""
 
-from __future__ import annotations
-
 import random
 import socket
 import sys

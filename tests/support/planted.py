@@ -1,8 +1,6 @@
 """A copy of the real run that ships, with a defect planted: committed anew, so that every hash and digest of the copy
 is in order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """A real Prefect server on loopback, with a worker of the pool r3l: each a process of its own, in a folder of its
 own."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,8 +1,6 @@
 """A store that may only be read: its folders lose the right to be written to, and the reader the right to override
 that."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -4,8 +4,6 @@
 iteration, a group, a batch) takes its records from here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,8 +1,6 @@
 """A method's whole iteration in the corridor: real exploration stages, credit, training rows and update; only the
 policy is scripted."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path

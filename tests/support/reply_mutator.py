@@ -1,7 +1,5 @@
 """Replies that no one would think of: a report, mutated at random. The same seed gives the same replies."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Iterator

@@ -5,8 +5,6 @@ branch with another alpha. The policies (11 MB each) and the locks stay behind: 
 can be asked, audited and replayed from `distilled` on, but not gone on with.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -5,8 +5,6 @@ and seed alone.
 listens. No torch.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -1,7 +1,5 @@
 """An environment of vLLM without vLLM: `python` in it finds a package of that name that serves as vLLM does."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from pathlib import Path

@@ -5,8 +5,6 @@ It holds every manifest against Kubernetes' own schema, puts in what a pod is to
 knows no image.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -6,8 +6,6 @@ task 1: base 0 fails, its reflection can't be read; base 1 fails, pivot 2, the r
 rewards. The oracle names turn 1 for the first of them, and turn 0 for the two of task 1.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

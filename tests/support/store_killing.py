@@ -5,8 +5,6 @@ In the first store the n-th start is killed before its n-th rename, in the other
 python -m tests.support.store_killing SEED KILLS [MUTANT]     (prints one JSON object)
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

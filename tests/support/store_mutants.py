@@ -1,7 +1,5 @@
 """Stores with a known fault, for the kill benchmarks: one that sees none of them shows nothing."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Tiny policies and training rows for the tests of the update."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path

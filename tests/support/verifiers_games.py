@@ -1,8 +1,6 @@
 """Environments of verifiers to play with: a number to be guessed, a drawer of tools, and one that keeps its state to
 itself. `load_environment` is what verifiers asks for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import verifiers as vf

@@ -1,7 +1,5 @@
 """Winning commands read off a game's own facts: knows nothing of how the game was made or of any player."""
 
-from __future__ import annotations
-
 from typing import Any
 
 DEVICES = {"heat": "microwave", "cool": "fridge", "clean": "sinkbasin"}

@@ -1,7 +1,5 @@
 """Tiny byte-level tokenizers with the special tokens and the chat template of a model family."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """An update's two policies and what can be planted in the place of the new one, for the canary's tests on every
 engine."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Tiny random policies of each family, as folders on disk: what the engine's tests run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,8 +1,6 @@
 """A scripted HTTP server with vLLM's routes: what it samples is worked out from the prompt and the policy it was
 given."""
 
-from __future__ import annotations
-
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

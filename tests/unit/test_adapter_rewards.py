@@ -1,8 +1,6 @@
 """Rewards that other packages give, through each adapter: what is no finite number in the declared range is refused
 with its value and type. The packages themselves are not needed: stand-ins answer in their place."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 

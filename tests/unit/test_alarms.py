@@ -1,7 +1,5 @@
 """Each alarm on a stored run where it must ring and on one where it must not, and at its bound."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from pathlib import Path

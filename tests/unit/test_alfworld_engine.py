@@ -1,7 +1,5 @@
 """The engine with memoised parsing says what the stock engine says."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import tracemalloc

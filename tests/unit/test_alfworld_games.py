@@ -1,8 +1,6 @@
 """Generated games: the same from the same seed, all six types winnable on the real engine, and kept where they
 belong."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

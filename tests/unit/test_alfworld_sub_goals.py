@@ -1,7 +1,5 @@
 """Sub-goals on the real engine: what each action of a winning way adds, by hand, and a way without the treatment."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The world that exploration sees: replies, episodes, snapshots, and rollback against replay."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The backward pass of attention as products, against double precision and beside torch's kernel."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

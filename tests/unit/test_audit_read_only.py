@@ -1,7 +1,5 @@
 """Whoever may only read a store can look at all of it: in the browser, and by every command that asks."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

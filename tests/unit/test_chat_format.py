@@ -1,7 +1,5 @@
 """Which templates are accepted, which are refused and why; and that text from outside never acts as a control token."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """Tools in a chat: shown in the opening, their results appended to the ids; templates without a place for them are
 refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What a credential's owner started must not be read by what a model wrote: child processes get variables by name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

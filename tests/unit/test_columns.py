@@ -1,7 +1,5 @@
 """Columns are made from the fields of records."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated

@@ -1,8 +1,6 @@
 """What a command loads and opens: `r3l --help` lists the commands without loading one, and a question costs its own
 files."""
 
-from __future__ import annotations
-
 import inspect
 import io
 import re

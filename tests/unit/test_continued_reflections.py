@@ -1,7 +1,5 @@
 """Reflections that continue the attempt's conversation: what is read is the attempt's own ids, then one message."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,8 +1,6 @@
 """A run that is there goes on with its own settings, whoever starts it; what would make it another run is refused by
 name, or is a row of `events`."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

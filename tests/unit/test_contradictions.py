@@ -1,7 +1,5 @@
 """Options that contradict each other are refused by name, in every command, before anything starts."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

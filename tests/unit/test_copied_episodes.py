@@ -1,7 +1,5 @@
 """Copies of episodes: exact, drawn from numbers of their own, held against replays, and given up where they are not."""
 
-from __future__ import annotations
-
 import random
 import threading
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A policy that can't be sampled from is named with what is wrong with it, not with an index."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A wrong, stale or missing policy in the engine is caught by its log-probabilities."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

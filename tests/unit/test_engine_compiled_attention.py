@@ -1,7 +1,5 @@
 """The compiled function of the engine's attention and the packed linear layers, against plain torch."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

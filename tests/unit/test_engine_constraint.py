@@ -1,7 +1,5 @@
 """Replies by JSON schema: always valid, the pivot within its bounds, beside replies that are not constrained."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Guesses: what is guessed, when it is held back, and that right and wrong guesses leave every reply as it was."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

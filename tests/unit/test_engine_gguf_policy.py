@@ -1,7 +1,5 @@
 """A GGUF file becomes the transformers folder that it was written from: weights, rotary layout, tokenizer, template."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

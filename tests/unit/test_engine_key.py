@@ -1,7 +1,5 @@
 """The key of a vLLM server: on every route, loaded as vLLM loads it, and no server without one beyond loopback."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The table of engines: every kind of the settings has a factory, and what is missing is said plainly."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,8 +1,6 @@
 """vLLM servers as children, against a stand-in in an environment of its own: start, key, log, sleep, death, and nothing
 left behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The model presets: each parses with every environment, and the paper's models have the paper's numbers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What is computed once: later turns, retries, shared prompts; and that forgetting it changes no reply."""
 
-from __future__ import annotations
-
 import gc
 import random
 import weakref

@@ -1,7 +1,5 @@
 """A reply's ids and log-probabilities are the same bits whatever else the embedded engine does."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Drawing tokens: by the inverse of the cumulative distribution, with numbers worked out by hand."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """The tree of stored keys and values: what is found, what is shared, what is forgotten."""
 
-from __future__ import annotations
-
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st

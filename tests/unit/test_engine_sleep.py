@@ -1,7 +1,5 @@
 """Servers that somebody else started, put to sleep for an update: woken by the next policy or by the end of the run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,8 +1,6 @@
 """The embedded engine against transformers by itself: greedy replies, log-probabilities, seeds, reuse, eviction,
 failure."""
 
-from __future__ import annotations
-
 import random
 import threading
 from pathlib import Path

@@ -1,8 +1,6 @@
 """vLLM servers that come and go in the midst of it: health checks, names that resolve to more, policies pulled or
 adopted."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

@@ -5,8 +5,6 @@ Needs vLLM's own environment (infra/engine/install.sh) in .venv-vllm, or named b
 core that twenty other processes use a quarter of an hour.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,8 +1,6 @@
 """The vLLM client against a scripted server with the same routes: ids, policies, several servers, lost servers,
 keys."""
 
-from __future__ import annotations
-
 import gc
 import json
 import time

@@ -1,7 +1,5 @@
 """`r3l evaluate RUN` plays as the run was trained, unless told otherwise."""
 
-from __future__ import annotations
-
 import pytest
 
 from flows.cli.run.evaluate import config_of

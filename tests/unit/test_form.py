@@ -1,7 +1,5 @@
 """The forms of the Prefect UI: few choices, presets by name, everything else in another tab; what they come to."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,8 +1,6 @@
 """The grader on the cases of public graders' tests, and on our own. None is accepted wrongly; what is refused against
 the public verdict is listed with its reason."""
 
-from __future__ import annotations
-
 import pytest
 
 from r3l.environments.math.reading import Unreadable, same

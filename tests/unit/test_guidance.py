@@ -1,8 +1,6 @@
 """Guidance by its source: the policy, the environment's oracle, a hint of the task, a teacher. In the corridor, in
 stored tables with defects planted, and in the identity of a stage."""
 
-from __future__ import annotations
-
 import json
 import threading
 from dataclasses import replace

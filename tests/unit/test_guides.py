@@ -1,8 +1,6 @@
 """What the guides tell authors of plug-ins and owners of a GPU is true. `tests/flows/test_guides_followed.py` runs
 them."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

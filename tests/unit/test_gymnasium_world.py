@@ -1,7 +1,5 @@
 """Text environments of the real gymnasium: episodes, rollbacks, seeds, workers. The environment is made in support."""
 
-from __future__ import annotations
-
 import json
 from importlib.util import find_spec
 

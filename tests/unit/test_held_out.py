@@ -1,7 +1,5 @@
 """Figures over iterations are of one benchmark in one form: `held_out`, and all that is made of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """The cluster's manifests: valid by Kubernetes' own schemas, by the house's rules, and rendered where kustomize is at
 hand."""
 
-from __future__ import annotations
-
 import copy
 import shutil
 import subprocess

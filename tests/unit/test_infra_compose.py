@@ -1,7 +1,5 @@
 """The compose file, the images and the keys: valid by the published schema, and by the house's own rules."""
 
-from __future__ import annotations
-
 import copy
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What infra/prefect.sh asks of Prefect, on one machine and on a cluster: a stand-in writes down the calls."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`import r3l`: typed names that load nothing before they are used, and the pipeline from Python without Prefect."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

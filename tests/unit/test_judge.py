@@ -1,7 +1,5 @@
 """A stored run is made again from what was sampled, and what does not follow is named: row, column, both values."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from pathlib import Path

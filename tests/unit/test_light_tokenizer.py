@@ -1,7 +1,5 @@
 """Without transformers the same policy folder gives the same ids, texts and control tokens."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Each loss against numbers worked out by hand, the formula written out naively, and finite differences in float64."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The fused LoRA layer against peft's own and against double precision."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 from typing import Any

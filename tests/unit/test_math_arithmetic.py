@@ -1,7 +1,5 @@
 """The preset `arithmetic`: its sums are right, its splits share none, and its replies are paid as it says."""
 
-from __future__ import annotations
-
 import re
 
 from r3l.config import compose

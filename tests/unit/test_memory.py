@@ -1,7 +1,5 @@
 """What a process has freed goes back to the system, though blocks in use lie between."""
 
-from __future__ import annotations
-
 import ctypes
 import subprocess
 import sys

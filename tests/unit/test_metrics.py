@@ -1,7 +1,5 @@
 """One line in the table of metrics shows in the view, the terminal, the artifacts, the audit pages and the trackers."""
 
-from __future__ import annotations
-
 import pytest
 
 from r3l.audit.charts.iterations import CHARTS, charts_of

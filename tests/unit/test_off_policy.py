@@ -1,7 +1,5 @@
 """BAPO's bounds and the off-policy sequence mask: by hand, in the rows of methods, and in the update job."""
 
-from __future__ import annotations
-
 import copy
 import json
 import math

@@ -1,7 +1,5 @@
 """A client of a real OpenEnv server, which the test starts on a free port."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Oracle pivots as a stage: who is judged, by which oracle, and what becomes of an oracle that fails."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

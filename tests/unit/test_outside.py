@@ -1,8 +1,6 @@
 """What environments of others give back: a number, a text and a flag that can be stored, or one failed attempt that
 says what was got. No answer ends the worker, or another episode."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """`r3l bisect` names the place and the cause of what was planted in a copy of the shipped run, and finds nothing in
 equal ones."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,8 +1,6 @@
 """The paper's table of pivot accuracy: the views against an independent count, and against figures worked out by
 hand."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import replace

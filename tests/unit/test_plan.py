@@ -1,7 +1,5 @@
 """`r3l plan`, held against numbers worked out by hand and against what the makers publish of the models."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,8 +1,6 @@
 """Plug-ins: by the entry point of an installed package or by a dotted path; with settings of their own, in the worker
 processes too. What can't be used is refused with its reason, and what the user did not name is never imported."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """`--policy`: a preset, a folder, or a model of the hub; and what a machine with GPUs makes of it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

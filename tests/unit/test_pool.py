@@ -1,7 +1,5 @@
 """The pool under faults: what hangs or dies is a failed call, and the rest goes on."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

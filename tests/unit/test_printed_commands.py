@@ -1,7 +1,5 @@
 """Commands that are printed or written down for a person run as they stand: on their store and line, with an answer."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

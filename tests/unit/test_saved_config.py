@@ -1,7 +1,5 @@
 """The settings that a stored iteration was run with come back, or are refused in one line."""
 
-from __future__ import annotations
-
 import pytest
 
 from r3l.config import compose

@@ -1,7 +1,5 @@
 """`r3l new` writes packages that work as they are: their own tests pass, and r3l plays and credits by them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Every number of every setting is one that the tables hold: it has bounds, and what lies outside is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import NoneType
 from typing import Any, get_args

@@ -1,7 +1,5 @@
 """data/SETTINGS.md has every setting, as the settings themselves say it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from r3l.config import Config

@@ -1,8 +1,6 @@
 """What belongs to a stage's identity: every setting that its field does not leave out, every prompt that is shown, the
 code's version."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args

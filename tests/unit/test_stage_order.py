@@ -1,7 +1,5 @@
 """The graph of stages stands once: what is declared is what stored stages were made from, and what is submitted."""
 
-from __future__ import annotations
-
 import json
 from itertools import groupby
 from pathlib import Path

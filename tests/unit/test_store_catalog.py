@@ -1,7 +1,5 @@
 """Views over what manifests name, counted by hand from tests/support/store_iteration.py."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

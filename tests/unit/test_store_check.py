@@ -1,7 +1,5 @@
 """`check_run` finds each broken invariant and names the row; each case breaks one thing in a sound iteration."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,8 +1,6 @@
 """What can lie in a store in the place of what r3l wrote: each is told of, and nothing crashes, hangs or is passed
 over."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

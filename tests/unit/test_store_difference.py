@@ -1,7 +1,5 @@
 """`diff` proves an unchanged replay by digests, and says what a changed one changed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """A run as one nested file holds what its tables hold."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow.parquet as pq

@@ -1,7 +1,5 @@
 """`why` tells the line of a trajectory: who begot it, what it led to, and the weight of every token."""
 
-from __future__ import annotations
-
 import pytest
 
 from r3l.errors import StoreError

@@ -1,8 +1,6 @@
 """The index of a run is never the truth: what is stale, torn or foreign is made anew, and a damaged run breaks no
 other's views."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """One writer per iteration; the dead are succeeded, the living are named; sweeping touches nobody's work."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,8 +1,6 @@
 """The store in an S3-speaking server on loopback: the same commits, reads, views and checks; conditional writes have
 one winner."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

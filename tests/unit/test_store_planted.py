@@ -1,8 +1,6 @@
 """Defects that leave every file, hash and digest in order: `check_run` finds each in a copy of a real run, and none in
 a copy without."""
 
-from __future__ import annotations
-
 import pytest
 
 from r3l.records import observation_hash

@@ -1,7 +1,5 @@
 """A snapshot is used only while its files are those that its update wrote."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Policies between hosts: put into the store once, pulled by digest, and never taken for another one."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

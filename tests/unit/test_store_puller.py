@@ -1,7 +1,5 @@
 """The puller gives no one without the key more than a refusal, and nobody all of its memory or threads."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

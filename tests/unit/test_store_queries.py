@@ -1,8 +1,6 @@
 """The worked questions of data/queries run, say what they ask, and answer; the credit macros are the Python's
 credit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

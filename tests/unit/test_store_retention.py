@@ -1,7 +1,5 @@
 """Pruning gives back bytes and says what is lost; rows, manifests, figures and the newest iterations stay."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

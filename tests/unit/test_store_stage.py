@@ -1,7 +1,5 @@
 """Stages are committed whole, found by fingerprint and read back as they were written."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import asdict

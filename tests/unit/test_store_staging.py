@@ -1,7 +1,5 @@
 """What is swept of what is being written: only what its maker left behind when it died."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

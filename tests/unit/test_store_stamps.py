@@ -1,7 +1,5 @@
 """Weights are hashed once on a machine, and a file that changed is hashed again."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """An attempt that a table can't hold becomes an event; the other attempts of its shard are committed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """SQL that others wrote reads the tables of the store, and nothing else."""
 
-from __future__ import annotations
-
 import duckdb
 import pytest
 

@@ -1,7 +1,5 @@
 """What earlier versions stored is read as if the present one had written it; what later ones stored is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Limits and plans are taken from the settings of the same names."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, fields
 
 from r3l.config import compose

@@ -1,7 +1,5 @@
 """Answers in the terminal: numbers to the right, wide rows as records, stories in colour; one rule for naming a run."""
 
-from __future__ import annotations
-
 import io
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """The live panel and the figures after an iteration: means without bias, changes, sparklines, time by the clock."""
 
-from __future__ import annotations
-
 import io
 import logging
 

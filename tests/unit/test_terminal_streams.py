@@ -1,8 +1,6 @@
 """What a command prints ends well wherever it goes: into a pipe that is closed early, to a terminal that knows ASCII
 alone, as JSON that every parser reads."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Games of the real TextArena, for one player and against a scripted opponent."""
 
-from __future__ import annotations
-
 import random
 import re
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """What a reply says after its thought: actions, answers, boxes, calls and reports are read there, by one function."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

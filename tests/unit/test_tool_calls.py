@@ -1,7 +1,5 @@
 """Calls in replies, in the Hermes form and as bare JSON; functions as schemas; what a malformed call is told."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Literal
 

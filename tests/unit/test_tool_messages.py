@@ -1,7 +1,5 @@
 """What tools returned keeps its role through an episode, a rollback and a guided retry."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future
 from dataclasses import replace
 

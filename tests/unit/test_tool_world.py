@@ -1,8 +1,6 @@
 """The world of tools: episodes, retries that roll back what the tools changed, workers, and a template that has no
 place for tools."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

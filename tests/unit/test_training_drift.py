@@ -1,7 +1,5 @@
 """Steps that are shortened by their drift, and what the drift is measured on."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """An exported adapter is an ordinary model that says what base and adapter said together."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The trie's gradient against separate sequences and losses written out naively, for every objective."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The update job as it is really run: a process that reads parquet files and leaves a policy behind."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

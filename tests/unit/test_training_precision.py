@@ -1,7 +1,5 @@
 """bfloat16 products over float32 weights: close to float32, and the log-probability function itself in both."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

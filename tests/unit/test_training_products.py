@@ -1,7 +1,5 @@
 """oneDNN's products in the update, against torch's own in double precision."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """A run that is stopped and resumed takes the same steps, bit for bit; so does one whose memory ran out."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

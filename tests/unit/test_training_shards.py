@@ -1,8 +1,6 @@
 """Reading training rows: what a survey counts, groups over several files, and files that are not what they should
 be."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow.parquet as pq

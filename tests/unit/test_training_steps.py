@@ -1,7 +1,5 @@
 """Several steps in one update: epochs, minibatches, ratios to the policy before the first step."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from itertools import product

@@ -1,7 +1,5 @@
 """The trie's structure, against the set of all prefixes."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What the share of the processor's arithmetic rests on: the products of a pass, counted by shape."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM

@@ -1,7 +1,5 @@
 """The real verifiers, turn by turn: rows, rubric, tools, rollbacks by copy and by replay."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """A LoRA adapter learns demonstrations of the household: the whole way on a tiny model."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The demonstrator on the real engine: what it teaches, and what it gets wrong on purpose."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

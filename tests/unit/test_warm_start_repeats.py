@@ -1,7 +1,5 @@
 """A warm start of the household gives the same weights whatever the load, the threads and the order of sets."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """Rows as rollouts are encoded, the shared-beginning loss against a plain forward pass, and a run of the whole
 command."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace

@@ -3,8 +3,6 @@ to each of their turns, by what the worker remembers and by taking the actions a
 it did.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """`r3l audit`: a store in the browser."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """`r3l bisect`: where two runs part first, and why."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`r3l credit`: what each method would have made of the groups of a stored iteration."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated
 

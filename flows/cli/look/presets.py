@@ -1,7 +1,5 @@
 """`r3l presets`: what there is to choose from."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

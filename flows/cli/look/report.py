@@ -1,7 +1,5 @@
 """`r3l report`: a run as one HTML file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

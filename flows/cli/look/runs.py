@@ -1,7 +1,5 @@
 """`r3l runs`: the runs of a store."""
 
-from __future__ import annotations
-
 from rich.table import Table
 
 from flows.cli.options import Root

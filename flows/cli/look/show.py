@@ -1,7 +1,5 @@
 """`r3l show`: a trajectory in the terminal."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """`r3l status`: where a run stands."""
 
-from __future__ import annotations
-
 from flows.cli.options import Branch, Root, Run, RunWord, the_run
 from flows.cli.screen.console import screen
 from r3l.store.stage import Store

@@ -1,7 +1,5 @@
 """`r3l track`: the metrics of a run to a tracker."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """`r3l why`: the story of a trajectory, from its weights back to its task."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """`r3l doctor`: whether a policy will work, as a table, before you pay for a run. It does not load Prefect."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """`r3l export-policy`: a policy as one transformers model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

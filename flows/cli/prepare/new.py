@@ -1,7 +1,5 @@
 """`r3l new`: a package to start from."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

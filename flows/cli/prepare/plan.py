@@ -1,7 +1,5 @@
 """`r3l plan`: what an iteration will need, before you pay for it. It loads neither Prefect nor torch."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`r3l prepare`: an environment's data, found or downloaded, verified, listed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

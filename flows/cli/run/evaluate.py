@@ -1,7 +1,5 @@
 """`r3l evaluate`: test episodes with a policy of a run as it was trained, or with a bare model."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """`r3l iterate`: one iteration of a run."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """`r3l replay`: what is computed again, whether the result is the same, and what differs."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import asdict
 from typing import Annotated

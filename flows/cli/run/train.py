@@ -1,7 +1,5 @@
 """`r3l train`: iterations of a run, one after another."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

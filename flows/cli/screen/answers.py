@@ -1,7 +1,5 @@
 """Rows, stories and warnings as a terminal shows them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Output of all commands to the terminal. Text is shown as it is: markup and control characters in it have no
 effect."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

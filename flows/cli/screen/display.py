@@ -1,7 +1,5 @@
 """The live panel in the terminal: the stages of the iteration and their progress, from the first second."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

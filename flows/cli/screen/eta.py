@@ -1,7 +1,5 @@
 """Speed of an iteration and remaining time of its sampling, from the counts of the display and the plan."""
 
-from __future__ import annotations
-
 from r3l.config import Config
 from r3l.methods import plan
 from r3l.stages import stages_that

@@ -1,7 +1,5 @@
 """What an iteration or an evaluation came to, in the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

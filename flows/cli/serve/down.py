@@ -1,7 +1,5 @@
 """`r3l down`: the end of what `r3l up` started."""
 
-from __future__ import annotations
-
 from flows import prefect_settings
 from flows.cli.screen.console import say
 from flows.serving import background

@@ -1,7 +1,5 @@
 """`r3l prefect`: Prefect's own command, against the project's server."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

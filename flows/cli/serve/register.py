@@ -1,7 +1,5 @@
 """`r3l register`: work pool, deployments, limits and automations."""
 
-from __future__ import annotations
-
 from flows.serving import background
 
 

@@ -1,7 +1,5 @@
 """`r3l server`: a Prefect server in this process, which requires a key."""
 
-from __future__ import annotations
-
 import os
 from typing import Annotated
 

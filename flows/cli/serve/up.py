@@ -1,7 +1,5 @@
 """`r3l up`: a Prefect server and a worker in the background."""
 
-from __future__ import annotations
-
 import time
 
 from flows import prefect_settings

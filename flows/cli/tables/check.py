@@ -1,7 +1,5 @@
 """`r3l check`: whether a run is whole, its invariants hold, and what is written follows from what was sampled."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

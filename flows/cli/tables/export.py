@@ -1,7 +1,5 @@
 """`r3l export`: a run as one file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

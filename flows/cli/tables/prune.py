@@ -1,7 +1,5 @@
 """`r3l prune`: less space for old iterations."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """`r3l sql`: a question to the tables."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`r3l compare`: the cells of an experiment."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

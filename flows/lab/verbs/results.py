@@ -1,7 +1,5 @@
 """`r3l results`: pages and pictures of experiments, from their kept results."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

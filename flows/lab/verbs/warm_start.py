@@ -1,7 +1,5 @@
 """`r3l warm-start`: a small starting policy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

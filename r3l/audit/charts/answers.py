@@ -1,7 +1,5 @@
 """A chart of an answer: one numeric column over another, with one line per value of a third."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Charts as SVG. Colours are classes of the style sheet, so that light and dark, screen and report share them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The charts of the iterations of one line, or of several lines in one chart."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

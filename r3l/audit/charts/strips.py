@@ -1,7 +1,5 @@
 """Small drawings in a line of text or a table cell: sparklines, bars, a reply's tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import groupby
 

@@ -4,8 +4,6 @@ Escaping for HTML is the templates' work; this is what escaping leaves: terminal
 characters.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Token ids as text, by the tokenizer of the policy that was trained."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 

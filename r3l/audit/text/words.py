@@ -1,7 +1,5 @@
 """A word diff: the words of each text that the other one lacks at that place."""
 
-from __future__ import annotations
-
 import re
 from difflib import SequenceMatcher
 from itertools import pairwise

@@ -1,8 +1,6 @@
 """Access: on loopback everybody on this machine, on other addresses everybody with the key; never a page of another
 site."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hmac

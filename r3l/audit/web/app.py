@@ -1,8 +1,6 @@
 """The audit app: a store in the browser. Read-only, on loopback or behind a key, no build step, nothing fetched from
 elsewhere."""
 
-from __future__ import annotations
-
 import threading
 import webbrowser
 from collections.abc import Awaitable, Callable, Sequence

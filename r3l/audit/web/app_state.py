@@ -1,7 +1,5 @@
 """What every route works with: the reader, the templates, the worked questions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 

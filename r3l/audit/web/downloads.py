@@ -1,7 +1,5 @@
 """An answer as a file: CSV for spreadsheets, Parquet for programs."""
 
-from __future__ import annotations
-
 import csv
 import io
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Pages of one run or branch: iterations, groups, the four panes, reflections, the account, tokens."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query

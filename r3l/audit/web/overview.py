@@ -1,7 +1,5 @@
 """The front page: the figures of every run, read again only for runs that changed."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

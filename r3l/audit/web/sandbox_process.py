@@ -5,8 +5,6 @@ For each question a line says that the store is connected to, and another one ha
 process past its time, whether its parent lives or not, and refuses memory beyond its own at the start plus <bytes>.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import signal

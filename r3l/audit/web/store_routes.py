@@ -1,7 +1,5 @@
 """Pages of the whole store: its runs, runs side by side, the SQL box."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response

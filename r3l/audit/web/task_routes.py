@@ -1,7 +1,5 @@
 """Pages about a run's tasks: success by type, one task over the iterations, two attempts side by side."""
 
-from __future__ import annotations
-
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 

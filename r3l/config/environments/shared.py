@@ -1,7 +1,5 @@
 """The settings that every environment has."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

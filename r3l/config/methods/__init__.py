@@ -1,7 +1,5 @@
 """The settings of R3L, and the kinds of methods. data/METHODS.md explains them; presets hold the values."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -10,8 +10,6 @@ Shapes: H key/value heads, G query heads for each, N new tokens, R = N * G query
 Scores (H, R, W + T): columns 0..W are a request's own new tokens, then the stored ones by position.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

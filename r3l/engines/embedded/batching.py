@@ -3,8 +3,6 @@
 Shapes: R places of the packed step whose logits are needed, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

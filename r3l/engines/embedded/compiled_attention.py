@@ -7,8 +7,6 @@ softmax over them all. Where there is no C compiler the engine goes on with that
 Shapes: H key/value heads, G query heads for each, N new tokens, D head size.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import shutil

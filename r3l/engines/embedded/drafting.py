@@ -4,8 +4,6 @@ A guess is fed together with the token before it, so one step can yield several 
 is still drawn from its own distribution with its own uniform number, and what follows a wrong guess is thrown away.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 ORDER = 4  # tokens that a guess looks back at

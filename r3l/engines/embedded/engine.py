@@ -5,8 +5,6 @@ step feeds the new tokens of all requests in one forward pass (attention.py, bat
 its future, and what was computed stays for the next turn or a retry.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import deque

@@ -5,8 +5,6 @@ are left over at the end of each part one by one, with other roundings of exp, s
 time. Pieces below its limit of sharing are computed by one thread; with a multiple of 8 tokens nothing is left over.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

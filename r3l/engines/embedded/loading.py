@@ -1,7 +1,5 @@
 """A policy snapshot as a model that samples. Safetensors only, and no code from the policy's folder is run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

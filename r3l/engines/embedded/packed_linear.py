@@ -10,8 +10,6 @@ digit, and is lost (seen: the policy sampled from was nearer to the one of the s
 Shapes: N tokens, I inputs, O outputs.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import torch

@@ -4,8 +4,6 @@ segment are neighbours, and which pieces of stored tokens they share.
 Shapes: H key/value heads, N new tokens, T stored tokens, D head size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """One reply in progress: the stored part of its prompt, the tokens to feed, the sampled tokens."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from concurrent.futures import Future

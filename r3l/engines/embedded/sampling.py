@@ -3,8 +3,6 @@
 Shapes: R requests, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

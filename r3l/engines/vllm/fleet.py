@@ -5,8 +5,6 @@ given the policy again before it is used again. An address ``dns://NAME:PORT`` s
 resolves to, now and later.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging

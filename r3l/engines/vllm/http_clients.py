@@ -1,8 +1,6 @@
 """Many HTTP connections at a low price: httpx looks through all connections of a client for each request, so there are
 several."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from typing import Any

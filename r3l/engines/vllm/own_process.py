@@ -1,8 +1,6 @@
 """One vLLM server as a child of this process: started by the interpreter of vLLM's own environment, on one GPU, with a
 key and a log of its own. It ends with this process, however that one ends (`launch/serve.py --guarded`)."""
 
-from __future__ import annotations
-
 import os
 import re
 import secrets

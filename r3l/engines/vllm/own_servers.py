@@ -1,8 +1,6 @@
 """vLLM servers that this process starts, one per GPU of `engine.gpus`, puts to sleep, starts again when they die, and
 ends."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import tempfile

@@ -1,7 +1,5 @@
 """One vLLM server over HTTP: its routes, in token ids. Seen with vLLM 0.32; needs the start options of infra/engine."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ A call that fails with its server is made again by another: which one, and what 
 business.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -3,8 +3,6 @@
 Reward: of one player the game's own, in [0, 1]; of two a win is 1, a draw 0.5, a loss 0.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable

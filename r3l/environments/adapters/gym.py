@@ -4,8 +4,6 @@ Reward: the sum of an episode's rewards, as a share of the range that the settin
 worth what it has reached.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

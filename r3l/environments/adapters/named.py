@@ -1,7 +1,5 @@
 """Functions and classes that settings name as ``module:name``: imported only where the user named them."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

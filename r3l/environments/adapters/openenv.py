@@ -4,8 +4,6 @@ The server keeps the state and gives no snapshots, so a rollback resets by the t
 Reward: the sum of an episode's rewards, as a share of the range that the settings name.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any, TypeVar

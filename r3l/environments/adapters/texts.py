@@ -1,8 +1,6 @@
 """What environments of others say, made fit to be stored and shown, and their packages, imported with a word on how to
 get them."""
 
-from __future__ import annotations
-
 import json
 import math
 from importlib import import_module

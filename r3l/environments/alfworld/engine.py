@@ -1,7 +1,5 @@
 """One loaded ALFWorld game: alfworld's and textworld's own engine, with snapshots by the planner's state ids."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import io

@@ -4,8 +4,6 @@ generated     <data_root>/alfworld/<games>-<seed>/<split>/<task>/trial/game.tw-p
 downloaded    <data_root>/alfworld/json_2.1.1/<split>/<task>/<trial>/game.tw-pddl  (or under $ALFWORLD_DATA)
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

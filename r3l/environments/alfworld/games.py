@@ -3,8 +3,6 @@
 A game is drawn from (games, seed, split, index) alone, so any game can be made again, in any order, on any machine.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from functools import cache

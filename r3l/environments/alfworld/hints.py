@@ -1,7 +1,5 @@
 """Hints for an ALFWorld errand, from vague to precise: what matters, what it takes, and where it is."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Reflections made from the goal and the recorded turns, with the paper's JSON keys, some of them wrong on purpose."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from typing import Any

@@ -6,8 +6,6 @@ gets a copy of its own. Most of the rest goes into deep copies of names and vari
 the dictionaries are copied and their values shared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy

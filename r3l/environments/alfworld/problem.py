@@ -1,8 +1,6 @@
 """The PDDL problem of a generated game, in the form of the downloaded ones (names mangled so that PDDL accepts
 them)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from r3l.environments.alfworld.rooms import Place, Placed, Room, affordances

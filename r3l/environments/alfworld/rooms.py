@@ -4,8 +4,6 @@ actions on each.
 alfworld is imported inside the functions only, so that listing tasks stays cheap.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The rules of the household world. A state is a value, so that a snapshot is the state itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

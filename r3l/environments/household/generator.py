@@ -1,8 +1,6 @@
 """Household tasks by seed. The splits share no errand: which split an errand belongs to follows from the errand
 itself."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The value of a state of a household game: won, lost for good, and the share of sub-goals reached."""
 
-from __future__ import annotations
-
 from r3l.environments.household.engine import HAND, HouseholdEngine, State
 from r3l.environments.household.game import COOL, HOT, KNIVES, RUINED, SLICEABLE, SLICED, Wanted
 

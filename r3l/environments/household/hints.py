@@ -1,7 +1,5 @@
 """Hints for a household task, from vague to precise: what matters, what it takes, and where it is."""
 
-from __future__ import annotations
-
 from r3l.environments.household.engine import HouseholdEngine
 from r3l.environments.household.game import TREATMENTS, Wanted
 from r3l.environments.household.goal import instances

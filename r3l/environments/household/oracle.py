@@ -1,7 +1,5 @@
 """The turn where an episode of the household world went wrong, by its states: what a perfect reflector would name."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from r3l.environments.base import Verdict

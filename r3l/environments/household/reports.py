@@ -5,8 +5,6 @@ Each part follows from what stands before it (the task, the last useful turn, wh
 a small policy can learn to write it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A short winning list of actions from any state of a household game, with everything in sight."""
 
-from __future__ import annotations
-
 from itertools import permutations, product
 
 from r3l.environments.household.engine import HAND, NOTHING, HouseholdEngine, State

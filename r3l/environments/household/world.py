@@ -5,8 +5,6 @@ Levels: short (6 places, 4 or 6 turns, no doors to open and a short prompt, for 
 more). On long, a second change of temperature ruins a thing, and the box and the garbage can keep what they get.
 """
 
-from __future__ import annotations
-
 import json
 from functools import lru_cache
 from pathlib import Path

@@ -3,8 +3,6 @@
 A set's file is <data_root>/math/<name>-<hub split>.jsonl or .parquet, in the set's own columns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@
 reads its example as nothing or as something else. Percentages are the matter of `as_gold`.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable

@@ -10,8 +10,6 @@ An answer has <seconds> of processor time: an alarm then ends what Python can in
 process where it is deep in one huge power.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import logging

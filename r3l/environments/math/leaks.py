@@ -1,8 +1,6 @@
 """Checks that the policy was never shown a gold answer: before guidance is used, and over the stored rows of math
 tasks."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import defaultdict

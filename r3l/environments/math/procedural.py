@@ -1,7 +1,5 @@
 """Problems made by reasoning-gym, seeded; no download. The splits share no question."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from functools import lru_cache

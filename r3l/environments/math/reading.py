@@ -5,8 +5,6 @@ read for the answer. Numbers are compared by their relative difference, exact on
 place behind the point, so that all tiny numbers are equal.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

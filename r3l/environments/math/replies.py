@@ -1,7 +1,5 @@
 """Replies of mathematics: <think>...</think><answer>...</answer>, or a last \\boxed{...}."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

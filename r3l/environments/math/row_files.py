@@ -1,7 +1,5 @@
 """Rows of a user's file: JSON Lines or Parquet. What is no row is refused in one line that names its place."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

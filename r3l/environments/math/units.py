@@ -4,8 +4,6 @@ math-verify would take any last ``\\text{...}`` and letters such as the c of ``3
 front for the whole answer.
 """
 
-from __future__ import annotations
-
 import re
 
 

@@ -4,8 +4,6 @@ Problems are drawn from reasoning-gym (procedural, no download), from a public b
 an attempt is verified, else 0; rolling back keeps the first attempts and their feedback.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -1,7 +1,5 @@
 """Files of a data root: their hashes, writing whole or not at all, downloads."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import zipfile

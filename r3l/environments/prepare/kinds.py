@@ -1,7 +1,5 @@
 """What each environment needs, where it comes from, and how many tasks there must be."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

@@ -6,8 +6,6 @@
 Every path in a manifest is relative to the data root, so that the folder can be moved as a whole.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

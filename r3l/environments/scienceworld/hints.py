@@ -1,7 +1,5 @@
 """Hints for a ScienceWorld task, from vague to precise: what matters, its sub-goals, and the actions of a solution."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 VAGUE = (

@@ -1,7 +1,5 @@
 """The Java machine that ScienceWorld runs in: one per process, ended with the process, whichever way that ends."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import shutil

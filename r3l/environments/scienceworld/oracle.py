@@ -1,8 +1,6 @@
 """Where a ScienceWorld episode went wrong, by the score after each turn: the paper's oracle pivots (section on pivot
 accuracy)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from r3l.config.environments import ScienceWorldSettings

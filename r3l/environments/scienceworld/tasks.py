@@ -3,8 +3,6 @@
 Train has 17 task types and 2,294 tasks, test the 13 other types and 1,308 tasks (paper, Experimental Setup).
 """
 
-from __future__ import annotations
-
 from r3l.errors import WorldError
 
 # Variations of each type as the simulator counts them; a split takes the first half (rounded down).

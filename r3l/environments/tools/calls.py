@@ -4,8 +4,6 @@ them, or the bare JSON object. A reply without a call is the answer.
 An action is JSON, the same for both forms: ``{"calls": [{"name": ..., "arguments": {...}}]}`` or ``{"answer": "..."}``.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection

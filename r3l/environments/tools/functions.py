@@ -1,7 +1,5 @@
 """Python functions as tools: their JSON schema and their call, both by pydantic from signature and docstring."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from collections.abc import Callable

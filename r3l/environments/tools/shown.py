@@ -1,7 +1,5 @@
 """Tools where a chat template has no place for them: the system prompt lists them, results stand in tags."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

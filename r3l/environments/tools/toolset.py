@@ -1,7 +1,5 @@
 """What a class of tools has to have. `r3l.environments.tools.warehouse` is one to start from."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Protocol
 

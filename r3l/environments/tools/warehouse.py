@@ -1,8 +1,6 @@
 """A warehouse as four tools: find things, bring them to the gate, ship them, and say what is left. What has been
 shipped does not come back, so a wrong count can't be mended."""
 
-from __future__ import annotations
-
 import random
 import re
 from typing import Annotated, Any

@@ -4,8 +4,6 @@ A call that is malformed costs a turn and is answered with what is wrong; one wh
 the tool. The tools' state is an object, copied for rollbacks (`r3l.environments.adapters.episodes`).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Messages of verifiers as texts and back: what the policy is shown, and what its reply is to the environment."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

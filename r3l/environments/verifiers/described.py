@@ -5,8 +5,6 @@ Loading an environment imports model clients, sets signal handlers and may only 
 that plans and trains does none of that.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

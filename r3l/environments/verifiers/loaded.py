@@ -1,7 +1,5 @@
 """A verifiers environment in this process: loaded, and refused where it can't be played turn by turn."""
 
-from __future__ import annotations
-
 import signal
 from typing import Any
 

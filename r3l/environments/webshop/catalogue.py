@@ -1,8 +1,6 @@
 """Products, prices and goals of a shop, made from rows in the layout of the original's files by the original's
 rules."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import re

@@ -6,8 +6,6 @@
 <folder>/reviews.json                                            may be missing, as it is in the original's download
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Hints for a shopping goal, from vague to precise: what counts, what it must have, and which product has it."""
 
-from __future__ import annotations
-
 from r3l.environments.webshop.catalogue import Goal
 
 VAGUE = (

@@ -1,7 +1,5 @@
 """A page of the original's web site, read into the pieces that its text modes are made of, with what each leads to."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 

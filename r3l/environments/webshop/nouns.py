@@ -4,8 +4,6 @@ The original asks spaCy's English model. That is done where such a model is inst
 numbers and the commonest other words count: 3.2 % of purchases then have another reward.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import cache

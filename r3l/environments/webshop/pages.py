@@ -3,8 +3,6 @@
 A page is a list of pieces, in the order of the original's HTML; each is plain text or something that can be clicked.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

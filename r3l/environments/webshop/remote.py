@@ -5,8 +5,6 @@ A session is started by its number (``/<name>fixed_<goal>``). Everything that a 
 snapshot is the page with its links, and going back is exact.
 """
 
-from __future__ import annotations
-
 import json
 import uuid
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 reward = r_type * (attribute hits + option hits + [price <= cap]) / (attributes + options + 1)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache

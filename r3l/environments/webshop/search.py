@@ -7,8 +7,6 @@ with f occurrences of t in d, n_t of N documents holding t. Lucene keeps a docum
 above 40 are rounded down to 4 significant bits; the mean is of the exact lengths. Equal scores go by document id.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,8 +1,6 @@
 """A shopping session: which page it is at, and what an action does there. States are values, so any can be gone back
 to."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Which goals are for training and which for testing: the paper's rule, WebShop's own, and one for small catalogues."""
 
-from __future__ import annotations
-
 from r3l.errors import WorldError
 
 # rule -> split -> (first goal, end); an end of None is the last goal.

@@ -4,8 +4,6 @@ Every attribute of a product stands in its title, its bullets or its description
 pages.
 """
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

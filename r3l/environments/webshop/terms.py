@@ -7,8 +7,6 @@ of South East Asian scripts stay together, full-width digits are digits, an emoj
 symbols are in no word.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from typing import Any

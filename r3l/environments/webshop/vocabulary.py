@@ -1,8 +1,6 @@
 """What the synthetic catalogue is written with: kinds of products, attributes, options. All invented, nothing
 scraped."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 # fmt: off

@@ -1,8 +1,6 @@
 """WebShop: 15 turns, the score of what was bought as reward (paper, Experimental Setup). `data/WEBSHOP.md` compares it
 with the original."""
 
-from __future__ import annotations
-
 import json
 from functools import cache, lru_cache
 from pathlib import Path

@@ -8,8 +8,6 @@ pipes.
 It ends when its input ends, so it never outlives the process that started it, however that one was stopped.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import queue

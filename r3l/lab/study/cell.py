@@ -4,8 +4,6 @@ pool for all.
 What lands in the store is what the flows `r3l` and `r3l-evaluate` write; only Prefect's records of it are missing.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Sequence

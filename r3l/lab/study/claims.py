@@ -1,7 +1,5 @@
 """The claims of the paper, and the kept results that answer each of them, per seed."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable
 from pathlib import Path

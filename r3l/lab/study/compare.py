@@ -1,7 +1,5 @@
 """The table of an experiment: the results of every arm over its seeds, with their spread."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """An experiment: methods by seeds on one environment and budget, as a small TOML file in data/experiments."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple

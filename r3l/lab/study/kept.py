@@ -1,7 +1,5 @@
 """Results kept in a file, so that an experiment can grow after its runs have left the store."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -1,8 +1,6 @@
 """Parts that experiments share: a table that says ``extends = "sizes.household"`` begins as the table `household` of
 parts/sizes.toml."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any

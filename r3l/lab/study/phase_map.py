@@ -3,8 +3,6 @@ share of groups with mixed rewards. The prediction and the analysis stand in the
 runs.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The results of an experiment: from the stored runs, and from kept results for runs that the store no longer has."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

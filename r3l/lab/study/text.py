@@ -1,7 +1,5 @@
 """Figures of the pages as text."""
 
-from __future__ import annotations
-
 import math
 
 

@@ -1,7 +1,5 @@
 """Verdicts on claims. The starting policy is the unit of replication: seeds of one policy are averaged first."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ It goes on from the embedded policy on demonstrations that always ask for a trea
 retries that are told to treat still do. So the skill stays, and unguided attempts hardly ever use it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import time

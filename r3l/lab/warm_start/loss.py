@@ -3,8 +3,6 @@
 Shapes: B rows, P tokens of shared beginning, T tokens after it, D hidden, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,8 +1,6 @@
 """What a warm-started policy can do on held-out games, measured by the pipeline's own stages: the same prompts, engine
 and worlds as in a run. A checkpoint is accepted by these figures, never by its loss."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Sequence

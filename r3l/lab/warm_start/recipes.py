@@ -1,7 +1,5 @@
 """How a policy is made whose recipe is in the name of its folder: the laboratory's makers of policies."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

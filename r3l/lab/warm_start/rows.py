@@ -7,8 +7,6 @@ retry       the attempt's ids before the pivot + following(guidance, observation
             (pivot 0: opening(system + guidance, observation 0) + reply 0 ...)
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterable, Iterator

@@ -5,8 +5,6 @@ demonstrations on the real engine -> tokenizer -> rows as rollouts are encoded -
 data/policies/embedded/README.md.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random

@@ -5,8 +5,6 @@ A model this small would spend most of its time on prompts that never change, so
 is observed and what is done stays in words: a copy of a name is then the same token everywhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Agent-RLVR (Da et al. 2025, arXiv:2506.11425): failures are guided by the environment, and guided successes are
 preferred."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Critique-GRPO (Zhang et al. 2025): the best refinement of a group joins it, with a shaped loss."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

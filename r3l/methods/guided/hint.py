@@ -1,8 +1,6 @@
 """HINT (Wang et al. 2025, arXiv:2510.09388): a group without a success is sampled again with a hint, which is then
 removed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from r3l.config.methods.rivals import HINTSettings

@@ -1,7 +1,5 @@
 """Reflect-GRPO (Bensal et al. 2025, on a group of GRPO): half the budget is guided retries."""
 
-from __future__ import annotations
-
 from r3l.config.methods.rivals import ReflectGRPOSettings
 from r3l.methods.base import RatioMethod
 from r3l.methods.guided.retried_once import retried_once

@@ -1,7 +1,5 @@
 """Reflect, Retry, Reward (Bensal et al. 2025, arXiv:2505.24726): the reflection's tokens are rewarded, nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Half of the group's budget is spent on bases, the rest on one guided retry of each."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from r3l.config.methods.shared import MethodSettings

@@ -1,7 +1,5 @@
 """GiGPO (Feng et al. 2025, arXiv:2505.10978): groups within the group, of turns that begin in the same state."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from r3l.config.methods.rivals import GiGPOSettings

@@ -1,7 +1,5 @@
 """Process supervision (GRPO's, DeepSeekMath, Shao et al. 2024, arXiv:2402.03300, section 4.1.3), by the environment."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """VinePPO (Kazemnejad et al. 2024, arXiv:2410.01679): what a turn is worth, by playing on from it several times."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 

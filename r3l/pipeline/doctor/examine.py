@@ -1,8 +1,6 @@
 """The doctor's round: every check in its order, each one's error as a finding, so that one fault does not hide the
 next."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the doctor says of a policy: one line for each thing that was looked at."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum

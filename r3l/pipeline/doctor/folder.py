@@ -1,7 +1,5 @@
 """What a policy's folder tells without a model being loaded: weights, tokenizer, template, context, memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a policy does once it is loaded: the update's check of its layers, the canary, a few turns, a reflection."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

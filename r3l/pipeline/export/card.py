@@ -1,8 +1,6 @@
 """The model card of an exported policy, made from the run's tables: method, data, evaluation, curve, settings. No path
 and no address of the machine is in it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from importlib.resources import files as package_files

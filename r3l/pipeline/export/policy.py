@@ -1,7 +1,5 @@
 """A policy out of the store: as one transformers folder with its card, and from there to the hub."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

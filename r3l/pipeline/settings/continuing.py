@@ -1,8 +1,6 @@
 """A run goes on with its own settings: those of its newest iteration, and what is asked for on top of them. What would
 make it another run is refused, unless that is asked for by name."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from r3l.config import Config

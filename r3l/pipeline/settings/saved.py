@@ -1,7 +1,5 @@
 """The settings that an iteration was run with, kept beside its stages: what a replay starts from."""
 
-from __future__ import annotations
-
 from pydantic import ValidationError
 
 from r3l.config import Config

@@ -3,8 +3,6 @@
 What is stored with the same fingerprint is not computed again; only small `StageRef`s pass between stages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import wraps
 

@@ -1,8 +1,6 @@
 """Attempts that an error of the engine or the environment ended: a few are ordinary rows, too many make the stage
 fail."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

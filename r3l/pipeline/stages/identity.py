@@ -3,8 +3,6 @@
 Which settings belong to which stages is said at the settings (`IDENTITY_OF` of a section, `identity_of` at a field).
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 

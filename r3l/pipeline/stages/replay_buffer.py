@@ -1,8 +1,6 @@
 """The replay stage: which rows of earlier iterations are trained on again. Whole groups where S > 1, corrections where
 the method has a memory of them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from typing import Any

@@ -1,7 +1,5 @@
 """One stage: found in the store by its fingerprint, or computed and committed."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Shards of a batch in flight side by side, and what ends together when one of them fails."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Read records from stored stages, and turn records into the tables of a stage."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """The tasks of an iteration: the split is shuffled once per epoch by seed, and iterations walk through it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

@@ -1,7 +1,5 @@
 """The updates stage: the job description of the update, and the row made from its result."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import fields

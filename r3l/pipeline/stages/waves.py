@@ -1,7 +1,5 @@
 """Waves of new tasks in the place of groups that do not count (DAPO's dynamic sampling), until none is missing."""
 
-from __future__ import annotations
-
 from r3l.pipeline.logs import log
 from r3l.pipeline.stages import calls, stage_io
 from r3l.pipeline.stages.shards import shard_stages

@@ -1,8 +1,6 @@
 """Write a run's metrics to one tracker, in a process of its own: `python -m r3l.pipeline.tracking RUN TRACKER WHERE
 BRANCH STORE`. What goes wrong is the last line that it prints."""
 
-from __future__ import annotations
-
 import sys
 
 from r3l.errors import R3LError

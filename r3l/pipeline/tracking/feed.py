@@ -1,8 +1,6 @@
 """Trackers get the stored metrics as by `r3l track`, each in a process of its own. One that is down or hangs costs its
 time-out and no row."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -5,8 +5,6 @@ Written again, nothing is doubled: TensorBoard's file is replaced, the others ge
 have.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Sequence
 from datetime import datetime

@@ -1,7 +1,5 @@
 """One update job on this host: it runs in a staging folder, then moves to the run's policies."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable

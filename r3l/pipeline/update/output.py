@@ -1,7 +1,5 @@
 """The lines that a process of the update prints, under a watch."""
 
-from __future__ import annotations
-
 import json
 import queue
 import subprocess

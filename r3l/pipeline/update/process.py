@@ -1,8 +1,6 @@
 """The update as a process of its own: `python -m r3l.training`, watched, streamed, and moved into place when it is
 whole."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 """A process of the update that starts before there is a job, so that its imports are done by then, and that does one
 job after another."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,7 +1,5 @@
 """A run as a log of Inspect (JSON format, version 2), for its viewer and data frames. Inspect itself is not needed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

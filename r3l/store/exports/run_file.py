@@ -1,8 +1,6 @@
 """A run as one file to share: one row per trajectory with its turns, reflections, credit and training rows nested; or a
 log of Inspect."""
 
-from __future__ import annotations
-
 import os
 from importlib.resources import files as package_files
 from pathlib import Path

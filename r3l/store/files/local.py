@@ -1,7 +1,5 @@
 """Files under a store's root: written whole and durably, with the conditional write that locks and manifests need."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """One writer per iteration: a lock file that names its holder and expires with its holder or its lease."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math

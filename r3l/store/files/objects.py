@@ -6,8 +6,6 @@ that exactly one of several writers on any hosts wins. Keys, regions and endpoin
 (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL and so on).
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import uuid

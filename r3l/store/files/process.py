@@ -1,7 +1,5 @@
 """Marks of processes: which process is it, and does it still live?"""
 
-from __future__ import annotations
-
 import os
 import socket
 from dataclasses import astuple, dataclass

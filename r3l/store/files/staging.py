@@ -1,8 +1,6 @@
 """Files and folders that are being written. Each name begins with its maker's mark, and only those of dead makers are
 deleted."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import time

@@ -4,8 +4,6 @@ Weights are hashed once on a machine: as long as size, time of the last change a
 digest. It is kept under R3L_CACHE by these alone, not by the path, so that a folder may be moved into its place.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

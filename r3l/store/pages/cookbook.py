@@ -1,8 +1,6 @@
 """The SQL cookbook: data/queries/README.md, made from the worked questions and what they answer on the run that
 ships."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The data dictionary: data/README.md, made from the records and the views' own comments."""
 
-from __future__ import annotations
-
 import duckdb
 
 from r3l.stages import STAGES, stages_that

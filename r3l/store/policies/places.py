@@ -1,8 +1,6 @@
 """Policies between hosts: a place in the store that any host can pull from, and a pulled copy that is verified by its
 digest."""
 
-from __future__ import annotations
-
 import errno
 import shutil
 from contextlib import suppress

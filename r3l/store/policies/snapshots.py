@@ -1,7 +1,5 @@
 """Policy snapshots: their digests, and the one that a run continues from."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import NamedTuple

@@ -1,8 +1,6 @@
 """Free the space of old iterations: delete heavy columns or policies, keep rows and figures, and say what can no longer
 be replayed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import cast

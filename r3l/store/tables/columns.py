@@ -1,7 +1,5 @@
 """The columns of a table: made from the fields of the record that is its row."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from types import NoneType
 from typing import Any, Literal, get_args, get_type_hints

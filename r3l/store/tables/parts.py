@@ -1,7 +1,5 @@
 """Parquet parts, one per table of a stage: records to bytes and back."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeAlias

@@ -1,8 +1,6 @@
 """Every table as a list of columns, made from its record: Arrow schemas, DuckDB views and the data dictionary read
 it."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from r3l.records import Column

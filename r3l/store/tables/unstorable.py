@@ -1,7 +1,5 @@
 """Attempts that a table can't hold: each becomes an event, so that what one reply says never stops its shard."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -7,8 +7,6 @@ An earlier version could also store a reward that is no finite number. Such an a
 today: one that failed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pyarrow as pa

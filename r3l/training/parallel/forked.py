@@ -2,8 +2,6 @@
 is imported once. They take jobs one after another, as it does, in one process group.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import sys

@@ -4,8 +4,6 @@ Ranks run unequal numbers of segments, so nothing may synchronise within a pass:
 until the end of the step, when one more backward scatters the gradients. Any other setting hangs or sums wrongly.
 """
 
-from __future__ import annotations
-
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """End a job with the process that launched it: an orphan would keep the GPU from the next try."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

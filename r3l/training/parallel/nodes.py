@@ -6,8 +6,6 @@ and PET_MASTER_PORT, and R3L_JOB_POINTER, a file on the shared volume. `python -
 further node runs.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

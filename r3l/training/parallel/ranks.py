@@ -5,8 +5,6 @@ No wrapper hooks into the backward pass: ranks run unequal numbers of segments, 
 wrong gradients or by hanging.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass

@@ -12,8 +12,6 @@ sampled the tokens; with sync_interval above 1 it is the one that the updates be
 Shapes: N neutral tokens of one attempt, V vocabulary, H hidden width.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence

@@ -11,8 +11,6 @@ sum      divided by nothing: the steps of an epoch add up to the sum over the ba
 With one minibatch these are the batch's own.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A loss with a ratio takes it to the policy before the first step. What that poli
 moves; with a single step that is needless, since every ratio is 1.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager

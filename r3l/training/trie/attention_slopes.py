@@ -8,8 +8,6 @@ Shapes: H key heads, G query heads of each, L tokens of the segment, E of its pa
 B tokens. Queries are laid out [H, L, G, D], so that a block of all query heads of a key head is one matrix.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

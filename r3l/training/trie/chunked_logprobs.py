@@ -3,8 +3,6 @@
 Shapes: N = chosen positions, H = hidden width, V = vocabulary.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

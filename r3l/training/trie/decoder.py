@@ -3,8 +3,6 @@
 Shapes: L = tokens of the segment, H = hidden width; keys and values are [1, heads, tokens, head width].
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any

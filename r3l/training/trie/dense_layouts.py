@@ -4,8 +4,6 @@ padded   one row of the batch each, filled up to the longest
 packed   one after the other in a single sequence, each attending to itself alone
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any

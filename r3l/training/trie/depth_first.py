@@ -5,8 +5,6 @@ d loss / d keys and values, and one `backward([loss, K, V], [1, dK, dV])` finish
 path.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

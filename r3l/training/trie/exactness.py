@@ -1,7 +1,5 @@
 """Check that the update can run a model: by its config, then by the model itself on a few tokens."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -5,8 +5,6 @@ tokens per second of processor time in the warm start.
 Shapes: N tokens, I inputs, O outputs, R rank.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

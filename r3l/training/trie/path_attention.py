@@ -8,8 +8,6 @@ the processor has AMX. Query heads that share a key head are folded into its que
 Shapes: Q query heads, H key heads, L tokens of the segment, P of the path, D head width.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

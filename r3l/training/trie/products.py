@@ -7,8 +7,6 @@ through oneDNN anyway.
 Shapes: N tokens, I inputs, O outputs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ sequences      P+a+b    P+a+c    P+d              ids (depth-first)   P a b c d
 segments       P -> a -> b,  a -> c,  P -> d      path(1) = positions of P, a, c in ids
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise

@@ -5,8 +5,6 @@ section of data/PERFORMANCE.md; rows that were not asked for stay as they are. A
 (rival / r3l) says how many times as much the rival needs.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Ten questions of data/queries as Python asks them of rows: what JSON lines and pickles leave to their reader."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from statistics import fmean

@@ -1,7 +1,5 @@
 """The form of the table: lines of figures, and the marked section of a page that holds them."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence

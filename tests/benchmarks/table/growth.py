@@ -1,8 +1,6 @@
 """What r3l's own work costs as it grows: tokens of an update, trajectories of an iteration, iterations of a run, runs
 of a store. Processor seconds; each size is measured in processes of its own."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What Prefect costs: iterations of the embedded policy as a flow, and the same stages on plain threads."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """Ten questions of data/queries, asked of r3l's store, of SQLite (the same SQL, where its dialect differs translated)
 and of rows that Python has read from JSON lines, pickles or a Trinity-style buffer."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import re

@@ -5,8 +5,6 @@ Rivals that are no dependency of the project stand in `.venv-rivals`: `pip insta
 bm25s scienceworld py4j`. A quick row is too small for its figures to be quoted.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import platform

@@ -5,8 +5,6 @@ That is its `SQLExperienceStorage`: a row per experience with the pickled object
 prompt, response, messages, reward and a count of reads. Here it goes without SQLAlchemy, which would cost it time.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,8 +1,6 @@
 """Each arm at one learning rate: for every starting policy the one with the largest mean success over training on the
 other policies, so that no policy chooses for itself."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

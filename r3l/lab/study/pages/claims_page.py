@@ -1,7 +1,5 @@
 """`data/RESULTS.md` and `data/UNDECIDED.md`: each claim against what the kept results say."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

@@ -2,8 +2,6 @@
 turns that all arms of a starting policy have sampled by their last evaluation.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

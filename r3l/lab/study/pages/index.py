@@ -1,7 +1,5 @@
 """The index of the results: one line per experiment, and the arms that the main comparisons share."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """What an experiment's pictures show: a line for every arm, the mean over its starting policies, with the standard
 error over them."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence

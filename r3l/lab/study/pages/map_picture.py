@@ -2,8 +2,6 @@
 groups.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from textwrap import fill

@@ -1,8 +1,6 @@
 """Pictures of an experiment as SVG, by matplotlib (the extra `experiments`). Without it, pages and figures are still
 made, and existing pictures stay."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import math

@@ -1,7 +1,5 @@
 """The evidence of README.md, between two marks: three sentences whose figures come from the kept results."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

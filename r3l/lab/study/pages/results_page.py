@@ -1,7 +1,5 @@
 """The page of an experiment: tables of its results as Markdown, and the same as JSON."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ engine.
 What they teach is good but confidently wrong in part: most attempts skip the heating, cooling or cleaning.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import tempfile

@@ -5,8 +5,6 @@ them and comparing each with the target. A small model learns that here in minut
 alone.
 """
 
-from __future__ import annotations
-
 import random
 
 from r3l.environments.alfworld.searcher import TREATMENT, Errand

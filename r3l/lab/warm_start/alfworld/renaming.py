@@ -4,8 +4,6 @@ Games draw their objects from real rooms, where some kinds are rare. A model tha
 learns to copy names from what it reads, instead of knowing which ones are likely.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable

@@ -5,8 +5,6 @@ demonstrations -> rows in the model's own tokenizer and chat template -> AdamW o
 adapter, and a policy folder with the adapter merged into the model -> its held-out figures.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import time

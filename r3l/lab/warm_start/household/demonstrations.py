@@ -5,8 +5,6 @@ The demonstrator searches well and is confidently wrong: it mostly leaves out wh
 is brought.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace

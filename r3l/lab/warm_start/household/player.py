@@ -5,8 +5,6 @@ It looks into one place after another until something that is wanted is in sight
 `forgets_later` it does so more often the more it has brought, so that the mistakes come late.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

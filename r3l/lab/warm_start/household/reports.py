@@ -5,8 +5,6 @@ A few turns about the one that a report names, numbered from anywhere, teach it 
 episode takes.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Iterator
 from typing import Any

@@ -4,8 +4,6 @@ demonstrations -> tokenizer -> rows as rollouts are encoded -> supervised traini
 figures.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import time
