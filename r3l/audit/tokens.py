@@ -10,17 +10,13 @@ from r3l.audit.reader import Reader, Row
 from r3l.audit.text.vocabulary import decoder
 from r3l.audit.weights import Piece, ShadeScale
 from r3l.errors import StoreError
+from r3l.store.arithmetic import FACTS, Step, steps
 
 SIZE = 400
 ROW = """
 SELECT t.* EXCLUDE (run, branch, shard, token_ids, weights, logprobs, advantages),
-       len(t.token_ids) AS tokens, list_sum(t.weights) AS weight_sum,
-       c.reward, c.group_mean, c.group_std, c.scaled, c.rule, c.mask_turn, c.group_size,
-       c.turn_advantages IS NOT NULL AS by_turn
+       len(t.token_ids) AS tokens, list_sum(t.weights) AS weight_sum
 FROM lines.training_rows t
-LEFT JOIN lines.credit c ON (c.run, c.branch, c.iteration, c.trajectory_id) = (t.run, t.branch, t.iteration,
-t.source_id)
- AND t.role = 'explore'
 WHERE t.run = $run AND t.branch = $branch AND t.iteration = $iteration AND t.source_id = $source
 ORDER BY t.role = 'replay', t.row_id LIMIT 1
 """
@@ -37,13 +33,14 @@ WHERE $every OR weight <> 0 ORDER BY place LIMIT $size OFFSET $offset
 
 @dataclass(frozen=True, slots=True)
 class TokenPage:
-    """The row without its lists, and one page of its tokens: those with weight, or every one.
+    """The row without its lists, its arithmetic, and one page of its tokens: those with weight, or every one.
 
     `texts`: what each id on the page reads as; empty with the reason `untold` where no tokenizer is at hand. `behind`:
     places whose log-probability the row has not, as they were sampled behind guidance, and the turn has.
     """
 
     row: Row
+    arithmetic: list[Step]
     tokens: list[Row]
     page: int
     every: bool
@@ -90,7 +87,8 @@ def token_page(reader: Reader, line: Line, iteration: int, source: str, page: in
         texts, untold = {}, str(error)
     unknown = any(token["logprob"] is not None and math.isnan(token["logprob"]) for token in tokens)
     behind = sampled_logprobs(reader, line, source) if unknown else {}
-    return TokenPage(rows[0], tokens, page, every, scale, texts, untold, behind)
+    arithmetic = steps(reader.rows(FACTS, {**place, "source": source})[0])
+    return TokenPage(rows[0], arithmetic, tokens, page, every, scale, texts, untold, behind)
 
 
 def sampled_logprobs(reader: Reader, line: Line, source: str) -> dict[int, float]:

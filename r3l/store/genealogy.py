@@ -7,6 +7,7 @@ from typing import Any
 import duckdb
 
 from r3l.errors import StoreError
+from r3l.store.arithmetic import FACTS, steps
 from r3l.store.catalog import connect
 from r3l.store.query import query
 from r3l.store.stage import Store
@@ -36,6 +37,7 @@ class Story:
     turns: list[Row]
     offspring: list[Row]  # reflections on it, and the retries they led to
     tokens: list[Row]  # of the turn that was asked for: token, id, logprob, weight
+    facts: Row  # what its arithmetic is made of
 
     def __str__(self) -> str:
         return "\n".join(story_lines(self))
@@ -50,11 +52,14 @@ def why(store: Store, run: str, trajectory_id: str, branch: str = "", turn: int 
         line = one(connection, run, branch, trajectory_id)
         turns = played(connection, line)
         offspring = query(connection, FROM_HERE, {"branch": branch, "id": trajectory_id}).to_pylist()
+        place = {name: line[name] for name in ("run", "branch", "iteration")} | {"source": trajectory_id}
+        (facts,) = query(connection, FACTS, place).to_pylist()
     if turn is not None and turn not in {row["turn"] for row in turns}:
         raise StoreError(
             f"{trajectory_id}: no turn {turn}; it has {', '.join(str(row['turn']) for row in turns) or 'no turns'}"
         )
-    return Story(line, turns, offspring, [token for row in turns if row["turn"] == turn for token in tokens(row)])
+    asked = [token for row in turns if row["turn"] == turn for token in tokens(row)]
+    return Story(line, turns, offspring, asked, facts)
 
 
 def one(connection: duckdb.DuckDBPyConnection, run: str, branch: str, trajectory_id: str) -> Row:
@@ -144,6 +149,7 @@ def story_lines(story: Story) -> Iterator[str]:
         )
         yield f"  retry        {line['retry_id']}, distilled into {line['distilled_id'] or 'nothing'}"
     yield from credit_lines(line)
+    yield from (f"  {'' if number else 'arithmetic':<12} {step}" for number, step in enumerate(steps(story.facts)))
     yield from (f"  led to       {offspring_line(row)}" for row in story.offspring)
     yield from turn_lines(story.turns)
     for t in story.tokens:
@@ -162,12 +168,8 @@ def guide_of(source: str, level: int | None, policy: str) -> str:
 
 def credit_lines(line: Row) -> Iterator[str]:
     if line["rule"]:
-        group = f"group of {line['group_size']}, mean {line['group_mean']:.4g}, deviation {line['group_std']:.4g}"
         own = "; its turns have their own" if line["turn_advantages"] is not None else ""
-        yield (
-            f"  credit       {line['rule']}: advantage {line['advantage']:+.4g} (scaled {line['scaled']:+.4g}; "
-            f"{group}){own}"
-        )
+        yield f"  credit       {line['rule']}: advantage {line['advantage']:+.4g}{own}"
     if line["row_id"]:
         term = f"{line['term']} term, coefficient {line['coefficient']:g}, by {line['reduction']}"
         yield (

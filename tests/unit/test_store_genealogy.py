@@ -90,9 +90,14 @@ iteration=0/task=0/distilled=0  distilled of run demo
                Clean the thing before you place it.
   pivot        1 turns kept of iteration=0/task=0/base=0, 1 shared with the base
   retry        iteration=0/task=0/retry=0, distilled into iteration=0/task=0/distilled=0
-  credit       top: advantage +3 (scaled +0.5774; group of 3, mean 0.6667, deviation 0.5774)
+  credit       top: advantage +3
   row          iteration=0/task=0/distilled=0/row: policy_gradient as explore, rl term, coefficient 1, by groups; 4 tokens with weight
   step         1: p0 -> p1 in policies/iteration=00000
+  arithmetic   A = +0.5774   as method None has it
+               Â = +3   rule top, as method None has it
+               w = 1   method.loss_normalisation = None; turns before 1 have w = 0: method.pivot_mask = None
+               w·Â = 1 × 3 = +3   each trained token is made likelier
+               in the loss = coefficient × w·Â / groups = 1 × 3 / 2 = +1.5   coefficient of the rl term: method.loss_factor
     turn   0  go 0                                      no weight
     turn   1  go 1                                      weight 1 x 2 tokens, w·A +3
     turn   2  go 2                                      weight 1 x 2 tokens, w·A +3
