@@ -30,13 +30,17 @@ UNREAD = 1  # where nobody read the output to its end
 
 # Box of `--help` -> folder here, and its commands: each is the function of its name in the file of its name, _ for -.
 COMMANDS = {
-    "Run": ("run", "iterate train evaluate replay"),
+    "Run": ("run", "iterate train evaluate replay play"),
     "Serve": ("serve", "up down server register prefect"),
     "Look": ("look", "audit report show status track runs why bisect credit presets"),
     "Ask and keep": ("tables", "sql check export prune"),
     "Prepare": ("prepare", "doctor plan new prepare export-policy"),
 }
-PLACES = {command: (folder, box) for box, (folder, names) in COMMANDS.items() for command in names.split()}
+FIRST, FIRST_BOX = ["iterate", "train", "status", "audit", "sql", "evaluate"], "First"  # what a day with r3l is made of
+FOLDERS = {command: (folder, box) for box, (folder, names) in COMMANDS.items() for command in names.split()}
+PLACES = {command: (FOLDERS[command][0], FIRST_BOX) for command in FIRST} | {
+    command: place for command, place in FOLDERS.items() if command not in FIRST
+}
 PLUGGED_IN = "From plug-ins"  # the box of the commands that other packages add
 
 

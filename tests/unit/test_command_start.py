@@ -47,6 +47,13 @@ def root(tmp_path_factory) -> str:
     return store.root
 
 
+def test_the_list_of_commands_begins_with_those_of_every_day():
+    listed = subprocess.run([sys.executable, "-m", "flows.cli.app", "--help"], capture_output=True, text=True, cwd=ROOT)
+    commands = re.findall(r"^│ ([a-z][a-z-]*) {2,}", listed.stdout, re.MULTILINE)
+    assert commands[:6] == ["iterate", "train", "status", "audit", "sql", "evaluate"]
+    assert set(app.PLACES) <= set(commands)
+
+
 def test_the_list_of_commands_loads_none_of_them():
     heavy = {*NEVER, "duckdb", "pyarrow", "numpy", "pydantic", "r3l.store", "r3l.config"}
     assert not loaded("--help") & heavy
