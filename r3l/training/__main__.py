@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def wait_for_jobs(processes: int) -> int:
-    """Do the jobs that stdin names, one after another, and return the exit status."""
+    """Do the jobs that stdin names, one after another; the result is the exit status."""
     import torch
 
     import r3l.training.update  # noqa: F401 (the imports of a job, before there is one)
@@ -60,22 +60,23 @@ def wait_for_jobs(processes: int) -> int:
         processes = min(processes, torch.cuda.device_count())
         if processes > 1:  # a GPU does not outlive a fork
             return under_torchrun(sys.stdin.readline().strip(), processes)
-    forked = fork(processes)
+    team = fork(processes)
     end_with_launcher()
-    for path in forked.paths():
+    for path in team.paths():
         log_to_file(path)
-        if status := done(path, forked.join):
+        if status := done(path, team.join):
             return status
+        # a process that has touched a GPU holds its memory: it ends, and the next job begins in a fresh one
         if torch.cuda.is_initialized():
             return 0
-        if forked.rank == 0:
+        if team.rank == 0:
             emit("idle")
     leave()
     return 0
 
 
 def under_torchrun(path: str, processes: int) -> int:
-    """Become torchrun's launcher of one job; without a job, return 0."""
+    """Become torchrun's launcher of one job. The result is 0, where stdin named no job."""
     if path:
         log_to_file(Path(path))
         os.execv(sys.executable, command(Path(path), processes))
@@ -83,14 +84,14 @@ def under_torchrun(path: str, processes: int) -> int:
 
 
 def log_to_file(job: Path) -> None:
-    """Write what this process says on stderr to a file beside the job."""
+    """Append this process's stderr to a file beside the job."""
     with (job.parent / "stderr.log").open("a") as log:
         os.dup2(log.fileno(), sys.stderr.fileno())
 
 
 def done(path: Path, join: Callable[[], Ranks]) -> int:
-    """Do one job, and return the exit status."""
-    started = time.perf_counter()
+    """Do one job; the result is the exit status."""
+    start_time = time.perf_counter()
     try:
         job = read_job(path)
         import torch
@@ -100,7 +101,7 @@ def done(path: Path, join: Callable[[], Ranks]) -> int:
         torch.set_flush_denormal(True)  # most weights of attention are: as zeros they take no time (data/LOG.md)
         ranks = join()
         say = emit if ranks.leads else silent
-        result = run_update(job, ranks, say, import_seconds=time.perf_counter() - started)
+        result = run_update(job, ranks, say, import_seconds=time.perf_counter() - start_time)
     except R3LError as error:
         emit("failed", cause=str(error))
         print(f"r3l.training: {escaped(str(error))}", file=sys.stderr)
@@ -127,7 +128,7 @@ def escaped(text: str) -> str:
 
 
 def silent(event: str, **fields: object) -> None:
-    """Ignore the output of ranks other than the first."""
+    """Swallow the progress of ranks other than the first."""
 
 
 if __name__ == "__main__":

@@ -31,16 +31,16 @@ class Canary:
         self.before: list[float] = []
 
     def look(self) -> None:
-        """Look at the parameters. The optimiser has them by now: a pass gathers sharded ones, and they are others
-        then."""
+        """Score the tokens before the step, while the optimiser has the parameters: a pass gathers sharded ones, and
+        the model holds other parameters after it."""
         self.before = self._logprobs()
 
     def result(self) -> dict[str, list[int] | list[float]]:
-        """Return what `canary.json` holds."""
+        """Score the tokens once more and give what `canary.json` holds."""
         return {"token_ids": self.token_ids, "logprobs": self._logprobs(), "before": self.before}
 
     def _logprobs(self) -> list[float]:
-        """Of token_ids[1:]."""
+        """Score token_ids[1:], in nats."""
         decoder = self.policy.decoder
         ids_L = torch.tensor(self.token_ids, device=decoder.device)
         with torch.no_grad(), decoder.in_float32(self.dtype):
@@ -53,7 +53,7 @@ class Canary:
 def starting_logprobs(
     path: str, base_path: str | None, settings: PolicySettings, token_ids: Sequence[int]
 ) -> list[float]:
-    """Return what the trainer gives token_ids[1:] under the policy in `path`, on the CPU.
+    """Score token_ids[1:] with the trainer, under the policy in `path`, on the CPU.
 
     Args:
         base_path: of an adapter.
@@ -70,10 +70,11 @@ def starting_logprobs(
 
 
 def _trained(groups: Sequence[Group], count: int) -> list[int]:
-    """Return the last tokens of the first row with a gradient: they end with a reply. The same on every rank."""
+    """Take the last tokens of the first row with a gradient, which end with a reply. The same on every rank."""
     return [int(token) for row in read_groups(groups[:1])[:1] for token in row.token_ids[-count:]]
 
 
 def _spread(policy: Policy) -> list[int]:
     size = int(policy.decoder.head.weight.shape[0])
+    # a step by a large prime visits the vocabulary evenly, special tokens at its ends included
     return [(7919 * (number + 1)) % size for number in range(SPREAD)]

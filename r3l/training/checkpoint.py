@@ -35,6 +35,8 @@ def written_whole(folder: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+    # flush files and folder before the rename: after a power cut a name without its content would pass for a whole
+    # folder
     for file in [*partial.rglob("*"), partial]:
         descriptor = os.open(file, os.O_RDONLY)
         os.fsync(descriptor)
@@ -44,23 +46,23 @@ def written_whole(folder: Path) -> Iterator[Path]:
 
 
 def gathered(tensors: Iterable[tuple[str, Tensor]], keep: bool, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
-    """Return the tensors whole and on the CPU. Every rank must ask for them, in one order; one that will not write them
-    does not `keep` them, and so holds one at a time: eight copies of a policy and its state are more than a host has.
-    """
-    kept: dict[str, Tensor] = {}
+    """Gather the tensors whole on the CPU. Every rank must call this, in the same order; one that writes nothing passes
+    `keep=False`, and so holds one tensor at a time: eight copies of a policy and its state are more than a host has."""
+    tensors_by_name: dict[str, Tensor] = {}
     for name, tensor in tensors:
         one = whole(tensor)
         if keep:
-            kept[name] = one.to(dtype or one.dtype).contiguous()
-    return kept
+            tensors_by_name[name] = one.to(dtype or one.dtype).contiguous()
+    return tensors_by_name
 
 
 def policy_weights(policy: Policy, dtype: str, keep: bool = True) -> dict[str, Tensor]:
-    """Return what is saved of a policy: an adapter's weights, or a model's in `dtype`, tied ones once. As
+    """Gather what is saved of a policy: an adapter's weights, or a model's in `dtype`, tied ones once. See
     `gathered`."""
     state = policy.model.state_dict(keep_vars=True)
     if policy.is_adapter:
         return gathered(((name, tensor) for name, tensor in state.items() if "lora_" in name), keep)
+    # tied weights are one tensor under two names: by identity, so that they are gathered and written once
     once: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in state.items():
         once.setdefault(id(tensor), (name, tensor))
@@ -93,8 +95,8 @@ def copy_tokenizer(sources: Iterable[Path], folder: Path) -> None:
 def optimiser_tensors(
     optimiser: torch.optim.Optimizer, named: dict[str, nn.Parameter], masters: bool, keep: bool = True
 ) -> dict[str, Tensor]:
-    """Return moments by parameter name; with `masters` the float32 weights too, for a policy that is written in another
-    dtype. As `gathered`."""
+    """Gather the moments by parameter name; with `masters` the float32 weights too, for a policy that is written in
+    another dtype. See `gathered`."""
     state = [(f"{moment}/{name}", optimiser.state[p][moment]) for name, p in named.items() for moment in MOMENTS]
     return gathered([*state, *((f"master/{name}", p) for name, p in named.items() if masters)], keep)
 
@@ -105,16 +107,16 @@ def save_optimiser(
     """Write the folder of the optimiser's state. `taken` in its JSON: AdamW's own count of steps of each parameter."""
     with written_whole(folder) as partial:
         save_file(tensors, str(partial / "optimizer.safetensors"))
-        taken = {name: float(optimiser.state[p]["step"]) for name, p in named.items()}
-        (partial / "optimizer.json").write_text(json.dumps({"optimiser": "AdamW", "taken": taken}))
+        steps_taken = {name: float(optimiser.state[p]["step"]) for name, p in named.items()}
+        (partial / "optimizer.json").write_text(json.dumps({"optimiser": "AdamW", "taken": steps_taken}))
 
 
 def refuse_other_state(folder: Path, digest: str) -> None:
     """Raise `TrainingError` where the folder does not hold the optimiser's state of this digest, all of it."""
-    got = optimiser_digest(folder)
-    if got != digest:
+    held = optimiser_digest(folder)
+    if held != digest:
         raise TrainingError(
-            f"optimiser state {folder}: holds {got or 'nothing'}, expected {digest}; take the update that wrote it "
+            f"optimiser state {folder}: holds {held or 'nothing'}, expected {digest}; take the update that wrote it "
             "again (r3l iterate --iteration ...), or put the folder back from a copy"
         )
 
@@ -127,19 +129,21 @@ def load_optimiser(optimiser: torch.optim.Optimizer, named: dict[str, nn.Paramet
     """
     try:
         tensors = safe_open(folder / "optimizer.safetensors", framework="pt")  # read one at a time: every rank does
-        taken: dict[str, float] = json.loads((folder / "optimizer.json").read_text())["taken"]
-        shapes = {name: torch.Size(tensors.get_slice(f"exp_avg/{name}").get_shape()) for name in taken}
+        steps_taken: dict[str, float] = json.loads((folder / "optimizer.json").read_text())["taken"]
+        shapes = {name: torch.Size(tensors.get_slice(f"exp_avg/{name}").get_shape()) for name in steps_taken}
     except (OSError, KeyError, ValueError, SafetensorError) as error:
         raise TrainingError(
             f"optimiser state {folder}: {error}; give the folder that the last update wrote, or none to start afresh"
         ) from error
-    expected = {name: parameter.shape for name, parameter in named.items()}
-    if shapes != expected:
-        differing = sorted(name for name in shapes.keys() | expected.keys() if shapes.get(name) != expected.get(name))
+    expected_shapes = {name: parameter.shape for name, parameter in named.items()}
+    if shapes != expected_shapes:
+        differing = sorted(
+            name for name in shapes.keys() | expected_shapes.keys() if shapes.get(name) != expected_shapes.get(name)
+        )
         first = differing[0]
         raise TrainingError(
             f"optimiser state {folder} is of another policy: {len(differing)} parameters differ, the first is {first} "
-            f"(got {shapes.get(first)}, expected {expected.get(first)}); start afresh with another run"
+            f"(got {shapes.get(first)}, expected {expected_shapes.get(first)}); start afresh with another run"
         )
     there = set(tensors.keys())
     with torch.no_grad():
@@ -147,6 +151,6 @@ def load_optimiser(optimiser: torch.optim.Optimizer, named: dict[str, nn.Paramet
             optimiser.state[parameter] = {
                 moment: sharded_like(tensors.get_tensor(f"{moment}/{name}"), parameter) for moment in MOMENTS
             }
-            optimiser.state[parameter]["step"] = torch.tensor(taken[name])
+            optimiser.state[parameter]["step"] = torch.tensor(steps_taken[name])
             if f"master/{name}" in there:
                 parameter.copy_(sharded_like(tensors.get_tensor(f"master/{name}"), parameter))

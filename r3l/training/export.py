@@ -24,7 +24,7 @@ def export_policy(
     base_path: str | None = None,
     canary: tuple[Sequence[int], Sequence[float]] | None = None,
 ) -> Path:
-    """Write the policy in `path` to `out`, loadable by transformers and vLLM without peft; returns `out`.
+    """Write the policy in `path` to `out`, loadable by transformers and vLLM without peft; the result is `out`.
 
     Args:
         base_path: of an adapter; empty: the base that its adapter_config.json names.
@@ -61,9 +61,9 @@ def _compare(
     source: Path, base_path: str | None, written: Path, canary: tuple[Sequence[int], Sequence[float]] | None
 ) -> None:
     """Raise `TrainingError` where the written folder is not the trainer's policy."""
-    ids, expected = canary or _scored(source, base_path)
-    _, found = _scored(written, None, ids)
-    mean = sum(abs(one - other) for one, other in zip(found, expected, strict=True)) / len(expected)
+    ids, expected_logps = canary or _scored(source, base_path)
+    _, written_logps = _scored(written, None, ids)
+    mean = sum(abs(one - other) for one, other in zip(written_logps, expected_logps, strict=True)) / len(expected_logps)
     dtype = json.loads((written / "config.json").read_text()).get("dtype") or "float32"
     if not mean <= TOLERANCES.get(dtype, 1e-3):  # NaN is not
         raise TrainingError(
@@ -74,7 +74,7 @@ def _compare(
 
 
 def _scored(folder: Path, base_path: str | None, ids: Sequence[int] = ()) -> tuple[Sequence[int], list[float]]:
-    """Return token ids and what the trainer gives them under a policy, in float32 on the CPU."""
+    """Score token ids under a policy in float32 on the CPU; gives the ids and their log-probabilities."""
     settings = PolicySettings()
     policy = load_policy(str(folder), base_path, settings, dtype="float32", device=torch.device("cpu"), trainable=False)
     canary = Canary(policy, [], settings, ids)
@@ -83,16 +83,15 @@ def _scored(folder: Path, base_path: str | None, ids: Sequence[int] = ()) -> tup
 
 
 def _merged(adapter: Path, base_folder: Path) -> Any:
-    """Return the base with the adapter's product added to its weights, summed in float32 and kept in the base's
-    dtype."""
+    """Add the adapter's product to the base's weights, summed in float32 and kept in the base's dtype."""
     from peft import PeftModel
 
-    written = json.loads((base_folder / "config.json").read_text()).get("dtype") or "float32"
+    base_dtype = json.loads((base_folder / "config.json").read_text()).get("dtype") or "float32"
     base = load_model(base_folder, torch.float32)
-    adapted = PeftModel.from_pretrained(base, str(adapter))
+    with_adapter = PeftModel.from_pretrained(base, str(adapter))
     head = base.get_output_embeddings()
     if base.config.tie_word_embeddings and hasattr(base.get_input_embeddings(), "lora_embedding_A"):
         # The output layer has the embedding's weights, without what the adapter adds to the embedding.
         head.weight = torch.nn.Parameter(head.weight.detach().clone())
         base.config.tie_word_embeddings = False
-    return adapted.merge_and_unload(safe_merge=True).to(getattr(torch, written))
+    return with_adapter.merge_and_unload(safe_merge=True).to(getattr(torch, base_dtype))

@@ -79,7 +79,7 @@ class RowScores:
 
 
 def row_gradient(row: UpdateRow, scores: RowScores, denominator: float) -> Floats:
-    """Return dL/dlogp [T] of one row, by autograd on its log-probabilities."""
+    """Differentiate one row's loss and KL: dL/dlogp [T], by autograd on its log-probabilities."""
     logp = torch.from_numpy(scores.logp).clone().requires_grad_()
     loss, kl = _losses(row, logp, scores)
     total = (row.coefficient * loss.value + row.kl_coefficient * kl) / denominator
@@ -99,32 +99,33 @@ def measure(row: UpdateRow, scores: RowScores, entropies: Floats, denominator: f
     measures.add(**({"loss_sft": part} if row.term == "sft" else {"loss_rl": row.coefficient * part}))
     if not row.of_a_base:
         return
-    known = np.isfinite(row.behaviour_logprobs)
+    has_behaviour = np.isfinite(row.behaviour_logprobs)
     measures.add(
         ratios=loss.ratios,
         clipped=loss.clipped,
         ratio_sum=loss.ratio_sum,
         entropy_sum=entropies.sum(),
         base_tokens=len(entropies),
-        kl_behaviour_sum=k3_sum((row.behaviour_logprobs - scores.logp)[known]),
-        behaviour_known=known.sum(),
+        kl_behaviour_sum=k3_sum((row.behaviour_logprobs - scores.logp)[has_behaviour]),
+        behaviour_known=has_behaviour.sum(),
     )
     if scores.start is not None:
         measures.add(kl_start_sum=k3_sum(scores.start - scores.logp), start_known=len(scores.start))
 
 
 def k3_sum(drift: Floats) -> float:
-    """Return the sum of the k3 estimates exp(d) - d - 1 of KL(pi || other) over tokens, d = log other - log pi."""
+    """Sum the k3 estimates exp(d) - d - 1 of KL(pi || other) over tokens, d = log other - log pi."""
     return float((np.exp(np.clip(drift, -30, 30)) - drift - 1).sum())
 
 
 def masked(row: UpdateRow, logp: torch.Tensor) -> bool:
-    """Return whether the off-policy mask leaves the row out; its KL term stays."""
+    """Tell whether the off-policy mask leaves the row out; its KL term stays."""
     return bool(row.off_policy) and off_policy(logp, torch.from_numpy(row.weights), row.advantage, **row.off_policy)
 
 
 def _losses(row: UpdateRow, logp: torch.Tensor, scores: RowScores) -> tuple[RowLoss, torch.Tensor]:
     weights = torch.from_numpy(row.weights)
+    # without old log-probabilities the trained policy itself sampled the row: the ratio is 1, but its gradient is not 0
     old = logp.detach() if scores.old is None else torch.from_numpy(scores.old)
     try:
         advantage = row.advantage if row.advantages is None else torch.from_numpy(row.advantages)
@@ -134,6 +135,7 @@ def _losses(row: UpdateRow, logp: torch.Tensor, scores: RowScores) -> tuple[RowL
             f"training row {row.row_id}: objective_settings {dict(row.settings)} do not fit {row.objective}: {error}"
         ) from error
     if masked(row, logp.detach()):
+        # times 0 and not a constant, so that autograd still finds a path from the total to `logp`
         loss = replace(loss, value=loss.value * 0)
     kl = logp.new_zeros(())
     if row.kl_coefficient > 0:

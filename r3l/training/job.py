@@ -103,7 +103,7 @@ class UpdateResult(TypedDict):
 
 
 def read_job(path: str | Path) -> Job:
-    """Return the job in a JSON file.
+    """Read the job in a JSON file.
 
     Raises:
         TrainingError: the file is missing or is no valid job; names the fields that are wrong.

@@ -20,7 +20,7 @@ def make_optimiser(named: dict[str, nn.Parameter], settings: TrainingSettings, s
 
 
 def learning_rate(settings: TrainingSettings, step: int) -> float:
-    """Return the learning rate of a 1-based step: constant, or a linear warm-up and then constant."""
+    """Compute the learning rate of a 1-based step: constant, or a linear warm-up and then constant."""
     if settings.schedule == "warmup":
         return settings.learning_rate * min(1.0, step / settings.warmup_steps)
     return settings.learning_rate

@@ -28,7 +28,7 @@ class Policy:
     sources: list[Path]  # folders to copy tokenizer and template from, the first that has them
 
     def trainable(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Return names and parameters with a gradient, in a fixed order."""
+        """List names and parameters with a gradient, in a fixed order."""
         return ((name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad)
 
 
@@ -44,7 +44,7 @@ def load_policy(
     sharded: bool = False,
     segments: bool = False,
 ) -> Policy:
-    """Return the policy in a folder.
+    """Load the policy in a folder.
 
     Args:
         base_path: of an adapter folder; empty: the base that its adapter_config.json names.
@@ -65,8 +65,8 @@ def load_policy(
             "with `r3l export-policy`"
         )
     wants_adapter = is_folder_adapter or (trainable and settings.adapter == "lora")
-    frozen = wants_adapter or not trainable
-    base = load_model(base_folder, DTYPES[dtype] if frozen else torch.float32)
+    is_frozen = wants_adapter or not trainable
+    base = load_model(base_folder, DTYPES[dtype] if is_frozen else torch.float32)
     model = base
     if wants_adapter:
         model = _with_adapter(base, folder if is_folder_adapter else None, settings, seed, trainable)
@@ -85,7 +85,7 @@ def load_policy(
 
 
 def load_model(folder: Path, dtype: torch.dtype) -> Any:
-    """Return a causal language model of a local folder, safetensors only. Raise `TrainingError` where there is none."""
+    """Load a causal language model of a local folder, safetensors only. Raise `TrainingError` where there is none."""
     from transformers import AutoModelForCausalLM
     from transformers.utils.logging import disable_progress_bar
 
@@ -105,8 +105,7 @@ def load_model(folder: Path, dtype: torch.dtype) -> Any:
 
 
 def find_base(path: str, base_path: str | None) -> Path:
-    """Return the folder of the whole model: of an adapter `base_path`, or the base that its adapter_config.json
-    names."""
+    """Find the folder of the whole model: of an adapter `base_path`, or the base that its adapter_config.json names."""
     file = Path(path) / "adapter_config.json"
     if not file.is_file():
         return Path(path)
@@ -114,7 +113,7 @@ def find_base(path: str, base_path: str | None) -> Path:
 
 
 def load_config(folder: Path) -> Any:
-    """Raise `TrainingError` where the folder holds no transformers config."""
+    """Load the folder's transformers config. Raise `TrainingError` where it holds none."""
     from transformers import AutoConfig
 
     if not (folder / "config.json").is_file():

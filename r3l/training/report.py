@@ -31,21 +31,21 @@ OF_A_STEP = (
 def report(
     job: Job, count: Count, groups: int, sums: Measures, others: OtherScores, number: int, *, grad_norm: float
 ) -> dict[str, Any]:
-    """Return what the job knows of a step's row in `updates`; digest and path of the new snapshot are the caller's.
+    """Make what the job knows of a step's row in `updates`; digest and path of the new snapshot are the caller's.
 
     Args:
         count: what was read for the step.
         groups: what `groups` reductions were divided by.
         number: of the step in the job, 0-based; -1: no step was taken, and what only a step measures is NaN, not 0.
     """
-    stepped = number >= 0
-    unmeasured = {} if stepped else dict.fromkeys(OF_A_STEP, math.nan)
-    unmoved = starts(job) and number <= 0  # the KL to itself is 0, unseen
+    has_step = number >= 0
+    nan_columns = {} if has_step else dict.fromkeys(OF_A_STEP, math.nan)
+    is_start = starts(job) and number <= 0  # the KL to itself is 0, unseen
     bounds = next((others.bounds[search] for search in sorted(others.bounds)), None)
     return {
         "iteration": job.iteration,
         "step": job.step + number,
-        "stepped": stepped,
+        "stepped": has_step,
         "parent_policy": job.policy.digest,
         "loss": sums.loss,
         "loss_rl": sums.loss_rl,
@@ -54,7 +54,7 @@ def report(
         "grad_norm": grad_norm,
         "entropy": mean(sums.entropy_sum, sums.base_tokens),
         "kl_behaviour": mean(sums.kl_behaviour_sum, sums.behaviour_known),
-        "kl_start": 0.0 if unmoved else sums.kl_start_sum / sums.start_known if sums.start_known else None,
+        "kl_start": 0.0 if is_start else sums.kl_start_sum / sums.start_known if sums.start_known else None,
         "clip_fraction": mean(sums.clipped, sums.ratios),
         "ratio_mean": mean(sums.ratio_sum, sums.ratios, empty=1.0),
         "learning_rate": learning_rate(job.training, job.step + max(number, 0)),
@@ -76,7 +76,7 @@ def report(
         "drift_tokens": 0,
         "clip_low": bounds.clip_low if bounds else None,
         "clip_high": bounds.clip_high if bounds else None,
-    } | unmeasured
+    } | nan_columns
 
 
 def mean(total: float, count: float, empty: float = 0.0) -> float:
@@ -98,7 +98,7 @@ def forget_peak() -> None:
 
 
 def peak_memory_mb(device: torch.device) -> float:
-    """Return the peak resident memory of this process; on a GPU the peak of what was allocated there."""
+    """Measure the peak resident memory of this process, in MiB; on a GPU the peak of what was allocated there."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     with suppress(OSError):

@@ -75,8 +75,8 @@ class UpdateRow:
                 f"{name}: {len(token_ids)} token ids, {len(weights)} weights, {len(logprobs)} logprobs; "
                 "expected equal lengths"
             )
-        said = record["advantages"]
-        advantages = None if said is None else np.asarray(said, np.float64)
+        per_token = record["advantages"]
+        advantages = None if per_token is None else np.asarray(per_token, np.float64)
         if advantages is not None and len(advantages) != len(token_ids):
             raise TrainingError(
                 f"{name}: {len(token_ids)} token ids, {len(advantages)} advantages; expected equal lengths"
@@ -118,23 +118,22 @@ class UpdateRow:
 
     @property
     def has_gradient(self) -> bool:
-        """Whether the row can change the policy; other rows are not run."""
-        credited = self.advantage != 0 if self.advantages is None else bool(self.advantages.any())
-        from_loss = self.coefficient != 0 and (credited or not self.loss.uses_advantage)
+        """Tell whether the row can change the policy; other rows are not run."""
+        has_credit = self.advantage != 0 if self.advantages is None else bool(self.advantages.any())
+        from_loss = self.coefficient != 0 and (has_credit or not self.loss.uses_advantage)
         return len(self.positions) > 0 and (from_loss or self.kl_coefficient > 0)
 
     @cached_property
     def of_a_base(self) -> bool:
-        """Whether the row is a base's, an attempt without guidance: metrics are taken on these rows, which every method
-        has."""
+        """Tell whether the row is a base's, an attempt without guidance: metrics are taken on these rows, which every
+        method has."""
         return self.source_id.rpartition("/")[2].startswith("base=")
 
     def needs_old(self, policy: str) -> bool:
-        """Return whether another policy sampled it and its objective has a ratio to that policy."""
+        """Tell whether another policy sampled it and its objective has a ratio to that policy."""
         return self.loss.uses_ratio and self.behaviour_policy != policy
 
     def needs_scoring(self, policy: str) -> bool:
-        """Return whether dL/dlogp depends on logp. A ratio to the trained policy itself is exactly 1, so it does
-        not."""
+        """Tell whether dL/dlogp depends on logp. A ratio to the trained policy itself is exactly 1, so it does not."""
         on_policy_ratio = self.loss.uses_ratio and self.behaviour_policy == policy
         return self.kl_coefficient > 0 or bool(self.off_policy) or not (self.loss.straight or on_policy_ratio)

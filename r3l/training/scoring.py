@@ -38,9 +38,9 @@ class OtherScores:
     scoring_tokens: int = 0  # through the trained policy, to choose clip bounds or for ratios to it
 
     def bounded(self, row: UpdateRow) -> UpdateRow:
-        """Return the row with the clip bounds that were chosen for it, where there are any."""
-        found = self.bounds.get(row.search) if row.loss.balances else None
-        return row if found is None else replace(row, settings=found._asdict())
+        """Put the clip bounds that were chosen for the row into its settings, where there are any."""
+        bounds = self.bounds.get(row.search) if row.loss.balances else None
+        return row if bounds is None else replace(row, settings=bounds._asdict())
 
     def stepped(self) -> None:
         """Forget what the policy before a step has scored, and the bounds that were chosen by it."""
@@ -48,7 +48,7 @@ class OtherScores:
         self.bounds.clear()
 
     def taken_tokens(self) -> dict[str, int]:
-        """Return the tokens that were scored since the last call, as measures."""
+        """Count the tokens that were scored since the last call, as measures, and begin again at 0."""
         tokens = {
             "reference_tokens": self.reference_tokens,
             "kl_start_tokens": self.start_tokens,
@@ -58,7 +58,7 @@ class OtherScores:
         return tokens
 
     def of(self, row: UpdateRow, logp: Floats | None) -> RowScores:
-        """Return a row's scores beside `logp`, those of the trained policy (None: its gradient does not depend on
+        """Collect a row's scores beside `logp`, those of the trained policy (None: its gradient does not depend on
         them)."""
         return RowScores(
             np.zeros(len(row.positions)) if logp is None else logp,
@@ -83,11 +83,11 @@ class Scorer:
         self,
         path: str,
         base_path: str | None,
-        wanted: Callable[[UpdateRow], bool],
+        needs_score: Callable[[UpdateRow], bool],
         within: Collection[str] | None = None,
     ) -> tuple[dict[str, Floats], int]:
-        """Return (log-probabilities by row id, tokens computed) of the wanted rows, of all groups or of those
-        `within`."""
+        """Score the rows for which `needs_score`, of all groups or of those `within`; gives log-probabilities by row
+        id, and tokens computed."""
         policy = load_policy(
             path,
             base_path,
@@ -100,27 +100,27 @@ class Scorer:
         tokens = 0
         groups = [group for group in self.groups if within is None or group.group_id in within]
         for batch in micro_batches(groups, self.limits.micro_batch_tokens):
-            rows = [row for row in read_groups(batch) if wanted(row)]
+            rows = [row for row in read_groups(batch) if needs_score(row)]
             if rows:
-                done = self.layout.score(policy.decoder, rows, self.limits)
-                scores |= {row.row_id: logp for row, logp in zip(rows, done.logps, strict=True)}
-                tokens += done.tokens_computed
-                self.emit("scored", rows=len(rows), scored_tokens=done.tokens_computed)
+                batch_scores = self.layout.score(policy.decoder, rows, self.limits)
+                scores |= {row.row_id: logp for row, logp in zip(rows, batch_scores.logps, strict=True)}
+                tokens += batch_scores.tokens_computed
+                self.emit("scored", rows=len(rows), scored_tokens=batch_scores.tokens_computed)
         return scores, tokens
 
 
 def sampled_by(digest: str, trained: str, row: UpdateRow) -> bool:
-    """Return whether a row's ratio is to the policy of this digest."""
+    """Tell whether a row's ratio is to the policy of this digest."""
     return row.needs_old(trained) and row.behaviour_policy == digest
 
 
 def starts(job: Job) -> bool:
-    """Return whether the policy that is trained is the starting policy itself: its KL to it is 0, unseen."""
+    """Tell whether the policy that is trained is the starting policy itself: its KL to it is 0, unseen."""
     return job.reference == job.policy.path
 
 
 def drawn(job: Job, survey: Survey) -> list[str]:
-    """Return the bases' rows that the metric `kl_start` is estimated on, the same ones in every process. None where the
+    """Draw the bases' rows that the metric `kl_start` is estimated on, the same ones in every process. None where the
     policy is sharded: a model that does not fit on one device is not loaded there for a metric's sake."""
     if job.training.sharding != "none":
         return []
@@ -138,8 +138,8 @@ def score_others(
     emit: Callable[..., None],
     several: bool = False,
 ) -> OtherScores:
-    """Return one pass for each behaviour policy that a ratio needs, one for the reference if any row has a KL
-    coefficient, and where none has, a few rows by the starting policy.
+    """Score rows by other policies: one pass for each behaviour policy that a ratio needs, one for the reference if any
+    row has a KL coefficient, and where none has, a few rows by the starting policy.
 
     Args:
         several: the update takes more than one step: from the second on, the policy is not the starting one any more.
@@ -148,6 +148,7 @@ def score_others(
         TrainingError: the job names no folder for one of them.
     """
     others, scorer = OtherScores(), Scorer(job, layout, limits, device, groups, emit)
+    # one policy at a time is in memory; sorted, so that all ranks load the same one together
     for digest in sorted(survey.behaviours):
         if digest not in job.policies:
             raise TrainingError(
@@ -167,6 +168,7 @@ def score_others(
             job.reference, job.policy.base_path, lambda row: row.kl_coefficient > 0
         )
         others.passes += 1
+        # the reference is the starting policy: the metric needs no pass of its own
         others.start = others.reference
     elif job.reference and (several or not starts(job)) and (rows := set(drawn(job, survey))):
         within = {survey.bases[row_id] for row_id in rows}

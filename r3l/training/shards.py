@@ -55,13 +55,14 @@ class Survey(Count):
 
 def survey(files: Sequence[str], policy: str) -> Survey:
     """Count the rows and find the groups. Raise `TrainingError` for a file or a row that is not as the schema says."""
-    seen = Survey()
+    batch = Survey()
     groups: dict[str, Group] = {}
     counts: dict[str, Count] = defaultdict(Count)
     for file in files:
+        # only one file's rows are held: a group's trie cost is counted file by file, and the rows are dropped
         active: dict[str, list[UpdateRow]] = {}
         for row in read_rows([file]):
-            seen.add(row)
+            batch.add(row)
             counts[row.group_id].add(row)
             if row.has_gradient:
                 active.setdefault(row.group_id, []).append(row)
@@ -70,21 +71,21 @@ def survey(files: Sequence[str], policy: str) -> Survey:
             group.files.add(file)
             group.rows += len(rows)
             group.cost += build_trie([row.token_ids for row in rows]).tokens_computed
-            seen.behaviours |= {row.behaviour_policy for row in rows if row.needs_old(policy)}
-            seen.reference |= any(row.kl_coefficient > 0 for row in rows)
-            seen.bases |= {row.row_id: group_id for row in rows if row.of_a_base}
-            seen.longest = max(seen.longest, *(len(row.token_ids) for row in rows))
-            seen.searches |= {row.search for row in rows if row.loss.balances}
-    seen.groups = list(groups.values())
-    return seen
+            batch.behaviours |= {row.behaviour_policy for row in rows if row.needs_old(policy)}
+            batch.reference |= any(row.kl_coefficient > 0 for row in rows)
+            batch.bases |= {row.row_id: group_id for row in rows if row.of_a_base}
+            batch.longest = max(batch.longest, *(len(row.token_ids) for row in rows))
+            batch.searches |= {row.search for row in rows if row.loss.balances}
+    batch.groups = list(groups.values())
+    return batch
 
 
 def read_rows(files: Iterable[str], group_ids: Sequence[str] | None = None) -> Iterator[UpdateRow]:
     """Yield the rows of some files in their order, or only those of some groups."""
     for file in files:
         try:
-            needed = {field.name for field in arrow_schema("training_rows") if not field.nullable}
-            if missing := needed - set(pq.read_schema(file).names):
+            required_columns = {field.name for field in arrow_schema("training_rows") if not field.nullable}
+            if missing := required_columns - set(pq.read_schema(file).names):
                 raise TrainingError(f"{file}: no column {', '.join(sorted(missing))}; expected a part of training_rows")
             keep = None if group_ids is None else ds.field("group_id").isin(list(group_ids))
             for batch in ds.dataset(file).to_batches(filter=keep, batch_size=64):
@@ -94,20 +95,21 @@ def read_rows(files: Iterable[str], group_ids: Sequence[str] | None = None) -> I
 
 
 def read_groups(groups: Sequence[Group]) -> list[UpdateRow]:
-    """Return the rows with a gradient of some groups."""
+    """Read the rows with a gradient of some groups."""
     files = sorted(set().union(*(group.files for group in groups)))
     return [row for row in read_rows(files, [group.group_id for group in groups]) if row.has_gradient]
 
 
 def micro_batches(groups: Sequence[Group], tokens: int) -> list[list[Group]]:
-    """Yield whole groups in their order, up to `tokens` trie tokens together; a larger group is alone."""
+    """Batch whole groups in their order, up to `tokens` trie tokens together; a larger group is alone."""
     batches: list[list[Group]] = []
-    filled = 0
+    batch_tokens = 0
+    # a group is never split: its rows share a trie, and its cost counts the shared prefix once
     for group in groups:
-        if batches and filled + group.cost <= tokens:
+        if batches and batch_tokens + group.cost <= tokens:
             batches[-1].append(group)
-            filled += group.cost
+            batch_tokens += group.cost
         else:
             batches.append([group])
-            filled = group.cost
+            batch_tokens = group.cost
     return batches

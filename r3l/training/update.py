@@ -65,7 +65,7 @@ class Update:
         )
 
     def run(self) -> UpdateResult:
-        """Take the steps and write the snapshot; returns what `update.json` holds.
+        """Take the steps and write the snapshot; the result is what `update.json` holds.
 
         Raises:
             TrainingError: rows, policies or optimiser state that are not as the job says, or a gradient that is not
@@ -75,18 +75,18 @@ class Update:
         if job.optimiser and job.optimiser_digest and self.ranks.leads:
             refuse_other_state(Path(job.optimiser), job.optimiser_digest)
         with self._timed("survey"):
-            seen = survey(job.rows, job.policy.digest)
+            batch = survey(job.rows, job.policy.digest)
         with self._timed("load"):
             self._choose_layout()
         self.emit(
-            "start", rows=seen.rows, groups=len(seen.groups), trie_tokens=sum(group.cost for group in seen.groups)
+            "start", rows=batch.rows, groups=len(batch.groups), trie_tokens=sum(group.cost for group in batch.groups)
         )
         training, seed = job.training, f"{job.seed}/{job.iteration}"
-        plan = list(epochs(split(seen, job.groups, training.minibatches, seed), training.epochs, seed))
+        plan = list(epochs(split(batch, job.groups, training.minibatches, seed), training.epochs, seed))
         groups = shared(self.ranks, plan)
         with self._timed("scoring"):
             others = score_others(
-                job, seen, self.layout, self.limits, self.device, groups, self.emit, several=len(plan) > 1
+                job, batch, self.layout, self.limits, self.device, groups, self.emit, several=len(plan) > 1
             )
         with self._timed("load"):
             policy = load_policy(
@@ -99,10 +99,13 @@ class Update:
                 sharded=self.sharded,
                 segments=isinstance(self.layout, TrieLayout),
             )
+        # threads cost more than they give on a model that small
         if sum(parameter.numel() for parameter in policy.model.parameters()) < TINY:
             torch.set_num_threads(1)
-        canary = Canary(policy, seen.groups, job.policy_settings, job.canary_ids)
-        rows = self._steps(policy, plan, groups, seen, others, canary) if seen.groups else [self._no_step(seen, others)]
+        canary = Canary(policy, batch.groups, job.policy_settings, job.canary_ids)
+        rows = (
+            self._steps(policy, plan, groups, batch, others, canary) if batch.groups else [self._no_step(batch, others)]
+        )
         result = rows[-1] | {"canary": canary.result(), "events": self.events, "steps": rows}
         return cast(
             UpdateResult,
@@ -120,11 +123,11 @@ class Update:
             )
 
     def _steps(
-        self, policy: Policy, plan: Plan, groups: list[Group], seen: Survey, others: OtherScores, canary: Canary
+        self, policy: Policy, plan: Plan, groups: list[Group], batch: Survey, others: OtherScores, canary: Canary
     ) -> list[dict[str, Any]]:
-        """Take all steps, write what they come to, and return their rows of the table `updates`."""
+        """Take all steps, write what they come to, and give their rows of the table `updates`."""
         steps = Steps(
-            self.job, self.ranks, policy, plan, groups, others, seen.searches,
+            self.job, self.ranks, policy, plan, groups, others, batch.searches,
             self.gradients, self._score_by(policy), self._timed, self.emit, self.events,
         )  # fmt: skip
         canary.look()  # every rank has the weights from here on
@@ -136,8 +139,8 @@ class Update:
 
     def _score_by(self, policy: Policy) -> Score:
         def score(rows: Sequence[UpdateRow]) -> tuple[list[Floats], int]:
-            done = self.layout.score(policy.decoder, rows, self.limits)
-            return done.logps, done.tokens_computed
+            row_scores = self.layout.score(policy.decoder, rows, self.limits)
+            return row_scores.logps, row_scores.tokens_computed
 
         return score
 
@@ -167,6 +170,7 @@ class Update:
                 failure = out_of_memory(error)
                 if not failure:
                     raise
+            # a rank that ran out has part of a gradient: no rank may keep its own, or the sum mixes two passes
             if not self.ranks.any(bool(failure)):
                 policy.decoder.finish()
                 return measures
@@ -186,7 +190,7 @@ class Update:
     ) -> None:
         batches = micro_batches(groups, self.limits.micro_batch_tokens)
         for index, batch in enumerate(batches):
-            started, before = time.perf_counter(), measures.loss
+            start_time, before = time.perf_counter(), measures.loss
             rows = [others.bounded(row) for row in read_groups(batch)]
             tokens = self._micro_batch(policy, rows, others, denominators, measures)
             self.emit(
@@ -196,7 +200,7 @@ class Update:
                 rows=len(rows),
                 tokens=tokens,
                 loss=measures.loss - before,
-                seconds=time.perf_counter() - started,
+                seconds=time.perf_counter() - start_time,
             )
 
     def _micro_batch(
@@ -204,47 +208,48 @@ class Update:
     ) -> int:
         current = {row.row_id: others.current[row.row_id] for row in rows if row.row_id in others.current}
         # where a policy other than the present one is known, the ratio to it moves
-        scored = [
+        unscored_rows = [
             row
             for row in rows
             if row.row_id not in current and (row.row_id in others.old or row.needs_scoring(self.job.policy.digest))
         ]
-        if scored:
-            done = self.layout.score(policy.decoder, scored, self.limits)
-            current |= {row.row_id: logp for row, logp in zip(scored, done.logps, strict=True)}
-            measures.add(scoring_tokens=done.tokens_computed)
+        if unscored_rows:
+            result = self.layout.score(policy.decoder, unscored_rows, self.limits)
+            current |= {row.row_id: logp for row, logp in zip(unscored_rows, result.logps, strict=True)}
+            measures.add(scoring_tokens=result.tokens_computed)
+        # the gradient of each log-probability is known before the pass, so that one backward per segment is enough
         gradients = [row_gradient(row, others.of(row, current.get(row.row_id)), denominators.of(row)) for row in rows]
-        done = self.layout.backward(policy.decoder, rows, gradients, self.limits)
-        for row, logp, entropies in zip(rows, done.logps, done.entropies, strict=True):
+        result = self.layout.backward(policy.decoder, rows, gradients, self.limits)
+        for row, logp, entropies in zip(rows, result.logps, result.entropies, strict=True):
             measure(row, others.of(row, logp), entropies, denominators.of(row), measures)
-        measures.add(tokens_computed=done.tokens_computed)
-        return done.tokens_computed
+        measures.add(tokens_computed=result.tokens_computed)
+        return result.tokens_computed
 
-    def _no_step(self, seen: Survey, others: OtherScores) -> dict[str, Any]:
-        """Write the policy as it is, and return the row that says so."""
+    def _no_step(self, batch: Survey, others: OtherScores) -> dict[str, Any]:
+        """Write the policy as it is, and make the row that says so."""
         if self.ranks.leads:
             copy_policy(Path(self.job.policy.path), Path(self.job.out) / "policy")
             if self.job.optimiser:
                 copy_policy(Path(self.job.optimiser), Path(self.job.out) / "optimizer")
         self.events.append({"event": "no_step", "reason": "no row has a gradient", "detail": ""})
-        return report(self.job, seen, self.job.groups, Measures(), others, -1, grad_norm=0.0)
+        return report(self.job, batch, self.job.groups, Measures(), others, -1, grad_norm=0.0)
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
         self.emit("part", part=part)
-        started = time.perf_counter()
+        start_time = time.perf_counter()
         yield
-        self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - started
+        self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - start_time
 
 
 def run_update(job: Job, ranks: Ranks, emit: Emit, import_seconds: float = 0.0) -> UpdateResult:
     """Run a job and write its `update.json`, last of all. Raise `TrainingError`."""
-    started = time.perf_counter()
+    start_time = time.perf_counter()
     forget_peak()
     Path(job.out).mkdir(parents=True, exist_ok=True)
     update = Update(job, ranks, emit, seconds={"import": import_seconds})
     result = update.run()
-    result["seconds"] = import_seconds + time.perf_counter() - started
+    result["seconds"] = import_seconds + time.perf_counter() - start_time
     share_seconds(result)
     if ranks.leads:
         replace_text(Path(job.out) / "update.json", json.dumps(result, indent=1))
@@ -252,14 +257,14 @@ def run_update(job: Job, ranks: Ranks, emit: Emit, import_seconds: float = 0.0) 
 
 
 def choose_device(setting: str) -> torch.device:
-    """Return the device; auto: a GPU if there is one. Raise `TrainingError` if cuda is asked for and missing."""
+    """Choose the device; auto: a GPU if there is one. Raise `TrainingError` if cuda is asked for and missing."""
     if setting == "cuda" and not torch.cuda.is_available():
         raise TrainingError("training.device is cuda, but torch sees no GPU; set it to auto or cpu")
     return torch.device("cuda" if setting != "cpu" and torch.cuda.is_available() else "cpu")
 
 
 def out_of_memory(error: Exception) -> str:
-    """Return the first line of an out-of-memory error; empty for another one."""
+    """Extract the first line of an out-of-memory error; empty for another one."""
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
     ran_out = (
         isinstance(error, torch.OutOfMemoryError | MemoryError)

@@ -39,7 +39,7 @@ class Forked:
             yield path
 
     def join(self) -> Ranks:
-        """Return this process's rank; more than one meet before their first job.
+        """Join this process's rank to the others; more than one meet before their first job.
 
         Their file is gone before the job begins. A rank that looks for it as it leaves would wait for half an hour if
         another one removed it in that moment.
@@ -65,9 +65,11 @@ def fork(size: int) -> Forked:
     first = mark()
     meeting = Path(tempfile.gettempdir(), f"r3l-ranks-{secrets.token_hex(8)}")
     others: list[TextIO] = []
+    # a chain of plain pipes, one per rank: a rank's input ends when the first rank dies, and the rank ends with it
     for rank in range(1, size):
         read, write = os.pipe()
         if os.fork() == 0:
+            # or this rank would hold its siblings' pipes open, and they would outlive the first one
             for other in others:
                 other.close()
             os.close(write)

@@ -23,9 +23,11 @@ class ShardedDecoder(Decoder):
 
     def __init__(self, model: Any, dtype: torch.dtype = torch.float32) -> None:
         super().__init__(model, dtype)
-        mixed = dtype == torch.bfloat16
+        in_bfloat16 = dtype == torch.bfloat16
         precision = (
-            MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32) if mixed else MixedPrecisionPolicy()
+            MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
+            if in_bfloat16
+            else MixedPrecisionPolicy()
         )
         for block in self.body.layers:
             fully_shard(block, reshard_after_forward=False, mp_policy=precision)
@@ -46,11 +48,13 @@ class ShardedDecoder(Decoder):
         self._synchronise(False)
 
     def finish(self) -> None:
-        """Scatter the gradients to their owners: run a pass without weight, the same on every rank, after the last
+        """Scatter the gradients to their owners by a pass without weight, the same on every rank, after the last
         one."""
         self._synchronise(True)
-        hidden, _ = self.forward(torch.zeros(1, dtype=torch.int64, device=self.device), 0, [])
-        (0.0 * torch.nn.functional.linear(hidden, self.head.weight.to(hidden.dtype), self.head.bias)).sum().backward()
+        state_1H, _ = self.forward(torch.zeros(1, dtype=torch.int64, device=self.device), 0, [])
+        (
+            0.0 * torch.nn.functional.linear(state_1H, self.head.weight.to(state_1H.dtype), self.head.bias)
+        ).sum().backward()
         for parameter in self.model.parameters():
             if parameter.grad is not None:
                 parameter.grad.mul_(dist.get_world_size())  # FSDP2 takes the ranks' mean: the update wants their sum
@@ -71,13 +75,13 @@ class ShardedDecoder(Decoder):
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """Return a tensor as one, on the CPU. Every rank must ask for it."""
+    """Gather a tensor on the CPU. Every rank must call this."""
     tensor = tensor.detach()
     return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).cpu()
 
 
 def sharded_like(tensor: Tensor, parameter: Tensor) -> Tensor:
-    """Return a whole tensor laid out as a parameter is."""
+    """Lay out a whole tensor as a parameter is."""
     tensor = tensor.to(parameter.device)
     return (
         distribute_tensor(tensor, parameter.device_mesh, parameter.placements)

@@ -21,13 +21,13 @@ WAIT_S = 3600.0
 
 
 def several() -> bool:
-    """Return whether this process is on one of several nodes (PET_NNODES is a number, or least:most)."""
+    """Tell whether this process is on one of several nodes (PET_NNODES is a number, or least:most)."""
     return os.environ.get("PET_NNODES", "1").rpartition(":")[2] not in {"", "1"}
 
 
 def command(spec: Path, processes: int) -> list[str]:
-    """Return what starts the job on this node: plain Python for one process, else torchrun, which meets the other nodes
-    where there are any."""
+    """Make the command that starts the job on this node: plain Python for one process, else torchrun, which meets the
+    other nodes where there are any."""
     job = ["-m", "r3l.training", "--job", str(spec)]
     if processes == 1 and not several():
         return [sys.executable, *job]
@@ -42,7 +42,7 @@ def announce(spec: Path) -> None:
 
 
 def joined(wait_s: float = WAIT_S, pause: Callable[[float], None] = time.sleep) -> list[str]:
-    """Return the command by which a further node joins, once the first node has announced its job.
+    """Wait until the first node has announced its job, and make the command by which this node joins.
 
     Raises:
         TrainingError: no pointer is set, or none was written within `wait_s` seconds.

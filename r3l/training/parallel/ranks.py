@@ -32,10 +32,11 @@ class Ranks:
         return self.rank == 0
 
     def share(self, groups: Sequence[Group]) -> list[Group]:
-        """Return this rank's groups. The most expensive group is assigned first, each to the rank with the least cost
+        """Choose this rank's groups. The most expensive group is assigned first, each to the rank with the least cost
         so far; then they keep their own order."""
         loads = [0] * self.size
         mine: set[str] = set()
+        # every rank makes the same assignment from the same costs: nothing has to be sent
         for group in sorted(groups, key=lambda group: (-group.cost, group.group_id)):
             rank = loads.index(min(loads))
             loads[rank] += group.cost
@@ -46,7 +47,7 @@ class Ranks:
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Sum the gradients over the ranks, in buckets. Sharded ones are sums already."""
         bucket: list[torch.Tensor] = []
-        filled = 0
+        numbers = 0
         for parameter in parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(
@@ -54,15 +55,16 @@ class Ranks:
                 )  # where another rank has one, or AdamW would lose count of its steps
             if self.size == 1 or isinstance(parameter, DTensor):
                 continue
+            # few large sums instead of one per parameter: each call costs a round trip
             bucket.append(parameter.grad)
-            filled += parameter.numel()
-            if filled >= BUCKET_NUMBERS:
+            numbers += parameter.numel()
+            if numbers >= BUCKET_NUMBERS:
                 _sum(bucket)
-                bucket, filled = [], 0
+                bucket, numbers = [], 0
         _sum(bucket)
 
     def sum_measures(self, measures: Measures) -> Measures:
-        """Return the measures of all ranks together."""
+        """Sum the measures over all ranks."""
         if self.size == 1:
             return measures
         sums = torch.tensor(astuple(measures), dtype=torch.float64, device=_device())
@@ -70,7 +72,7 @@ class Ranks:
         return Measures(*sums.tolist())
 
     def sum(self, values: torch.Tensor) -> torch.Tensor:
-        """Return the sum of a tensor over all ranks, on the CPU."""
+        """Sum a tensor over all ranks, on the CPU."""
         if self.size == 1:
             return values
         total = values.to(_device())
@@ -78,17 +80,17 @@ class Ranks:
         return total.cpu()
 
     def any(self, flag: bool) -> bool:
-        """Return whether the flag is up on any rank."""
+        """Tell whether the flag is up on any rank."""
         if self.size == 1:
             return flag
-        raised = torch.tensor([float(flag)], device=_device())
-        dist.all_reduce(raised, op=dist.ReduceOp.MAX)
-        return bool(raised.item())
+        flag_max = torch.tensor([float(flag)], device=_device())
+        dist.all_reduce(flag_max, op=dist.ReduceOp.MAX)
+        return bool(flag_max.item())
 
 
 def join() -> Ranks:
-    """Return the process group that torchrun prepared, or one process. Ranks share a GPU where there are fewer, which
-    NCCL refuses."""
+    """Join the process group that torchrun prepared, or be one process alone. Ranks share a GPU where there are fewer,
+    which NCCL refuses."""
     if "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return Ranks()
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0

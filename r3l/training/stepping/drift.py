@@ -77,18 +77,19 @@ def choose(attempts: Sequence[Sampled], seed: str, vocabulary: int) -> tuple[lis
         by_push = sorted((one for one in by_chance if len(one.pushes)), key=lambda one: float(one.pushes.mean()))
         silent = [(one, one.positions) for one in by_push[:ATTEMPTS]]
         instead = "the loss pushes every reply token of every base"
+    # the [N, V] distributions before the step stay in memory until the step is taken
     most = max(1, min(NEUTRAL_TOKENS, NUMBERS // vocabulary) // ATTEMPTS)
-    chosen: list[Neutral] = []
+    measured_attempts: list[Neutral] = []
     length = 0
     for one, positions in silent[:ATTEMPTS]:
         # spread over the attempt, since its turns differ
         spread = np.unique(np.linspace(0, len(positions) - 1, min(most, len(positions))).astype(np.int64))
         neutral = Neutral(one.token_ids[: positions[spread[-1]] + 1], positions[spread])
         length += len(neutral.token_ids)
-        if chosen and length > SEQUENCE_TOKENS:
+        if measured_attempts and length > SEQUENCE_TOKENS:
             break
-        chosen.append(neutral)
-    return chosen, instead
+        measured_attempts.append(neutral)
+    return measured_attempts, instead
 
 
 def sampled(turns: Sequence[str], rows: Sequence[str]) -> Iterator[Sampled]:
@@ -103,20 +104,21 @@ def sampled(turns: Sequence[str], rows: Sequence[str]) -> Iterator[Sampled]:
         ids: list[NDArray[np.int64]] = []
         positions: list[NDArray[np.int64]] = []
         length = 0
+        # turns are laid end to end, so that a position here is the row's position in `training_rows`
         for _, context, reply in sorted(replies, key=lambda one: one[0]):
             positions.append(length + len(context) + np.arange(len(reply)))
             ids += [context, reply]
             length += len(context) + len(reply)
         where = np.concatenate(positions)
         where = where[where > 0]  # no token before it predicts the first one
-        known = pushes[trajectory_id]
-        force = np.array([known.get(position, 0.0) for position in where.tolist()])
+        push_at = pushes[trajectory_id]
+        force = np.array([push_at.get(position, 0.0) for position in where.tolist()])
         yield Sampled(trajectory_id, np.concatenate(ids), where, force)
 
 
 def _replies(files: Sequence[str]) -> dict[str, list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]]:
-    """Return (turn, context, reply) of each attempt's turns. Raise `TrainingError` for files that are no turns."""
-    found: dict[str, list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]] = defaultdict(list)
+    """Read the context and reply ids of each attempt's turns. Raise `TrainingError` for files that are no turns."""
+    turns_by_attempt: dict[str, list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]] = defaultdict(list)
     for file in files:
         try:
             table = ds.dataset(file).to_table(columns=["trajectory_id", "turn", "context_ids", "response_ids"])
@@ -125,8 +127,8 @@ def _replies(files: Sequence[str]) -> dict[str, list[tuple[int, NDArray[np.int64
         for batch in table.to_batches():
             for trajectory_id, turn, context, reply in zip(*batch.columns, strict=True):
                 ids = (np.asarray(one.values.to_numpy(zero_copy_only=False), np.int64) for one in (context, reply))
-                found[trajectory_id.as_py()].append((turn.as_py(), *ids))
-    return found
+                turns_by_attempt[trajectory_id.as_py()].append((turn.as_py(), *ids))
+    return turns_by_attempt
 
 
 class Drift:
@@ -144,7 +146,7 @@ class Drift:
         self.before = list(self._logprobs())
 
     def measure(self) -> float:
-        """Return the mean KL per token, in nats."""
+        """Measure the mean KL per token, in nats."""
         self.policy.decoder.refresh()
         sums = torch.zeros((), dtype=torch.float64)
         for before_NV, after_NV in zip(self.before, self._logprobs(), strict=True):
@@ -179,12 +181,14 @@ def bounded(drift_at: Callable[[float], float], allowed: float, before: float) -
         before: the drift before the step.
     """
     share = 1.0
-    drift = asked = drift_at(share)
+    drift = full_drift = drift_at(share)
     for _ in range(MEASUREMENTS):
         if drift <= allowed:
-            return Taken(asked, drift, share)
-        room, added = allowed - before, drift - before
-        share *= math.sqrt(AIM * room / added) if math.isfinite(added) and room > 0 else 0.1
+            return Taken(full_drift, drift, share)
+        # the drift is quadratic in the length: solve for the share that uses AIM of the room, then measure again
+        room, step_drift = allowed - before, drift - before
+        share *= math.sqrt(AIM * room / step_drift) if math.isfinite(step_drift) and room > 0 else 0.1
         drift = drift_at(share)
+    # no length that was tried holds: the policy goes back to where it was before the step
     drift_at(0.0)
-    return Taken(asked, before, 0.0)
+    return Taken(full_drift, before, 0.0)

@@ -31,21 +31,21 @@ class Minibatch:
     count: Count
 
 
-def split(seen: Survey, groups: int, asked: int, seed: str) -> list[Minibatch]:
+def split(batch: Survey, groups: int, asked: int, seed: str) -> list[Minibatch]:
     """Split the batch into as many minibatches as asked for, or as it has groups with a gradient.
 
     Args:
         groups: of the batch, those without a gradient too.
         seed: decides which groups come together, alike in every process.
     """
-    parts = max(1, min(asked, len(seen.groups)))
-    by_chance = sorted(seen.groups, key=lambda group: place(seed, group.group_id))
-    with_gradient = total(group.count for group in seen.groups)
+    parts = max(1, min(asked, len(batch.groups)))
+    by_chance = sorted(batch.groups, key=lambda group: place(seed, group.group_id))
+    with_gradient = total(group.count for group in batch.groups)
     minibatches = []
     for part in range(parts):
-        chosen = {group.group_id for group in by_chance[part::parts]}
-        own = [group for group in seen.groups if group.group_id in chosen]
-        count = total([*(group.count for group in own), dealt_rest(seen, with_gradient, part, parts)])
+        group_ids = {group.group_id for group in by_chance[part::parts]}
+        own = [group for group in batch.groups if group.group_id in group_ids]
+        count = total([*(group.count for group in own), dealt_rest(batch, with_gradient, part, parts)])
         minibatches.append(Minibatch(part, own, Denominators(dealt(groups, part, parts), count.tokens), count))
     return minibatches
 
@@ -58,16 +58,16 @@ def epochs(minibatches: Sequence[Minibatch], number: int, seed: str) -> Iterator
 
 
 def total(counts: Iterable[Count]) -> Count:
-    added = Count()
+    sum_of_counts = Count()
     for one in counts:
-        added.rows += one.rows
-        added.tokens.update(one.tokens)
-        added.sequence_tokens += one.sequence_tokens
-    return added
+        sum_of_counts.rows += one.rows
+        sum_of_counts.tokens.update(one.tokens)
+        sum_of_counts.sequence_tokens += one.sequence_tokens
+    return sum_of_counts
 
 
 def dealt_rest(whole: Count, taken: Count, part: int, parts: int) -> Count:
-    """Return one part's share of what is not taken yet."""
+    """Count one part's share of what is not taken yet."""
     return Count(
         dealt(whole.rows - taken.rows, part, parts),
         Counter({term: dealt(tokens - taken.tokens[term], part, parts) for term, tokens in whole.tokens.items()}),
@@ -76,10 +76,10 @@ def dealt_rest(whole: Count, taken: Count, part: int, parts: int) -> Count:
 
 
 def dealt(number: int, part: int, parts: int) -> int:
-    """Return how many of a number of things one of several parts gets, if they are dealt in turn."""
+    """Count how many of a number of things one of several parts gets, if they are dealt in turn."""
     return len(range(part, number, parts))
 
 
 def place(seed: str, name: str) -> bytes:
-    """Return a key that sorts names by chance, alike in every process."""
+    """Make a key that sorts names by chance, alike in every process."""
     return sha256(f"{seed}/{name}".encode()).digest()

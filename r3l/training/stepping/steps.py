@@ -35,7 +35,7 @@ Plan = Sequence[tuple[int, Minibatch]]  # the epoch and the minibatch of each st
 
 
 def shared(ranks: Ranks, plan: Plan) -> list[Group]:
-    """Return this rank's groups, its share of each minibatch: all ranks take every step, and each scores what it
+    """List this rank's groups, its share of each minibatch: all ranks take every step, and each scores what it
     reads."""
     return [group for epoch, part in plan if epoch == 0 for group in ranks.share(part.groups)]
 
@@ -76,21 +76,25 @@ class Steps:
                 self._score_own_rows()
 
     def take(self) -> None:
-        """Take all steps."""
         for number, (epoch, minibatch) in enumerate(self.plan):
-            started = time.perf_counter()
+            start_time = time.perf_counter()
+            # the step before has changed the weights: sharded ones are gathered again
             if number:
                 self.policy.decoder.refresh()
             if len(self.plan) > 1:
                 self.emit("step", number=number, of=len(self.plan))
             measures, norm = self._gradient(minibatch, number)
-            taken = self._step(number)
+            shortened_step = self._step(number)
             row = report(
                 self.job, minibatch.count, minibatch.denominators.groups, measures, self.others, number, grad_norm=norm
             )
-            row |= {"epoch": epoch, "minibatch": minibatch.number, "seconds": time.perf_counter() - started}
-            if taken and self.drift:
-                row |= {"drift_asked": taken.asked, "drift": taken.drift, "step_share": taken.share}
+            row |= {"epoch": epoch, "minibatch": minibatch.number, "seconds": time.perf_counter() - start_time}
+            if shortened_step and self.drift:
+                row |= {
+                    "drift_asked": shortened_step.asked,
+                    "drift": shortened_step.drift,
+                    "step_share": shortened_step.share,
+                }
                 row["drift_tokens"] = self.drift.tokens
             self.rows.append(row)
             self.others.stepped()
@@ -110,8 +114,8 @@ class Steps:
             detail = f"measured on {len(attempts)} bases that it pushes least"
             self.events.append({"event": "no_neutral_tokens", "reason": instead, "detail": detail})
         training = self.job.training
-        sharded = training.sharding != "none" and self.ranks.size > 1
-        self.drift = Drift(self.policy, self.ranks, attempts, training.logits_chunk, sharded)
+        is_sharded = training.sharding != "none" and self.ranks.size > 1
+        self.drift = Drift(self.policy, self.ranks, attempts, training.logits_chunk, is_sharded)
         self.drift.look()
 
     def _score_own_rows(self) -> None:
@@ -127,7 +131,8 @@ class Steps:
         self.others.current |= own
 
     def _gradient(self, minibatch: Minibatch, number: int) -> tuple[Measures, float]:
-        """Return the measures of all ranks, and the norm of the gradient, which is left on the parameters, clipped."""
+        """Leave the clipped gradient on the parameters; gives the measures of all ranks and the norm before
+        clipping."""
         groups, denominators = self.ranks.share(minibatch.groups), minibatch.denominators
         if self.searches:
             with self.timed("scoring"):
@@ -161,24 +166,26 @@ class Steps:
             self.optimiser.step()
             return None
         drift = self.drift
+        # a copy of every trainable weight: an adapter's is small, and a step that drifts is undone exactly
         before = [parameter.detach().clone() for parameter in self.named.values()]
         self.optimiser.step()
         at = 1.0
 
         def drift_at(share: float) -> float:
             nonlocal at
+            # moved from where the last trial left it, not from the start: one copy is enough
             if share != at:
                 self._move(before, share / at)
                 at = share
             return self.drift_so_far if share == 0 else drift.measure()
 
         with self.timed("drift"):
-            taken = bounded(drift_at, bound * (number + 1) / len(self.plan), self.drift_so_far)
-        if taken.share == 0:
+            shortened_step = bounded(drift_at, bound * (number + 1) / len(self.plan), self.drift_so_far)
+        if shortened_step.share == 0:
             reason = f"training.max_drift={bound:g} does not hold at any length that was tried"
             self.events.append({"event": "step_taken_back", "reason": reason, "detail": f"step {number + 1}"})
-        self.drift_so_far = taken.drift
-        return taken
+        self.drift_so_far = shortened_step.drift
+        return shortened_step
 
     @torch.no_grad()
     def _move(self, before: Sequence[Tensor], factor: float) -> None:

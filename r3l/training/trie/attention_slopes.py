@@ -27,7 +27,7 @@ def suits(query: Tensor) -> bool:
 def slopes(
     slope: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return d/dquery, d/dkey and d/dvalue.
+    """Compute d/dquery, d/dkey and d/dvalue.
 
     Args:
         slope: d/dout, [1, H * G, L, D] as query and out.
@@ -38,6 +38,7 @@ def slopes(
     groups, past = query.shape[1] // heads, width - length
     q_HLGD, slope_HLGD, out_HLGD = (_by_token(tensor, heads) for tensor in (query, slope, out))
     q_HLGD.mul_(scale)
+    # softmax's backward needs sum_j P dP, which equals sum_d dout out: no second pass over the scores
     delta_HLG1 = (slope_HLGD * out_HLGD).sum(-1, keepdim=True)
     lse_HLG1 = _by_token(lse[..., None], heads)
     k_HED, v_HED = key[0].float(), value[0].float()
@@ -46,16 +47,19 @@ def slopes(
         for h in range(heads):
             for first in range(0, length, BLOCK):
                 stop = min(length, first + BLOCK)
-                seen, block = past + stop, slice(first, stop)
+                visible, block = past + stop, slice(first, stop)
                 q, dout, dq, lse_1, delta_1 = (
                     tensor[h, block].flatten(0, 1) for tensor in (q_HLGD, slope_HLGD, dq_HLGD, lse_HLG1, delta_HLG1)
                 )
-                p = (q @ k_HED[h, :seen].T).sub_(lse_1).exp_()
-                p.view(stop - first, groups, seen)[:, :, past + first :].transpose(0, 1).tril_()
-                dv_HED[h, :seen].addmm_(p.T, dout)
-                ds = (dout @ v_HED[h, :seen].T).sub_(delta_1).mul_(p)
-                torch.mm(ds, k_HED[h, :seen], out=dq)
-                dk_HED[h, :seen].addmm_(ds.T, q)
+                # exp(scores - lse) is P itself, without the softmax's maximum and sum
+                p = (q @ k_HED[h, :visible].T).sub_(lse_1).exp_()
+                # the path is seen whole; within the segment a query sees no key after its own token
+                p.view(stop - first, groups, visible)[:, :, past + first :].transpose(0, 1).tril_()
+                dv_HED[h, :visible].addmm_(p.T, dout)
+                # d loss / d scores = P (dP - delta), in place: the block is the largest thing in memory
+                ds = (dout @ v_HED[h, :visible].T).sub_(delta_1).mul_(p)
+                torch.mm(ds, k_HED[h, :visible], out=dq)
+                dk_HED[h, :visible].addmm_(ds.T, q)
     dq = dq_HLGD.mul_(scale).transpose(1, 2).flatten(0, 1)
     return dq[None].to(query.dtype), dk_HED[None].to(key.dtype), dv_HED[None].to(value.dtype)
 

@@ -12,8 +12,7 @@ from r3l.training.trie.products import product
 
 
 def token_logprobs(hidden_NH: Tensor, head: torch.nn.Linear, targets_N: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
-    """Return (log-probabilities of the targets, entropies of the distributions in nats), both [N], without a
-    gradient."""
+    """Score the targets without a gradient: (log-probabilities, entropies of the distributions in nats), both [N]."""
     with torch.no_grad():
         weight_VH, bias_V = head.weight.to(hidden_NH.dtype), _narrow(head.bias, hidden_NH)
         parts = [
@@ -28,7 +27,7 @@ def token_logprobs(hidden_NH: Tensor, head: torch.nn.Linear, targets_N: Tensor, 
 def weighted_logprobs(
     hidden_NH: Tensor, head: torch.nn.Linear, targets_N: Tensor, gradient_N: Tensor, chunk: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return (sum_n gradient[n] logp[n] with a gradient, logp [N], entropies [N])."""
+    """Compute (sum_n gradient[n] logp[n] with a gradient, logp [N], entropies [N])."""
     weighted, logps_N, entropies_N = _WeightedLogprobs.apply(  # type: ignore[no-untyped-call, unused-ignore]
         hidden_NH, head.weight, head.bias, targets_N, gradient_N, chunk
     )
@@ -67,26 +66,30 @@ class _WeightedLogprobs(torch.autograd.Function):
         bias_gradient = torch.zeros_like(bias_V) if bias_V is not None and ctx.needs_input_grad[2] else None
         logps, entropies = [], []
         for i in range(0, len(targets_N), chunk):
-            hidden, targets, g = hidden_NH[i : i + chunk], targets_N[i : i + chunk], gradient_N[i : i + chunk]
-            logp, entropy, p = _chunk(hidden, weight, bias, targets)
+            part_NH, targets, g = hidden_NH[i : i + chunk], targets_N[i : i + chunk], gradient_N[i : i + chunk]
+            logp, entropy, p = _chunk(part_NH, weight, bias, targets)
             g = g.to(p.dtype)[:, None]
+            # p becomes the gradient in place: a chunk's [n, V] probabilities exist once
             slope = p.mul_(-g).scatter_add_(1, targets[:, None], g).to(weight.dtype)
             hidden_gradient[i : i + chunk] = product(slope, weight.T)
             if weight_gradient is not None:
-                _add_product(weight_gradient, slope, hidden)
+                _add_product(weight_gradient, slope, part_NH)
             if bias_gradient is not None:
                 bias_gradient += slope.sum(0)
             logps.append(logp)
             entropies.append(entropy)
         logp_N, entropy_N = torch.cat(logps), torch.cat(entropies)
+        # gradients instead of activations are kept: backward only scales them by what flows in
         ctx.save_for_backward(hidden_gradient, weight_gradient, bias_gradient)
         ctx.mark_non_differentiable(logp_N, entropy_N)
         return (gradient_N.to(logp_N.dtype) * logp_N).sum(), logp_N, entropy_N
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        scaled = [None if saved is None else saved * outer[0].to(saved.dtype) for saved in ctx.saved_tensors]
-        return (*scaled, None, None, None)
+        slopes = [
+            None if unscaled is None else unscaled * outer[0].to(unscaled.dtype) for unscaled in ctx.saved_tensors
+        ]
+        return (*slopes, None, None, None)
 
 
 def _add_product(total_VH: Tensor, slope_NV: Tensor, hidden_NH: Tensor) -> None:

@@ -66,8 +66,9 @@ class Decoder:
         self.sliding = [getattr(layer, "is_sliding", False) for layer in DynamicCache(config=model.config).layers]
 
     def forward(self, ids_L: Tensor, depth: int, path: Sequence[KeyValues]) -> tuple[Tensor, KeyValues]:
-        """Return (hidden states [L, H], the segment's own keys and values), given those of the segments before it."""
+        """Run one segment after those of its path: (hidden states [L, H], the segment's own keys and values)."""
         paths = [[part[i] for part in path] for i in range(len(self.sliding))]
+        # folded paths reach the attention as an option, so the cache shows it none
         layers = [
             SegmentLayer([] if self.folds_paths else own, sliding)
             for own, sliding in zip(paths, self.sliding, strict=True)
@@ -116,6 +117,7 @@ class Decoder:
                 if parameter in own:
                     parameter.data = own.pop(parameter)
 
+        # widened just before a module runs, restored just after: never two modules' wide weights at once
         hooks = [
             hook
             for module in self.model.modules()
@@ -144,7 +146,7 @@ class Decoder:
         """Give back what was gathered of the weights, before they are saved."""
 
     def narrow(self, hidden: Tensor) -> Tensor:
-        """Return hidden states as the head reads them."""
+        """Cast hidden states to the dtype that the head reads."""
         return hidden.to(self.dtype) if self.dtype == torch.bfloat16 else hidden
 
     def precision(self) -> AbstractContextManager[Any]:

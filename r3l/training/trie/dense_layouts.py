@@ -31,11 +31,11 @@ class DenseLayout(ABC):
 
     @abstractmethod
     def batches(self, rows: Sequence[UpdateRow], tokens: int) -> Iterator[list[int]]:
-        """Return indices of the rows that are run together, up to `tokens` tokens of a batch."""
+        """Group indices of rows that are run together, up to `tokens` tokens per batch."""
 
     @abstractmethod
     def hidden(self, decoder: Decoder, rows: Sequence[UpdateRow]) -> tuple[Tensor, list[NDArray[np.int64]], int]:
-        """Return (hidden states [tokens, H], of each row the places of its tokens in them, tokens computed)."""
+        """Run a batch: (hidden states [tokens, H], of each row the places of its tokens in them, tokens computed)."""
 
     def score(self, decoder: Decoder, rows: Sequence[UpdateRow], limits: Limits) -> Pass:
         with torch.no_grad():
@@ -50,29 +50,31 @@ class DenseLayout(ABC):
         self, decoder: Decoder, rows: Sequence[UpdateRow], gradients: Sequence[Floats] | None, limits: Limits
     ) -> Pass:
         logps, entropies = [np.zeros(0)] * len(rows), [np.zeros(0)] * len(rows)
-        computed = 0
+        tokens_computed = 0
         for batch in self.batches(rows, limits.micro_batch_tokens):
-            chosen = [rows[i] for i in batch]
-            hidden, places, tokens = self.hidden(decoder, chosen)
+            batch_rows = [rows[i] for i in batch]
+            states, places, tokens = self.hidden(decoder, batch_rows)
+            # the state at a position predicts the token after it
             sources = torch.from_numpy(
-                np.concatenate([place[row.positions - 1] for place, row in zip(places, chosen, strict=True)])
+                np.concatenate([place[row.positions - 1] for place, row in zip(places, batch_rows, strict=True)])
             )
             targets = torch.from_numpy(
-                np.concatenate([row.token_ids[row.positions] for row in chosen]).astype(np.int64)
+                np.concatenate([row.token_ids[row.positions] for row in batch_rows]).astype(np.int64)
             )
-            read, targets = hidden[sources.to(hidden.device)], targets.to(hidden.device)
+            read, targets = states[sources.to(states.device)], targets.to(states.device)
             if gradients is None:
                 logp, entropy = token_logprobs(read, decoder.head, targets, limits.logits_chunk)
             else:
-                slopes = torch.from_numpy(np.concatenate([gradients[i] for i in batch])).to(hidden.device)
+                slopes = torch.from_numpy(np.concatenate([gradients[i] for i in batch])).to(states.device)
                 value, logp, entropy = weighted_logprobs(read, decoder.head, targets, slopes, limits.logits_chunk)
                 value.backward()
-            ends = np.cumsum([len(row.positions) for row in chosen])[:-1]
+            # the batch's tokens came back as one array: cut it into rows again
+            ends = np.cumsum([len(row.positions) for row in batch_rows])[:-1]
             for collected, values in ((logps, logp), (entropies, entropy)):
                 for i, part in zip(batch, np.split(values.detach().double().cpu().numpy(), ends), strict=True):
                     collected[i] = part
-            computed += tokens
-        return Pass(logps, entropies, computed)
+            tokens_computed += tokens
+        return Pass(logps, entropies, tokens_computed)
 
 
 class PaddedLayout(DenseLayout):
@@ -83,6 +85,7 @@ class PaddedLayout(DenseLayout):
         longest = 0
         for i, row in enumerate(rows):
             width = max(longest, len(row.token_ids) - 1)
+            # the widest row sets the width of all: what counts is the area, padding included
             if batch and width * (len(batch) + 1) > tokens:
                 yield batch
                 batch, width = [], len(row.token_ids) - 1
@@ -113,13 +116,13 @@ class PackedLayout(DenseLayout):
 
     def batches(self, rows: Sequence[UpdateRow], tokens: int) -> Iterator[list[int]]:
         batch: list[int] = []
-        filled = 0
+        batch_tokens = 0
         for i, row in enumerate(rows):
-            if batch and filled + len(row.token_ids) - 1 > tokens:
+            if batch and batch_tokens + len(row.token_ids) - 1 > tokens:
                 yield batch
-                batch, filled = [], 0
+                batch, batch_tokens = [], 0
             batch.append(i)
-            filled += len(row.token_ids) - 1
+            batch_tokens += len(row.token_ids) - 1
         if batch:
             yield batch
 
@@ -129,6 +132,7 @@ class PackedLayout(DenseLayout):
             raise TrainingError("layout packed does not know sliding windows; set training.layout to trie or padded")
         ids = torch.from_numpy(np.concatenate([row.token_ids[:-1] for row in rows]).astype(np.int64)).to(decoder.device)
         positions = torch.cat([torch.arange(length) for length in lengths]).to(decoder.device)
+        # row lengths reach the attention as an option: a mask [tokens, tokens] would be larger than the model
         before = decoder.model.config._attn_implementation
         decoder.model.set_attn_implementation(ROW_ATTENTION)
         with decoder.precision():
@@ -143,7 +147,7 @@ class PackedLayout(DenseLayout):
 
 
 def choose_layout(name: str, config: Any) -> tuple[Layout, str]:
-    """Return (the layout of a setting, why not the trie): padded rows stand in where a trie would not be exact for this
+    """Choose (the layout of a setting, why not the trie): padded rows stand in where a trie would not be exact for this
     model."""
     reason = why_not_exact(config) if name == "trie" else ""
     return LAYOUTS["padded" if reason else name](), reason

@@ -47,7 +47,7 @@ class DepthFirst:
         self.entropy = torch.zeros(len(trie.ids), dtype=torch.float64)
 
     def score(self) -> Scores:
-        """Return log-probabilities of the wanted tokens, without a gradient."""
+        """Score the wanted tokens without a gradient."""
 
         def enter(frame: _Frame, path: list[KeyValues]) -> None:
             frame.hidden, frame.leaves = self._run(frame.segment, path)
@@ -71,12 +71,14 @@ class DepthFirst:
         slopes = torch.from_numpy(gradient).to(self.decoder.device)
 
         def enter(frame: _Frame, path: list[KeyValues]) -> None:
+            # a leaf is left at once, so its activations are never held long; inner ones would be, for the whole subtree
             later = recompute and bool(frame.segment.children)
             with torch.set_grad_enabled(not later):
-                hidden, own = self._run(frame.segment, path)
+                states, own = self._run(frame.segment, path)
             if not later:
-                frame.hidden, frame.own = hidden, own
+                frame.hidden, frame.own = states, own
             if frame.segment.children:
+                # detached: the children's backward passes end here and add up in the leaves' gradients
                 frame.leaves = [(k.detach().requires_grad_(), v.detach().requires_grad_()) for k, v in own]
 
         def leave(frame: _Frame, path: list[KeyValues]) -> None:
@@ -100,8 +102,10 @@ class DepthFirst:
             leave(frame, [above.leaves for above in stack])
 
         for index, segment in enumerate(self.trie.segments):
+            # preorder: every frame that is no ancestor of this segment is complete, and its subtree with it
             while indices and indices[-1] != segment.parent:
                 pop()
+            # a leaf of one token is only predicted, by its parent's last state
             if segment.inputs:
                 frame = _Frame(segment)
                 enter(frame, [above.leaves for above in stack])
@@ -114,11 +118,12 @@ class DepthFirst:
         return self.decoder.forward(self.ids[segment.start : segment.start + segment.inputs], segment.depth, path)
 
     def _targets(self, segment: Segment) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return (offsets of hidden states, positions of the wanted tokens that they predict): its own, then its
+        """Pair (offsets of hidden states, positions of the wanted tokens that they predict): its own, then its
         children's first."""
         length = segment.stop - segment.start
         firsts = np.array([self.trie.segments[child].start for child in segment.children], np.int64)
         targets = np.concatenate([np.arange(segment.start + 1, segment.stop), firsts])
+        # the last state predicts the first token of every child
         sources = np.concatenate([np.arange(length - 1), np.full(len(firsts), length - 1)])
         keep = self.wanted[targets]
         return sources[keep], targets[keep]
@@ -135,6 +140,7 @@ class DepthFirst:
             self._record(targets, logp, entropy)
             outputs.append(value)
             inflow.append(torch.ones_like(value))
+        # what all children gave back to the keys and values flows on into this segment's graph
         for own, leaves in zip(frame.own, frame.leaves, strict=False):
             for tensor, leaf in zip(own, leaves, strict=True):
                 if tensor.requires_grad and leaf.grad is not None:

@@ -14,7 +14,7 @@ TOLERANCE = {torch.float64: 1e-4, torch.float32: 1e-3, torch.bfloat16: 5e-2}  # 
 
 
 def why_not_exact(config: Any) -> str:
-    """Return why a model of this config can't be run along a trie with plain cached forward calls; empty where it
+    """Explain why a model of this config can't be run along a trie with plain cached forward calls; empty where it
     can."""
     for i, layer in enumerate(DynamicCache(config=config).layers):
         if not isinstance(layer, DynamicLayer):

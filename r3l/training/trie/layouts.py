@@ -59,8 +59,8 @@ class TrieLayout:
     """Shared prefixes once, depth-first: a token's dL/dlogp is the sum over the rows that share it."""
 
     def score(self, decoder: Decoder, rows: Sequence[UpdateRow], limits: Limits) -> Pass:
-        trie, places, wanted = lay_out(rows, limits)
-        scores = DepthFirst(decoder, trie, wanted, limits.logits_chunk).score()
+        trie, places, is_trained = lay_out(rows, limits)
+        scores = DepthFirst(decoder, trie, is_trained, limits.logits_chunk).score()
         return Pass(
             [scores.logp[place] for place in places], [scores.entropy[place] for place in places], trie.tokens_computed
         )
@@ -68,21 +68,21 @@ class TrieLayout:
     def backward(
         self, decoder: Decoder, rows: Sequence[UpdateRow], gradients: Sequence[Floats], limits: Limits
     ) -> Pass:
-        trie, places, wanted = lay_out(rows, limits)
-        summed = np.zeros(len(trie.ids))
+        trie, places, is_trained = lay_out(rows, limits)
+        trie_gradient = np.zeros(len(trie.ids))
         for place, gradient in zip(places, gradients, strict=True):
-            summed[place] += gradient  # the positions of one row are distinct
-        scores = DepthFirst(decoder, trie, wanted, limits.logits_chunk).backward(summed, limits.recompute)
+            trie_gradient[place] += gradient  # the positions of one row are distinct
+        scores = DepthFirst(decoder, trie, is_trained, limits.logits_chunk).backward(trie_gradient, limits.recompute)
         return Pass(
             [scores.logp[place] for place in places], [scores.entropy[place] for place in places], trie.tokens_computed
         )
 
 
 def lay_out(rows: Sequence[UpdateRow], limits: Limits) -> tuple[Trie, list[NDArray[np.int64]], NDArray[np.bool_]]:
-    """Return (trie, place in it of each row's trained tokens, whether a token of the trie is trained by any row)."""
+    """Build (trie, place in it of each row's trained tokens, whether a token of the trie is trained by any row)."""
     trie = build_trie([row.token_ids for row in rows], limits.segment_tokens)
     places = [trie.path(i)[row.positions] for i, row in enumerate(rows)]
-    wanted = np.zeros(len(trie.ids), bool)
+    is_trained = np.zeros(len(trie.ids), bool)
     for place in places:
-        wanted[place] = True
-    return trie, places, wanted
+        is_trained[place] = True
+    return trie, places, is_trained

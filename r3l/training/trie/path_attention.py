@@ -60,6 +60,7 @@ class _PathAttention(torch.autograd.Function):
         if past_key.shape[2]:
             past_out, past_lse = _forward(_fold(query, repeats), past_key, past_value, 0.0, False, scale=scale)
             past_out, past_lse = past_out.reshape(query.shape), past_lse.reshape(lse.shape)
+            # two softmaxes over disjoint keys: each output counts by its share of the joint normaliser
             joint = torch.logaddexp(lse, past_lse)
             out = (out * (lse - joint).exp()[..., None] + past_out * (past_lse - joint).exp()[..., None]).to(
                 query.dtype
@@ -79,16 +80,17 @@ class _PathAttention(torch.autograd.Function):
             dq, dk, dv = slopes(slope, query, keys, values, out, lse, scale)
             return dq, dk[:, :, past:], dv[:, :, past:], dk[:, :, :past], dv[:, :, :past], None
         dq, dk, dv = _backward(slope, query, _repeat(key, n), _repeat(value, n), out, lse, 0.0, True, scale=scale)
+        # query heads that share a key head have repeated it: its gradient is their sum
         dk, dv = (gradient.unflatten(1, (-1, n)).sum(2) for gradient in (dk, dv))
         if not past_key.shape[2]:
             return dq, dk, dv, None, None, None
-        folded = [_fold(tensor, n) for tensor in (slope, query, out)]
+        folds = [_fold(tensor, n) for tensor in (slope, query, out)]
         past_dq, past_dk, past_dv = _backward(
-            folded[0],
-            folded[1],
+            folds[0],
+            folds[1],
             past_key,
             past_value,
-            folded[2],
+            folds[2],
             _fold(lse[..., None], n)[..., 0],
             0.0,
             False,

@@ -43,7 +43,7 @@ def linear(x: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor
 
 
 def product(a_NI: Tensor, b_OI: Tensor) -> Tensor:
-    """Return a b^T (N, O)."""
+    """Multiply a b^T (N, O)."""
     y: Tensor = (
         torch.ops.mkldnn._linear_pointwise(a_NI, b_OI, None, "none", [], "") if suits(a_NI, b_OI) else a_NI @ b_OI.T
     )
@@ -59,16 +59,16 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
-        slope_NO, (x_NI, weight_OI), needed = outer[0].contiguous(), ctx.saved_tensors, ctx.needs_input_grad
+        slope_NO, (x_NI, weight_OI), needs_grad = outer[0].contiguous(), ctx.saved_tensors, ctx.needs_input_grad
         return (
-            product(slope_NO, weight_OI.T) if needed[0] else None,
-            product(slope_NO.T.contiguous(), x_NI.T.contiguous()) if needed[1] else None,
-            slope_NO.sum(0) if needed[2] else None,
+            product(slope_NO, weight_OI.T) if needs_grad[0] else None,
+            product(slope_NO.T.contiguous(), x_NI.T.contiguous()) if needs_grad[1] else None,
+            slope_NO.sum(0) if needs_grad[2] else None,
         )
 
 
 def _available() -> bool:
-    """Return whether this build of torch has the function (it is one of its compiler's)."""
+    """Tell whether this build of torch has the function (it is one of its compiler's) and computes it rightly."""
     if not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
         return False
     a, b = torch.linspace(-1, 1, 60).view(20, 3), torch.linspace(0, 1, 12).view(4, 3)

@@ -41,7 +41,7 @@ class Trie:
     members: list[tuple[int, int]]  # of each sequence: the longest sequence that it begins, and its length
 
     def path(self, sequence: int) -> Ints:
-        """Return positions in `ids` of the tokens of a sequence, in order."""
+        """List the positions in `ids` of the tokens of a sequence, in order."""
         longest, length = self.members[sequence]
         ranges = [np.arange(start, stop) for start, stop in self.spans[longest]] if length else [np.zeros(0, np.int64)]
         return np.concatenate(ranges)[:length]
@@ -52,35 +52,40 @@ class Trie:
 
 
 def build_trie(sequences: Sequence[NDArray[np.integer]], longest: int = 0) -> Trie:
-    """Return the trie of some sequences of non-negative ids; segments above `longest` tokens are cut (0: never).
+    """Build the trie of some sequences of non-negative ids; segments above `longest` tokens are cut (0: never).
 
     Sorted sequences differ from their neighbours by one common prefix, which gives every branching point.
     """
     rows, members = _longest(sequences)
-    shared = [0, *(common_prefix(a, b) for a, b in pairwise(rows))]
+    shared_lengths = [0, *(common_prefix(a, b) for a, b in pairwise(rows))]
     builder = _Builder(longest)
     spans: list[list[tuple[int, int]]] = [[] for _ in rows]
     stack = [(0, len(rows), 0, -1)] if rows else []
     while stack:
         first, last, depth, parent = stack.pop()
-        end = min(shared[first + 1 : last], default=len(rows[first]))
+        # the rows first..last share what all neighbours among them share: that is one segment
+        end = min(shared_lengths[first + 1 : last], default=len(rows[first]))
         if end > depth:
             start, parent = builder.add(rows[first][depth:end], depth, parent)
             for i in range(first, last):
                 spans[i].append((start, start + end - depth))
         if last - first > 1:
-            cuts = [first, *(i for i in range(first + 1, last) if shared[i] == end), last]
+            # where neighbours part exactly here, a child begins
+            cuts = [first, *(i for i in range(first + 1, last) if shared_lengths[i] == end), last]
+            # reversed, because the stack gives the last one first: segments come in depth-first preorder
             stack.extend((a, b, end, parent) for a, b in reversed(list(pairwise(cuts))))
     return Trie(builder.ids(), builder.segments, spans, members)
 
 
 def _longest(sequences: Sequence[NDArray[np.integer]]) -> tuple[list[Ints], list[tuple[int, int]]]:
-    """Return (the sequences that begin no other one, sorted; for each sequence the index of such a one and its own
+    """Find (the sequences that begin no other one, sorted; for each sequence the index of such a one and its own
     length)."""
+    # big-endian bytes sort as the ids do, and a prefix of ids is a prefix of bytes
     keys = [np.asarray(ids, ">u4").tobytes() for ids in sequences]
     rows: list[Ints] = []
     members = [(0, 0)] * len(keys)
     above = b""
+    # in falling order a sequence comes right after one that it begins
     for i in sorted((i for i in range(len(keys)) if keys[i]), key=keys.__getitem__, reverse=True):
         if not (rows and above.startswith(keys[i])):
             rows.append(np.asarray(sequences[i], np.int64))
@@ -90,7 +95,7 @@ def _longest(sequences: Sequence[NDArray[np.integer]]) -> tuple[list[Ints], list
 
 
 def common_prefix(a: Ints, b: Ints) -> int:
-    """Return the length of the longest common prefix."""
+    """Count the tokens of the longest common prefix."""
     n = min(len(a), len(b))
     differ = a[:n] != b[:n]
     return int(differ.argmax()) if differ.any() else n
