@@ -10,19 +10,20 @@ EPSILON = 1e-6
 
 
 def group_statistics(rewards_G: ArrayLike) -> tuple[float, float]:
-    """Return the mean and standard deviation (ddof 1) of a group's rewards; the deviation of a single member is 0."""
+    """Compute the mean and standard deviation (ddof 1) of a group's rewards; the deviation of a single member is 0."""
     rewards = np.asarray(rewards_G, dtype=np.float64)
     return float(rewards.mean()), float(rewards.std(ddof=1)) if rewards.size > 1 else 0.0
 
 
 def degenerate(rewards_G: ArrayLike) -> bool:
-    """Return whether all rewards are equal, so that the group says nothing about which member was better."""
+    """Tell whether all rewards are equal, so that the group says nothing about which member was better."""
     rewards = np.asarray(rewards_G, dtype=np.float64)
     return bool(rewards.min() == rewards.max())
 
 
 def scaled_advantages(rewards_G: ArrayLike, scale: Literal["std", "none"]) -> Floats:
-    """Return A(tau), shape [G]: (R - mean) / (std + 1e-6) with `std`, R - mean with `none`; 0 in a degenerate group.
+    """Compute A(tau), shape [G]: (R - mean) / (std + 1e-6) with `std`, R - mean with `none`; 0 in a degenerate
+    group.
 
     Rounding would leave 1e-17 in a group of equal rewards, and the division would blow it up: hence the exact zero.
     """
@@ -34,7 +35,7 @@ def scaled_advantages(rewards_G: ArrayLike, scale: Literal["std", "none"]) -> Fl
 
 
 def overlong_penalty(lengths_G: ArrayLike, limit: int, soft: int) -> Floats:
-    """Return what DAPO's soft overlong punishment takes off the reward, in [0, 1], shape [G].
+    """Compute what DAPO's soft overlong punishment takes off the reward, in [0, 1], shape [G].
 
     0 up to `limit - soft` tokens, then linear, 1 from `limit` on (DAPO, Eq. 13, with the sign turned).
     """

@@ -11,15 +11,16 @@ from r3l.credit.advantages import Floats, scaled_advantages
 
 
 def at_the_end(turns: int, reward: float) -> Floats:
-    """Return a reward per turn, shape [K]: all of it on the last one."""
+    """Place the whole reward on the last of K turns, shape [K]."""
     rewards = np.zeros(turns)
     rewards[-1:] = reward
     return rewards
 
 
 def discounted_returns(rewards_K: ArrayLike, discount: float) -> Floats:
-    """Return the sum over j >= k of discount^(j - k) r_j for each turn k, shape [K]."""
+    """Sum discount^(j - k) r_j over j >= k for each turn k, shape [K]."""
     returns = np.array(rewards_K, dtype=np.float64)
+    # from the end, each return is made of the one behind it
     for k in range(len(returns) - 2, -1, -1):
         returns[k] += discount * returns[k + 1]
     return returns
@@ -28,7 +29,7 @@ def discounted_returns(rewards_K: ArrayLike, discount: float) -> Floats:
 def anchored_advantages(
     returns_G: Sequence[Floats], anchors_G: Sequence[Sequence[Hashable]], scale: Literal["std", "none"]
 ) -> list[Floats]:
-    """Return each turn's return against those of all turns of the group with an equal anchor (GiGPO, Eq. 6 and 7).
+    """Compare each turn's return with those of all turns of the group with an equal anchor (GiGPO, Eq. 6 and 7).
 
     A turn whose anchor no other turn has gets 0, as it is compared with itself alone.
     """
@@ -43,20 +44,20 @@ def anchored_advantages(
 
 
 def value_differences(values: Mapping[int, float], reward: float, turns: int) -> Floats:
-    """Return what each of K turns gained, shape [K]: the value of the next turn that has one, or the reward at the end,
-    less the value of the last turn up to it that has one (VinePPO, Eq. 6, with steps of one or several turns).
+    """Compute what each of K turns gained, shape [K]: the value of the next turn that has one, or the reward at the
+    end, less the value of the last turn up to it that has one (VinePPO, Eq. 6, with steps of one or several turns).
 
     Args:
         values: turn to its value; turn 0 has one.
     """
-    known = sorted(values)
-    ends = [*known[1:], turns]
-    gained = np.zeros(turns)
-    for begin, end in zip(known, ends, strict=True):
-        gained[begin:end] = (reward if end == turns else values[end]) - values[begin]
-    return gained
+    valued_turns = sorted(values)
+    ends = [*valued_turns[1:], turns]
+    gains = np.zeros(turns)
+    for begin, end in zip(valued_turns, ends, strict=True):
+        gains[begin:end] = (reward if end == turns else values[end]) - values[begin]
+    return gains
 
 
 def parted(values: Floats, lengths_G: Sequence[int]) -> list[Floats]:
-    """Return the values of all turns of a group, one array per member."""
+    """Split the values of all turns of a group into one array per member."""
     return np.split(values, np.cumsum(lengths_G)[:-1]) if lengths_G else []

@@ -33,19 +33,19 @@ def candidates(
     clip_high_step: float,
     positive_share: float,
 ) -> list[Bounds]:
-    """Return the bounds in the order in which they are tried, C of them: the lower one moves towards 1 until it stands
-    at `clip_low_least`, then the upper one away from 1 until it stands at `clip_high_most`."""
-    found = [Bounds(clip_low, clip_high)]
-    while (low := found[-1].clip_low) > clip_low_least:
-        found.append(Bounds(max(round(low - clip_low_step, DIGITS), clip_low_least), clip_high))
-    while (high := found[-1].clip_high) < clip_high_most:
-        found.append(Bounds(found[-1].clip_low, min(round(high + clip_high_step, DIGITS), clip_high_most)))
-    return found
+    """List the bounds in the order in which they are tried, C of them: the lower one moves towards 1 until it stands at
+    `clip_low_least`, then the upper one away from 1 until it stands at `clip_high_most`."""
+    bounds = [Bounds(clip_low, clip_high)]
+    while (low := bounds[-1].clip_low) > clip_low_least:
+        bounds.append(Bounds(max(round(low - clip_low_step, DIGITS), clip_low_least), clip_high))
+    while (high := bounds[-1].clip_high) < clip_high_most:
+        bounds.append(Bounds(bounds[-1].clip_low, min(round(high + clip_high_step, DIGITS), clip_high_most)))
+    return bounds
 
 
 def masses(ratio_T: Tensor, advantage: Advantage, weights_T: Tensor, tried: Sequence[Bounds]) -> Tensor:
-    """Return (positive, negative) mass of a row under each candidate, shape [C, 2]: the sum of weights x clipped ratio
-    x |advantage|."""
+    """Sum the (positive, negative) mass of a row under each candidate, shape [C, 2]: weights x clipped ratio x
+    |advantage|."""
     credit_T = weights_T * advantage
     good_T, bad_T = credit_T.clamp(min=0), -credit_T.clamp(max=0)
     return torch.stack(
@@ -62,7 +62,7 @@ def masses(ratio_T: Tensor, advantage: Advantage, weights_T: Tensor, tried: Sequ
 
 
 def chosen(tried: Sequence[Bounds], masses_C2: Tensor, positive_share: float) -> Bounds:
-    """Return the first candidate under which the positive mass is `positive_share` of both, else the last one."""
+    """Choose the first candidate under which the positive mass is `positive_share` of both, else the last one."""
     for bounds, (positive, negative) in zip(tried, masses_C2.tolist(), strict=True):
         if positive >= positive_share * (positive + negative):
             return bounds

@@ -15,5 +15,6 @@ ESTIMATORS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def kl_penalty(logp_T: Tensor, reference_T: Tensor, weights_T: Tensor, estimator: str) -> Tensor:
-    """Return sum_t weights[t] * KL_t, a scalar. Raise `KeyError` for an estimator that is not in `ESTIMATORS`."""
+    """Sum weights[t] * KL_t over the tokens, a scalar. Raise `KeyError` for an estimator that is not in
+    `ESTIMATORS`."""
     return (weights_T * ESTIMATORS[estimator](reference_T - logp_T)).sum()

@@ -116,6 +116,7 @@ def sequence_ratio(
     trained_T = weights_T != 0
     if not bool(trained_T.any()):
         return RowLoss((weights_T * logp_T).sum())
+    # masked tokens do not count: a retry's prefix was sampled by its base, not by this sequence
     sequence = (logp_T - old_T).detach()[trained_T].mean().exp()
     ratio_T = sequence * (logp_T - logp_T.detach()).exp()
     plain_T = ratio_T * advantage

@@ -5,8 +5,8 @@ from torch import Tensor
 
 
 def off_policy(logp_T: Tensor, weights_T: Tensor, advantage: float, *, sampled_logprob: float, delta: float) -> bool:
-    """Return whether a row is masked: its advantage is negative, and the mean over its trained tokens of
-    log pi_sampled - log pi exceeds `delta`.
+    """Tell whether a row is masked: its advantage is negative, and the mean over its trained tokens of log pi_sampled -
+    log pi exceeds `delta`.
 
     Args:
         sampled_logprob: mean log-probability of the trained tokens by the policy that sampled them, in the context that
