@@ -50,7 +50,7 @@ METHODS: dict[str, Method[Any]] = {
 
 
 def method_of(settings: AnyMethod) -> Method[Any]:
-    """Return the method of `settings.kind`.
+    """Find the method of `settings.kind`.
 
     Raises:
         ConfigError: nothing has this kind, or what has it is a plug-in that is no `Method`.
@@ -58,37 +58,36 @@ def method_of(settings: AnyMethod) -> Method[Any]:
     plugins.refuse_taken("method", settings.kind, METHODS)
     if settings.kind in METHODS:
         return METHODS[settings.kind]
-    found = plugins.load("method", settings.kind)
-    if not issubclass(found, Method):
+    plugin = plugins.load("method", settings.kind)
+    if not issubclass(plugin, Method):
         raise ConfigError(
-            f"method.kind={settings.kind}: {found.__module__}.{found.__qualname__} is not derived from "
+            f"method.kind={settings.kind}: {plugin.__module__}.{plugin.__qualname__} is not derived from "
             f"{Method.__module__}.{Method.__name__}"
         )
-    method: Method[Any] = found()
+    method: Method[Any] = plugin()
     return method
 
 
 def plan(settings: AnyMethod, group_size: int) -> SamplingPlan:
-    """Return what exploration samples for one task, within `group_size` = N trajectories."""
+    """Plan what exploration samples for one task, within `group_size` = N trajectories."""
     return method_of(settings).plan(settings, group_size)
 
 
 def credits_turns(settings: AnyMethod) -> bool:
-    """Return whether the method gives each turn an advantage of its own."""
+    """Tell whether the method gives each turn an advantage of its own."""
     return method_of(settings).credits_turns
 
 
 def memory(settings: AnyMethod) -> Memory:
-    """Return what an update learns again of the corrections of earlier iterations."""
+    """Say what an update learns again of the corrections of earlier iterations."""
     return method_of(settings).memory(settings)
 
 
 def credit_stage(
     settings: AnyMethod, trajectories: Sequence[Trajectory], turns: Sequence[Turn] = ()
 ) -> tuple[list[Credit], list[Event]]:
-    """Return the credit of every member of every group. `trajectories`: base and distilled ones, groups whole, and
-    continuations from them (retries are passed over); `turns`: those of the former, in order, for methods that credit
-    turns.
+    """Credit every member of every group. `trajectories`: base and distilled ones, groups whole, and continuations from
+    them (retries are passed over); `turns`: those of the former, in order, for methods that credit turns.
 
     Each of them gives one `Credit` or one `dropped` event with its reason.
     """
@@ -98,7 +97,7 @@ def credit_stage(
 def training_rows_stage(
     settings: AnyMethod, episodes: Sequence[Episode], reflections: Sequence[Reflection], credit: Sequence[Credit]
 ) -> tuple[list[TrainingRow], list[Event]]:
-    """Return the rows that the update job reads. `episodes`: base and distilled ones, and the retries as they ran, with
+    """Make the rows that the update job reads. `episodes`: base and distilled ones, and the retries as they ran, with
     guidance.
 
     Each credited member gives one row or one `no_gradient` event; each reflection that is no lesson a `no_meta_task`
@@ -108,6 +107,5 @@ def training_rows_stage(
 
 
 def counted_groups(credit: Iterable[Credit]) -> int:
-    """Return groups that count in the batch's mean: the denominator of `groups` reductions. A filtered group does
-    not."""
+    """Count the groups in the batch's mean: the denominator of `groups` reductions. A filtered group is not in it."""
     return len({one.group_id for one in credit if one.rule not in UNCOUNTED})

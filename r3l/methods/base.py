@@ -80,15 +80,15 @@ class Method(Generic[S]):
     credits_turns = False  # whether `turn_advantages` is asked: then the stage `credit` reads the turns
 
     def plan(self, settings: S, group_size: int) -> SamplingPlan:
-        """Return what exploration samples for one task, within the budget of `group_size` = N trajectories."""
+        """Plan what exploration samples for one task, within the budget of `group_size` = N trajectories."""
         return SamplingPlan(bases=group_size)
 
     def select(self, settings: S, members: Sequence[Trajectory]) -> tuple[list[Trajectory], list[LeftOut]]:
-        """Return which of a group's trainable trajectories are its members."""
+        """Choose which of a group's trainable trajectories are its members."""
         return list(members), []
 
     def credit(self, settings: S, members: Sequence[Trajectory]) -> list[Credit]:
-        """Return one `Credit` per member, in order. `members` are one group: at least one trajectory."""
+        """Give one `Credit` per member, in order. `members` are one group: at least one trajectory."""
         penalties = self.penalties(settings, members)
         rewards = np.array([member.reward for member in members], dtype=np.float64) - penalties
         mean, std = group_statistics(rewards)
@@ -116,21 +116,21 @@ class Method(Generic[S]):
         ]
 
     def turn_advantages(self, settings: S, group: PlayedGroup) -> list[Floats]:
-        """Return A-hat of each turn in place of its member's, of shape [K_g] for member g. `group.credit` has the
+        """Give A-hat of each turn in place of its member's, of shape [K_g] for member g. `group.credit` has the
         members' own."""
         return [np.full(len(turns), one.advantage) for one, turns in zip(group.credit, group.turns, strict=True)]
 
     def penalties(self, settings: S, members: Sequence[Trajectory]) -> Floats:
-        """Return what is taken off each reward before the group's statistics, shape [G]."""
+        """Compute what is taken off each reward before the group's statistics, shape [G]."""
         return np.zeros(len(members))
 
     def scaled(self, settings: S, rewards_G: Floats) -> Floats:
-        """Return A(tau), each reward against its group, shape [G]."""
+        """Compute A(tau), each reward against its group, shape [G]."""
         return scaled_advantages(rewards_G, settings.scale)
 
     def advantages(self, settings: S, rewards_G: Floats, scaled_G: Floats) -> tuple[Floats, list[str]]:
-        """Return A-hat and its rule for each member. A lone member and, unless successes are the top, equal rewards get
-        0."""
+        """Compute A-hat and its rule for each member. A lone member and, unless successes are the top, equal rewards
+        get 0."""
         if rewards_G.size == 1:
             return np.zeros(1), ["alone"]
         advantages, rules = scaled_G, signs(scaled_G)
@@ -148,17 +148,17 @@ class Method(Generic[S]):
         return advantages, rules
 
     def pivot_mask(self, settings: S) -> PivotMask:
-        """Return which members of a base-retry pair are masked before the pivot."""
+        """Say which members of a base-retry pair are masked before the pivot."""
         return "off"
 
     def objective(self, settings: S, member: Trajectory) -> Objective:
-        """Return the loss of a member's row."""
+        """Choose the loss of a member's row."""
         return Objective("policy_gradient", coefficient=settings.loss_factor)
 
     def lessons(
         self, settings: S, attempts: Sequence[Trajectory], reflections: Sequence[Reflection]
     ) -> tuple[list[Lesson], list[LeftOut]]:
-        """Return meta-task rows of one group. `attempts` are all its trajectories, the retries with their guidance
+        """Choose the meta-task rows of one group. `attempts` are all its trajectories, the retries with their guidance
         among them."""
         return [], [
             LeftOut(one.reflection_id, "this method learns no meta-task" if one.decision == "retry" else one.decision)
@@ -166,15 +166,15 @@ class Method(Generic[S]):
         ]
 
     def lesson_objective(self, settings: S) -> Objective:
-        """Return the loss of a meta-task row."""
+        """Choose the loss of a meta-task row."""
         return Objective("cross_entropy", term="sft")
 
     def memory(self, settings: S) -> Memory:
-        """Return how many corrections are remembered, and learned again."""
+        """Say how many corrections are remembered, and learned again."""
         return Memory()
 
     def report_objective(self, settings: S) -> Objective:
-        """Return the loss of a reflection's row, where it is another one than that of a retry's."""
+        """Choose the loss of a reflection's row, where it is another one than that of a retry's."""
         return self.lesson_objective(settings)
 
 
@@ -187,13 +187,13 @@ class RatioMethod(Method[C]):
         return self.clipped(settings)
 
     def clipped(self, settings: C) -> Objective:
-        """Return the clipped loss, of a member or of a lesson."""
+        """Make the clipped loss, of a member or of a lesson."""
         clip = {"clip_low": settings.clip_low, "clip_high": settings.clip_high}
         return Objective(self.loss, clip, settings.loss_factor)
 
 
 def mask_turns(members: Sequence[Trajectory], rule: PivotMask) -> list[int]:
-    """Return the first turn with weight, for each member. Only what a base shares with a retry that is a member too is
+    """Find the first turn with weight, for each member. Only what a base shares with a retry that is a member too is
     masked; a retry of a retry shares with the base no more than the shortest prefix on the way."""
     pivots: dict[str, list[int | None]] = {}
     for member in members:
@@ -208,5 +208,5 @@ def mask_turns(members: Sequence[Trajectory], rule: PivotMask) -> list[int]:
 
 
 def shared_turns(member: Trajectory) -> int | None:
-    """Return the number of leading turns that a distilled trajectory has in common with its base."""
+    """Count the leading turns that a distilled trajectory has in common with its base."""
     return member.pivot_turn if member.shared_turns is None else member.shared_turns

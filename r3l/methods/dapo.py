@@ -20,7 +20,7 @@ class DAPO(RatioMethod[DAPOSettings]):
         return SamplingPlan(bases=group_size, resample_rounds=rounds)
 
     def credit(self, settings: DAPOSettings, members: Sequence[Trajectory]) -> list[Credit]:
-        """Return whether the group counts: with dynamic sampling, a group whose rewards are equal before shaping leaves
+        """Decide whether the group counts: with dynamic sampling, a group whose rewards are equal before shaping leaves
         the batch and its mean."""
         credits = super().credit(settings, members)
         if settings.dynamic_sampling and degenerate([member.reward for member in members]):

@@ -50,8 +50,8 @@ def mass_of(
     reflections: Sequence[Reflection],
     fault_turns: Mapping[str, int],
 ) -> Mass:
-    """Return what `settings` would make of these rollouts. `episodes`: base and distilled ones, and the retries as they
-    ran; `fault_turns`: trajectory id to the turn where the oracle says that a failed base went wrong."""
+    """Compute the mass that `settings` would give these rollouts. `episodes`: base and distilled ones, and the retries
+    as they ran; `fault_turns`: trajectory id to the turn where the oracle says that a failed base went wrong."""
     members = [one for one in episodes if one.trajectory.kind != Kind.RETRY]
     credit, _ = credit_stage(
         settings, [one.trajectory for one in members], [turn for one in members for turn in one.turns]
@@ -59,9 +59,11 @@ def mass_of(
     rows, _ = training_rows_stage(settings, episodes, reflections, credit)
     turns_of = {one.trajectory.trajectory_id: one.turns for one in episodes}
     mass = Mass(rows=len(rows))
-    trained = Counter({term: sum(row.trained_tokens for row in rows if row.term == term) for term in ("rl", "sft")})
+    trained_tokens = Counter(
+        {term: sum(row.trained_tokens for row in rows if row.term == term) for term in ("rl", "sft")}
+    )
     for row in rows:
-        divided_by = {"groups": counted_groups(credit), "tokens": trained[row.term], "sum": 1}[row.reduction]
+        divided_by = {"groups": counted_groups(credit), "tokens": trained_tokens[row.term], "sum": 1}[row.reduction]
         for turn in turn_masses(row, turns_of, max(1, divided_by)):
             mass.turns.append(turn)
             mass.raised += max(turn.mass, 0.0)
@@ -75,16 +77,16 @@ def mass_of(
 
 
 def turn_masses(row: TrainingRow, turns_of: Mapping[str, Sequence[Turn]], divided_by: int) -> list[TurnMass]:
-    """Return a row's mass by turn: a trajectory's row is its contexts and replies, one after the other."""
+    """Sum a row's mass by turn: a trajectory's row is its contexts and replies, one after the other."""
     factor = row.coefficient / divided_by
     if row.role in {"reflect", "retry"}:
         return [TurnMass(row.source_id, row.role, 0, factor * row.advantage * sum(row.weights))]
-    found: list[TurnMass] = []
+    masses: list[TurnMass] = []
     place = 0
     for turn in turns_of[row.source_id]:
         place += len(turn.context_ids)
         reply = slice(place, place + len(turn.response_ids))
         place += len(turn.response_ids)
         advantage = row.advantage if row.advantages is None else (row.advantages[reply] or [0.0])[0]
-        found.append(TurnMass(row.source_id, row.role, turn.turn, factor * advantage * sum(row.weights[reply])))
-    return [one for one in found if one.mass]
+        masses.append(TurnMass(row.source_id, row.role, turn.turn, factor * advantage * sum(row.weights[reply])))
+    return [one for one in masses if one.mass]

@@ -38,9 +38,9 @@ def report_worths(
 
 
 def compared(rewards: Sequence[float | str]) -> list[float | str]:
-    """Return what each reflection of a task brought against the mean of those of which that is known."""
-    brought = [one for one in rewards if not isinstance(one, str)]
-    advantages = iter(scaled_advantages(brought, "none").tolist() if brought else [])
+    """Compare what each reflection of a task brought with the mean of those of which that is known."""
+    gains = [one for one in rewards if not isinstance(one, str)]
+    advantages = iter(scaled_advantages(gains, "none").tolist() if gains else [])
     return [one if isinstance(one, str) else next(advantages) for one in rewards]
 
 
@@ -56,7 +56,7 @@ def supervised(
 def reward(
     settings: R3LSettings, reflection: Reflection, retry: Trajectory | None, seen: Mapping[str, Trajectory]
 ) -> float | str:
-    """Return what a reflection brought, or why that can't be said."""
+    """Compute what a reflection brought, or say why that can't be known."""
     if reason := no_lesson(settings, reflection, seen):
         return reason
     if reflection.status == Status.INVALID:
@@ -94,11 +94,12 @@ def rewarded(
 def why_not(
     settings: R3LSettings, reflection: Reflection, retry: Trajectory | None, seen: Mapping[str, Trajectory]
 ) -> str:
-    """Return why a reflection and its retry are no lesson; empty where they are one (rules of `sft_rule`)."""
+    """Explain why a reflection and its retry are no lesson; empty where they are one (rules of `sft_rule`)."""
     if settings.sft_rule == "none" or settings.sft_weight == 0:
         return "meta-tasks are off" if retry else not_retried(reflection)
     if reason := no_lesson(settings, reflection, seen):
         return reason
+    # a right report of success needs no retry to be worth learning
     if retry is None:
         right = rightly_success(settings, reflection, seen[reflection.trajectory_id])
         return "" if right and success_weight(settings) else not_retried(reflection)
@@ -118,47 +119,47 @@ def why_not(
 
 
 def no_lesson(settings: R3LSettings, reflection: Reflection, seen: Mapping[str, Trajectory]) -> str:
-    """Return why nothing is learned of a reflection, whatever came of it; empty where something may be."""
+    """Explain why nothing is learned of a reflection, whatever came of it; empty where something may be."""
     if settings.sft_rule == "none" or settings.sft_weight == 0:
         return "meta-tasks are off"
     if reflection.source != "policy" and settings.sft_guidance == "own":
         return f"written by the {reflection.source}: not the policy's own guidance"
-    stored = reflection.trajectory_id in seen and reflection.base_id in seen
-    return "" if stored else "what it reflects on is not stored"
+    is_stored = reflection.trajectory_id in seen and reflection.base_id in seen
+    return "" if is_stored else "what it reflects on is not stored"
 
 
 def no_report(reflection: Reflection) -> str:
-    """Return why a reflection is no report in the policy's tokens; empty where it is one."""
+    """Explain why a reflection is no report in the policy's tokens; empty where it is one."""
     if not reflection.response_ids and reflection.source != "policy":
         return f"written by the {reflection.source}: no tokens of the policy"
     return "" if reflection.status == Status.PARSED else f"{reflection.status}: {reflection.reason}"
 
 
 def corrected(reflection: Reflection, seen: Mapping[str, Trajectory]) -> Trajectory:
-    """Return the attempt that a retry has to beat: the better one of its base and what was reflected on."""
+    """Choose the attempt that a retry has to beat: the better one of its base and what was reflected on."""
     pair = (seen[reflection.trajectory_id], seen[reflection.base_id])
     return max(pair, key=lambda attempt: attempt.reward)
 
 
 def success_weight(settings: R3LSettings) -> float:
-    """Return the weight of a right report of success."""
+    """Choose the weight of a right report of success."""
     if settings.meta_success_weight is not None:
         return settings.meta_success_weight
     return 1.0 if settings.sft_rule == "solved" else 0.0
 
 
 def rightly_success(settings: R3LSettings, reflection: Reflection, target: Trajectory) -> bool:
-    """Say whether a report says success of an attempt that solved its task."""
-    said = reflection.status == Status.PARSED and reflection.outcome == "success"
-    return said and target.reward >= settings.success_threshold
+    """Tell whether a report says success of an attempt that solved its task."""
+    says_success = reflection.status == Status.PARSED and reflection.outcome == "success"
+    return says_success and target.reward >= settings.success_threshold
 
 
 def not_retried(reflection: Reflection) -> str:
-    """Return why a reflection has no retry."""
+    """Explain why a reflection has no retry."""
     return "its retry is not stored" if reflection.decision == "retry" else reflection.decision or "no retry"
 
 
 def kept_turns(settings: R3LSettings, retry: Trajectory) -> int:
-    """Return turns of the parent before the retry's own. With the guidance in the system prompt nothing is kept as it
-    was: the retry's first context holds the whole conversation."""
+    """Count the turns of the parent before the retry's own. With the guidance in the system prompt nothing is kept as
+    it was: the retry's first context holds the whole conversation."""
     return 0 if settings.guidance_position == "system" else retry.pivot_turn or 0

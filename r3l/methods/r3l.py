@@ -52,9 +52,9 @@ class R3L(Method[R3LSettings]):
     def lessons(
         self, settings: R3LSettings, attempts: Sequence[Trajectory], reflections: Sequence[Reflection]
     ) -> tuple[list[Lesson], list[LeftOut]]:
-        seen = {attempt.trajectory_id: attempt for attempt in attempts}
+        attempt_of = {attempt.trajectory_id: attempt for attempt in attempts}
         retry_of = {attempt.reflection_id: attempt for attempt in attempts if attempt.kind == Kind.RETRY}
-        worths = report_worths(settings, reflections, retry_of, seen)
+        worths = report_worths(settings, reflections, retry_of, attempt_of)
         lessons: list[Lesson] = []
         left_out: list[LeftOut] = []
         for reflection, worth in zip(reflections, worths, strict=True):
@@ -63,7 +63,7 @@ class R3L(Method[R3LSettings]):
                 lessons.append(Lesson(reflection, advantage=worth.weight))
             else:
                 left_out.append(LeftOut(reflection.reflection_id, worth.reason))
-            if retry and (reason := why_not(settings, reflection, retry, seen)):
+            if retry and (reason := why_not(settings, reflection, retry, attempt_of)):
                 left_out.append(LeftOut(retry.trajectory_id, reason))
             elif retry:
                 lessons.append(Lesson(reflection, retry, kept_turns(settings, retry)))
@@ -73,7 +73,7 @@ class R3L(Method[R3LSettings]):
         return self.rl_loss(settings, settings.loss_factor)
 
     def rl_loss(self, settings: R3LSettings, coefficient: float) -> Objective:
-        """Return the RL loss with the ratio that is set."""
+        """Make the RL loss with the ratio that is set."""
         if settings.loss_ratio == "none":
             return Objective("policy_gradient", coefficient=coefficient)
         clip = {"clip_low": settings.clip_low, "clip_high": settings.clip_high}
@@ -89,6 +89,6 @@ class R3L(Method[R3LSettings]):
 
     def report_objective(self, settings: R3LSettings) -> Objective:
         # The loss of SFT knows no weight but 1: that of REINFORCE is the same for 1, and takes any other.
-        weighted = settings.meta_objective != "sft" or settings.meta_success_weight is not None
-        supervised = self.lesson_objective(settings)
-        return replace(supervised, name="policy_gradient") if weighted and not settings.sft_as_rl else supervised
+        has_weights = settings.meta_objective != "sft" or settings.meta_success_weight is not None
+        sft = self.lesson_objective(settings)
+        return replace(sft, name="policy_gradient") if has_weights and not settings.sft_as_rl else sft

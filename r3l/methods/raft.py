@@ -13,8 +13,8 @@ class RAFT(Method[RAFTSettings]):
     KL."""
 
     def advantages(self, settings: RAFTSettings, rewards_G: Floats, scaled_G: Floats) -> tuple[Floats, list[str]]:
-        kept = rewards_G >= settings.success_threshold
-        return kept.astype(np.float64), ["kept" if one else "rejected" for one in kept]
+        is_kept = rewards_G >= settings.success_threshold
+        return is_kept.astype(np.float64), ["kept" if one else "rejected" for one in is_kept]
 
     def objective(self, settings: RAFTSettings, member: Trajectory) -> Objective:
         return Objective("cross_entropy", coefficient=settings.loss_factor)

@@ -26,12 +26,12 @@ class Candidate:
 
 
 def priority(candidate: Candidate, decay: float) -> float:
-    """Return decay ** -age: 1 for a fresh group, halved with each iteration at decay 2."""
+    """Compute decay ** -age: 1 for a fresh group, halved with each iteration at decay 2."""
     return float(decay**-candidate.age)
 
 
 def replay_count(fresh: int, share: float, available: int) -> int:
-    """Return groups to add to `fresh` ones so that `share` of the update's groups are replayed, as far as they are
+    """Count the groups to add to `fresh` ones so that `share` of the update's groups are replayed, as far as they are
     available."""
     return available if share >= 1 else min(available, round(fresh * share / (1 - share)))
 
@@ -39,7 +39,7 @@ def replay_count(fresh: int, share: float, available: int) -> int:
 def choose(
     candidates: Iterable[Candidate], fresh: int, *, share: float, decay: float, limit: int, seed: int
 ) -> list[Candidate]:
-    """Return the groups to learn from again, highest priority first; those of equal priority in an order drawn with
+    """Choose the groups to learn from again, highest priority first; those of equal priority in an order drawn with
     `seed`.
 
     Args:
@@ -47,9 +47,10 @@ def choose(
         limit: updates that may learn from a group, its own included.
     """
     usable = sorted((one for one in candidates if one.uses < limit), key=lambda one: one.group_id)
+    # sorted by name before the draw: the order in which tables were read must not decide
     order = np.random.default_rng(seed).permutation(len(usable))
-    ranked = sorted((usable[i] for i in order), key=lambda one: -priority(one, decay))
-    return ranked[: replay_count(fresh, share, len(usable))]
+    by_priority = sorted((usable[i] for i in order), key=lambda one: -priority(one, decay))
+    return by_priority[: replay_count(fresh, share, len(usable))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Correction:
 def corrections(
     rows: Iterable[Mapping[str, Any]], guided_by: Mapping[str, str], task_of: Mapping[str, str]
 ) -> list[Correction]:
-    """Return what won of training rows: the retries that are learned, and the reports that guided them.
+    """Find what won among training rows: the retries that are learned, and the reports that guided them.
 
     Args:
         rows: their columns row_id, group_id, iteration, role and source_id.
@@ -73,11 +74,11 @@ def corrections(
         task_of: group to the name of its task.
     """
     meta_rows = [row for row in rows if row["role"] in META_TASKS]
-    won = {guided_by.get(row["source_id"]) for row in meta_rows if row["role"] == "retry"}
+    guide_ids = {guided_by.get(row["source_id"]) for row in meta_rows if row["role"] == "retry"}
     return [
         Correction(row["row_id"], row["group_id"], task_of.get(row["group_id"], row["group_id"]), row["iteration"])
         for row in meta_rows
-        if row["role"] == "retry" or row["source_id"] in won
+        if row["role"] == "retry" or row["source_id"] in guide_ids
     ]
 
 
@@ -86,16 +87,16 @@ def remember(memory: Iterable[Correction], fresh: int, share: float, seed: int) 
 
     All are drawn in an order of `seed`, as groups of equal priority are, and the first of each task stays.
     """
-    named = {one.row_id: one for one in memory}
-    order = choose((Candidate(name, 0, 0) for name in named), 0, share=1.0, decay=1.0, limit=1, seed=seed)
+    row_of = {one.row_id: one for one in memory}
+    order = choose((Candidate(name, 0, 0) for name in row_of), 0, share=1.0, decay=1.0, limit=1, seed=seed)
     of_task: dict[str, Correction] = {}
     for one in order:
-        of_task.setdefault(named[one.group_id].task_id, named[one.group_id])
+        of_task.setdefault(row_of[one.group_id].task_id, row_of[one.group_id])
     return list(of_task.values())[: replay_count(fresh, share, len(of_task))]
 
 
 def replayed(rows: Sequence[TrainingRow], iteration: int) -> list[TrainingRow]:
-    """Return rows of an earlier iteration as rows of this one: same tokens, weights and advantage, the old behaviour
+    """Copy rows of an earlier iteration as rows of this one: same tokens, weights and advantage, the old behaviour
     policy."""
     return [
         replace(row, row_id=f"iteration={iteration}/replay/{row.row_id}", iteration=iteration, role="replay")

@@ -47,19 +47,19 @@ class Segments:
 
 
 def explore_row(settings: MethodSettings, objective: Objective, member: Episode, credit: Credit) -> TrainingRow:
-    """Return the row of a group's member: all its turns, with weight from `credit.mask_turn` on."""
+    """Make the row of a group's member: all its turns, with weight from `credit.mask_turn` on."""
     segments = Segments.of_turns(without_guided_logprobs(member), credit.mask_turn)
     objective = with_off_policy_mask(settings, objective, member, credit)
-    made = row(
+    training_row = row(
         settings, objective, member.trajectory, credit.trajectory_id, segments, credit.advantage, credit.group_size
     )
     if credit.turn_advantages is None:
-        return made
-    return replace(made, advantages=over_replies(credit.turn_advantages, segments))
+        return training_row
+    return replace(training_row, advantages=over_replies(credit.turn_advantages, segments))
 
 
 def over_replies(values_K: Sequence[float], segments: Segments) -> list[float]:
-    """Return each turn's value on every token of its reply, 0 on those of the contexts."""
+    """Spread each turn's value over every token of its reply, 0 over those of the contexts."""
     return [
         value
         for context, reply, own in zip(segments.contexts_K, segments.replies_K, values_K, strict=True)
@@ -68,10 +68,10 @@ def over_replies(values_K: Sequence[float], segments: Segments) -> list[float]:
 
 
 def with_off_policy_mask(settings: MethodSettings, objective: Objective, member: Episode, credit: Credit) -> Objective:
-    """Return the objective with what the off-policy mask needs, where it may mask the row: the threshold, and the mean
+    """Add what the off-policy mask needs to the objective, where it may mask the row: the threshold, and the mean
     log-probability with which the trained tokens were sampled. Those of a retry were sampled behind the guidance."""
-    sampled = [logprob for turn in member.turns if turn.turn >= credit.mask_turn for logprob in turn.response_logprobs]
-    mean = math.fsum(sampled) / len(sampled) if sampled else math.nan
+    logprobs = [logprob for turn in member.turns if turn.turn >= credit.mask_turn for logprob in turn.response_logprobs]
+    mean = math.fsum(logprobs) / len(logprobs) if logprobs else math.nan
     if settings.off_policy_delta == 0 or credit.advantage >= 0 or not math.isfinite(mean):
         return objective
     mask = {"delta": settings.off_policy_delta, "sampled_logprob": mean}
@@ -79,13 +79,13 @@ def with_off_policy_mask(settings: MethodSettings, objective: Objective, member:
 
 
 def without_guided_logprobs(member: Episode) -> list[Turn]:
-    """Return the turns; where a retry's replies were put behind other contexts, their log-probabilities there are not
-    known."""
+    """Copy the turns; where a retry's replies were put behind other contexts, their log-probabilities there are not
+    known (NaN)."""
     if member.trajectory.kind != Kind.DISTILLED:
         return member.turns
-    shared = shared_turns(member.trajectory) or 0
+    prefix_turns = shared_turns(member.trajectory) or 0
     return [
-        turn if turn.turn < shared else replace(turn, response_logprobs=[math.nan] * len(turn.response_ids))
+        turn if turn.turn < prefix_turns else replace(turn, response_logprobs=[math.nan] * len(turn.response_ids))
         for turn in member.turns
     ]
 
@@ -119,22 +119,22 @@ def row(
     advantage: float,
     group_size: int,
 ) -> TrainingRow:
-    """Return contexts and replies in turn, as one sequence."""
+    """Lay contexts and replies end to end, as one sequence."""
     masks = response_weights(segments.lengths(), segments.mask_turn)
-    trained = int(sum(mask.sum() for mask in masks))
-    weight, reduction = normaliser(settings, objective.term, sum(segments.lengths()), trained, group_size)
+    trained_tokens = int(sum(mask.sum() for mask in masks))
+    weight, reduction = normaliser(settings, objective.term, sum(segments.lengths()), trained_tokens, group_size)
     token_ids: list[int] = []
     weights: list[float] = []
     logprobs: list[float] = []
-    for context, reply, sampled, mask in zip(
+    for context, reply, reply_logprobs, mask in zip(
         segments.contexts_K, segments.replies_K, segments.logprobs_K, masks, strict=True
     ):
         token_ids += [*context, *reply]
         weights += [*[0.0] * len(context), *(weight * mask).tolist()]
-        logprobs += [*[0.0] * len(context), *sampled]
+        logprobs += [*[0.0] * len(context), *reply_logprobs]
     kl_coefficient = settings.kl_coefficient if objective.term == "rl" else 0.0
-    distilled = isinstance(origin, Trajectory) and origin.kind == Kind.DISTILLED
-    estimator = settings.kl_estimator_distilled if distilled else settings.kl_estimator
+    is_distilled = isinstance(origin, Trajectory) and origin.kind == Kind.DISTILLED
+    estimator = settings.kl_estimator_distilled if is_distilled else settings.kl_estimator
     return TrainingRow(
         row_id=f"{source_id}/row",
         group_id=origin.group_id,
@@ -153,12 +153,12 @@ def row(
         token_ids=token_ids,
         weights=weights,
         logprobs=logprobs,
-        trained_tokens=trained,
+        trained_tokens=trained_tokens,
     )
 
 
 def normaliser(settings: MethodSettings, term: str, sampled: int, trained: int, group_size: int) -> tuple[float, str]:
-    """Return the weight of one trained token, and the reduction over the batch that goes with it (setting
+    """Choose the weight of one trained token, and the reduction over the batch that goes with it (setting
     `loss_normalisation`).
 
     trajectory: 1 / (|tau| G), |tau| = all sampled tokens, masked ones too; trajectory_unmasked: |tau| = those with

@@ -14,14 +14,14 @@ from r3l.records import Credit, Episode, Event, Kind, Reflection, Status, Traini
 def credit_groups(
     method: Method[Any], settings: MethodSettings, trajectories: Sequence[Trajectory], turns: Sequence[Turn]
 ) -> tuple[list[Credit], list[Event]]:
-    """Return credit for whole groups. Each base and distilled trajectory gives a credit or an event; retries and
-    continuations are no members."""
+    """Credit whole groups. Each base and distilled trajectory gives a credit or an event; retries and continuations are
+    no members."""
     credits: list[Credit] = []
     events: list[Event] = []
     turns_of: dict[str, list[Turn]] = defaultdict(list)
     for turn in turns:
         turns_of[turn.trajectory_id].append(turn)
-    continued = grouped(one for one in trajectories if one.kind == Kind.CONTINUATION)
+    continuations = grouped(one for one in trajectories if one.kind == Kind.CONTINUATION)
     for group in grouped(one for one in trajectories if one.kind in {Kind.BASE, Kind.DISTILLED}).values():
         usable = [member for member in group if Status(member.status).trainable]
         left_out = [
@@ -29,26 +29,30 @@ def credit_groups(
             for one in group
             if not Status(one.status).trainable
         ]
-        members, unselected = method.select(settings, usable)
-        events += [event(group[0].iteration, "credit", "dropped", item) for item in [*left_out, *unselected]]
+        members, not_selected = method.select(settings, usable)
+        events += [event(group[0].iteration, "credit", "dropped", item) for item in [*left_out, *not_selected]]
         if members:
-            credited = method.credit(settings, members)
+            group_credit = method.credit(settings, members)
             if method.credits_turns:
-                played = [turns_of[member.trajectory_id] for member in members]
-                followed = [one for one in continued.get(group[0].group_id, []) if Status(one.status).trainable]
-                credited = by_turn(method, settings, PlayedGroup(members, credited, played, followed))
-            credits += credited
+                member_turns = [turns_of[member.trajectory_id] for member in members]
+                usable_continuations = [
+                    one for one in continuations.get(group[0].group_id, []) if Status(one.status).trainable
+                ]
+                group_credit = by_turn(
+                    method, settings, PlayedGroup(members, group_credit, member_turns, usable_continuations)
+                )
+            credits += group_credit
     return credits, events
 
 
 def by_turn(method: Method[Any], settings: MethodSettings, group: PlayedGroup) -> list[Credit]:
-    """Return the members' credit with an advantage for each turn.
+    """Give the members' credit an advantage for each turn.
 
     Raises:
         ValueError: the method gave a member more or fewer advantages than it has turns.
     """
-    found = method.turn_advantages(settings, group)
-    for member, turns, advantages in zip(group.members, group.turns, found, strict=True):
+    advantages_of = method.turn_advantages(settings, group)
+    for member, turns, advantages in zip(group.members, group.turns, advantages_of, strict=True):
         if len(advantages) != len(turns):
             raise ValueError(
                 f"{type(method).__name__}.turn_advantages: {len(advantages)} advantages for the {len(turns)} turns of "
@@ -56,7 +60,7 @@ def by_turn(method: Method[Any], settings: MethodSettings, group: PlayedGroup) -
             )
     return [
         replace(one, turn_advantages=[float(value) for value in advantages])
-        for one, advantages in zip(group.credit, found, strict=True)
+        for one, advantages in zip(group.credit, advantages_of, strict=True)
     ]
 
 
@@ -67,7 +71,7 @@ def training_rows(
     reflections: Sequence[Reflection],
     credits: Sequence[Credit],
 ) -> tuple[list[TrainingRow], list[Event]]:
-    """Return rows of the groups' members, then of the meta-tasks. Each credit, and each reflection, gives a row or an
+    """Make the rows of the groups' members, then of the meta-tasks. Each credit, and each reflection, gives a row or an
     event."""
     by_id = {episode.trajectory.trajectory_id: episode for episode in episodes}
     rows, events = member_rows(method, settings, by_id, credits)
@@ -78,7 +82,7 @@ def training_rows(
 def member_rows(
     method: Method[Any], settings: MethodSettings, episodes: dict[str, Episode], credits: Sequence[Credit]
 ) -> tuple[list[TrainingRow], list[Event]]:
-    """Return one row for every credited member that has a gradient; an event `no_gradient` for every other."""
+    """Make one row for every credited member that has a gradient; an event `no_gradient` for every other."""
     rows: list[TrainingRow] = []
     events: list[Event] = []
     for credit in credits:
@@ -100,7 +104,7 @@ def meta_task_rows(
     reflections: Sequence[Reflection],
     credits: Sequence[Credit],
 ) -> tuple[list[TrainingRow], list[Event]]:
-    """Return a row for every lesson; an event `no_meta_task` for every reflection, and every retry, that is none."""
+    """Make a row for every lesson; an event `no_meta_task` for every reflection, and every retry, that is none."""
     attempts = grouped(episode.trajectory for episode in episodes.values())
     sizes = {credit.group_id: credit.group_size for credit in credits}
     rows: list[TrainingRow] = []
@@ -115,7 +119,7 @@ def meta_task_rows(
 def lesson_row(
     method: Method[Any], settings: MethodSettings, episodes: dict[str, Episode], lesson: Lesson, group_size: int
 ) -> TrainingRow:
-    """Return the row of a reflection, or of the retry that it guided."""
+    """Make the row of a reflection, or of the retry that it guided."""
     if lesson.retry is None:
         objective = method.report_objective(settings)
         return reflect_row(settings, objective, lesson.reflection, lesson.advantage, group_size)
@@ -127,8 +131,8 @@ def lesson_row(
 
 
 def no_gradient(row: TrainingRow, credit: Credit) -> str:
-    """Return why a member has no row; empty where it has one. A row of advantage 0 is there for its KL term, or because
-    its tokens count in a mean over all tokens."""
+    """Explain why a member has no row; empty where it has one. A row of advantage 0 is there for its KL term, or
+    because its tokens count in a mean over all tokens."""
     if not row.token_ids:
         return "no turn of it is stored"
     if row.trained_tokens == 0:
@@ -139,7 +143,7 @@ def no_gradient(row: TrainingRow, credit: Credit) -> str:
 
 
 def grouped(records: Iterable[Any]) -> dict[str, list[Any]]:
-    """Return records by group, in order of appearance."""
+    """Sort records by group, in order of appearance."""
     groups: dict[str, list[Any]] = defaultdict(list)
     for record in records:
         groups[record.group_id].append(record)

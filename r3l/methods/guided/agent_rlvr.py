@@ -21,13 +21,15 @@ class AgentRLVR(Method[AgentRLVRSettings]):
         return retried_once(settings, group_size, retry_from="start", retry_when="not_success")
 
     def credit(self, settings: AgentRLVRSettings, members: Sequence[Trajectory]) -> list[Credit]:
-        solved = {one.trajectory_id for one in members if one.reward >= settings.success_threshold}
-        corrected = {
+        success_ids = {one.trajectory_id for one in members if one.reward >= settings.success_threshold}
+        base_of_success = {
             one.trajectory_id: str(one.base_id)
             for one in members
-            if one.kind == Kind.DISTILLED and one.trajectory_id in solved and one.base_id not in solved
+            if one.kind == Kind.DISTILLED and one.trajectory_id in success_ids and one.base_id not in success_ids
         }
-        worth = dict.fromkeys(corrected, (1.0, "chosen")) | dict.fromkeys(corrected.values(), (-1.0, "refused"))
+        worth = dict.fromkeys(base_of_success, (1.0, "chosen")) | dict.fromkeys(
+            base_of_success.values(), (-1.0, "refused")
+        )
         pairs = [worth.get(one.trajectory_id, (0.0, "untrained")) for one in members]
         credits = super().credit(settings, members)
         return [

@@ -22,16 +22,16 @@ class CritiqueGRPO(RatioMethod[CritiqueGRPOSettings]):
     def select(
         self, settings: CritiqueGRPOSettings, members: Sequence[Trajectory]
     ) -> tuple[list[Trajectory], list[LeftOut]]:
-        sampled = [member for member in members if member.kind == Kind.BASE]
+        bases = [member for member in members if member.kind == Kind.BASE]
         refinements = [member for member in members if member.kind == Kind.DISTILLED]
         if not refinements:
-            return sampled, []
+            return bases, []
         best = max(refinements, key=lambda one: min(one.reward, settings.success_threshold))
         reason = f"a refinement that is not the group's best ({best.trajectory_id}, reward {best.reward:g})"
-        return [*sampled, best], [LeftOut(one.trajectory_id, reason) for one in refinements if one is not best]
+        return [*bases, best], [LeftOut(one.trajectory_id, reason) for one in refinements if one is not best]
 
     def objective(self, settings: CritiqueGRPOSettings, member: Trajectory) -> Objective:
-        sampled = super().objective(settings, member)
+        of_base = super().objective(settings, member)
         if member.kind == Kind.BASE:
-            return sampled
-        return replace(sampled, name="shaped_ratio", settings={"gamma": settings.gamma}, role="refinement")
+            return of_base
+        return replace(of_base, name="shaped_ratio", settings={"gamma": settings.gamma}, role="refinement")

@@ -26,8 +26,8 @@ class HINT(RatioMethod[HINTSettings]):
         )
 
     def select(self, settings: HINTSettings, members: Sequence[Trajectory]) -> tuple[list[Trajectory], list[LeftOut]]:
-        hinted = [member for member in members if member.kind == Kind.DISTILLED]
-        if not hinted:
+        with_hint = [member for member in members if member.kind == Kind.DISTILLED]
+        if not with_hint:
             return list(members), []
         reason = "no attempt of the group solved the task: those with a hint stand in its place"
-        return hinted, [LeftOut(one.trajectory_id, reason) for one in members if one.kind != Kind.DISTILLED]
+        return with_hint, [LeftOut(one.trajectory_id, reason) for one in members if one.kind != Kind.DISTILLED]

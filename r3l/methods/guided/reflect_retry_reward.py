@@ -35,15 +35,15 @@ class ReflectRetryReward(RatioMethod[ReflectRetryRewardSettings]):
             for attempt in attempts
             if attempt.kind == Kind.RETRY and Status(attempt.status).trainable
         }
-        retried = [one for one in reflections if one.reflection_id in reward_of]
-        advantages = scaled_advantages([reward_of[one.reflection_id] for one in retried], settings.scale)
+        with_retry = [one for one in reflections if one.reflection_id in reward_of]
+        advantages = scaled_advantages([reward_of[one.reflection_id] for one in with_retry], settings.scale)
         left_out = [
             LeftOut(one.reflection_id, one.decision if one.decision != "retry" else "its retry did not end by itself")
             for one in reflections
             if one.reflection_id not in reward_of
         ]
         lessons: list[Lesson] = []
-        for reflection, advantage in zip(retried, advantages, strict=True):
+        for reflection, advantage in zip(with_retry, advantages, strict=True):
             if advantage == 0:
                 left_out.append(LeftOut(reflection.reflection_id, "all retries of its task have one reward"))
             else:

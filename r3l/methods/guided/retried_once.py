@@ -8,5 +8,5 @@ from r3l.records import SamplingPlan
 
 
 def retried_once(settings: MethodSettings, group_size: int, **others: Any) -> SamplingPlan:
-    """Return the plan of N/2 bases, a report on each and one retry behind it; `others` are further fields of it."""
+    """Plan N/2 bases, a report on each and one retry behind it; `others` are further fields of the plan."""
     return taken(SamplingPlan, settings, bases=group_size // 2, reflection="report", retries_per_base=1, **others)

@@ -26,9 +26,9 @@ class GiGPO(RatioMethod[GiGPOSettings]):
 
 
 def anchors(turns: Sequence[Turn]) -> list[str]:
-    """Return the state before each turn, by the hash of its observation. A malformed reply is answered with what is
-    wrong with it and leaves the state as it was: the turn after it begins where it began."""
-    found: list[str] = []
+    """Name the state before each turn, by the hash of its observation. A malformed reply is answered with what is wrong
+    with it and leaves the state as it was: the turn after it begins where it began."""
+    hashes: list[str] = []
     for before, turn in zip([None, *turns], turns, strict=False):
-        found.append(turn.observation_hash if before is None or before.valid else found[-1])
-    return found
+        hashes.append(turn.observation_hash if before is None or before.valid else hashes[-1])
+    return hashes

@@ -29,7 +29,7 @@ class ProcessSupervision(RatioMethod[ProcessSupervisionSettings]):
 
 
 def gains(turns: Sequence[Turn], reward: float) -> Floats:
-    """Return what each turn added to the share of sub-goals reached, shape [K]; where the environment tells of none,
+    """Compute what each turn added to the share of sub-goals reached, shape [K]; where the environment tells of none,
     its only sub-goal is the reward at the end."""
     if all(turn.progress is None for turn in turns):
         return at_the_end(len(turns), reward)

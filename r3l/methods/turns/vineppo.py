@@ -26,18 +26,20 @@ class VinePPO(RatioMethod[VinePPOSettings]):
         )
 
     def turn_advantages(self, settings: VinePPOSettings, group: PlayedGroup) -> list[Floats]:
-        seen: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+        rewards_from: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
         for one in group.continuations:
-            seen[str(one.base_id)][int(one.pivot_turn or 0)].append(one.reward)
+            rewards_from[str(one.base_id)][int(one.pivot_turn or 0)].append(one.reward)
         first = group.credit[0]
         divisor = first.group_std + EPSILON if settings.scale == "std" else 1.0
         return [
-            value_differences(values(seen[one.trajectory_id], first.group_mean), one.reward - one.penalty, len(turns))
+            value_differences(
+                values(rewards_from[one.trajectory_id], first.group_mean), one.reward - one.penalty, len(turns)
+            )
             / divisor
             for one, turns in zip(group.credit, group.turns, strict=True)
         ]
 
 
 def values(rewards: Mapping[int, list[float]], first: float) -> dict[int, float]:
-    """Return turn -> its value: the mean reward of the continuations from it; of the first turn, `first`."""
-    return {0: first, **{turn: float(np.mean(found)) for turn, found in rewards.items()}}
+    """Map a turn to its value: the mean reward of the continuations from it; of the first turn, `first`."""
+    return {0: first, **{turn: float(np.mean(turn_rewards)) for turn, turn_rewards in rewards.items()}}
