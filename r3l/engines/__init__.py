@@ -12,9 +12,8 @@ from r3l.engines.base import Engine
 
 def _transformers_local(settings: AnyEngine, policy: PolicySettings) -> Engine:
     assert isinstance(settings, TransformersLocalSettings)
-    os.environ.setdefault(
-        "OMP_WAIT_POLICY", "PASSIVE"
-    )  # threads that spin while they wait starve the environments' workers
+    # threads that spin while they wait starve the environments' workers
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from r3l.engines.embedded.engine import TransformersLocal
 
     return TransformersLocal(settings, policy)
@@ -38,7 +37,7 @@ ENGINES: dict[str, Callable[[AnyEngine, PolicySettings], Engine]] = {
 
 
 def make_engine(settings: AnyEngine, policy: PolicySettings) -> Engine:
-    """Return the engine of `settings.kind`, without a policy yet: call `load_policy` before `complete`.
+    """Make the engine of `settings.kind`, without a policy yet: call `load_policy` before `complete`.
 
     Raises:
         ConfigError: as of `maker`. EngineError: what the engine needs is not installed, or no server answers.
@@ -47,7 +46,7 @@ def make_engine(settings: AnyEngine, policy: PolicySettings) -> Engine:
 
 
 def maker(settings: AnyEngine) -> Callable[[AnyEngine, PolicySettings], Engine]:
-    """Return what makes the engine of `settings.kind`.
+    """Find what makes the engine of `settings.kind`.
 
     Raises:
         ConfigError: nothing has this kind, or what has it is a plug-in that lacks something of an `Engine`.

@@ -15,8 +15,8 @@ AS_DUMPED = {"whitespace_flexible": False, "item_separator": ", ", "key_separato
 
 
 def spaced(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return `schema` with blanks only where json.dumps writes them, said in the words of llguidance (vLLM's backend
-    `guidance` too)."""
+    """Put blanks into `schema` only where json.dumps writes them, in the words of llguidance (vLLM's backend `guidance`
+    too)."""
     return schema | {"x-guidance": AS_DUMPED}
 
 
@@ -75,15 +75,14 @@ class Engine(Protocol):
         ...
 
     def score(self, token_ids: Sequence[int]) -> list[float]:
-        """Return log-probabilities of token_ids[1:] given everything before each: what the canary compares with the
-        trainer."""
+        """Score token_ids[1:] given everything before each: what the canary compares with the trainer."""
         ...
 
     @property
     def context_limit(self) -> int: ...
 
     def counts(self) -> dict[str, float]:
-        """Return the running totals: requests, prompt_tokens, cached_tokens, sampled_tokens, busy_seconds,
+        """Report the running totals: requests, prompt_tokens, cached_tokens, sampled_tokens, busy_seconds,
         retried_calls."""
         ...
 
@@ -98,7 +97,7 @@ class Replicated(Protocol):
     """An engine of several servers, each of which the canary has to check."""
 
     def score_each(self, token_ids: Sequence[int]) -> dict[str, list[float]]:
-        """Return `Engine.score` by every server, by its name."""
+        """Score as `Engine.score` does, by every server, by its name."""
         ...
 
 

@@ -24,7 +24,7 @@ to .07 if stale, errors .04 to .12. Where a step is smaller than rounding nothin
 
 
 def check_canary(engine: Engine, path: Path | None, dtype: str, tolerance: float = 0.0) -> float | None:
-    """Return the mean difference between the engine and the trainer's ``canary.json``; None where there is none (a
+    """Compare the engine with the trainer's ``canary.json``, and give the mean difference; None where there is none (a
     policy that no update wrote). `tolerance` 0: by `dtype`.
 
     Raises:
@@ -49,7 +49,7 @@ def check_canary(engine: Engine, path: Path | None, dtype: str, tolerance: float
 def compare(
     engine: Engine, token_ids: Sequence[int], logprobs: Sequence[float], tolerance: float, before: Sequence[float] = ()
 ) -> float:
-    """Return the mean |engine - trainer| over the log-probabilities of token_ids[1:]; of several servers, that of the
+    """Measure the mean |engine - trainer| over the log-probabilities of token_ids[1:]; of several servers, that of the
     farthest.
 
     Raises:
@@ -57,10 +57,12 @@ def compare(
             at `before`.
     """
     scores = engine.score_each(token_ids) if isinstance(engine, Replicated) else {"the engine": engine.score(token_ids)}
-    farthest = max(_compare(name, scored, token_ids, logprobs, tolerance) for name, scored in scores.items())
-    for name, scored in scores.items():
+    farthest = max(
+        _compare(name, logprobs_got, token_ids, logprobs, tolerance) for name, logprobs_got in scores.items()
+    )
+    for name, logprobs_got in scores.items():
         if before:
-            _refuse_stale(name, scored, logprobs, before)
+            _refuse_stale(name, logprobs_got, logprobs, before)
     return farthest
 
 
@@ -98,11 +100,13 @@ def _compare(
 def _refuse_stale(name: str, scored: Sequence[float], logprobs: Sequence[float], before: Sequence[float]) -> None:
     """Raise `EngineError` where the engine still runs the policy from before the update: clearly less than half of the
     step is seen, in probabilities."""
-    old, new, seen = ([math.exp(logprob) for logprob in side] for side in (before, logprobs, scored))
-    step, moved = ([b - a for a, b in zip(old, side, strict=True)] for side in (new, seen))
+    old, new, probabilities = ([math.exp(logprob) for logprob in side] for side in (before, logprobs, scored))
+    step, change = ([b - a for a, b in zip(old, side, strict=True)] for side in (new, probabilities))
     size = sum(one * one for one in step)
-    share = sum(a * b for a, b in zip(step, moved, strict=True)) / size if size else 1.0
-    error = math.hypot(*[a * (b - share * a) for a, b in zip(step, moved, strict=True)]) / size if size else 0.0
+    # least squares: how much of the trainer's step explains what the engine changed
+    share = sum(a * b for a, b in zip(step, change, strict=True)) / size if size else 1.0
+    # the standard error of that share, from what the step does not explain
+    error = math.hypot(*[a * (b - share * a) for a, b in zip(step, change, strict=True)]) / size if size else 0.0
     if share + SURE * error < HALF:
         raise EngineError(
             f"{name} runs the policy from before the last update: {share:.2f} +- {error:.2f} of the step that it "

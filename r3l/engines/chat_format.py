@@ -78,23 +78,25 @@ class ChatFormat:
         return cls(tokenizer, thinking, tools)
 
     def opening(self, messages: Sequence[Message], tools: bool = False) -> list[int]:
-        """Return ids of a conversation's start, the generation prompt included; the tools are shown where that is asked
+        """Render a conversation's start as ids, the generation prompt included; the tools are shown where that is asked
         for."""
         return self._encode(self._render(messages, tools))
 
     def following(self, messages: Sequence[Message], closed: bool = True) -> list[int]:
-        """Return ids between a reply and the next: (end-of-turn where not `closed`,) glue, messages, generation
+        """Render the ids between a reply and the next: (end-of-turn where not `closed`,) glue, messages, generation
         prompt."""
         ids = self._encode(self._after_reply(messages))
         return ids[1:] if closed else ids
 
     def text(self, response_ids: Sequence[int]) -> str:
-        """Return a reply as text, without its end-of-turn token."""
-        kept = response_ids[:-1] if self.closed(response_ids) else response_ids
-        return str(self.tokenizer.decode(list(kept), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        """Decode a reply, without its end-of-turn token."""
+        without_stop = response_ids[:-1] if self.closed(response_ids) else response_ids
+        return str(
+            self.tokenizer.decode(list(without_stop), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        )
 
     def closed(self, response_ids: Sequence[int]) -> bool:
-        """Return whether the policy ended its turn itself."""
+        """Tell whether the policy ended its turn itself."""
         return bool(response_ids) and response_ids[-1] in self.stop_ids
 
     @cached_property
@@ -111,18 +113,18 @@ class ChatFormat:
     @cached_property
     def thought_opening(self) -> str:
         """The opening of a thought that the template writes in the policy's place, e.g. "<think>\\n"; mostly ""."""
-        opened = self.reply_opening.rpartition("</think>")[2]
-        return opened[opened.index("<think>") :] if "<think>" in opened else ""
+        opening = self.reply_opening.rpartition("</think>")[2]
+        return opening[opening.index("<think>") :] if "<think>" in opening else ""
 
     def whole(self, text: str) -> str:
-        """Return a reply as it is parsed: with the opening of its thought where the template wrote that, and the policy
-        did not write it again."""
+        """Complete a reply as it is parsed: with the opening of its thought where the template wrote that, and the
+        policy did not write it again."""
         return text if "<think>" in text.partition("</think>")[0] else self.thought_opening + text
 
     @cached_property
     def keeps_thinking(self) -> bool | None:
-        """Whether the template shows the thinking of earlier replies; None where it has no word for thinking. The ids
-        hold it in any case."""
+        """Tell whether the template shows the thinking of earlier replies; None where it has no word for thinking. The
+        ids hold it in any case."""
         if not {"<think>", "enable_thinking"} & set(
             re.findall(r"<think>|enable_thinking", str(self.tokenizer.chat_template))
         ):
@@ -135,10 +137,12 @@ class ChatFormat:
     def control_texts(self) -> tuple[str, ...]:
         """Tokens that structure a chat: a text that holds one (an observation, a reply) is data, and may not act as
         it."""
-        rendered = self._template([*START, *TURN], generate=False, tools=False)
-        added = [token.content for token in self.tokenizer.added_tokens_decoder.values()]
-        named = (self.tokenizer.eos_token, self.tokenizer.bos_token, self.tokenizer.pad_token)
-        return tuple(sorted({token for token in added if token in rendered} | {token for token in named if token}))
+        sample = self._template([*START, *TURN], generate=False, tools=False)
+        added_tokens = [token.content for token in self.tokenizer.added_tokens_decoder.values()]
+        role_tokens = (self.tokenizer.eos_token, self.tokenizer.bos_token, self.tokenizer.pad_token)
+        return tuple(
+            sorted({token for token in added_tokens if token in sample} | {token for token in role_tokens if token})
+        )
 
     @cached_property
     def tool_tags(self) -> tuple[str, ...]:
@@ -146,11 +150,11 @@ class ChatFormat:
         that holds one may not act as it."""
         if not self.tools:
             return ()
-        shown = self._template([*START, *TOOL_TURN], generate=False)
+        sample = self._template([*START, *TOOL_TURN], generate=False)
         for tool in self.tools:  # tags of a description are none of the template's
-            shown = shown.replace(json.dumps(tool, ensure_ascii=False), "")
+            sample = sample.replace(json.dumps(tool, ensure_ascii=False), "")
         return tuple(
-            sorted(set(TAG.findall(shown)) - set(TAG.findall(self._template(START, generate=False, tools=False))))
+            sorted(set(TAG.findall(sample)) - set(TAG.findall(self._template(START, generate=False, tools=False))))
         )
 
     def check(self) -> None:
@@ -160,8 +164,8 @@ class ChatFormat:
         if self.tools:
             self._check_tools()
         stop = self.stop_ids[0]
-        added = self.tokenizer.added_tokens_decoder.get(stop)
-        if stop not in self.tokenizer.all_special_ids and not (added and added.special):
+        added_token = self.tokenizer.added_tokens_decoder.get(stop)
+        if stop not in self.tokenizer.all_special_ids and not (added_token and added_token.special):
             raise ChatFormatError(
                 f"a reply is followed by {self.tokenizer.decode([stop])!r}, which is not a special token, "
                 "so the policy could never learn to stop there; mark the end of a turn with a special token"
@@ -180,16 +184,16 @@ class ChatFormat:
 
     def _check_tools(self) -> None:
         """Raise `ChatFormatError` where the template leaves out a tool, or what one returned."""
-        shown = self._render(START)
-        hidden = [name for tool in self.tools if (name := str(tool["function"]["name"])) not in shown]
-        if hidden:
+        opening = self._render(START)
+        missing_names = [name for tool in self.tools if (name := str(tool["function"]["name"])) not in opening]
+        if missing_names:
             raise ChatFormatError(
-                f"this chat template does not show tools ({hidden[0]} is not in the opening): set "
+                f"this chat template does not show tools ({missing_names[0]} is not in the opening): set "
                 "environment.tools_shown=prompt, or take a policy whose template has a place for `tools`"
             )
         self._check_growth(TOOL_TURN)
-        returned = "returned by a tool"
-        if returned not in self._after_reply([{"role": "tool", "content": returned}]):
+        answer = "returned by a tool"
+        if answer not in self._after_reply([{"role": "tool", "content": answer}]):
             raise ChatFormatError(
                 "this chat template leaves out messages of the role tool: set environment.tools_shown=prompt"
             )
@@ -202,8 +206,8 @@ class ChatFormat:
 
     @cached_property
     def folds_system(self) -> bool:
-        """Whether the template has no system role: it refuses the message, or leaves it out without a word. Then the
-        message begins the user's."""
+        """Tell whether the template has no system role: it refuses the message, or leaves it out without a word. Then
+        the message begins the user's."""
         try:
             return MARK not in self._applied([{"role": "system", "content": MARK}, START[1]], {})
         except TemplateError:
@@ -212,9 +216,9 @@ class ChatFormat:
     def _template(self, messages: Sequence[Message], generate: bool, tools: bool = True) -> str:
         if self.folds_system:
             messages = folded(messages)
-        shown = {"tools": list(self.tools)} if tools and self.tools else {}
+        tool_options = {"tools": list(self.tools)} if tools and self.tools else {}
         try:
-            return self._applied(messages, shown | {"add_generation_prompt": generate})
+            return self._applied(messages, tool_options | {"add_generation_prompt": generate})
         except TemplateError as error:
             roles = [message["role"] for message in messages]
             advice = (
@@ -242,14 +246,14 @@ class ChatFormat:
 
 def folded(messages: Sequence[Message]) -> list[Message]:
     """Put each system message before the user's that follows it; one that nothing follows is the user's."""
-    merged: list[Message] = []
+    messages_out: list[Message] = []
     for message in messages:
-        if merged and merged[-1]["role"] == "system" and message["role"] in ("system", "user"):
-            said = f"{merged.pop()['content']}\n\n{message['content']}"
-            merged.append({**message, "content": said})
+        if messages_out and messages_out[-1]["role"] == "system" and message["role"] in ("system", "user"):
+            content = f"{messages_out.pop()['content']}\n\n{message['content']}"
+            messages_out.append({**message, "content": content})
         else:
-            merged.append(message)
-    return [{**message, "role": "user"} if message["role"] == "system" else message for message in merged]
+            messages_out.append(message)
+    return [{**message, "role": "user"} if message["role"] == "system" else message for message in messages_out]
 
 
 def _tokenizer(path: str | Path, light: bool) -> Any:

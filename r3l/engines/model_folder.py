@@ -12,44 +12,44 @@ ADAPTER = "adapter_config.json"
 
 
 def adapter_config(folder: Path) -> dict[str, Any]:
-    """Return what peft wrote about the adapter in a folder; nothing where there is none."""
+    """Read what peft wrote about the adapter in a folder; nothing where there is none."""
     path = folder / ADAPTER
     return _json(path, "the config of a peft adapter") if path.is_file() else {}
 
 
 def base_of(folder: Path) -> Path | None:
-    """Return the folder of the model that the adapter in `folder` lies on; None where that is no adapter."""
-    named = adapter_config(folder).get("base_model_name_or_path")
-    return located(named) if named else None
+    """Find the folder of the model that the adapter in `folder` lies on; None where that is no adapter."""
+    base = adapter_config(folder).get("base_model_name_or_path")
+    return located(base) if base else None
 
 
 def is_model(folder: Path) -> bool:
-    """Return whether a folder holds a transformers model."""
+    """Tell whether a folder holds a transformers model."""
     return (folder / "config.json").is_file()
 
 
 def model_config(folder: Path) -> dict[str, Any]:
-    """Return the folder's config.json. Raise `ConfigError` where it is not there, or is not JSON."""
+    """Read the folder's config.json. Raise `ConfigError` where it is not there, or is not JSON."""
     return _json(folder / "config.json", "the config of a transformers model")
 
 
 def _json(path: Path, what: str) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: expected {what}, got {error}") from error
-    if not isinstance(found, dict):
-        raise ConfigError(f"{path}: expected a JSON object, got {type(found).__name__}")
-    return found
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path}: expected a JSON object, got {type(value).__name__}")
+    return value
 
 
 def weight_shapes(folder: Path) -> dict[str, list[int]]:
-    """Return the shape of every weight in the folder's safetensors, by its name: of their headers alone."""
+    """Read the shape of every weight in the folder's safetensors, by its name: of their headers alone."""
     shapes: dict[str, list[int]] = {}
     for path in sorted(folder.glob("*.safetensors")):
         with open(path, "rb") as file:
             header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        shapes |= {name: said["shape"] for name, said in header.items() if name != "__metadata__"}
+        shapes |= {name: about["shape"] for name, about in header.items() if name != "__metadata__"}
     return shapes
 
 
@@ -61,10 +61,14 @@ def check_targets(folder: Path, targets: Sequence[str]) -> None:
     linear = {name for name, shape in modules.items() if len(shape) == 2 and shape[0] != vocabulary}
     choices = ", ".join(sorted({name.rpartition(".")[2] for name in linear}))
     for target in targets:
-        adapted = {name for name in modules if name == target or name.endswith(f".{target}")}
-        if not adapted or not adapted <= linear:
-            what = "embeds the vocabulary" if adapted else "is not in the model"
-            what = what if not adapted or any(len(modules[name]) == 2 for name in adapted) else "is no linear layer"
+        module_names = {name for name in modules if name == target or name.endswith(f".{target}")}
+        if not module_names or not module_names <= linear:
+            what = "embeds the vocabulary" if module_names else "is not in the model"
+            what = (
+                what
+                if not module_names or any(len(modules[name]) == 2 for name in module_names)
+                else "is no linear layer"
+            )
             raise ConfigError(
                 f"policy.lora_targets: {target!r:.100} {what} ({folder}); expected all-linear, or some of {choices}"
             )
@@ -75,8 +79,8 @@ def check_variant(folder: Path) -> None:
     out."""
     config = adapter_config(folder)
     plain = {"bias": "none"}
-    named = ("bias", "lora_bias", "use_dora", "modules_to_save", "trainable_token_indices", "target_parameters")
-    if more := [name for name in named if config.get(name) and config[name] != plain.get(name)]:
+    setting_names = ("bias", "lora_bias", "use_dora", "modules_to_save", "trainable_token_indices", "target_parameters")
+    if more := [name for name in setting_names if config.get(name) and config[name] != plain.get(name)]:
         raise ConfigError(
             f"policy folder {folder} is an adapter with {', '.join(more)}: expected plain LoRA in bfloat16; set "
             "policy.dtype=float32 and training.dtype=float32, or merge it with `r3l export-policy`"
@@ -84,21 +88,24 @@ def check_variant(folder: Path) -> None:
 
 
 def trained_context(config: dict[str, Any]) -> int | None:
-    """Return the tokens of context that the model was made for; None where its config does not say."""
-    said = config.get("max_position_embeddings")
-    return said if isinstance(said, int) else None
+    """Read the tokens of context that the model was made for; None where its config does not say."""
+    limit = config.get("max_position_embeddings")
+    return limit if isinstance(limit, int) else None
 
 
 def why_not(folder: Path) -> str:
-    """Return why the model can't be loaded by this project: its own code, or weights in pickles; empty where it can."""
+    """Explain why the model can't be loaded by this project: its own code, or weights in pickles; empty where it
+    can."""
     if (config := model_config(folder)) and "auto_map" in config:
         return (
             "its config.json has an auto_map, so it needs code of its own, which is never run here: use a model of "
             "an architecture that transformers has"
         )
     if not any(folder.glob("*.safetensors")):
-        found = ", ".join(sorted(path.name for path in folder.glob("*.bin"))) or "no weights"
-        return f"it has {found}, expected *.safetensors: pickles are never read; save it again with save_pretrained"
+        weight_files = ", ".join(sorted(path.name for path in folder.glob("*.bin"))) or "no weights"
+        return (
+            f"it has {weight_files}, expected *.safetensors: pickles are never read; save it again with save_pretrained"
+        )
     return ""
 
 

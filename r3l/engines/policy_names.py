@@ -13,7 +13,7 @@ LANGUAGE_MODEL = "language_model"
 
 
 def model_of(policy: str, machine: str) -> tuple[str, list[str]]:
-    """Return the preset that a policy starts from, and the assignments on top of it.
+    """Find the preset that a policy starts from, and the assignments on top of it.
 
     A model of the hub starts from `language_model`; so does a folder where a machine with GPUs is named, else from
     `embedded`.
@@ -24,16 +24,16 @@ def model_of(policy: str, machine: str) -> tuple[str, list[str]]:
     folder = Path(policy)
     if folder.is_dir():  # found from the working folder, whatever `located` would find
         here = folder if located(folder) == folder else folder.absolute()
-        given = [f"policy.path={json.dumps(str(here))}", f"policy.name={json.dumps(folder.absolute().name)}"]
+        assignments = [f"policy.path={json.dumps(str(here))}", f"policy.name={json.dumps(folder.absolute().name)}"]
         if (adapter := adapter_config(folder)).get("peft_type") == "LORA":
-            given += [
+            assignments += [
                 "policy.adapter=lora",
                 f"policy.lora_rank={adapter['r']}",
                 f"policy.lora_alpha={adapter['lora_alpha']}",
             ]
-        return (LANGUAGE_MODEL if machine else "embedded"), given
-    if policy not in preset_names("policies") and (fetched := hub_folder(policy)):
-        return LANGUAGE_MODEL, [f"policy.path={json.dumps(str(fetched))}", f"policy.name={json.dumps(policy)}"]
+        return (LANGUAGE_MODEL if machine else "embedded"), assignments
+    if policy not in preset_names("policies") and (target := hub_folder(policy)):
+        return LANGUAGE_MODEL, [f"policy.path={json.dumps(str(target))}", f"policy.name={json.dumps(policy)}"]
     refuse_missing(policy)
     return policy, []
 

@@ -43,30 +43,30 @@ class ServedTeacher:
         return self._calls.submit(self._asked, request_id, body)
 
     def _asked(self, request_id: str, body: dict[str, Any]) -> Taught:
-        said = ""
+        failure = ""
         for attempt in range(TRIES):
             try:
                 answer = self.client.post(f"{self.address}/v1/chat/completions", json=body)
                 if answer.status_code == 200:
-                    answered = answer.json()
-                    choice = answered["choices"][0]
+                    content = answer.json()
+                    choice = content["choices"][0]
                     finish = FINISHED.get(choice.get("finish_reason"), "stop")
-                    usage = answered.get("usage")
+                    usage = content.get("usage")
                     counts = counted(usage, "prompt_tokens"), counted(usage, "completion_tokens")
                     return Taught(str(choice["message"]["content"] or ""), finish, counts)
-                said = f"status {answer.status_code}: {answer.text[:200]}"
+                failure = f"status {answer.status_code}: {answer.text[:200]}"
                 if answer.status_code < 500 and answer.status_code != 429:
                     break
             except httpx.TransportError as error:
-                said = f"{type(error).__name__}: {error}"
+                failure = f"{type(error).__name__}: {error}"
                 if attempt + 1 == TRIES and isinstance(error, httpx.ConnectError) and not self._closed:
-                    raise ServerAway(f"teacher {self.address} does not answer: {said}") from error
+                    raise ServerAway(f"teacher {self.address} does not answer: {failure}") from error
             except (KeyError, IndexError, TypeError, ValueError) as error:
-                said = f"no chat completion in its answer: {error!r}"
+                failure = f"no chat completion in its answer: {error!r}"
             if self._closed:
                 raise Interrupted("the teacher was closed before this call was answered")
             time.sleep(0.2 * 2**attempt)
-        raise EngineError(f"{request_id}: teacher {self.model} at {self.address}: {said}")
+        raise EngineError(f"{request_id}: teacher {self.model} at {self.address}: {failure}")
 
     def close(self) -> None:
         self._closed = True
@@ -75,6 +75,6 @@ class ServedTeacher:
 
 
 def counted(usage: Any, name: str) -> int | None:
-    """Return a number of tokens that the server says it used; None where it says none."""
+    """Read a number of tokens that the server says it used; None where it says none."""
     number = usage.get(name) if isinstance(usage, dict) else None
     return number if type(number) is int and 0 <= number < 2**31 else None

@@ -31,7 +31,7 @@ class Teacher(Protocol):
     digest: str
 
     def write(self, request_id: str, messages: Sequence[Message], sampling: Sampling) -> Future[Taught]:
-        """Return a reply to a conversation. `sampling.stop_token_ids` is the teacher's own business.
+        """Write a reply to a conversation. `sampling.stop_token_ids` is the teacher's own business.
 
         Raises (by the future):
             EngineError: after the tries are spent. ServerAway: its server does not answer.
@@ -54,16 +54,16 @@ class PolicyTeacher:
         own = Sampling(
             sampling.temperature, sampling.max_tokens, sampling.seed, self.chat.stop_ids, sampling.json_schema
         )
-        written: Future[Taught] = Future()
+        delivery: Future[Taught] = Future()
 
         def deliver(call: Future[Completion]) -> None:
             if (error := call.exception()) is not None:
-                written.set_exception(error)
+                delivery.set_exception(error)
             else:
-                written.set_result(self._taught(context, call.result()))
+                delivery.set_result(self._taught(context, call.result()))
 
         self.engine.complete(request_id, context, own).add_done_callback(deliver)
-        return written
+        return delivery
 
     def _taught(self, context: list[int], reply: Completion) -> Taught:
         text = self.chat.text(reply.token_ids)
@@ -77,5 +77,5 @@ class PolicyTeacher:
 
 
 def served(model: str) -> str:
-    """Return the digest of a model that a server has: its name is all that is known of it."""
+    """Make the digest of a model that a server has: its name is all that is known of it."""
     return f"served:{model}"

@@ -55,6 +55,7 @@ def attend(
         )
     for feed, mask in step.long:
         parts.append(_long(feed, mask, module.layer_idx, query_HGND, key[0], value[0], scaling))
+    # tokens that fill the step up to a usual number: nobody reads their result
     if count > step.tokens:
         parts.append(query.new_zeros(count - step.tokens, heads, query_HGND.shape[1], size))
     out_NHGD = torch.cat(parts) if len(parts) > 1 else parts[0]
@@ -62,13 +63,15 @@ def attend(
 
 
 def _short(step: Step, layer: int, query_HGND: Tensor, keys_HND: Tensor, values_HND: Tensor) -> Tensor:
-    """Return (N, H, G, D) of the short feeds, by the pieces that they share."""
+    """Attend for the short feeds by the pieces that they share: (N, H, G, D)."""
     heads, group, _, size = query_HGND.shape
     count = step.short
     keys_HND, values_HND = keys_HND[:, :count], values_HND[:, :count]
     query_HRD = query_HGND[:, :, :count].transpose(1, 2).reshape(heads, count * group, size).contiguous()
+    # one softmax over own and stored tokens together, then the values are added up piece by piece
     weights = _scores(step, layer, query_HRD, keys_HND, group).softmax(-1)
     out_HRD = _own_values(step, weights, values_HND, group)
+    # the requests that share a piece are neighbours in the packed order, so that their rows are one slice
     for piece in step.pieces:
         rows, columns = (
             slice(piece.first * group, piece.last * group),
@@ -87,10 +90,11 @@ def _long(
     values_HND: Tensor,
     scaling: float,
 ) -> Tensor:
-    """Return (N, H, G, D) of one long feed."""
+    """Attend for one long feed: (N, H, G, D)."""
     new = slice(feed.first, feed.first + feed.count)
     parts = [(keys_HND[:, new], values_HND[:, new])]
     until = feed.length
+    # from the leaf to the root, each part in front of what is there: positions rise from left to right
     for part, end in feed.segment.chain():
         count = min(end, until) - part.start
         if count > 0 and part.store_L2HTD is not None:
@@ -114,6 +118,7 @@ def _scores(step: Step, layer: int, query_HRD: Tensor, keys_HND: Tensor, group: 
     heads, rows, size = query_HRD.shape
     own = step.own
     scores = query_HRD.new_full((heads, rows, own + step.cached), -torch.inf)
+    # a feed of one token sees only itself among the new ones: no product of matrices is needed
     scores[:, :, 0] = (query_HRD.view(heads, -1, group, size) * keys_HND[:, :, None]).sum(-1).view(heads, rows)
     for feed in step.feeds:
         if feed.count > 1 and feed.first < step.short:
@@ -130,7 +135,7 @@ def _scores(step: Step, layer: int, query_HRD: Tensor, keys_HND: Tensor, group: 
 
 @lru_cache(maxsize=256)
 def _later(count: int, group: int, device: torch.device) -> Tensor:
-    """Return True where a query row (token * group + head) may not look: own tokens after it. (R, W)"""
+    """Mark where a query row (token * group + head) may not look: own tokens after it. (R, W)"""
     return torch.ones(count, count, dtype=torch.bool, device=device).triu(1).repeat_interleave(group, 0)
 
 

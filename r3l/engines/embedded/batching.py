@@ -44,23 +44,27 @@ class Batch:
     def step(self) -> None:
         """Run one forward pass over the new tokens of all requests that are ready, and deliver the replies that end."""
         step, requests = self._select()
-        wanted = [_wanted(request, feed) for request, feed in zip(requests, step.feeds, strict=True)]
-        logits_RV = self._forward(step, requests, [place for places in wanted for place in places])
-        drawn = self._draw(requests, wanted, logits_RV)
+        places_of = [_wanted(request, feed) for request, feed in zip(requests, step.feeds, strict=True)]
+        logits_RV = self._forward(step, requests, [place for places in places_of for place in places])
+        tokens_drawn = self._draw(requests, places_of, logits_RV)
         fresh = stack_layers(step.fresh)
         at = 0
-        for request, feed, places in zip(requests, step.feeds, wanted, strict=True):
-            kept = min(feed.count, len(request.unfed))
+        for request, feed, places in zip(requests, step.feeds, places_of, strict=True):
+            # of what was fed, only the known tokens are sure to stay; a guess counts once it was drawn
+            stored_tokens = min(feed.count, len(request.unfed))
             if request.sampling is None:
                 _score(request, feed, logits_RV[at : at + len(places)])
             elif places:
-                part, known = slice(at, at + len(places)), len(request.ids)
-                kept += request.accept(drawn[0][part], drawn[1][part], self.drafts, self.context_limit)
-                self.sampled_tokens += len(request.ids) - known
+                part, ids_before = slice(at, at + len(places)), len(request.ids)
+                stored_tokens += request.accept(
+                    tokens_drawn[0][part], tokens_drawn[1][part], self.drafts, self.context_limit
+                )
+                self.sampled_tokens += len(request.ids) - ids_before
             else:
-                del request.unfed[:kept]
+                del request.unfed[:stored_tokens]
             at += len(places)
-            feed.segment.append(fresh[:, :, :, feed.first : feed.first + kept])
+            # keys and values behind a wrong guess are dropped with it
+            feed.segment.append(fresh[:, :, :, feed.first : feed.first + stored_tokens])
         self._deliver()
 
     def fail(self, error: Exception) -> None:
@@ -70,11 +74,13 @@ class Batch:
         self.active.clear()
 
     def _select(self) -> tuple[Step, list[Request]]:
-        """Return requests that decode first, then prompts in order of arrival, as far as the step has room."""
+        """Select requests that decode first, then prompts in order of arrival, as far as the step has room."""
         feeds: list[Feed] = []
         owners: dict[Segment, Request] = {}
         room = STEP_TOKENS
+        # a request that decodes needs one token, and a long prompt would make all of them wait
         for request in sorted(self.active, key=lambda request: len(request.unfed) > 1):
+            # a request whose prefix another one computes in this step waits for it, instead of computing it twice
             if room > 0 and request.ready:
                 feed = request.feed(room)
                 feeds.append(feed)
@@ -84,22 +90,22 @@ class Batch:
         return step, [owners[feed.segment] for feed in step.feeds]
 
     def _forward(self, step: Step, requests: Sequence[Request], places: list[int]) -> Tensor:
-        """Return logits (R, V) of the packed tokens at `places`. Filled up to usual numbers of tokens: oneDNN compiles
-        its products anew for each number that is new to it (on a CPU, the embedded policy: 143 us a product, 76 where
-        it isn't)."""
+        """Run the packed tokens through the model, and give logits (R, V) at `places`. Filled up to usual numbers of
+        tokens: oneDNN compiles its products anew for each number that is new to it (on a CPU, the embedded policy: 143
+        us a product, 76 where it isn't)."""
         ids = [
             token
             for request, feed in zip(requests, step.feeds, strict=True)
             for token in (request.unfed + request.guesses)[: feed.count]
         ]
         positions = [place for feed in step.feeds for place in range(feed.length, feed.length + feed.count)]
-        ids, positions, wanted = (part + [0] * _missing(len(part)) for part in (ids, positions, places))
+        ids, positions, logit_places = (part + [0] * _missing(len(part)) for part in (ids, positions, places))
         device = self.model.device
         output = self.model(
             input_ids=torch.tensor([ids], device=device),
             position_ids=torch.tensor([positions], device=device),
             use_cache=False,
-            logits_to_keep=torch.tensor(wanted, dtype=torch.long, device=device),
+            logits_to_keep=torch.tensor(logit_places, dtype=torch.long, device=device),
             step=step,
         )
         logits_RV: Tensor = output.logits[0, : len(places)]
@@ -108,7 +114,7 @@ class Batch:
     def _draw(
         self, requests: Sequence[Request], wanted: list[list[int]], logits_RV: Tensor
     ) -> tuple[list[int], list[float]]:
-        """Return a token and its log-probability for each place (of a scored sequence: not used)."""
+        """Draw a token and its log-probability for each place (of a scored sequence: not used)."""
         temperatures: list[float] = []
         uniforms: list[float] = []
         for request, places in zip(requests, wanted, strict=True):
@@ -119,15 +125,15 @@ class Batch:
         return draw(logits_RV, temperatures, uniforms, _allowed(requests, wanted, logits_RV))
 
     def _deliver(self) -> None:
-        done = [
+        finished = [
             request
             for request in self.active
             if request.finish_reason or (request.sampling is None and not request.unfed)
         ]
-        for request in done:
+        for request in finished:
             self.active.remove(request)
             self.tree.release(request.segment)
-        for request in done:
+        for request in finished:
             request.future.set_result(request.result())
 
 
@@ -136,7 +142,7 @@ def _missing(count: int) -> int:
 
 
 def _wanted(request: Request, feed: Feed) -> list[int]:
-    """Return places whose logits are needed: all where tokens are scored, else the last known one and the guesses."""
+    """List the places whose logits are needed: all where tokens are scored, else the last known one and the guesses."""
     last = feed.first + feed.count
     if request.sampling is None:
         return list(range(feed.first, last))
@@ -144,7 +150,7 @@ def _wanted(request: Request, feed: Feed) -> list[int]:
 
 
 def _score(request: Request, feed: Feed, logits_RV: Tensor) -> None:
-    """Log-probabilities of the tokens after those that were fed."""
+    """Add the log-probabilities of the tokens after those that were fed."""
     del request.unfed[: feed.count]
     following = request.prompt[feed.length + 1 : feed.length + 1 + feed.count]
     logprobs_RV = logits_RV[: len(following)].float().log_softmax(-1)
@@ -152,13 +158,13 @@ def _score(request: Request, feed: Feed, logits_RV: Tensor) -> None:
 
 
 def _allowed(requests: Sequence[Request], wanted: list[list[int]], logits_RV: Tensor) -> Tensor | None:
-    """Return (R, V) true where a token may be drawn; None where no reply is held to a schema."""
+    """Mark where a token may be drawn, (R, V); None where no reply is held to a schema."""
     if not any(request.constraint for request in requests):
         return None
-    allowed_RV = torch.ones(logits_RV.shape, dtype=torch.bool)
+    mask_RV = torch.ones(logits_RV.shape, dtype=torch.bool)
     row = 0
     for request, places in zip(requests, wanted, strict=True):
         if request.constraint and places:
-            allowed_RV[row] = request.constraint.allowed()  # no guesses are made under a constraint: one place
+            mask_RV[row] = request.constraint.allowed()  # no guesses are made under a constraint: one place
         row += len(places)
-    return allowed_RV.to(logits_RV.device)
+    return mask_RV.to(logits_RV.device)

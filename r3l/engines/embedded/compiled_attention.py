@@ -84,7 +84,7 @@ class CompiledAttention:
         layer: int,
         scaling: float,
     ) -> Tensor:
-        """Return (N, H * G, D) of the first N tokens, those of `feeds`; query_HND has H * G heads."""
+        """Attend for the first N tokens, those of `feeds`: (N, H * G, D); query_HND has H * G heads."""
         query, key, value = (
             side.float() if side.stride(2) == 1 else side.float().contiguous()
             for side in (query_HND, key_HND, value_HND)
@@ -92,6 +92,7 @@ class CompiledAttention:
         heads, _, size = key.shape
         group, tokens = len(query) // heads, int(feeds[-1, 0] + feeds[-1, 1])
         longest = int((feeds[:, 1] + feeds[:, 2]).max()) + BLOCK
+        # a head's rows are never split: their sum keeps one order, whatever the number of threads
         shares = min(heads, torch.get_num_threads())
         out, scratch = torch.empty(tokens, len(query), size), self._room(shares, PANEL * longest)
         step = _Step(
@@ -120,32 +121,33 @@ class CompiledAttention:
         return out
 
     def _room(self, shares: int, numbers: int) -> Tensor:
-        """Return scratch room for each share of the heads. It is kept: the system has to zero fresh memory."""
-        kept: Tensor | None = getattr(self._scratch, "room", None)
-        if kept is None or kept.shape[0] < shares or kept.shape[1] < numbers:
-            kept = self._scratch.room = torch.empty(shares, numbers)
-        return kept
+        """Give scratch room for each share of the heads. It is kept: the system has to zero fresh memory."""
+        room: Tensor | None = getattr(self._scratch, "room", None)
+        if room is None or room.shape[0] < shares or room.shape[1] < numbers:
+            room = self._scratch.room = torch.empty(shares, numbers)
+        return room
 
 
 @cache
 def compiled(head_size: int, dtype: torch.dtype, device: torch.device) -> CompiledAttention | None:
-    """Return the compiled attention for keys and values of `dtype` on a CPU; None on another device, for another dtype,
-    or without a C compiler."""
+    """Compile the attention for keys and values of `dtype` on a CPU; None on another device, for another dtype, or
+    without a C compiler."""
     return build(head_size, dtype) if device.type == "cpu" and dtype in DTYPES else None
 
 
 def build(head_size: int, dtype: torch.dtype, options: Sequence[str] = ()) -> CompiledAttention | None:
-    """Compile the attention for this processor and a key of `DTYPES`, with further `options`; return None without a C
+    """Compile the attention for this processor and a key of `DTYPES`, with further `options`; None without a C
     compiler."""
     compilers = [name for name in (os.environ.get("CC", ""), "cc", "gcc", "clang") if name and shutil.which(name)]
     if not compilers:
         return None
     with tempfile.TemporaryDirectory() as folder:
-        for tuned in (["-march=native"], ["-mcpu=native"], []):
+        # for ARM a compiler may know only -mcpu=native, and another one neither
+        for processor_options in (["-march=native"], ["-mcpu=native"], []):
             command = [
                 compilers[0],
                 *OPTIONS,
-                *tuned,
+                *processor_options,
                 f"-DSIZE={head_size}",
                 *DTYPES[dtype],
                 *options,

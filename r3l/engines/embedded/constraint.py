@@ -34,7 +34,7 @@ class Grammars:
         self._by_stop: dict[tuple[int, ...], Any] = {}
 
     def constraint(self, schema: dict[str, Any], stop_ids: tuple[int, ...]) -> Constraint:
-        """Raise `EngineError` where the schema can't be compiled."""
+        """Make the constraint of one reply. Raise `EngineError` where the schema can't be compiled."""
         if stop_ids not in self._by_stop:
             try:
                 self._by_stop[stop_ids] = self.library.hf.from_tokenizer(
@@ -57,7 +57,7 @@ class Constraint:
         self._refuse_broken()
 
     def allowed(self) -> Tensor:
-        """Return (V,) true where the next token may be."""
+        """Mark where the next token may be: (V,) true."""
         bits = np.zeros((self.vocabulary + 31) // 32, dtype=np.int32)
         self.matcher.unsafe_compute_mask_ptr(bits.ctypes.data, bits.nbytes)
         self._refuse_broken()

@@ -23,26 +23,28 @@ class Drafts:
         self._recent = 1.0  # share of right guesses, lately
 
     def guess(self, before: Sequence[int], limit: int) -> list[int]:
-        """Return up to `limit` tokens after `before` (its last ORDER tokens)."""
+        """Guess up to `limit` tokens after `before` (its last ORDER tokens)."""
         tokens = list(before[-ORDER:])
-        needed = 1 if self._recent >= SHY else OFTEN
+        sightings_needed = 1 if self._recent >= SHY else OFTEN
         for _ in range(min(LENGTH, limit)):
-            token, seen = self.following.get(tuple(tokens[-ORDER:]), (0, 0))
-            if seen < needed:
+            token, sightings = self.following.get(tuple(tokens[-ORDER:]), (0, 0))
+            if sightings < sightings_needed:
                 break
             tokens.append(token)
         return tokens[len(before[-ORDER:]) :]
 
     def learn(self, before: Sequence[int], sampled: Sequence[int], guessed: int, right: int) -> None:
         """Learn that `sampled` followed `before`, and that of `guessed` tokens `right` ones were drawn."""
+        # forgetting all at once is cheaper than keeping an order of use, and the phrases in use are back in a few
+        # replies
         if len(self.following) > MEMORY:
             self.following.clear()
         tokens = [*before[-ORDER:], *sampled]
         for place in range(len(tokens) - len(sampled), len(tokens)):
             if place >= ORDER:
                 key = tuple(tokens[place - ORDER : place])
-                token, seen = self.following.get(key, (tokens[place], 0))
-                self.following[key] = (token, seen + 1) if token == tokens[place] else (tokens[place], 1)
+                token, sightings = self.following.get(key, (tokens[place], 0))
+                self.following[key] = (token, sightings + 1) if token == tokens[place] else (tokens[place], 1)
         if guessed:
             self.guessed += guessed
             self.right += right

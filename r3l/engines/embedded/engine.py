@@ -66,15 +66,15 @@ class TransformersLocal:
         return future
 
     def score(self, token_ids: Sequence[int]) -> list[float]:
-        scored: list[float] = self._put(Request("score", list(token_ids), None, Future())).future.result()
-        return scored
+        logprobs: list[float] = self._put(Request("score", list(token_ids), None, Future())).future.result()
+        return logprobs
 
     @property
     def context_limit(self) -> int:
         return self.batch.context_limit if self.batch else self.policy.context_tokens
 
     def counts(self) -> dict[str, float]:
-        """Return the contract's totals, and `steps`: forward passes."""
+        """Report the contract's totals, and `steps`: forward passes."""
         return dict(self.totals)
 
     def close(self) -> None:
@@ -105,14 +105,14 @@ class TransformersLocal:
         torch.set_flush_denormal(True)  # most weights of attention are: as zeros they take no time (data/LOG.md)
         with torch.inference_mode():
             while self._receive(waiting):
-                started = time.perf_counter()
+                start_time = time.perf_counter()
                 try:
                     self._turn(waiting)
                 except EngineError as error:
                     self._fail(error)
                 except Exception as error:  # noqa: BLE001  (the boundary: whatever torch raises reaches the callers as EngineError)
                     self._fail(EngineError(f"the engine's step failed: {type(error).__name__}: {error}"))
-                self.totals["busy_seconds"] += time.perf_counter() - started
+                self.totals["busy_seconds"] += time.perf_counter() - start_time
         for item in waiting:
             if item.future.set_running_or_notify_cancel():
                 item.future.set_exception(Interrupted("the engine was closed before this request was answered"))
@@ -129,6 +129,7 @@ class TransformersLocal:
             return not self._closed
 
     def _turn(self, waiting: deque[Request | Command]) -> None:
+        # in order of arrival: a command waits for all requests before it, and holds up those behind it
         while waiting and self._admissible(waiting[0]):
             item = waiting.popleft()
             if not item.future.set_running_or_notify_cancel():

@@ -38,7 +38,7 @@ class Rotations(nn.Module):
 
 
 def tokens_of(numbers: int) -> int:
-    """Return tokens of a piece, of so many numbers each."""
+    """Count the tokens of a piece, of so many numbers each."""
     return max(8, SHARED // numbers // 8 * 8)
 
 

@@ -12,7 +12,7 @@ from r3l.errors import EngineError
 
 
 def load_model(snapshot: PolicySnapshot, dtype: torch.dtype, device: torch.device, batch_invariant: bool = True) -> Any:
-    """Return the causal language model of `snapshot`. An adapter is merged into its base in float32, and kept beside it
+    """Load the causal language model of `snapshot`. An adapter is merged into its base in float32, and kept beside it
     in bfloat16.
 
     Raises:
@@ -49,11 +49,12 @@ def load_model(snapshot: PolicySnapshot, dtype: torch.dtype, device: torch.devic
 
 def refuse_no_numbers(model: Any, snapshot: PolicySnapshot) -> None:
     """Raise `EngineError` for weights that are NaN or infinite, by the name of the first."""
-    broken = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
-    if broken:
+    bad_names = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
+    if bad_names:
         raise EngineError(
-            f"policy {snapshot.path} (digest {snapshot.digest}): {len(broken)} of its weights hold NaN or infinity, "
-            f"the first is {broken[0]}; nothing can be sampled from it: use another policy, or go on from an earlier "
+            f"policy {snapshot.path} (digest {snapshot.digest}): {len(bad_names)} of its weights hold NaN or infinity, "
+            f"the first is {bad_names[0]}; nothing can be sampled from it: use another policy, or go on from an "
+            "earlier "
             "iteration"
         )
 
@@ -61,10 +62,10 @@ def refuse_no_numbers(model: Any, snapshot: PolicySnapshot) -> None:
 def _adapted(model: Any, path: str) -> Any:
     from peft import PeftModel
 
-    adapted = PeftModel.from_pretrained(model, path, autocast_adapter_dtype=False)
+    with_adapter = PeftModel.from_pretrained(model, path, autocast_adapter_dtype=False)
     if model.dtype == torch.float32:
-        return adapted.merge_and_unload()
-    base = adapted.get_base_model()
+        return with_adapter.merge_and_unload()
+    base = with_adapter.get_base_model()
     for parent in list(base.modules()):
         for name, child in list(parent.named_children()):
             if hasattr(child, "base_layer"):
@@ -73,7 +74,7 @@ def _adapted(model: Any, path: str) -> Any:
 
 
 def _adapted_layer(layer: Any, path: str) -> AdaptedLinear:
-    """Return a plain LoRA layer of peft with nothing that peft would do at run time."""
+    """Make a plain LoRA layer of peft into one with nothing that peft would do at run time."""
     if (
         type(layer.base_layer) is not torch.nn.Linear
         or list(layer.lora_A) != ["default"]

@@ -47,6 +47,7 @@ class TiledLinear(nn.Module):
         tokens = len(x_NI)
         if tokens in (0, TILE) or not self.tiled:
             return self._product(x_NI, plus_NO)
+        # what the library may choose its order of summation by
         key = (
             type(self),
             x_NI.dtype,
@@ -57,14 +58,16 @@ class TiledLinear(nn.Module):
             tokens,
             torch.get_num_threads(),
         )
-        seen = self.equal.get(key, 0)
-        if seen >= ENOUGH.get(x_NI.dtype, 0):
+        results_compared = self.equal.get(key, 0)
+        if results_compared >= ENOUGH.get(x_NI.dtype, 0):
             return self._product(x_NI, plus_NO)
-        tiled = self._tiles(x_NI, plus_NO)
-        if seen >= 0:
-            same = torch.equal(self._product(x_NI, plus_NO), tiled)
-            self.equal[key] = seen + tiled.numel() if same else -1
-        return tiled
+        # until enough results of this shape were compared, the tiles are the answer: whichever path is taken, the bits
+        # are the same
+        by_tiles = self._tiles(x_NI, plus_NO)
+        if results_compared >= 0:
+            same = torch.equal(self._product(x_NI, plus_NO), by_tiles)
+            self.equal[key] = results_compared + by_tiles.numel() if same else -1
+        return by_tiles
 
     def _tiles(self, x_NI: Tensor, plus_NO: Tensor | None) -> Tensor:
         missing = -len(x_NI) % TILE
@@ -118,23 +121,23 @@ def _linear(weight_OI: Tensor) -> nn.Linear:
 
 
 def pack(model: Any, tiled: bool = True) -> Any:
-    """Return `model` with linear layers that don't depend on the batch, packed where that is possible; it samples as
-    before, and can't be trained or saved any more. On a GPU the layers stay as they are."""
+    """Replace the linear layers of `model` by ones that don't depend on the batch, packed where that is possible; it
+    samples as before, and can't be trained or saved any more. On a GPU the layers stay as they are."""
     if model.device.type != "cpu":
         return model
     layer = PackedLinear if _works(model.dtype) else TiledLinear
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if type(child) is nn.Linear:
-                made = layer(child)
-                made.tiled = tiled
-                setattr(parent, name, made)
+                replacement = layer(child)
+                replacement.tiled = tiled
+                setattr(parent, name, replacement)
     return model
 
 
 def _works(dtype: torch.dtype) -> bool:
-    """Return whether this build of torch has the functions (they are those of its compiler), with the results of its
-    own linear."""
+    """Tell whether this build of torch has the functions (they are those of its compiler), with the results of its own
+    linear."""
     if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return False
     plain, x = nn.Linear(48, 32, dtype=dtype), torch.linspace(-1, 1, 3 * 48).view(3, 48).to(dtype)

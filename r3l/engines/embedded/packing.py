@@ -39,7 +39,7 @@ class Piece:
         self.keys_HDT, self.values_HTD = part[:, 0].transpose(2, 3).unbind(0), part[:, 1].unbind(0)
 
     def address(self, group: int) -> tuple[int, ...]:
-        """Return the plan as compiled_attention.c reads it, with `group` query rows per token."""
+        """Lay out the piece as compiled_attention.c reads it, with `group` query rows per token."""
         store, skipped = self.segment.store_L2HTD, self.low - self.segment.start
         assert store is not None
         first_key = store.data_ptr() + skipped * store.shape[4] * store.element_size()
@@ -63,13 +63,11 @@ class Step:
 
     feeds: list[Feed]
     pieces: list[Piece]  # of the short feeds
-    kernel: CompiledAttention | None = (
-        None  # what attends for the short feeds, by the tables that follow; else torch does
-    )
+    # what attends for the short feeds, by the tables that follow; else torch does
+    kernel: CompiledAttention | None = None
     table: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 6), np.int64))  # `pieces`
-    counts: NDArray[np.int64] = field(
-        default_factory=lambda: np.zeros((0, 3), np.int64)
-    )  # first place, tokens and position of the short feeds
+    # first place, tokens and position of the short feeds
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 3), np.int64))
     short: int = 0
     long: list[tuple[Feed, Tensor | None]] = field(default_factory=list)  # with its mask (new tokens, T + new tokens)
     fresh: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # a layer: keys and values (H, N, D)
@@ -101,6 +99,7 @@ def plan(feeds: Sequence[Feed], heads: int, group: int = 1, kernel: CompiledAtte
         _descend(top, below, owners, step)
     step.short = step.tokens
     _prepare(step, group, kernel)
+    # long feeds attend by themselves: no piece is shared with them, and they stand last
     for feed in feeds:
         if feed.segment not in owners:
             feed.first = step.tokens
@@ -110,8 +109,8 @@ def plan(feeds: Sequence[Feed], heads: int, group: int = 1, kernel: CompiledAtte
 
 
 def _limit(feeds: Sequence[Feed], heads: int) -> int:
-    """Return tokens of a feed from which torch's fused attention takes it. The compiled one takes all: whether a prompt
-    comes in one piece or in many must not show."""
+    """Choose the tokens of a feed from which torch's fused attention takes it. The compiled one takes all: whether a
+    prompt comes in one piece or in many must not show."""
     cached = max(feed.length for feed in feeds)
     return max(1, min(LONG, FEED_SCORES // (heads * (cached + LONG))))
 
@@ -129,16 +128,18 @@ def _prepare(step: Step, group: int, kernel: CompiledAttention | None) -> None:
 
 
 def _branches(owners: dict[Segment, Feed]) -> tuple[list[Segment], dict[Segment, list[Segment]]]:
-    """Return the part of the tree above the feeds: its top segments, and the children of each that lead to a feed."""
+    """Find the part of the tree above the feeds: its top segments, and the children of each that lead to a feed."""
     tops: list[Segment] = []
     below: dict[Segment, list[Segment]] = {}
-    seen: set[Segment] = set()
+    visited: set[Segment] = set()
     for owner in owners:
         segment = owner
-        while segment not in seen:
-            seen.add(segment)
+        # from each feed towards the root, until a path that is there already: every segment is met once
+        while segment not in visited:
+            visited.add(segment)
             parent = segment.parent
             assert parent is not None
+            # the root holds no tokens: below it a tree of its own begins
             if parent.parent is None:
                 tops.append(segment)
                 break
@@ -148,7 +149,7 @@ def _branches(owners: dict[Segment, Feed]) -> tuple[list[Segment], dict[Segment,
 
 
 def _lower_right(feed: Feed) -> Tensor | None:
-    """Return which of the stored and new tokens each new token sees; None where nothing is stored: then it is plainly
+    """Mark which of the stored and new tokens each new token sees; None where nothing is stored: then it is plainly
     causal."""
     if feed.length == 0:
         return None
@@ -157,8 +158,7 @@ def _lower_right(feed: Feed) -> Tensor | None:
 
 
 def _descend(segment: Segment, below: dict[Segment, list[Segment]], owners: dict[Segment, Feed], step: Step) -> int:
-    """Return place the feeds at and below `segment`; returns the place after them. Those that read most of it come
-    first."""
+    """Place the feeds at and below `segment`, those that read most of it first; the result is the place after them."""
     first = place = step.tokens
     reads: list[tuple[int, int]] = []  # (position read up to, place after the feeds that do)
     feed = owners.get(segment)
@@ -167,9 +167,11 @@ def _descend(segment: Segment, below: dict[Segment, list[Segment]], owners: dict
         step.feeds.append(feed)
         place += feed.count
         reads.append((feed.length, place))
+    # the later a child leaves this segment, the more of it its feeds read
     for child in sorted(below.get(segment, ()), key=lambda child: -child.start):
         place = _descend(child, below, owners, step)
         reads.append((child.start, place))
+    # those that read up to `high` are the first ones: between two forks one piece serves all that read on
     for index, (high, last) in enumerate(reads):
         low = reads[index + 1][0] if index + 1 < len(reads) else segment.start
         if high > low:

@@ -45,13 +45,13 @@ class Request:
 
     @property
     def ready(self) -> bool:
-        """Whether the tokens that it shares with a request in flight have been computed."""
+        """Tell whether the tokens that it shares with a request in flight have been computed."""
         parent = self.segment.parent
         assert parent is not None
         return parent.parent is None or parent.computed >= self.segment.start
 
     def feed(self, room: int) -> Feed:
-        """Return its part of the next step, at most `room` tokens; guesses only behind the last token that is known."""
+        """Take its part of the next step, at most `room` tokens; guesses only behind the last token that is known."""
         count = min(len(self.unfed), room)
         if count == len(self.unfed):
             self.guesses = self.guesses[: room - count]
@@ -59,32 +59,34 @@ class Request:
         return Feed(self.segment, count, self.segment.computed)
 
     def draws(self, feed: Feed) -> int:
-        """Return tokens that are drawn after this part: one for the last known token and each guess, none amid a
+        """Count the tokens that are drawn after this part: one for the last known token and each guess, none amid a
         prompt."""
         return 1 + len(self.guesses) if feed.count >= len(self.unfed) else 0
 
     def numbers(self, count: int) -> list[float]:
-        """Return the uniform numbers of its next `count` tokens."""
+        """Draw the uniform numbers of its next `count` tokens."""
         while len(self.uniforms) < count:
             self.uniforms.append(self.chance.random())
         return self.uniforms[:count]
 
     def accept(self, tokens: Sequence[int], logprobs: Sequence[float], drafts: Drafts, context_limit: int) -> int:
         """Take the tokens drawn after the last known one and after each guess, up to the first wrong guess or the end
-        of the reply. Return how many guesses were right: their keys and values hold."""
+        of the reply. The result is how many guesses were right: their keys and values hold."""
         before = (self.prompt[-8:] + self.ids[-8:])[-8:]
-        taken = right = 0
+        accepted_tokens = right = 0
         for place, (token, logprob) in enumerate(zip(tokens, logprobs, strict=True)):
             self._take(token, logprob, context_limit)
-            taken += 1
+            accepted_tokens += 1
+            # the draw behind a wrong guess was made from a context that does not exist
             if place >= len(self.guesses) or token != self.guesses[place]:
                 break
             right += 1
             if self.finish_reason:
                 break
-        drafts.learn(before, self.ids[-taken:], len(self.guesses), right)
+        drafts.learn(before, self.ids[-accepted_tokens:], len(self.guesses), right)
         self.segment.ids.extend(self.guesses[:right])
-        del self.uniforms[:taken]
+        # one number per token that stays: the reply is the same with any number of guesses
+        del self.uniforms[:accepted_tokens]
         self.unfed, self.guesses = [], []
         if not self.finish_reason:
             self.unfed = [self.ids[-1]]

@@ -14,7 +14,7 @@ from r3l.errors import EngineError
 def draw(
     logits_RV: Tensor, temperatures_R: Sequence[float], uniforms_R: Sequence[float], allowed_RV: Tensor | None = None
 ) -> tuple[list[int], list[float]]:
-    """Return tokens by inverse of the cumulative distribution (the likeliest where the temperature is 0), and their
+    """Draw tokens by inverse of the cumulative distribution (the likeliest where the temperature is 0), and give their
     log-probabilities under the distribution at temperature 1, before `allowed_RV` takes tokens out."""
     logits = logits_RV.float()
     logprobs_RV = logits.log_softmax(-1)
@@ -35,9 +35,10 @@ def draw(
 
 
 def _inverse(scaled_RV: Tensor, uniforms_R: Sequence[float]) -> Tensor:
-    """Return the first token whose cumulative probability exceeds the uniform number: never one of probability 0."""
+    """Find the first token whose cumulative probability exceeds the uniform number: never one of probability 0."""
     cumulative_RV = scaled_RV.softmax(-1).cumsum(-1)
     total_R1 = cumulative_RV[:, -1:].contiguous()
     target_R1 = torch.tensor(uniforms_R, device=scaled_RV.device)[:, None] * total_R1
+    # rounding may bring the target up to the total, which lies behind the last token
     target_R1 = torch.minimum(target_R1, torch.nextafter(total_R1, torch.zeros_like(total_R1)))
     return torch.searchsorted(cumulative_RV, target_R1, right=True)[:, 0]

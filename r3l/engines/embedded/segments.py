@@ -55,7 +55,7 @@ class Segment:
         self.filled += count
 
     def shared_with(self, prompt: np.ndarray) -> int:
-        """Return the position up to which `prompt` equals what this segment continues (at least `start`)."""
+        """Find the position up to which `prompt` equals what this segment continues (at least `start`)."""
         length = min(len(self.ids), len(prompt) - self.start)
         if length <= 0:
             return self.start
@@ -75,6 +75,7 @@ class Segment:
         store = self.store_L2HTD
         if store is None or store.shape[3] < tokens:
             shape = list(like.shape)
+            # grown by half: a long reply is copied a few times, not once per token
             shape[3] = max(SMALLEST, tokens if store is None else int(tokens * GROWTH))
             self.store_L2HTD = like.new_empty(shape)
             if store is not None:
@@ -94,23 +95,27 @@ class SegmentTree:
         self.evicted = 0
 
     def find(self, prompt: Sequence[int]) -> tuple[Segment, int]:
-        """Return the segment that holds the longest stored prefix of `prompt`, and that prefix's length."""
+        """Find the segment that holds the longest stored prefix of `prompt`, and that prefix's length."""
         ids = np.asarray(prompt, dtype=np.int64)
         best, length, waiting = self.root, 0, [self.root]
         while waiting:
             segment = waiting.pop()
-            shared = segment.shared_with(ids)
-            if shared > length:
-                best, length = segment, shared
+            prefix_length = segment.shared_with(ids)
+            if prefix_length > length:
+                best, length = segment, prefix_length
+            # a child counts only if the prompt agrees up to where it leaves this segment, and in its first token
             waiting.extend(
                 child
                 for child in segment.children
-                if child.start <= shared and child.start < len(ids) and child.ids and child.ids[0] == ids[child.start]
+                if child.start <= prefix_length
+                and child.start < len(ids)
+                and child.ids
+                and child.ids[0] == ids[child.start]
             )
         return best, length
 
     def extend(self, segment: Segment, at: int) -> Segment:
-        """Return the segment that a request appends to: `segment` itself where it ends at `at` and is free, else a
+        """Choose the segment that a request appends to: `segment` itself where it ends at `at` and is free, else a
         fork."""
         if segment.parent is None or segment.end != at or segment.in_use:
             parent, segment = segment, Segment(segment, at)
@@ -119,12 +124,13 @@ class SegmentTree:
         return segment
 
     def release(self, segment: Segment) -> None:
-        """Release the segment after a request; tokens that were never computed are dropped."""
+        """Hand the segment back after a request; tokens that were never computed are dropped."""
         self.clock += 1
         segment.in_use = False
         del segment.ids[segment.filled :]
         self.tokens += segment.filled - segment.counted
         segment.counted = segment.filled
+        # an ancestor is as fresh as its freshest reader, or eviction would take what a leaf stands on
         for part, _ in segment.chain():
             part.used_at = self.clock
         if not segment.ids and not segment.children:
@@ -141,8 +147,10 @@ class SegmentTree:
 
     def _evict(self) -> None:
         """Drop the segments used longest ago, leaves first, until the tree fits its capacity."""
+        # down to a share of the capacity, so that not every reply has to evict
         enough = self.capacity if self.tokens <= self.capacity else int(self.capacity * KEPT)
         while self.tokens > enough:
+            # only leaves: what lies behind an inner segment can't be read without it
             leaves = [segment for segment in self._all() if not segment.children and not segment.in_use]
             if not leaves:
                 return
@@ -166,5 +174,5 @@ class SegmentTree:
 
 
 def stack_layers(fresh: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """Return keys and values of one step, a pair (H, N, D) per layer, as one (L, 2, H, N, D)."""
+    """Stack the keys and values of one step, a pair (H, N, D) per layer, as one (L, 2, H, N, D)."""
     return torch.stack([torch.stack(pair) for pair in fresh])

@@ -43,11 +43,12 @@ class VllmFleet:
         return [server for server in self.servers if server.equipped]
 
     async def load(self, snapshot: PolicySnapshot) -> None:
-        """Give every server the policy. Raises `EngineError` where none takes it, or one refuses it."""
+        """Give every server the policy. Raise `EngineError` where none takes it, or one refuses it."""
         self.snapshot = snapshot
         self._use_none()
         await self._discover()
         self.asleep = False
+        # all at once, and each to its end: one that is away must not keep the others from the policy
         failures = await asyncio.gather(
             *[self._equip(server, self.settings.adopt) for server in self.servers], return_exceptions=True
         )
@@ -70,24 +71,24 @@ class VllmFleet:
         await asyncio.gather(*[server.sleep(level) for server in self.servers])
 
     async def choose(self, request_id: str) -> VllmRoutes:
-        """Return the server of the task's last call (its prefix cache holds the shared part), or the least busy one
+        """Choose the server of the task's last call (its prefix cache holds the shared part), or the least busy one
         where that is clearly less so. Where none runs the policy, wait until one is back. Raise `ServerAway` after
         `timeout_s`."""
         deadline = time.monotonic() + self.settings.timeout_s
         while not (healthy := self.healthy):
             if time.monotonic() > deadline or not (self.revivals or self.names):
-                waited = f" after {self.settings.timeout_s:g} s" if time.monotonic() > deadline else ""
+                duration = f" after {self.settings.timeout_s:g} s" if time.monotonic() > deadline else ""
                 raise ServerAway(
-                    f"{request_id}: no server runs the policy{waited}: "
+                    f"{request_id}: no server runs the policy{duration}: "
                     f"{'; '.join(server.refusal or server.url for server in self.servers)}; restart one"
                 )
             await asyncio.sleep(PAUSES[0])
         task = "/".join(request_id.split("/")[:2])
         least = min(healthy, key=lambda server: server.in_flight)
         last = self._last.get(task, least)
-        chosen = last if last.equipped and last.in_flight <= least.in_flight + SLACK else least
-        self._last[task] = chosen
-        return chosen
+        best = last if last.equipped and last.in_flight <= least.in_flight + SLACK else least
+        self._last[task] = best
+        return best
 
     def lose(self, server: VllmRoutes) -> None:
         """Stop using the server and try to reach it again. Which policy it then runs is unknown. Its other calls may
@@ -145,7 +146,7 @@ class VllmFleet:
                 revival.cancel()
 
     async def resolve(self, name: str) -> set[str]:
-        """Return the addresses behind a name, as Kubernetes' headless services have them; none while it is unknown."""
+        """Resolve the addresses behind a name, as Kubernetes' headless services have them; none while it is unknown."""
         at = urlsplit(name)
         try:
             addresses = await asyncio.get_running_loop().getaddrinfo(at.hostname, at.port, type=socket.SOCK_STREAM)
@@ -162,8 +163,9 @@ class VllmFleet:
         return server
 
     async def _equip(self, server: VllmRoutes, adopt: bool) -> None:
-        """Raises `ServerGone` while it does not answer."""
+        """Give the server the policy, if it does not run it yet. Raise `ServerGone` while it does not answer."""
         assert self.snapshot is not None
+        # a load and a revival may come to the same server at once: the second finds it equipped
         async with self._equipping.setdefault(server, asyncio.Lock()):
             if not server.equipped:
                 await server.look()

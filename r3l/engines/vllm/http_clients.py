@@ -14,9 +14,8 @@ class HttpClients:
     """What `httpx.AsyncClient.request` and `aclose` are, over as many clients as `connections` need, taken in turns."""
 
     def __init__(self, connections: int, **options: Any) -> None:
-        limits = httpx.Limits(
-            max_connections=None, max_keepalive_connections=None
-        )  # how many are in use is the caller's business
+        # how many are in use is the caller's business
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         verify = httpx.create_ssl_context()  # read once: it takes longer than all the rest
         self.clients = [
             httpx.AsyncClient(limits=limits, verify=verify, **options) for _ in range(-(-connections // SHARE))

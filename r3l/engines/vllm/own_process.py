@@ -55,7 +55,7 @@ class OwnProcess:
         return self.process is not None and self.process.poll() is None
 
     def start(self, model: str) -> None:
-        """Start it with the weights in the folder `model`, on a port that is free now. Raises `EngineError` where there
+        """Start it with the weights in the folder `model`, on a port that is free now. Raise `EngineError` where there
         is no vLLM to start."""
         python = interpreter()
         self.port = free_port()
@@ -90,29 +90,29 @@ class OwnProcess:
                 os.killpg(self.process.pid, signal.SIGKILL)
 
     def last_words(self) -> str:
-        """Return the first error that it logged since its last start, which the others follow from; else the end of its
+        """Find the first error that it logged since its last start, which the others follow from; else the end of its
         log."""
         try:
             with self.log.open("rb") as log:
                 log.seek(self.began)
-                said = log.read(READ).decode(errors="replace")
+                text = log.read(READ).decode(errors="replace")
         except OSError:
             return "(it has no log)"
-        errors = ERROR.findall(said)
-        return errors[0] if errors else said[-TAIL:].strip() or "(it said nothing)"
+        errors = ERROR.findall(text)
+        return errors[0] if errors else text[-TAIL:].strip() or "(it said nothing)"
 
     def _options(self) -> list[str]:
         share = f"{self.settings.memory_share:g}"
-        given = ["--gpu-memory-utilization", share, "--served-model-name", self.name, "--dtype", self.policy.dtype]
-        return [*given, *shlex.split(os.environ.get(OPTIONS, ""))]
+        words = ["--gpu-memory-utilization", share, "--served-model-name", self.name, "--dtype", self.policy.dtype]
+        return [*words, *shlex.split(os.environ.get(OPTIONS, ""))]
 
     def _environment(self) -> dict[str, str]:
-        known = {name: value for name, value in child_environment().items() if name not in NOT_PASSED}
-        known |= {name: value for name, value in os.environ.items() if name.startswith("VLLM_")}
+        variables = {name: value for name, value in child_environment().items() if name not in NOT_PASSED}
+        variables |= {name: value for name, value in os.environ.items() if name.startswith("VLLM_")}
         rank = self.policy.lora_rank if self.policy.adapter == "lora" else 0
         if self.settings.batch_invariant:
-            known["VLLM_BATCH_INVARIANT"] = "1"
-        return known | {
+            variables["VLLM_BATCH_INVARIANT"] = "1"
+        return variables | {
             "CUDA_VISIBLE_DEVICES": device(self.gpu),
             "CONTEXT": str(self.policy.context_tokens),
             "HOST": "127.0.0.1",
@@ -124,20 +124,22 @@ class OwnProcess:
 
 
 def interpreter() -> Path:
-    """Return the interpreter of vLLM's environment. Raise `EngineError` where it is not there; says how it is made."""
-    given = Path(os.environ.get(PYTHON) or DEFAULT_PYTHON).expanduser()
-    found = given if given.is_absolute() else home() / given
-    if not found.is_file():
+    """Find the interpreter of vLLM's environment. Raise `EngineError` where it is not there; the message says how it is
+    made."""
+    path = Path(os.environ.get(PYTHON) or DEFAULT_PYTHON).expanduser()
+    python = path if path.is_absolute() else home() / path
+    if not python.is_file():
         raise EngineError(
-            f"there is no {found}: vLLM needs an environment of its own. Make it with `uv venv --python 3.12 "
-            f"{found.parent.parent} && uv pip install --python {found} vllm`, or set {PYTHON} to the interpreter of an "
+            f"there is no {python}: vLLM needs an environment of its own. Make it with `uv venv --python 3.12 "
+            f"{python.parent.parent} && uv pip install --python {python} vllm`, or set {PYTHON} to the interpreter of "
+            "an "
             f'existing one, or set engine.gpus="" and engine.urls to a running server'
         )
-    return found
+    return python
 
 
 def device(gpu: str) -> str:
-    """Return what CUDA calls a GPU: its number, or where this process sees some only, the one at that place among them.
+    """Name a GPU as CUDA does: its number, or where this process sees some only, the one at that place among them.
 
     Raises:
         EngineError: this process does not see so many.

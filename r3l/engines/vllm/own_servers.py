@@ -81,8 +81,8 @@ class OwnServers(VllmServer):
         clock = asyncio.get_running_loop().time
         end = clock() + self.settings.start_s
         while not await self._is_there(process):
-            mended = process.answered and not self.fleet.asleep and process.deaths <= self.settings.restarts
-            if not process.alive and not mended:
+            will_restart = process.answered and not self.fleet.asleep and process.deaths <= self.settings.restarts
+            if not process.alive and not will_restart:
                 raise EngineError(f"vLLM did not start: {process.last_words()}; its log is {process.log}")
             if clock() > end:
                 raise EngineError(
@@ -107,10 +107,12 @@ class OwnServers(VllmServer):
                 continue
             process.clear_away()
             process.deaths += 1
-            said = process.last_words()
+            last_words = process.last_words()
             self.fleet.lose(routes)
             if process.deaths > self.settings.restarts:
-                self.fleet.give_up(routes, f"vLLM died {process.deaths} times, of {said}; its log is {process.log}")
+                self.fleet.give_up(
+                    routes, f"vLLM died {process.deaths} times, of {last_words}; its log is {process.log}"
+                )
             else:
-                self.note("engine_restarted", process.url, f"vLLM on GPU {process.gpu} died", said)
+                self.note("engine_restarted", process.url, f"vLLM on GPU {process.gpu} died", last_words)
                 self._spawn(process, routes)

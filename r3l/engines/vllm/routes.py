@@ -52,7 +52,8 @@ class VllmRoutes:
         return len(self.calls)
 
     async def ask(self, method: str, route: str, **options: Any) -> httpx.Response:
-        """Raise `ServerGone` where another try may help, `EngineError` where the request itself is refused."""
+        """Send one request. Raise `ServerGone` where another try may help, `EngineError` where the request itself is
+        refused."""
         address = route if route.startswith("http") else f"{self.url}{route}"
         try:
             response = await self.client.request(method, address, **options)
@@ -118,7 +119,7 @@ class VllmRoutes:
         self.asleep, self.adapter = level, self.adapter if level == 1 else ""
 
     async def _wake(self, base: str) -> bool:
-        """End its sleep. Whether it has read the weights in `base`, which it lost by level 2."""
+        """End its sleep. The result is whether it has read the weights in `base`, which it lost by level 2."""
         level = self.asleep
         if level == 1:
             await self._development("/wake_up", {})
@@ -161,7 +162,7 @@ class VllmRoutes:
         return [float(place[str(token)]["logprob"]) for place, token in zip(logprobs[1:], token_ids[1:], strict=True)]
 
     async def _pull(self, snapshot: PolicySnapshot) -> str:
-        """Have the policy brought to the server's own host out of the store; its folder there."""
+        """Have the policy brought to the server's own host out of the store; the result is its folder there."""
         body = {"place": snapshot.place, "digest": snapshot.digest}
         return str((await self.ask("POST", f"{self.puller}/pull", json=body)).json()["path"])
 
@@ -170,12 +171,13 @@ class VllmRoutes:
         if name != self.adapter:
             body = {"lora_name": name, "lora_path": path, "load_inplace": True}
             await self._development("/v1/load_lora_adapter", body)
+            # the old adapter goes last: a request in flight may still name it
             if self.adapter:
                 await self._development("/v1/unload_lora_adapter", {"lora_name": self.adapter})
         self.model = self.adapter = name
 
     async def _development(self, route: str, body: dict[str, Any]) -> httpx.Response:
-        """Return the routes that vLLM only has when it is started with its development options."""
+        """Ask one of the routes that vLLM only has when it is started with its development options."""
         try:
             return await self.ask("POST", route, json=body)
         except ServerGone as error:
@@ -188,7 +190,7 @@ class VllmRoutes:
 
 
 def largest_rank(rank: int) -> int:
-    """Return the smallest adapter rank that vLLM knows and that has room for `rank`."""
+    """Choose the smallest adapter rank that vLLM knows and that has room for `rank`."""
     return next((known for known in RANKS if known >= rank), RANKS[-1])
 
 
@@ -197,7 +199,7 @@ def adapter_name(snapshot: PolicySnapshot) -> str:
 
 
 def completion(answer: dict[str, Any], sampling: Sampling, room: int, url: str) -> Completion:
-    """Return the server's answer, checked: as many log-probabilities as ids, and a stop only by a token asked for."""
+    """Check the server's answer: as many log-probabilities as ids, and a stop only by a token asked for."""
     choice = answer["choices"][0]
     ids = choice.get("token_ids")
     logprobs = (choice.get("logprobs") or {}).get("token_logprobs")
@@ -207,13 +209,13 @@ def completion(answer: dict[str, Any], sampling: Sampling, room: int, url: str) 
             "of both; return_token_ids needs vLLM 0.10 or newer"
         )
     details = (answer.get("usage") or {}).get("prompt_tokens_details") or {}
-    cached = int(details.get("cached_tokens") or 0)
+    cached_tokens = int(details.get("cached_tokens") or 0)
     if choice["finish_reason"] == "stop":
         if not ids or ids[-1] not in sampling.stop_token_ids:
             raise EngineError(
                 f"{url} stopped after token {ids[-1] if ids else None}, expected one of {sampling.stop_token_ids}"
             )
-        return Completion(list(ids), list(logprobs), "stop", cached)
+        return Completion(list(ids), list(logprobs), "stop", cached_tokens)
     if choice["finish_reason"] != "length":
         raise ServerGone(f"{url} ended a reply with {choice['finish_reason']!r}")
-    return Completion(list(ids), list(logprobs), "length" if room >= sampling.max_tokens else "context", cached)
+    return Completion(list(ids), list(logprobs), "length" if room >= sampling.max_tokens else "context", cached_tokens)

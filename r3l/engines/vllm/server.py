@@ -74,7 +74,7 @@ class VllmServer:
         return next(iter(self.score_each(token_ids).values()))
 
     def score_each(self, token_ids: Sequence[int]) -> dict[str, list[float]]:
-        """Return `score` by every server that runs the policy, by address."""
+        """Score by every server that runs the policy, by address."""
         scores: dict[str, list[float]] = self._submit(self._score(list(token_ids))).result()
         return scores
 
@@ -97,15 +97,15 @@ class VllmServer:
             self._loop.close()
 
     def wakes_at_end(self) -> bool:
-        """Return whether servers that sleep are woken when the engine closes."""
+        """Tell whether servers that sleep are woken when the engine closes."""
         return True
 
     def _submit(self, call: Coroutine[Any, Any, Any]) -> Future[Any]:
         if self._closed:
             call.close()
-            failed: Future[Any] = Future()
-            failed.set_exception(Interrupted("the engine is closed: make a new one"))
-            return failed
+            refusal: Future[Any] = Future()
+            refusal.set_exception(Interrupted("the engine is closed: make a new one"))
+            return refusal
         return asyncio.run_coroutine_threadsafe(self._watched(call), self._loop)
 
     async def _watched(self, call: Coroutine[Any, Any, Any]) -> Any:
@@ -146,7 +146,7 @@ class VllmServer:
             log.warning("the servers were not woken: %s", error)
 
     async def _quiet(self) -> None:
-        """Calls in flight end under the policy that they began with."""
+        """Wait until no call is in flight: each ends under the policy that it began with."""
         while self._active:
             await asyncio.sleep(0.01)
 
@@ -188,9 +188,8 @@ class VllmServer:
             finally:
                 call.cancel()
                 server.calls.discard(call)
-        await self.fleet.choose(
-            request_id
-        )  # where none comes back, the servers are away, and this request is not at fault
+        # where none comes back, the servers are away, and this request is not at fault
+        await self.fleet.choose(request_id)
         raise EngineError(
             f"{request_id}: no server answered in {self.settings.retries + 1} tries: {'; '.join(reasons[-3:])}"
         )
@@ -223,7 +222,7 @@ class VllmServer:
 
 
 def _cancelling() -> bool:
-    """Return whether the caller itself is being cancelled, rather than the call that it waits for."""
+    """Tell whether the caller itself is being cancelled, rather than the call that it waits for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

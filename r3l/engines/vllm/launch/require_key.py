@@ -38,5 +38,5 @@ class RequireKey:
             await send({"type": "websocket.close", "code": 1008})
 
     def knows(self, headers: list[tuple[bytes, bytes]]) -> bool:
-        given = dict(headers).get(b"authorization", b"")
-        return hmac.compare_digest(given, self.expected)
+        token = dict(headers).get(b"authorization", b"")
+        return hmac.compare_digest(token, self.expected)

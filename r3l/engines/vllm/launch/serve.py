@@ -38,11 +38,11 @@ PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 def options(policy: str, port: str, more: Sequence[str]) -> list[str]:
-    """Return the command line of vLLM's server. Raise SystemExit where it would listen beyond this machine without a
+    """Make the command line of vLLM's server. Raise SystemExit where it would listen beyond this machine without a
     key."""
     context, host, rank = _said("CONTEXT", "20480"), _said("HOST", "127.0.0.1"), int(_said("LORA_RANK", "16"))
     # fmt: off
-    found = [
+    words = [
         "--model", policy, "--host", host, "--port", port, "--max-model-len", context, "--enable-prefix-caching",
         "--enable-prompt-tokens-details", "--generation-config", "vllm", "--logprobs-mode", "raw_logprobs",
         "--structured-outputs-config.backend", "guidance",  # the backend that can be told where blanks go
@@ -51,13 +51,13 @@ def options(policy: str, port: str, more: Sequence[str]) -> list[str]:
     if _on_cpu():
         # Prompts whole, never in pieces: after a piece vLLM rewinds a seeded request's generator, which no CPU
         # generator can do, and ends.
-        found += ["--no-enable-chunked-prefill", "--max-num-batched-tokens", context]
+        words += ["--no-enable-chunked-prefill", "--max-num-batched-tokens", context]
     if rank > 0:  # two adapters: the next one is loaded before the last one goes
-        found += ["--enable-lora", "--max-loras", "2", "--max-lora-rank", str(rank)]
+        words += ["--enable-lora", "--max-loras", "2", "--max-lora-rank", str(rank)]
     if _said("SLEEP", "0") != "0":
-        found += ["--enable-sleep-mode"]
+        words += ["--enable-sleep-mode"]
     if os.environ.get("R3L_ENGINE_KEY"):
-        found += ["--middleware", "require_key.RequireKey"]
+        words += ["--middleware", "require_key.RequireKey"]
     elif not host.startswith(LOOPBACK):
         print(
             f"serve.py: HOST={host} is not loopback, and whoever reaches the server can load weights into it: set "
@@ -65,11 +65,11 @@ def options(policy: str, port: str, more: Sequence[str]) -> list[str]:
             file=sys.stderr,
         )
         sys.exit(2)
-    return [*found, *more]
+    return [*words, *more]
 
 
 def surroundings() -> dict[str, str]:
-    """Return the environment of vLLM's server: its development routes, and the key, which a command line would show to
+    """Make the environment of vLLM's server: its development routes, and the key, which a command line would show to
     every user."""
     key, here, paths = os.environ.get("R3L_ENGINE_KEY"), str(Path(__file__).parent), os.environ.get("PYTHONPATH")
     return {
@@ -86,13 +86,13 @@ def guard(command: Sequence[str], environment: dict[str, str]) -> None:
     """Run vLLM until it ends or standard input does; then end every process of this process group, this one too."""
     if os.getpgrp() != os.getpid():
         os.setpgrp()  # what is ended below is this group, and must not be the caller's
-    ended = threading.Event()
+    end = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
+        signal.signal(number, lambda *_: end.set())
     server = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, preexec_fn=end_with_guard)
-    threading.Thread(target=_until_closed, args=(ended,), daemon=True).start()
-    threading.Thread(target=_until_exit, args=(server, ended), daemon=True).start()
-    while not ended.wait(1.0):  # in pieces: a signal's handler runs between them
+    threading.Thread(target=_until_closed, args=(end,), daemon=True).start()
+    threading.Thread(target=_until_exit, args=(server, end), daemon=True).start()
+    while not end.wait(1.0):  # in pieces: a signal's handler runs between them
         pass
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.killpg(0, signal.SIGTERM)
@@ -133,11 +133,11 @@ def _said(name: str, otherwise: str) -> str:
 
 def main(words: Sequence[str]) -> None:
     """Serve; with ``--guarded`` as long as standard input is open."""
-    guarded = words[:1] == ["--guarded"]
-    given = words[guarded:]
-    policy, port, *more = given if len(given) > 1 else [*given, "8000"]
+    has_guard = words[:1] == ["--guarded"]
+    arguments = words[has_guard:]
+    policy, port, *more = arguments if len(arguments) > 1 else [*arguments, "8000"]
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *options(policy, port, more)]
-    if guarded:
+    if has_guard:
         guard(command, surroundings())
     os.execve(sys.executable, command, surroundings())
 
