@@ -33,13 +33,13 @@ ENVIRONMENTS: dict[str, type] = {
 
 
 def make_world(settings: EnvironmentSettings) -> World:
-    """Return the world that `settings` describe. Raise `ConfigError` as `world_class` does."""
+    """Make the world that `settings` describe. Raise `ConfigError` as `world_class` does."""
     world: World = world_class(settings.kind)(settings)
     return world
 
 
 def world_class(kind: str) -> type:
-    """Return the class of a kind's worlds, the package's own or a plug-in's.
+    """Find the class of a kind's worlds, the package's own or a plug-in's.
 
     Raises:
         ConfigError: nothing has this kind, or what has it is a plug-in that lacks something of a `World`.
@@ -49,23 +49,23 @@ def world_class(kind: str) -> type:
 
 
 def data_of(settings: EnvironmentSettings, split: str) -> str:
-    """Return what the tasks and rewards of a split are made from, in a few words; "" where the world does not say."""
+    """Say what the tasks and rewards of a split are made from, in a few words; "" where the world does not say."""
     world = make_world(settings)
     return world.data(split) if isinstance(world, Sourced) else ""
 
 
 def tasks_of(settings: EnvironmentSettings, split: str) -> list[Task]:
-    """Return the tasks of a split, of the types that `settings` ask for.
+    """List the tasks of a split, of the types that `settings` ask for.
 
     Raises:
         ConfigError: there is no task of a type.
         WorldError: there is no such split, or its tasks are not prepared.
     """
-    tasks, wanted = outside.tasks_of(make_world(settings).tasks(split)), set(settings.task_types)
-    known = {task.task_type for task in tasks}
-    if wanted - known:
+    tasks, types_asked = outside.tasks_of(make_world(settings).tasks(split)), set(settings.task_types)
+    types = {task.task_type for task in tasks}
+    if types_asked - types:
         raise ConfigError(
-            f"environment.task_types: {split} has no task of type {', '.join(sorted(wanted - known))}; "
-            f"its types are {', '.join(sorted(known))}"
+            f"environment.task_types: {split} has no task of type {', '.join(sorted(types_asked - types))}; "
+            f"its types are {', '.join(sorted(types))}"
         )
-    return [task for task in tasks if not wanted or task.task_type in wanted]
+    return [task for task in tasks if not types_asked or task.task_type in types_asked]

@@ -66,7 +66,7 @@ class Environment(Protocol):
     def step(self, action: str) -> Step: ...
 
     def snapshot(self) -> object | None:
-        """Return a handle for `restore`, or None where only replaying the actions rolls back."""
+        """Give a handle for `restore`, or None where only replaying the actions rolls back."""
         ...
 
     def restore(self, handle: object) -> None: ...
@@ -87,7 +87,7 @@ class World(Protocol):
         ...
 
     def tasks(self, split: str) -> list[Task]:
-        """Return every task of a split in a fixed order, with `iteration` and `task` 0 and the seed of its content.
+        """List every task of a split in a fixed order, with `iteration` and `task` 0 and the seed of its content.
 
         Raises:
             WorldError: the data are not there; the message names the `r3l prepare` command.
@@ -107,8 +107,8 @@ class Remarking(Protocol):
 
 
 def shown_by(world: World) -> list[str]:
-    """Return the fixed texts that a policy is shown in this world: the system prompt, the answer to an empty reply, its
-    remarks, its tools."""
+    """Collect the fixed texts that a policy is shown in this world: the system prompt, the answer to an empty reply,
+    its remarks, its tools."""
     return [
         world.system_prompt(),
         world.parse_reply("").error,
@@ -150,7 +150,7 @@ class Tooled(Protocol):
 
 
 def tools_of(world: World) -> tuple[dict[str, Any], ...]:
-    """Return the tools that the chat template is to show."""
+    """List the tools that the chat template is to show."""
     return tuple(world.tools) if isinstance(world, Tooled) else ()
 
 
@@ -159,7 +159,7 @@ class Judging(Protocol):
     """A world with an oracle of its own: it says of a failed episode where it went wrong."""
 
     def oracle_pivot(self, task: Task, actions: Sequence[str], observations: Sequence[str]) -> Verdict:
-        """Return the verdict. ``actions[k]`` is turn k's, "" where it had no valid one; ``observations[k]`` came before
+        """Judge an episode. ``actions[k]`` is turn k's, "" where it had no valid one; ``observations[k]`` came before
         it, the last one after the last action. Called in the worker process."""
         ...
 
@@ -169,7 +169,7 @@ class Hinting(Protocol):
     """A world that has hints for its tasks."""
 
     def hints(self, task: Task) -> Sequence[str]:
-        """Return what a policy may be told of a task, from a vague hint to a precise one; empty where there is none.
+        """List what a policy may be told of a task, from a vague hint to a precise one; empty where there is none.
         Called in the worker process."""
         ...
 

@@ -57,7 +57,7 @@ ORACLES: dict[str, Oracle] = {
 
 
 def has_oracle(settings: EnvironmentSettings) -> bool:
-    """Return whether the environment, or the world of a plug-in, has an oracle."""
+    """Tell whether the environment, or the world of a plug-in, has an oracle."""
     return settings.kind in ORACLES or isinstance(make_world(settings), Judging)
 
 

@@ -21,16 +21,16 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def described(value: object) -> str:
-    """Return value and type as a message shows them, whatever the value's own code does."""
+    """Show value and type as a message does, whatever the value's own code does."""
     try:
-        shown = f"{value!r:.80}"
+        text = f"{value!r:.80}"
     except Exception as error:  # noqa: BLE001 - its author may have written anything
-        shown = f"a value whose repr fails with {type(error).__name__}"
-    return f"{whole(shown)} ({type(value).__name__})"
+        text = f"a value whose repr fails with {type(error).__name__}"
+    return f"{whole(text)} ({type(value).__name__})"
 
 
 def message_of(error: BaseException) -> str:
-    """Return an error's type and text, or why it has no text."""
+    """Write an error's type and text, or why it has no text."""
     try:
         text = str(error)
     except Exception as inner:  # noqa: BLE001 - its author may have written anything
@@ -39,19 +39,19 @@ def message_of(error: BaseException) -> str:
 
 
 def whole(text: str) -> str:
-    """Return the text with its halves of surrogate pairs, which no table holds, made visible."""
+    """Make the text's halves of surrogate pairs, which no table holds, visible."""
     return SURROGATE.sub(lambda match: mark(match[0]), text)
 
 
 def text_of(value: object, what: str) -> str:
-    """Return a text that can be stored. Raise `WorldError` for anything else, such as None or a number."""
+    """Check for a text that can be stored. Raise `WorldError` for anything else, such as None or a number."""
     if not isinstance(value, str):
         raise WorldError(f"{what}: expected text, got {described(value)}")
     return whole(str(value))  # of a subclass, such as numpy's, the plain text
 
 
 def number_of(value: object, what: str, low: float = 0.0, high: float = 1.0) -> float:
-    """Return a number in [low, high], of whatever library.
+    """Check for a number in [low, high], of whatever library.
 
     Raises:
         WorldError: it is no number, not finite, or beyond the bounds.
@@ -67,19 +67,19 @@ def number_of(value: object, what: str, low: float = 0.0, high: float = 1.0) -> 
 
 
 def share_of(value: object, what: str, low: float, high: float) -> float:
-    """Return a number between the bounds as a share in [0, 1]. Raise `WorldError` as `number_of` does."""
+    """Convert a number between the bounds to a share in [0, 1]. Raise `WorldError` as `number_of` does."""
     return (number_of(value, what, low, high) - low) / (high - low)
 
 
 def flag_of(value: object, what: str) -> bool:
-    """Return true or false, numpy's too. Raise `WorldError` for anything else: "False" is true to Python."""
+    """Check for true or false, numpy's too. Raise `WorldError` for anything else: "False" is true to Python."""
     if (isinstance(value, bool | Integral) or type(value).__name__ in {"bool", "bool_"}) and value in (True, False):
         return bool(value)
     raise WorldError(f"{what}: expected true or false, got {described(value)}")
 
 
 def observation_of(given: object) -> Observation:
-    """Return what an environment says, checked. Raise `WorldError`."""
+    """Check what an environment says. Raise `WorldError`."""
     if not isinstance(given, Observation):
         raise WorldError(f"observation: expected an Observation, got {described(given)}")
     if given.role not in get_args(Role):
@@ -89,7 +89,7 @@ def observation_of(given: object) -> Observation:
 
 
 def step_of(given: object) -> Step:
-    """Return the answer to an action, checked. Raise `WorldError`."""
+    """Check the answer to an action. Raise `WorldError`."""
     if not isinstance(given, Step):
         raise WorldError(f"step: expected a Step, got {described(given)}")
     return Step(
@@ -104,7 +104,7 @@ def step_of(given: object) -> Step:
 
 
 def tasks_of(given: Iterable[object]) -> list[Task]:
-    """Return the tasks of a split, checked. Raise `WorldError` that names the place of the first that is none."""
+    """Check the tasks of a split. Raise `WorldError` that names the place of the first that is none."""
     return [task_of(task, f"task {place}") for place, task in enumerate(given)]
 
 
@@ -119,7 +119,7 @@ def task_of(given: object, what: str) -> Task:
 
 
 def checked_verdict(given: object) -> Verdict:
-    """Return an oracle's judgement, checked. Raise `WorldError`."""
+    """Check an oracle's judgement. Raise `WorldError`."""
     if not isinstance(given, Verdict):
         raise WorldError(f"verdict: expected a Verdict, got {described(given)}")
     if given.pivot is not None and not isinstance(given.pivot, Integral):
@@ -130,7 +130,7 @@ def checked_verdict(given: object) -> Verdict:
 
 
 def hints_of(given: Iterable[object]) -> list[str]:
-    """Return the hints of a task. Raise `WorldError` for one that is no text."""
+    """Check the hints of a task. Raise `WorldError` for one that is no text."""
     return [text_of(hint, "a hint") for hint in given]
 
 

@@ -10,14 +10,14 @@ EXPECTED = "Expected exactly one <think>...</think> followed by exactly one <{ta
 
 
 def after_thought(text: str) -> str:
-    """Return what stands after the last thought. Reports, boxes, actions and calls are read there alone: a thought may
-    try any of them. A thought that does not end has nothing after it."""
-    said = text.rpartition(CLOSE)[2]
-    return said.partition(OPEN)[0]
+    """Cut what stands after the last thought. Reports, boxes, actions and calls are read there alone: a thought may try
+    any of them. A thought that does not end has nothing after it."""
+    answer = text.rpartition(CLOSE)[2]
+    return answer.partition(OPEN)[0]
 
 
 def parse_tagged_reply(text: str) -> Reply:
-    """Return what stands in the one <action>...</action> after the thought; text around both is let pass.
+    """Parse what stands in the one <action>...</action> after the thought; text around both is let pass.
 
     The action is one line, stripped; anything else is invalid and says why.
     """
@@ -26,25 +26,25 @@ def parse_tagged_reply(text: str) -> Reply:
 
 
 def tagged(text: str, tag: str, counted: Callable[[int], str]) -> Reply:
-    """Return what one tag after a thought holds, stripped. `counted`: how a number of tags is told."""
+    """Parse what one tag after a thought holds, stripped. `counted`: how a number of tags is told."""
     opening, ending = f"<{tag}>", f"</{tag}>"
     if OPEN not in text:
         return invalid(f"{counted(0)} <think> tags", tag)
-    first, closed, rest = text.partition(CLOSE)
-    if not closed or OPEN not in first or OPEN in text.rpartition(CLOSE)[2]:
+    first, close_tag, rest = text.partition(CLOSE)
+    if not close_tag or OPEN not in first or OPEN in text.rpartition(CLOSE)[2]:
         return invalid("</think> must close <think> once", tag)
     if opening in first.partition(OPEN)[0]:
         return invalid("the tags are not in order", tag)
     # Between two thoughts nothing may be done: a second turn that the policy dreamt up is none.
-    between, said = rest.rpartition(CLOSE)[0], after_thought(text)
-    if (count := said.count(opening) + between.count(ending)) != 1:
+    between, answer = rest.rpartition(CLOSE)[0], after_thought(text)
+    if (count := answer.count(opening) + between.count(ending)) != 1:
         return invalid(f"{counted(count)} {opening} tags", tag)
-    if said.count(ending) != 1:
+    if answer.count(ending) != 1:
         return invalid(f"{ending} must close {opening} once", tag)
-    before, _, held = said.partition(ending)[0].partition(opening)
-    if opening in said.partition(ending)[2] or opening in before:
+    before, _, inside = answer.partition(ending)[0].partition(opening)
+    if opening in answer.partition(ending)[2] or opening in before:
         return invalid("the tags are not in order", tag)
-    return Reply(valid=True, action=held.strip()) if held.strip() else invalid(f"{opening} is empty", tag)
+    return Reply(valid=True, action=inside.strip()) if inside.strip() else invalid(f"{opening} is empty", tag)
 
 
 def invalid(reason: str, tag: str) -> Reply:

@@ -10,11 +10,11 @@ class NotJson(ValueError):
 
 
 def value(text: str) -> Any:
-    """Return the JSON value of a text. Raise `NotJson`, also for what other readers of JSON refuse."""
+    """Parse the JSON value of a text. Raise `NotJson`, also for what other readers of JSON refuse."""
     try:
-        found = json.loads(text, parse_constant=refuse, parse_float=finite)
-        json.dumps(found, ensure_ascii=False).encode()
-        return found
+        parsed_value = json.loads(text, parse_constant=refuse, parse_float=finite)
+        json.dumps(parsed_value, ensure_ascii=False).encode()
+        return parsed_value
     except UnicodeEncodeError as error:
         raise NotJson("not valid JSON: it holds half of a surrogate pair, which is no character") from error
     except json.JSONDecodeError as error:

@@ -39,7 +39,7 @@ class TextArenaWorld(GameWorld[TextArenaSettings]):
         self.copies = Copies()
 
     def tasks(self, split: str) -> list[Task]:
-        """Return tasks, which are seeds of the game."""
+        """List the tasks, which are seeds of the game."""
         installed("textarena", "textarena")
         return seeded_tasks(self.settings, self.name, self.settings.env, split)
 
@@ -86,14 +86,14 @@ class TextArenaEnvironment(CopiedEnvironment):
             return Step(self.seen(game))
         observation = self.seen(game)
         rewards, info = game.env.close()
-        won = number_of((rewards or {}).get(game.own), f"reward of {self.settings.env}", -1.0, 1.0)
-        reward = max(won, 0.0) if self.settings.players == 1 else (won + 1) / 2
+        score = number_of((rewards or {}).get(game.own), f"reward of {self.settings.env}", -1.0, 1.0)
+        reward = max(score, 0.0) if self.settings.players == 1 else (score + 1) / 2
         why = str(info.get(game.own, {}).get("reason") or "") if isinstance(info, dict) else ""
         text = f"{observation.text}\n{why}".strip()
         return Step(Observation(cleaned(text, self.settings.observation_characters)), True, reward, reward == 1.0)
 
     def answer(self, game: Game) -> bool:
-        """Let the opponent move until it is the policy's turn; whether the game is over."""
+        """Let the opponent move until it is the policy's turn, and tell whether the game is over."""
         while game.env.state.current_player_id != game.own:
             _, messages = game.env.get_observation()
             done, _ = game.env.step(self.opponent(self.said(messages, game.env.state.current_player_id)))
@@ -102,23 +102,23 @@ class TextArenaEnvironment(CopiedEnvironment):
         return False
 
     def seen(self, game: Game) -> Observation:
-        """Return what is new to the policy, whose turn it is; after the end, what waits for it."""
+        """Collect what is new to the policy, whose turn it is; after the end, what waits for it."""
         waiting = game.env.state.observations[game.own] if game.env.state.done else game.env.get_observation()[1]
         return Observation(cleaned(self.said(waiting, game.own), self.settings.observation_characters))
 
     def said(self, messages: list[tuple[int, str, Any]], reader: int) -> str:
-        """Return the messages without the reader's own moves."""
+        """Join the messages, without the reader's own moves."""
         action = self.textarena.ObservationType.PLAYER_ACTION
-        kept = [
+        messages_read = [
             (who, text_of(text, "a message"))
             for who, text, kind in messages
             if not (kind == action and who in (reader, -1))
         ]
-        return "\n".join(text if who < 0 else f"Player {who}: {text}" for who, text in kept)
+        return "\n".join(text if who < 0 else f"Player {who}: {text}" for who, text in messages_read)
 
 
 def offered(observation: str) -> str:
-    """Return one of the moves that stand in brackets in the last offer, drawn by the episode's random numbers.
+    """Draw one of the moves that stand in brackets in the last offer, by the episode's random numbers.
 
     Raises:
         WorldError: no move is offered.

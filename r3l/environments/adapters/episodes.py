@@ -65,8 +65,8 @@ class Draws:
         try:
             yield
         finally:
-            if (drawn := random.getstate()) != self.python:  # else the snapshots share one state
-                self.python = drawn
+            if (state := random.getstate()) != self.python:  # else the snapshots share one state
+                self.python = state
             random.setstate(outer[0])
             if numpy:
                 self.numpy = numpy.random.get_state()
@@ -94,7 +94,7 @@ class CopiedEnvironment(ABC):
 
     @abstractmethod
     def begin(self, task: Task) -> tuple[Any, Observation]:
-        """Return a fresh state of `task` and what is seen first. Raise `WorldError` where the task does not exist."""
+        """Make a fresh state of `task` and what is seen first. Raise `WorldError` where the task does not exist."""
 
     @abstractmethod
     def act(self, state: Any, action: str) -> Step:
@@ -113,7 +113,7 @@ class CopiedEnvironment(ABC):
         return self.taken(self.played, action)
 
     def snapshot(self) -> Played | None:
-        """Return a copy of the episode; None where copies are not exact, or the state can't be copied."""
+        """Copy the episode; None where copies are not exact, or the state can't be copied."""
         if self.copies.why or self.played is None:
             return None
         try:
@@ -150,7 +150,7 @@ class CopiedEnvironment(ABC):
         return step
 
     def proven_step(self, copied: Played, action: str) -> Step:
-        """Return a step of a copy and of a replay. Where they differ, copies are given up and another replay goes
+        """Take a step with a copy and with a replay. Where they differ, copies are given up and another replay goes
         on."""
         self.unproven = False
         before = replace(copied, actions=list(copied.actions), observations=list(copied.observations))
@@ -168,7 +168,7 @@ class CopiedEnvironment(ABC):
         return self.taken(self.played, action)
 
     def replayed(self, played: Played) -> Played:
-        """Return the same episode by its actions. Raise `WorldError` where it reads otherwise."""
+        """Play the same episode again by its actions. Raise `WorldError` where it reads otherwise."""
         fresh, _ = self.begun(played.task)
         for action in played.actions:
             if fresh.observations[-1] != played.observations[len(fresh.actions)]:

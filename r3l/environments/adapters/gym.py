@@ -36,7 +36,7 @@ class GymnasiumWorld(GameWorld[GymnasiumSettings]):
         self.copies = Copies()
 
     def tasks(self, split: str) -> list[Task]:
-        """Return tasks, which are seeds of `reset`. Raise `ConfigError` if no environment is named."""
+        """List the tasks, which are seeds of `reset`. Raise `ConfigError` if no environment is named."""
         if not self.settings.env:
             raise ConfigError(
                 "environment.env is empty: name a registered environment (Name-v0), with its module in front where "
@@ -73,24 +73,24 @@ class GymnasiumEnvironment(CopiedEnvironment):
         return {"env": env, "gained": Gained(self.settings)}, self.seen(observation)
 
     def act(self, state: dict[str, Any], action: str) -> Step:
-        taken, why = self.understood(state["env"].action_space, action)
+        native_action, why = self.understood(state["env"].action_space, action)
         if why:
             return Step(Observation(why), accepted=False, standing=state["gained"].share)
-        observation, reward, terminated, truncated, _ = state["env"].step(taken)
+        observation, reward, terminated, truncated, _ = state["env"].step(native_action)
         state["gained"].add(reward)
-        reached, done = state["gained"].share, flag_of(terminated, "terminated") or flag_of(truncated, "truncated")
+        share, done = state["gained"].share, flag_of(terminated, "terminated") or flag_of(truncated, "truncated")
         return Step(
             self.seen(observation),
             done=done,
-            reward=reached if done else 0.0,
-            success=done and reached == 1.0,
-            progress=reached,
-            standing=reached,
+            reward=share if done else 0.0,
+            success=done and share == 1.0,
+            progress=share,
+            standing=share,
         )
 
     def understood(self, space: Any, action: str) -> tuple[Any, str]:
-        """Return the action in the form of its space, or the reason why it is invalid. Raise `WorldError` for a space
-        of other things."""
+        """Convert the action to the form of its space, or say why it is invalid. Raise `WorldError` for a space of
+        other things."""
         spaces = self.gymnasium.spaces
         if isinstance(space, spaces.Text):
             return action, "" if space.contains(

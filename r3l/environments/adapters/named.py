@@ -10,7 +10,7 @@ OWN = "r3l.environments."
 
 
 def object_named(path: str, setting: str) -> Any:
-    """Return what stands at ``module:name``.
+    """Import what stands at ``module:name``.
 
     Raises:
         ConfigError: nothing does, or nobody allowed it to be imported; the message names the setting.

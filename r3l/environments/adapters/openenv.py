@@ -37,7 +37,7 @@ class OpenEnvWorld(GameWorld[OpenEnvSettings]):
     tasks_at_once = 16  # a step waits for the server
 
     def parse_reply(self, text: str) -> Reply:
-        """Return the action: a text for the server's field, or a JSON object if the settings name no field."""
+        """Parse the action: a text for the server's field, or a JSON object if the settings name no field."""
         reply = super().parse_reply(text)
         if not reply.valid or self.settings.action_field:
             return reply
@@ -48,7 +48,7 @@ class OpenEnvWorld(GameWorld[OpenEnvSettings]):
         return reply if fits else Reply(False, "", "Invalid reply: expected a JSON object as the action.")
 
     def tasks(self, split: str) -> list[Task]:
-        """Return tasks, which are seeds of the server's reset."""
+        """List the tasks, which are seeds of the server's reset."""
         installed("openenv", "openenv")
         return seeded_tasks(self.settings, self.name, "seeded", split)
 
@@ -73,39 +73,39 @@ class OpenEnvEnvironment:
     def reset(self, task: Task) -> Observation:
         """Start an episode. Raise `ServerAway` if nothing answers at the settings' address."""
         self.connect()
-        found = self.asked(lambda: self.client.reset(seed=seed_of(task), **self.settings.options), "reset")
+        opening = self.asked(lambda: self.client.reset(seed=seed_of(task), **self.settings.options), "reset")
         self.gained, self.begun = Gained(self.settings), True
-        self.rewarded = self.took(found.reward)
-        return self.seen(found.observation)
+        self.rewarded = self.took(opening.reward)
+        return self.seen(opening.observation)
 
     def step(self, action: str) -> Step:
         if not self.begun:
             raise WorldError("openenv: step before reset")
         field = self.settings.action_field
-        sent = {field: action} if field else json.loads(action)
+        native_action = {field: action} if field else json.loads(action)
         try:
-            found = self.asked(lambda: self.client.step(sent), "step")
+            result = self.asked(lambda: self.client.step(native_action), "step")
         except WorldError as error:
             if REFUSED not in str(error):
                 raise
             text = cleaned(f"This is no action here: {error}", self.settings.observation_characters)
             return Step(Observation(text), accepted=False, standing=self.gained.share)
-        done = flag_of(found.done, "done")
-        self.rewarded |= self.took(found.reward)
+        done = flag_of(result.done, "done")
+        self.rewarded |= self.took(result.reward)
         if done and not self.rewarded:
             raise WorldError(f"OpenEnv server {self.settings.url}: the episode ended without a reward, got None")
-        reached = self.gained.share
+        share = self.gained.share
         return Step(
-            self.seen(found.observation),
+            self.seen(result.observation),
             done=done,
-            reward=reached if done else 0.0,
-            success=done and reached == 1.0,
-            progress=reached,
-            standing=reached,
+            reward=share if done else 0.0,
+            success=done and share == 1.0,
+            progress=share,
+            standing=share,
         )
 
     def took(self, reward: object) -> bool:
-        """Add a step's reward, which may be None: such a step has none. Return whether there was one."""
+        """Add a step's reward, and tell whether there was one: it may be None."""
         if reward is None:
             return False
         self.gained.add(reward)
@@ -132,7 +132,7 @@ class OpenEnvEnvironment:
         self.asked(self.client.connect, "connect")
 
     def asked(self, call: Callable[[], Value], what: str) -> Value:
-        """Return an answer of the server. A session that broke is closed.
+        """Ask the server. A session that broke is closed.
 
         Raises:
             ServerAway: nothing answers.

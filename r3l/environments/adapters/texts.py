@@ -25,8 +25,8 @@ EMPTY = "Invalid reply: it is empty. Expected an action."
 
 
 def cleaned(text: object, limit: int) -> str:
-    """Return a text of an environment: controls and direction marks are made visible, and what is beyond `limit`
-    characters is left out of its middle. Raise `WorldError` where it is no text."""
+    """Make a text of an environment fit to be shown: controls and direction marks are made visible, and what is beyond
+    `limit` characters is left out of its middle. Raise `WorldError` where it is no text."""
     whole = visible(text_of(text, "observation").replace("\r\n", "\n")).strip()
     if len(whole) <= limit:
         return whole
@@ -35,13 +35,14 @@ def cleaned(text: object, limit: int) -> str:
 
 
 def game_prompt(settings: GameSettings) -> str:
-    """Return the system prompt that the settings give, else the one that goes with their form of replies."""
+    """Choose the system prompt that the settings give, else the one that goes with their form of replies."""
     name = "game" if settings.reply_format == "tags" else "game_text"
     return settings.system_prompt or (PROMPTS / f"{name}.txt").read_text().rstrip("\n")
 
 
 def parse_action(text: str, form: str) -> Reply:
-    """Return `form` tags: <think>...</think> <action>...</action>; text: all that follows a thought is the action."""
+    """Parse a reply. `form` tags: <think>...</think> <action>...</action>; text: all that follows a thought is the
+    action."""
     if form == "tags":
         return parse_tagged_reply(text)
     action = after_thought(text).strip()
@@ -62,7 +63,7 @@ class GameWorld(Generic[Settings]):
 
 
 def seeded_tasks(settings: AdaptedSettings, name: str, variant: str, split: str) -> list[Task]:
-    """Return tasks that differ by their seed alone, which is their payload. Raise `WorldError` for another split."""
+    """Make tasks that differ by their seed alone, which is their payload. Raise `WorldError` for another split."""
     number = {"train": settings.train_tasks, "heldout": settings.heldout_tasks}.get(split)
     if number is None:
         raise WorldError(f"{name} split {split!r}: expected one of train, heldout")
@@ -84,7 +85,7 @@ def seeded_tasks(settings: AdaptedSettings, name: str, variant: str, split: str)
 
 
 def seed_of(task: Task) -> int:
-    """Return the seed in a task's payload. Raise `WorldError` where there is none."""
+    """Read the seed in a task's payload. Raise `WorldError` where there is none."""
     try:
         return int(json.loads(task.payload)["seed"])
     except (KeyError, TypeError, ValueError) as error:
@@ -100,7 +101,7 @@ def installed(module: str, extra: str) -> None:
 
 
 def imported(module: str, extra: str) -> ModuleType:
-    """Return a package that an extra installs. Raise `WorldError` with the command where it is not there."""
+    """Import a package that an extra installs. Raise `WorldError` with the command where it is not there."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -114,16 +115,16 @@ class Gained:
         self.settings, self.total = settings, 0.0
 
     def add(self, reward: object) -> None:
-        """Raise `WorldError` where it is no finite number."""
+        """Add a reward. Raise `WorldError` where it is no finite number."""
         self.total += number_of(reward, "reward of a step", -math.inf, math.inf)
 
     @property
     def share(self) -> float:
-        """Raises `WorldError` where the sum is beyond the range."""
+        """Compute the sum as a share of the range. Raise `WorldError` where it is beyond it."""
         return ranged(self.total, "sum of the episode's rewards", self.settings)
 
 
 def ranged(reward: object, what: str, settings: RangedSettings) -> float:
-    """Return a reward as a share of the range that the settings name. Raise `WorldError` where it is beyond it."""
+    """Convert a reward to a share of the range that the settings name. Raise `WorldError` where it is beyond it."""
     bounds = "environment.lowest_reward to environment.highest_reward"
     return share_of(reward, f"{what}, of {bounds}", settings.lowest_reward, settings.highest_reward)

@@ -57,13 +57,8 @@ class GameEngine:
             with translated_once(), contextlib.redirect_stdout(io.StringIO()):
                 self.env.load(str(path))
                 state = self.env.reset()
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            AssertionError,
-            SystemExit,
-        ) as error:  # the translator exits on a bad problem
+        # the translator exits on a bad problem
+        except (OSError, ValueError, KeyError, AssertionError, SystemExit) as error:
             raise WorldError(
                 f"ALFWorld game {path} can't be loaded: {error!r}; make it again with `r3l prepare alfworld`"
             ) from error
@@ -84,7 +79,7 @@ class GameEngine:
         return seen(self.env.step(command)[0])
 
     def facts(self) -> dict[Any, set[Any]]:
-        """Return textworld's propositions by signature, as they stand."""
+        """Read textworld's propositions by signature, as they stand."""
         facts: dict[Any, set[Any]] = self.core._pddl_state._facts
         return facts
 
@@ -115,7 +110,7 @@ class GameEngine:
 
 
 def wrapped_environment() -> Any:
-    """Return the wrapper chain of ALFWorld's text environment, with names numbered in a fixed order."""
+    """Build the wrapper chain of ALFWorld's text environment, with names numbered in a fixed order."""
     import textworld
     from alfworld.agents.environment.alfred_tw_env import AlfredDemangler, AlfredInfos
     from textworld.envs import PddlEnv
@@ -131,17 +126,19 @@ def innermost(env: Any) -> Any:
 
 
 def frozen_sets(sets: Mapping[Any, Set[Any]], before: dict[Any, frozenset[Any]]) -> dict[Any, frozenset[Any]]:
-    """Return the new values, with the old object in place of each equal one; the old collection if nothing changed."""
-    frozen = {key: kept if (kept := before.get(key)) == values else frozenset(values) for key, values in sets.items()}
-    return shared(frozen, before)
+    """Freeze the new values, with the old object in place of each equal one; the old collection if nothing changed."""
+    new_sets = {
+        key: old_set if (old_set := before.get(key)) == values else frozenset(values) for key, values in sets.items()
+    }
+    return shared(new_sets, before)
 
 
 def shared(new: D, before: D) -> D:
-    """Return `before` where it says the same in the same order, else a copy of `new`."""
+    """Choose `before` where it says the same in the same order, else a copy of `new`."""
     return before if new == before and list(new) == list(before) else copy.copy(new)
 
 
 def seen(state: Any) -> Seen:
-    """Return the observation without the engine's banner, which says nothing about the task."""
+    """Cut the engine's banner, which says nothing about the task, off an observation."""
     text = state.feedback.split("=-", 1)[-1] if state.feedback.startswith("-=") else state.feedback
     return Seen(text.strip(), tuple(state["admissible_commands"]), bool(state["won"]))

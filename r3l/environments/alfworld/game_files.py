@@ -46,16 +46,20 @@ class GameEntry:
 
 
 def games_root(settings: AlfworldSettings) -> Path:
-    """Return the folder that holds the splits. For downloaded games: the data root's, else $ALFWORLD_DATA's."""
+    """Find the folder that holds the splits. For downloaded games: the data root's, else $ALFWORLD_DATA's."""
     root = located(settings.data_root) / "alfworld"
     if settings.games != "downloaded":
         return root / f"{settings.games}-{settings.games_seed}"
-    downloaded = os.environ.get("ALFWORLD_DATA", "")
-    return Path(downloaded) / DOWNLOADED if downloaded and not (root / DOWNLOADED).is_dir() else root / DOWNLOADED
+    download_folder = os.environ.get("ALFWORLD_DATA", "")
+    return (
+        Path(download_folder) / DOWNLOADED
+        if download_folder and not (root / DOWNLOADED).is_dir()
+        else root / DOWNLOADED
+    )
 
 
 def list_games(settings: AlfworldSettings, split: str, progress: OnProgress | None = None) -> list[GameEntry]:
-    """Return the games of a split in a fixed order; generated ones are made where they are missing.
+    """List the games of a split in a fixed order; generated ones are made where they are missing.
 
     Raises:
         WorldError: an unknown split, games that were never downloaded, or a part of them that was not asked for.
@@ -75,8 +79,8 @@ def list_games(settings: AlfworldSettings, split: str, progress: OnProgress | No
     if split not in counts:
         raise WorldError(f"ALFWorld split {split!r}: generated games have {', '.join(counts)}")
     folder = games_root(settings) / split
-    made = {path.parent.parent.name: path for path in folder.glob(f"*/*/{GAME_FILE}")}
-    by_index = {name.partition("-")[0]: path for name, path in made.items()}
+    path_of = {path.parent.parent.name: path for path in folder.glob(f"*/*/{GAME_FILE}")}
+    by_index = {name.partition("-")[0]: path for name, path in path_of.items()}
     entries = []
     for index in range(counts[split]):
         path = by_index.get(f"{index:05d}") or write_game(
@@ -96,15 +100,15 @@ def entry(path: Path, root: Path) -> GameEntry:
 
 
 def read_trajectory(root: Path, task: Task) -> dict[str, Any]:
-    """Return what the game of a task is about (traj_data.json): its type and its targets."""
-    known: dict[str, Any] = json.loads(
+    """Read what the game of a task is about (traj_data.json): its type and its targets."""
+    about: dict[str, Any] = json.loads(
         (root / str(json.loads(task.payload)["game"])).with_name(TRAJECTORY_FILE).read_text()
     )
-    return known
+    return about
 
 
 def write_game(game: Game, folder: Path) -> Path:
-    """Return both files of a game under folder/<name>/trial, all or nothing; returns the game file's path."""
+    """Write both files of a game under folder/<name>/trial, all or nothing; the result is the game file's path."""
     target = folder / game.name
     folder.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=".staging-", dir=folder))
@@ -122,7 +126,7 @@ def write_game(game: Game, folder: Path) -> Path:
 
 
 def downloaded_games(root: Path, split: str, progress: OnProgress | None) -> list[GameEntry]:
-    """Return the solvable games of a downloaded split, by an index that is made once: it takes opening every game."""
+    """List the solvable games of a downloaded split, by an index that is made once: it takes opening every game."""
     folder = root / downloaded_split(split)
     paths = game_paths(folder)
     if not paths:
@@ -131,14 +135,14 @@ def downloaded_games(root: Path, split: str, progress: OnProgress | None) -> lis
             "ALFWORLD_DATA"
         )
     index = folder / INDEX_FILE
-    known = json.loads(index.read_text()) if index.is_file() else {}
-    if known.get("files") != len(paths):
+    listing = json.loads(index.read_text()) if index.is_file() else {}
+    if listing.get("files") != len(paths):
         entries = [
             item for number, path in enumerate(paths, 1) if (item := solvable(path, root, progress, number, len(paths)))
         ]
-        known = {"files": len(paths), "games": [asdict(item) for item in entries]}
-        save(index, json.dumps(known))
-    return [GameEntry(**item) for item in known["games"]]
+        listing = {"files": len(paths), "games": [asdict(item) for item in entries]}
+        save(index, json.dumps(listing))
+    return [GameEntry(**item) for item in listing["games"]]
 
 
 def downloaded_split(split: str) -> str:
@@ -148,13 +152,13 @@ def downloaded_split(split: str) -> str:
 
 
 def game_paths(folder: Path) -> list[Path]:
-    """Return the games of a downloaded split, without those that the original leaves out."""
+    """List the games of a downloaded split, without those that the original leaves out."""
     paths = sorted(folder.glob(f"*/*/{GAME_FILE}"))
     return [path for path in paths if not any(word in path.relative_to(folder).as_posix() for word in LEFT_OUT)]
 
 
 def part_of(settings: AlfworldSettings, split: str) -> str:
-    """Return how many of a split's downloaded games are there, as ``12 of 140 games``."""
+    """Count how many of a split's downloaded games are there, as ``12 of 140 games``."""
     name = downloaded_split(split)
     return f"{len(game_paths(games_root(settings) / name))} of {DOWNLOADED_GAMES[name]:,} games"
 

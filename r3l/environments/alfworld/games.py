@@ -80,13 +80,13 @@ class Game:
 
 
 def generate_game(games: Games, seed: int, split: str, index: int) -> Game:
-    """Return game `index` of a split. Raise `WorldError` where no room suits the goal in many draws."""
+    """Generate game `index` of a split. Raise `WorldError` where no room suits the goal in many draws."""
     kinds = KITCHEN_TYPES if games == "kitchen" else TASK_TYPES
     rng = random.Random(derive(seed, "alfworld", games, split, index))
     for _ in range(TRIES):
-        drawn = draw(kinds[index % len(kinds)], games, rng)
-        if drawn is not None:
-            return write_out(f"{index:05d}", *drawn, rng)
+        room_goal_objects = draw(kinds[index % len(kinds)], games, rng)
+        if room_goal_objects is not None:
+            return write_out(f"{index:05d}", *room_goal_objects, rng)
     raise WorldError(
         f"no room suits {kinds[index % len(kinds)]} in {TRIES} draws (games {games}, seed {seed}, game {index} of "
         f"{split})"
@@ -98,12 +98,12 @@ def draw(task_type: str, games: Games, rng: random.Random) -> tuple[Room, Goal, 
     if games == "kitchen":
         room = small_kitchen(room, rng)
     goal = draw_goal(task_type, room, rng)
-    placed = place_objects(room, goal, COUNTS[games], rng) if goal else None
-    return (room, goal, placed) if goal and placed else None
+    objects = place_objects(room, goal, COUNTS[games], rng) if goal else None
+    return (room, goal, objects) if goal and objects else None
 
 
 def draw_goal(task_type: str, room: Room, rng: random.Random) -> Goal | None:
-    """Return what to bring where, or None where the room has not what it takes."""
+    """Draw what to bring where, or None where the room has not what it takes."""
     tables = affordances()
     treatment, device = TREATMENTS.get(task_type, ("", ""))
     candidates = [kind for kind in room.object_types if kind in tables.portable]
@@ -124,24 +124,24 @@ def draw_goal(task_type: str, room: Room, rng: random.Random) -> Goal | None:
 
 
 def place_objects(room: Room, goal: Goal, counts: Counts, rng: random.Random) -> list[Placed] | None:
-    """Return the targets away from where they belong, the lamp, and some of each other kind; None where a target has no
+    """Place the targets away from where they belong, the lamp, and some of each other kind; None where a target has no
     place or two names are equal."""
     least = 2 if goal.task_type == "pick_two_obj_and_place" else 1
-    placed: list[Placed] = []
+    objects: list[Placed] = []
     for _ in range(max(least, rng.choice(counts.target))):
-        placed += place(goal.target, room, rng, avoid=goal.parent)
-    if len(placed) < least:
+        objects += place(goal.target, room, rng, avoid=goal.parent)
+    if len(objects) < least:
         return None
     if goal.toggle:
         stands = [receptacle for receptacle in room.receptacles if receptacle.type in LAMP_STANDS]
         stand = rng.choice(stands)
-        placed.append(Placed(goal.toggle, object_name(goal.toggle, stand, rng), stand))
+        objects.append(Placed(goal.toggle, object_name(goal.toggle, stand, rng), stand))
     for kind in room.object_types:
         if kind in affordances().portable and kind != goal.target:
             for _ in range(rng.choice(counts.other)):
-                placed += place(kind, room, rng)
+                objects += place(kind, room, rng)
     # Two objects that fall on the same hundredth of a metre would share a name, which the planner refuses.
-    return placed if len({one.name for one in placed}) == len(placed) else None
+    return objects if len({one.name for one in objects}) == len(objects) else None
 
 
 def place(kind: str, room: Room, rng: random.Random, avoid: str = "") -> list[Placed]:
@@ -156,15 +156,15 @@ def place(kind: str, room: Room, rng: random.Random, avoid: str = "") -> list[Pl
 
 
 def object_name(kind: str, receptacle: Receptacle, rng: random.Random) -> str:
-    """Return coordinates near the receptacle's: they only make the name unique, as in the downloaded games."""
+    """Make a name of coordinates near the receptacle's: they only make it unique, as in the downloaded games."""
     x, y, z = (float(part) for part in receptacle.name.split("|")[1:4])
     near = (x + rng.uniform(-0.3, 0.3), y + 0.05, z + rng.uniform(-0.3, 0.3))
     return "|".join([kind, *(f"{'+' if value >= 0 else '-'}{abs(value):05.2f}" for value in near)])
 
 
 def write_out(index: str, room: Room, goal: Goal, placed: list[Placed], rng: random.Random) -> Game:
-    taken = {receptacle.place[:2] for receptacle in room.receptacles}
-    x, z = rng.choice([spot for spot in room.floor if spot not in taken])
+    occupied_spots = {receptacle.place[:2] for receptacle in room.receptacles}
+    x, z = rng.choice([spot for spot in room.floor if spot not in occupied_spots])
     goals, domain, grammar = goal_library()
     entry = goals[goal.task_type]
     words = {"obj": goal.target, "recep": goal.parent, "toggle": goal.toggle}
@@ -196,7 +196,7 @@ def write_out(index: str, room: Room, goal: Goal, placed: list[Placed], rng: ran
 
 @cache
 def goal_library() -> tuple[dict[str, Any], str, str]:
-    """Return goals and sentences, domain and grammar, as the wheel ships them."""
+    """Load goals and sentences, domain and grammar, as the wheel ships them."""
     from alfworld.gen import goal_library as library
 
     data = package_folder() / "data"

@@ -11,13 +11,13 @@ from r3l.environments.household.hints import VAGUE
 
 
 def hints(task_type: str, about: Mapping[str, Any], game_file: Path) -> Sequence[str]:
-    """Return three hints, of which the first one is the same for all errands and the last one says where the object
-    lies at the start; the first alone for other kinds of tasks. `about`: the game's `pddl_params`."""
+    """Write three hints, of which the first one is the same for all errands and the last one says where the object lies
+    at the start; the first alone for other kinds of tasks. `about`: the game's `pddl_params`."""
     if task_type not in KNOWN or about.get("object_sliced"):
         return [VAGUE]
     errand = Errand.of(task_type, about)
-    treated = f", {errand.treatment[0]} it with a {errand.treatment[1]}" if errand.treatment else ""
-    plan = f"You need to find a {errand.target}{treated}, and bring it to a {errand.parent}."
+    treatment = f", {errand.treatment[0]} it with a {errand.treatment[1]}" if errand.treatment else ""
+    plan = f"You need to find a {errand.target}{treatment}, and bring it to a {errand.parent}."
     places = lying(about["object_target"], json.loads(game_file.read_text())["pddl_problem"])
     return (
         [VAGUE, plan, f"{plan} At the start, there is one in or on a {' and a '.join(places)}."]
@@ -27,6 +27,6 @@ def hints(task_type: str, about: Mapping[str, Any], game_file: Path) -> Sequence
 
 
 def lying(target: str, problem: str) -> list[str]:
-    """Return the kinds of receptacles in or on which objects of a kind lie at the start."""
-    found = re.findall(rf"\(inReceptacle {target}_bar\S* (\w+?)_bar", problem)
-    return sorted({kind.lower() for kind in found})
+    """List the kinds of receptacles in or on which objects of a kind lie at the start."""
+    kinds = re.findall(rf"\(inReceptacle {target}_bar\S* (\w+?)_bar", problem)
+    return sorted({kind.lower() for kind in kinds})

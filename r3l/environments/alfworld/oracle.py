@@ -32,7 +32,7 @@ def report(summary: str, cause: str, outcome: str, suggestion: str, pivot: int) 
 
 
 def reflect(record: Record) -> Report:
-    """Return the report of a reflector that makes no mistakes."""
+    """Write the report of a reflector that makes no mistakes."""
     return solved(record) if record.won else failed(record)
 
 
@@ -50,19 +50,19 @@ def solved(record: Record) -> Report:
 
 
 def failed(record: Record) -> Report:
-    """Return the report: the pivot is the turn after the one that the rest depends on; the summary quotes the
-    observation before it."""
-    errand, seen = record.errand, record.observations
-    took = [turn for turn, text in enumerate(seen) if text.startswith(f"You pick up the {errand.target} ")]
+    """Write the report on a failure: the pivot is the turn after the one that the rest depends on; the summary quotes
+    the observation before it."""
+    errand, observations = record.errand, record.observations
+    took = [turn for turn, text in enumerate(observations) if text.startswith(f"You pick up the {errand.target} ")]
     if took:
         return failed_in_hand(record, took[0])
-    listed = [
+    sightings = [
         turn
-        for turn, text in enumerate(seen)
+        for turn, text in enumerate(observations)
         if turn and (match := LISTED.search(text)) and f" {errand.target} " in match[1]
     ]
-    pivot = min(listed[0] if listed else 1, len(record.actions) - 1)
-    if listed:
+    pivot = min(sightings[0] if sightings else 1, len(record.actions) - 1)
+    if sightings:
         return report(
             f"Saw {errand.target}. Turn {pivot} did not take it.",
             f"Did not take {errand.target}.",
@@ -80,28 +80,30 @@ def failed(record: Record) -> Report:
 
 
 def failed_in_hand(record: Record, took: int) -> Report:
-    errand, seen = record.errand, record.observations
-    name = " ".join(seen[took].split()[4:6])
-    treated = [
-        turn for turn, text in enumerate(seen) if (match := TREATED.match(text)) and kind(match[1]) == errand.target
+    errand, observations = record.errand, record.observations
+    name = " ".join(observations[took].split()[4:6])
+    treatments = [
+        turn
+        for turn, text in enumerate(observations)
+        if (match := TREATED.match(text)) and kind(match[1]) == errand.target
     ]
-    if errand.treatment and not treated:
+    if errand.treatment and not treatments:
         verb, device = (
             errand.treatment[0],
-            next(item for item in receptacles_in(seen[0]) if kind(item) == errand.treatment[1]),
+            next(item for item in receptacles_in(observations[0]) if kind(item) == errand.treatment[1]),
         )
         pivot = min(took, len(record.actions) - 1)
         return report(
-            f"{seen[took]} Turn {pivot} did not {verb} it.",
+            f"{observations[took]} Turn {pivot} did not {verb} it.",
             f"Did not {verb} {name}.",
             "failure",
             f"Before placing, {verb} {name} with {device}.",
             pivot,
         )
-    after = treated[0] if treated else took
+    after = treatments[0] if treatments else took
     pivot = min(after, len(record.actions) - 1)
     return report(
-        f"{seen[after]} Turn {pivot} did not place it.",
+        f"{observations[after]} Turn {pivot} did not place it.",
         f"Did not place {name}.",
         "failure",
         f"Go to {errand.parent} 1 and move {name} to {errand.parent} 1.",
@@ -110,7 +112,7 @@ def failed_in_hand(record: Record, took: int) -> Report:
 
 
 def with_mistakes(true: Report, turns: int, rng: random.Random, share: float) -> tuple[Report, bool]:
-    """Return a report that is wrong in about `share` of the failures, and whether its suggestion still helps.
+    """Make a report that is wrong in about `share` of the failures, and say whether its suggestion still helps.
 
     Wrong means, in equal parts: a pivot some turns off, a suggestion that says nothing, or (half as often) a failure
     that is called a success.
@@ -119,9 +121,9 @@ def with_mistakes(true: Report, turns: int, rng: random.Random, share: float) ->
         return true, True
     mistake = rng.choice(("pivot", "pivot", "suggestion", "suggestion", "outcome"))
     if mistake == "pivot":
-        asked = true["retry_from_step"]
-        wrong = max(0, min(turns - 1, asked + rng.choice((-3, -2, -1, 1, 2))))
-        summary = true["trajectory_summary"].replace(f"Turn {asked} ", f"Turn {wrong} ")
+        true_pivot = true["retry_from_step"]
+        wrong = max(0, min(turns - 1, true_pivot + rng.choice((-3, -2, -1, 1, 2))))
+        summary = true["trajectory_summary"].replace(f"Turn {true_pivot} ", f"Turn {wrong} ")
         return {**true, "retry_from_step": wrong, "trajectory_summary": summary}, True
     if mistake == "suggestion":
         return {**true, "improvement_suggestion": rng.choice(VAGUE)}, False

@@ -37,22 +37,22 @@ def memoised_parsing() -> Iterator[None]:
 
 @cache
 def lookups() -> tuple[Any, Any, Any]:
-    """Return the three replacements. First called outside any block, so what they wrap is textworld's own."""
+    """Make the three replacements. First called outside any block, so what they wrap is textworld's own."""
     from textworld.envs.pddl import textgen
     from textworld.logic import Rule
 
     query, grammar = Rule.__dict__["parse_conjunctive_query"].__func__, textgen._parse_and_convert
-    shared = lru_cache(maxsize=4096)(lambda expression: query(Rule, expression))
-    parsed = lru_cache(maxsize=4096)(lambda text, rule_name: grammar(text, rule_name=rule_name))
+    parse_query = lru_cache(maxsize=4096)(lambda expression: query(Rule, expression))
+    parse = lru_cache(maxsize=4096)(lambda text, rule_name: grammar(text, rule_name=rule_name))
 
     def own_copy(text: str, rule_name: str | None = None, trace: bool = False) -> Any:
-        return deepcopy(parsed(text, rule_name))
+        return deepcopy(parse(text, rule_name))
 
-    return classmethod(lambda cls, expression: shared(expression)), own_copy, with_own_names
+    return classmethod(lambda cls, expression: parse_query(expression)), own_copy, with_own_names
 
 
 def with_own_names(context: dict[str, Any]) -> dict[str, Any]:
-    """Return a context whose names can be added to without changing `context`."""
+    """Copy a context so that names can be added to it without changing `context`."""
     return {**context, "variables": dict(context["variables"]), "mapping": dict(context["mapping"])}
 
 
@@ -66,12 +66,12 @@ def translated_once() -> Iterator[None]:
     import fast_downward
 
     translate = fast_downward.pddl2sas
-    done: dict[str, Any] = {}
+    translations: dict[str, Any] = {}
 
     def once(domain: str, problem: str, verbose: bool = False, optimize: bool = False) -> Any:
-        if problem not in done:
-            done[problem] = translate(domain, problem, verbose=verbose)
-        return done[problem]
+        if problem not in translations:
+            translations[problem] = translate(domain, problem, verbose=verbose)
+        return translations[problem]
 
     fast_downward.pddl2sas = once
     try:

@@ -10,7 +10,7 @@ MANGLED = str.maketrans({"-": "_minus_", "|": "_bar_", "+": "_plus_", ".": "_dot
 
 
 def problem_text(name: str, room: Room, placed: list[Placed], start: Place, goal: str) -> str:
-    """Return the problem's text. `goal` is the filled-in template of alfworld's goal library: it ends with the
+    """Write the problem's text. `goal` is the filled-in template of alfworld's goal library: it ends with the
     parenthesis that closes the problem."""
     return "\n".join(
         [
@@ -49,7 +49,8 @@ def room_facts(room: Room) -> Iterator[str]:
             yield f"(openable {receptacle.name})"
     for kind in tables.receptacle_types:
         yield from (
-            f"(canContain {kind}Type {held}Type)" for held in sorted(tables.holds[kind] & set(tables.object_types))
+            f"(canContain {kind}Type {kind_held}Type)"
+            for kind_held in sorted(tables.holds[kind] & set(tables.object_types))
         )
 
 

@@ -119,7 +119,7 @@ def affordances() -> Affordances:
 
 @cache
 def floor_plans(kitchens_only: bool) -> tuple[int, ...]:
-    """Return the wheel's training rooms (ALFWorld's own split of the floor plans)."""
+    """List the wheel's training rooms (ALFWorld's own split of the floor plans)."""
     from alfworld.gen import constants
 
     return tuple(number for number in constants.TRAIN_SCENE_NUMBERS if not kitchens_only or number in KITCHENS)
@@ -133,7 +133,7 @@ def package_folder() -> Path:
 
 @cache
 def load_room(number: int) -> Room:
-    """Return one floor plan of the wheel."""
+    """Load one floor plan of the wheel."""
     import numpy as np
 
     stem = str(package_folder() / "gen" / "layouts" / f"FloorPlan{number}")
@@ -147,7 +147,7 @@ def load_room(number: int) -> Room:
 
 
 def receptacle_type(name: str) -> str:
-    """Return the type in a receptacle's id: ``Cabinet|+00.68|...`` is a Cabinet, ``Sink|...|SinkBasin`` a SinkBasin."""
+    """Read the type in a receptacle's id: ``Cabinet|+00.68|...`` is a Cabinet, ``Sink|...|SinkBasin`` a SinkBasin."""
     parts = name.split("|")
     return parts[-1] if parts[-1].endswith("Basin") else parts[0]
 
@@ -158,15 +158,17 @@ def place_of(point: list[float]) -> Place:
 
 
 def small_kitchen(room: Room, rng: random.Random) -> Room:
-    """Return at most seven receptacles (sink, microwave and fridge stay), each at a place of its own, and about a third
+    """Choose at most seven receptacles (sink, microwave and fridge stay), each at a place of its own, and about a third
     of the kinds of objects. The engine refuses to go from one receptacle to another at the same place."""
-    kept: list[Receptacle] = []
+    receptacles: list[Receptacle] = []
     for receptacle in sorted(
         rng.sample(room.receptacles, len(room.receptacles)), key=lambda item: item.type not in SMALL_KITCHEN_KEEPS
     ):
-        same = sum(other.type == receptacle.type for other in kept) < SMALL_KITCHEN_PER_TYPE.get(receptacle.type, 1)
-        alone = receptacle.place not in {other.place for other in kept}
-        if same and alone and len(kept) < SMALL_KITCHEN_RECEPTACLES:
-            kept.append(receptacle)
+        same = sum(other.type == receptacle.type for other in receptacles) < SMALL_KITCHEN_PER_TYPE.get(
+            receptacle.type, 1
+        )
+        alone = receptacle.place not in {other.place for other in receptacles}
+        if same and alone and len(receptacles) < SMALL_KITCHEN_RECEPTACLES:
+            receptacles.append(receptacle)
     objects = tuple(kind for kind in room.object_types if rng.random() < SMALL_KITCHEN_OBJECT_SHARE)
-    return replace(room, object_types=objects, receptacles=tuple(sorted(kept, key=lambda item: item.name)))
+    return replace(room, object_types=objects, receptacles=tuple(sorted(receptacles, key=lambda item: item.name)))

@@ -39,7 +39,7 @@ class Errand:
 
     @classmethod
     def of(cls, task_type: str, about: Mapping[str, str]) -> Errand:
-        """Make a searcher from a game's `pddl_params`."""
+        """Read an errand from a game's `pddl_params`."""
         return cls(task_type, about["object_target"].lower(), about["parent_target"].lower())
 
     @property
@@ -100,9 +100,9 @@ class Searcher:
             self.placed.add(match[1])
 
     def act(self) -> tuple[str, str]:
-        """Return (thought, action)."""
-        thought, action = self.carry() if self.holding and kind(self.holding) == self.errand.target else self.seek()
-        return f"{self.errand.plan}: {thought}", action
+        """Choose (thought, action)."""
+        thinking, action = self.carry() if self.holding and kind(self.holding) == self.errand.target else self.seek()
+        return f"{self.errand.plan}: {thinking}", action
 
     def carry(self) -> tuple[str, str]:
         treatment = self.errand.treatment
@@ -110,15 +110,15 @@ class Searcher:
             device = self.first(treatment[1])
             at_device = f"{treatment[0]} {self.holding} with {device}"
             return f"have {self.holding}. {treatment[0]} it.", at_device if self.here == device else f"go to {device}"
-        thought, parent = f"have {self.holding}. place it.", self.first(self.errand.parent)
+        thinking, parent = f"have {self.holding}. place it.", self.first(self.errand.parent)
         if self.here != parent:
-            return thought, f"go to {parent}"
-        return thought, f"open {parent}" if parent in self.closed else f"move {self.holding} to {parent}"
+            return thinking, f"go to {parent}"
+        return thinking, f"open {parent}" if parent in self.closed else f"move {self.holding} to {parent}"
 
     def seek(self) -> tuple[str, str]:
         careful = self.errand.treatment is not None and not self.skip
-        finished = self.placed & self.treated if careful else self.placed
-        if finished:
+        delivered_names = self.placed & self.treated if careful else self.placed
+        if delivered_names:
             return self.idle()
         for receptacle, names in self.contents.items():
             for name in names:
@@ -145,16 +145,16 @@ class Searcher:
         )
 
     def look(self) -> str:
-        """Return what the last observation lists, up to the target: copied one by one, each name is compared with the
+        """Say what the last observation lists, up to the target: copied one by one, each name is compared with the
         plan's where both stand in the same thought. Without it a small model never learned to tell whether the target
         is there."""
         names = [kind(name) for name in self.listed]
-        shown = self.listed[: names.index(self.errand.target) + 1] if self.errand.target in names else self.listed
-        return f"see {', '.join(shown)}. " if shown else ""
+        names_shown = self.listed[: names.index(self.errand.target) + 1] if self.errand.target in names else self.listed
+        return f"see {', '.join(names_shown)}. " if names_shown else ""
 
     def idle(self) -> tuple[str, str]:
         return "done.", self.rng.choice(("inventory", "inventory", "look"))
 
     def first(self, wanted: str) -> str:
-        """Return the first receptacle of that kind; the game's goal guarantees that there is one."""
+        """Find the first receptacle of that kind; the game's goal guarantees that there is one."""
         return next(receptacle for receptacle in self.receptacles if kind(receptacle) == wanted)

@@ -24,7 +24,7 @@ class SubGoals:
 
     @classmethod
     def of(cls, task_type: str, about: Mapping[str, Any]) -> SubGoals:
-        """`about`: the game's `pddl_params`."""
+        """Read the sub-goals from `about`, the game's `pddl_params`."""
         target, parent, toggle = (
             str(about[name]).lower() for name in ("object_target", "parent_target", "toggle_target")
         )
@@ -32,7 +32,7 @@ class SubGoals:
         return cls(target, parent, toggle, mark, 2 if "_two_" in task_type else 1)
 
     def share(self, facts: Mapping[Any, Any], won: bool) -> float:
-        """Return the share in [0, 1], 1 exactly where the game is won.
+        """Compute the share in [0, 1], 1 exactly where the game is won.
 
         Args:
             facts: textworld's propositions by signature.
@@ -40,29 +40,29 @@ class SubGoals:
         if won:
             return 1.0
         state = {signature.name: propositions for signature, propositions in facts.items()}
-        reached = self._looking(state) if not self.parent else self._bringing(state)
+        goals_reached = self._looking(state) if not self.parent else self._bringing(state)
         number = 2 if not self.parent else self.count * (3 if self.mark else 2)
-        return min(reached, number - 1) / number
+        return min(goals_reached, number - 1) / number
 
     def _looking(self, state: Mapping[str, Any]) -> int:
-        wanted, lamps = (of_kind(state, "objecttype", kind) for kind in (self.target, self.toggle))
-        held = {thing for _, thing in names(state, "holds")}
+        targets, lamps = (of_kind(state, "objecttype", kind) for kind in (self.target, self.toggle))
+        in_hand = {thing for _, thing in names(state, "holds")}
         lit = {thing for (thing,) in names(state, "istoggled")}
-        return bool(wanted & held) + bool(lamps & lit)
+        return bool(targets & in_hand) + bool(lamps & lit)
 
     def _bringing(self, state: Mapping[str, Any]) -> int:
         there = of_kind(state, "receptacletype", self.parent)
-        delivered = {thing for thing, place in names(state, "inreceptacle") if place in there}
-        fetched = delivered | {thing for _, thing in names(state, "holds")}
-        treated = {thing for (thing,) in names(state, self.mark)}
-        done = delivered & treated if self.mark else delivered
-        wanted = of_kind(state, "objecttype", self.target)
-        reached = [(thing in fetched) + (thing in treated) + (thing in done) for thing in wanted]
-        return sum(sorted(reached)[-self.count :])
+        at_parent = {thing for thing, place in names(state, "inreceptacle") if place in there}
+        off_its_place = at_parent | {thing for _, thing in names(state, "holds")}
+        with_mark = {thing for (thing,) in names(state, self.mark)}
+        complete = at_parent & with_mark if self.mark else at_parent
+        targets = of_kind(state, "objecttype", self.target)
+        goals_reached = [(thing in off_its_place) + (thing in with_mark) + (thing in complete) for thing in targets]
+        return sum(sorted(goals_reached)[-self.count :])
 
 
 def of_kind(state: Mapping[str, Any], predicate: str, kind: str) -> set[str]:
-    """Return the objects or receptacles of a kind."""
+    """Find the objects or receptacles of a kind."""
     return {thing for thing, its_kind in names(state, predicate) if its_kind == f"{kind}type"}
 
 

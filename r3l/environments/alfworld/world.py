@@ -39,7 +39,7 @@ NOT_UNDERSTOOD = "Nothing happens."
 
 @cache
 def alfworld_prompt() -> str:
-    """Return the paper's system prompt."""
+    """Read the paper's system prompt."""
     return (Path(__file__).parents[1] / "prompts" / "alfworld.txt").read_text().rstrip("\n")
 
 
@@ -83,7 +83,7 @@ class AlfworldWorld:
         ]
 
     def data(self, split: str) -> str:
-        """Return the size of the rooms, or which part of the downloaded games."""
+        """Name the size of the rooms, or which part of the downloaded games."""
         settings = self.settings
         if settings.games != "downloaded":
             return f"{settings.games}-{settings.games_seed}"
@@ -130,7 +130,7 @@ GAMES = Games()
 
 @lru_cache(maxsize=LOADED_GAMES)
 def sub_goals_of(root: Path, task: Task) -> SubGoals:
-    """Return a task's sub-goals, shared by all its episodes in a process."""
+    """Read a task's sub-goals, shared by all its episodes in a process."""
     return SubGoals.of(task.task_type, read_trajectory(root, task)["pddl_params"])
 
 
@@ -157,15 +157,15 @@ class AlfworldEnvironment:
         engine, sub_goals = self.at.engine, self.at.sub_goals
         with memoised_parsing():
             engine.restore(self.at.snapshot)
-            seen = engine.step(action)
+            answer = engine.step(action)
         self.at = Handle(engine, engine.snapshot(), sub_goals)
         return Step(
-            self.observation(seen),
-            done=seen.won,
-            reward=float(seen.won),
-            success=seen.won,
-            accepted=seen.text != NOT_UNDERSTOOD,
-            progress=sub_goals.share(engine.facts(), seen.won),
+            self.observation(answer),
+            done=answer.won,
+            reward=float(answer.won),
+            success=answer.won,
+            accepted=answer.text != NOT_UNDERSTOOD,
+            progress=sub_goals.share(engine.facts(), answer.won),
         )
 
     def observation(self, seen: Seen) -> Observation:

@@ -42,12 +42,12 @@ class HouseholdEngine:
 
     def __init__(self, game: Game) -> None:
         self.game = game
-        self.capacity = sum(wanted.count for wanted in game.wanted)
+        self.capacity = sum(goal.count for goal in game.wanted)
         self.receptacles = {name: index for index, name in enumerate(game.receptacles)}
         self.objects = {name: index for index, name in enumerate(game.objects)}
         self.receptacle_kinds = [kind_of(name) for name in game.receptacles]
         self.object_kinds = [kind_of(name) for name in game.objects]
-        self.of_kind: dict[str, list[int]] = {wanted.kind: [] for wanted in game.wanted}
+        self.of_kind: dict[str, list[int]] = {goal.kind: [] for goal in game.wanted}
         for index, kind in enumerate(self.object_kinds):
             self.of_kind.setdefault(kind, []).append(index)
         self.openable = [kind in OPENABLE for kind in self.receptacle_kinds]
@@ -78,7 +78,8 @@ class HouseholdEngine:
         return f"{self.intro}{everything}.\n\nYour task is to: {self.game.task()}"
 
     def step(self, state: State, action: str) -> tuple[State, str]:
-        """Return the new state and the observation; `NOTHING` for an action that is unknown or impossible here."""
+        """Take an action: the new state and the observation; `NOTHING` for an action that is unknown or impossible
+        here."""
         words = action.split()
         if len(words) == 6:  # verb, object, its number, word, receptacle or knife, its number
             act = self.two_places.get((words[0], words[3]))
@@ -120,7 +121,7 @@ class HouseholdEngine:
         return state, f"You arrive at {name}. {self.view(state, place)}"
 
     def view(self, state: State, place: int) -> str:
-        """Return what a receptacle shows; a closed one shows nothing of its contents."""
+        """Describe what a receptacle shows; a closed one shows nothing of its contents."""
         name = self.game.receptacles[place]
         if not state.opened >> place & 1:
             return f"The {name} is closed."
@@ -138,7 +139,7 @@ class HouseholdEngine:
         return f"You are facing the {self.game.receptacles[state.at]}. Next to it, you see nothing."
 
     def reachable(self, state: State) -> bool:
-        """Return whether the agent stands before a receptacle that is open."""
+        """Tell whether the agent stands before a receptacle that is open."""
         return state.at >= 0 and bool(state.opened >> state.at & 1)
 
     def examine(self, state: State, name: str) -> str:
@@ -177,8 +178,8 @@ class HouseholdEngine:
         if state.held < 0 or self.game.objects[state.held] != name or place != state.at or not self.reachable(state):
             return state, NOTHING
         state = state._replace(held=NOWHERE, places=replaced(state.places, state.held, place))
-        sealed = f" The {target} is sealed." if self.sealed(state) else ""
-        return state, f"You move the {name} to the {target}.{sealed}"
+        seal_text = f" The {target} is sealed." if self.sealed(state) else ""
+        return state, f"You move the {name} to the {target}.{seal_text}"
 
     def slice(self, state: State, name: str, knife: str) -> tuple[State, str]:
         index = self.objects.get(name, NOWHERE)
@@ -200,31 +201,32 @@ class HouseholdEngine:
         )
 
     def treat(self, verb: str) -> Callable[[State, str, str], tuple[State, str]]:
-        """Heat, cool or clean the held object with the device at this place, which may be closed."""
+        """Make the action that heats, cools or cleans the held object with the device at this place, which may be
+        closed."""
         bit, device_kind = TREATMENTS[verb]
 
         def act(state: State, name: str, device: str) -> tuple[State, str]:
-            held, place = state.held, self.receptacles.get(device, NOWHERE)
+            index, place = state.held, self.receptacles.get(device, NOWHERE)
             if (
-                held < 0
-                or self.game.objects[held] != name
+                index < 0
+                or self.game.objects[index] != name
                 or place < 0
                 or place != state.at
                 or self.receptacle_kinds[place] != device_kind
-                or self.object_kinds[held] not in TREATABLE[verb]
+                or self.object_kinds[index] not in TREATABLE[verb]
             ):
                 return state, NOTHING
-            mark = self.marked(state.marks[held], bit)
+            mark = self.marked(state.marks[index], bit)
             text = f"You {verb} the {name} using the {device}."
-            ruined = mark & RUINED and not state.marks[held] & RUINED
+            is_ruined = mark & RUINED and not state.marks[index] & RUINED
             return state._replace(
-                marks=replaced(state.marks, held, mark)
-            ), f"{text} The {name} is ruined." if ruined else text
+                marks=replaced(state.marks, index, mark)
+            ), f"{text} The {name} is ruined." if is_ruined else text
 
         return act
 
     def marked(self, mark: int, bit: int) -> int:
-        """Return an object's marks after a treatment. Hot and cool exclude each other; strictly, a second change
+        """Compute an object's marks after a treatment. Hot and cool exclude each other; strictly, a second change
         ruins."""
         if not bit & (HOT | COOL):
             return mark | bit
@@ -233,7 +235,7 @@ class HouseholdEngine:
         return mark & ~(HOT | COOL) | bit
 
     def sealed(self, state: State) -> bool:
-        """Put a thing into the box. In strict games the box takes as many things as are wanted, and then the game is
+        """Tell whether the box is full. In strict games it takes as many things as are wanted, and then the game is
         over."""
         if not self.game.strict:
             return False

@@ -31,12 +31,12 @@ KINDS = sorted(frozenset.union(*TREATABLE.values()) | {"saltshaker", "peppershak
 
 
 def kind_of(name: str) -> str:
-    """Return the kind of an object: ``"mug 2"`` is a mug."""
+    """Read the kind of an object: ``"mug 2"`` is a mug."""
     return name.partition(" ")[0]
 
 
 def is_searched(level: Level, receptacle: str) -> bool:
-    """Return whether something may lie there: on level short nothing does but where it is in sight."""
+    """Tell whether something may lie there: on level short nothing does but where it is in sight."""
     return level != "short" or kind_of(receptacle) in SURFACES
 
 
@@ -71,20 +71,20 @@ class Game:
 
     @property
     def strict(self) -> bool:
-        """Whether some acts can't be undone: a second change of temperature, the box, the garbage can."""
+        """Tell whether some acts can't be undone: a second change of temperature, the box, the garbage can."""
         return self.level == "long"
 
     @property
     def searched(self) -> list[int]:
-        """Return the receptacles where something may lie."""
+        """List the receptacles where something may lie."""
         return [i for i, name in enumerate(self.receptacles) if is_searched(self.level, name)]
 
     def task(self) -> str:
-        return f"put {listed([wanted.phrase() for wanted in self.wanted])} in {self.target}."
+        return f"put {listed([goal.phrase() for goal in self.wanted])} in {self.target}."
 
     def sources(self) -> list[str]:
-        """Return the kinds of receptacle where the wanted objects lie, one per object."""
-        kinds = {wanted.kind for wanted in self.wanted}
+        """List the kinds of receptacle where the wanted objects lie, one per object."""
+        kinds = {goal.kind for goal in self.wanted}
         return sorted(
             f"{kind_of(name)}<{kind_of(self.receptacles[place])}"
             for name, place in zip(self.objects, self.places, strict=True)
@@ -92,7 +92,7 @@ class Game:
         )
 
     def key(self) -> str:
-        """Return what makes two tasks the same errand; the splits share no key."""
+        """Name what makes two tasks the same errand; the splits share no key."""
         return f"{self.task()} {' '.join(self.sources())}"
 
     def to_json(self) -> str:
@@ -111,7 +111,7 @@ class Game:
 
     @classmethod
     def from_json(cls, text: str) -> Game:
-        """Raise `KeyError`, `TypeError` or `ValueError` where `text` is no game."""
+        """Read a game. Raise `KeyError`, `TypeError` or `ValueError` where `text` is none."""
         fields = json.loads(text)
         receptacles = tuple(fields["receptacles"])
         return cls(
@@ -126,7 +126,7 @@ class Game:
 
 
 def listed(phrases: list[str]) -> str:
-    """Return a list in ALFWorld's form: "a cup 1, a mug 2, and a pan 1"; "nothing" if there is none."""
+    """Write a list in ALFWorld's form: "a cup 1, a mug 2, and a pan 1"; "nothing" if there is none."""
     if len(phrases) > 1:
         return f"{', '.join(phrases[:-1])}, and {phrases[-1]}"
     return phrases[0] if phrases else "nothing"

@@ -94,8 +94,8 @@ def split_of(game: Game) -> str:
 
 def draw(level: Level, rng: random.Random) -> Game:
     receptacles = tuple(f"{kind} {number}" for kind, many in ROOMS[level].items() for number in range(1, many + 1))
-    task_type, wanted, target = errand(level, rng)
-    kinds = [one.kind for one in wanted for _ in range(one.count)]
+    task_type, goals, target = errand(level, rng)
+    kinds = [one.kind for one in goals for _ in range(one.count)]
     kinds += ["knife"] if level in {"standard", "long"} else []
     fillers = [kind for kind in KINDS if level == "standard" or kind not in kinds]
     kinds += [rng.choice(fillers) for _ in range(OTHERS[level])]
@@ -105,23 +105,23 @@ def draw(level: Level, rng: random.Random) -> Game:
         for i, name in enumerate(receptacles)
         if kind_of(name) not in FINAL | {target, "microwave"} and is_searched(level, name)
     ]
-    closed = [i for i in sources if kind_of(receptacles[i]) in OPENABLE]
-    places = [rng.choice(closed if level == "long" and rng.random() < 0.5 else sources) for _ in objects]
+    closed_sources = [i for i in sources if kind_of(receptacles[i]) in OPENABLE]
+    places = [rng.choice(closed_sources if level == "long" and rng.random() < 0.5 else sources) for _ in objects]
     if task_type == PACKED:
         places = [
-            places[objects.index(f"{wanted[0].kind} 1")] if kind_of(name) == wanted[0].kind else place
+            places[objects.index(f"{goals[0].kind} 1")] if kind_of(name) == goals[0].kind else place
             for name, place in zip(objects, places, strict=True)
         ]
-    return Game(level, task_type, receptacles, tuple(objects), tuple(places), wanted, target)
+    return Game(level, task_type, receptacles, tuple(objects), tuple(places), goals, target)
 
 
 def numbered(kinds: list[str]) -> list[str]:
-    """Return ``[mug, pan, mug]`` as ``[mug 1, pan 1, mug 2]``."""
+    """Number the kinds: ``[mug, pan, mug]`` becomes ``[mug 1, pan 1, mug 2]``."""
     return [f"{kind} {kinds[:i].count(kind) + 1}" for i, kind in enumerate(kinds)]
 
 
 def errand(level: Level, rng: random.Random) -> tuple[str, tuple[Wanted, ...], str]:
-    """Return the task type, what is wanted, and where."""
+    """Draw the task type, what is wanted, and where."""
     if level == "long":
         return long_errand(rng)
     targets = SURFACES if level == "short" else TARGETS
@@ -140,13 +140,13 @@ def long_errand(rng: random.Random) -> tuple[str, tuple[Wanted, ...], str]:
     if rng.random() < 1 / 3:
         verb = rng.choice(["clean", "heat", "cool"])
         return PACKED, (Wanted(rng.choice(sorted(TREATABLE[verb] - KNIVES)), (MARK_OF[verb],), 4),), "box"
-    wanted: list[Wanted] = []
+    goals: list[Wanted] = []
     cut = rng.random() < 0.5
     for verb in rng.sample(["clean", "heat", "cool"], 3):
-        kinds = TREATABLE[verb] - KNIVES - {one.kind for one in wanted}
-        first_cut = cut and not wanted
+        kinds = TREATABLE[verb] - KNIVES - {one.kind for one in goals}
+        first_cut = cut and not goals
         kind = rng.choice(sorted(kinds & SLICEABLE if first_cut else kinds))
         twice = verb != "clean" and kind in TREATABLE["clean"] and rng.random() < 0.3
         conditions = [*(["clean"] if twice else []), MARK_OF[verb], *(["sliced"] if first_cut else [])]
-        wanted.append(Wanted(kind, tuple(conditions)))
-    return "pack_sliced" if cut else "pack_treated", tuple(wanted), "box"
+        goals.append(Wanted(kind, tuple(conditions)))
+    return "pack_sliced" if cut else "pack_treated", tuple(goals), "box"

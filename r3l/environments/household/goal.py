@@ -5,7 +5,7 @@ from r3l.environments.household.game import COOL, HOT, KNIVES, RUINED, SLICEABLE
 
 
 def instances(engine: HouseholdEngine, wanted: Wanted) -> list[int]:
-    """Return the objects of the wanted kind."""
+    """List the objects of the wanted kind."""
     return engine.of_kind[wanted.kind]
 
 
@@ -15,47 +15,46 @@ def on_target(engine: HouseholdEngine, state: State, index: int) -> bool:
 
 
 def meets(mark: int, wanted: Wanted) -> bool:
-    """Return all wanted marks there, not ruined, sliced only where sliced is wanted."""
-    needed = wanted.marks
-    return mark & needed == needed and not mark & RUINED and not (mark ^ needed) & SLICED
+    """Tell whether all wanted marks are there: not ruined, sliced only where sliced is wanted."""
+    marks = wanted.marks
+    return mark & marks == marks and not mark & RUINED and not (mark ^ marks) & SLICED
 
 
 def won(engine: HouseholdEngine, state: State) -> bool:
     return all(
-        sum(on_target(engine, state, i) and meets(state.marks[i], wanted) for i in instances(engine, wanted))
-        >= wanted.count
-        for wanted in engine.game.wanted
+        sum(on_target(engine, state, i) and meets(state.marks[i], goal) for i in instances(engine, goal)) >= goal.count
+        for goal in engine.game.wanted
     )
 
 
 def over(engine: HouseholdEngine, state: State) -> bool:
-    """Return whether the game has ended: won, or the box sealed with something else in it."""
+    """Tell whether the game has ended: won, or the box sealed with something else in it."""
     return won(engine, state) or engine.sealed(state)
 
 
 def reached(engine: HouseholdEngine, state: State, index: int, wanted: Wanted) -> int:
-    """Return sub-goals that object `index` has reached: fetched, each wanted mark, delivered as wanted. At most 2 +
+    """Count the sub-goals that object `index` has reached: fetched, each wanted mark, delivered as wanted. At most 2 +
     marks."""
     mark = state.marks[index]
     if not usable(engine, state, index, wanted):
         return 0
     there = on_target(engine, state, index)
-    fetched = there or state.places[index] == HAND
-    return int(fetched) + (mark & wanted.marks).bit_count() + int(there and meets(mark, wanted))
+    is_fetched = there or state.places[index] == HAND
+    return int(is_fetched) + (mark & wanted.marks).bit_count() + int(there and meets(mark, wanted))
 
 
 def progress(engine: HouseholdEngine, state: State) -> float:
-    """Return the share of the sub-goals that the state holds, in [0, 1]; 1 exactly where the game is won."""
-    got = total = 0
-    for wanted in engine.game.wanted:
-        best = sorted((reached(engine, state, i, wanted) for i in instances(engine, wanted)), reverse=True)
-        got += sum(best[: wanted.count])
-        total += wanted.count * (2 + len(wanted.conditions))
-    return got / total
+    """Compute the share of the sub-goals that the state holds, in [0, 1]; 1 exactly where the game is won."""
+    goals_reached = total = 0
+    for goal in engine.game.wanted:
+        best = sorted((reached(engine, state, i, goal) for i in instances(engine, goal)), reverse=True)
+        goals_reached += sum(best[: goal.count])
+        total += goal.count * (2 + len(goal.conditions))
+    return goals_reached / total
 
 
 def usable(engine: HouseholdEngine, state: State, index: int, wanted: Wanted) -> bool:
-    """Return whether object `index` is, or can still be made and brought, as wanted."""
+    """Tell whether object `index` is, or can still be made and brought, as wanted."""
     mark, place = state.marks[index], state.places[index]
     if mark & RUINED or mark & SLICED & ~wanted.marks:
         return False
@@ -68,7 +67,7 @@ def usable(engine: HouseholdEngine, state: State, index: int, wanted: Wanted) ->
 
 
 def knives(engine: HouseholdEngine, state: State) -> list[int]:
-    """Return the knives that can be had."""
+    """List the knives that can be had."""
     return [
         i
         for i, kind in enumerate(engine.object_kinds)
@@ -77,19 +76,19 @@ def knives(engine: HouseholdEngine, state: State) -> list[int]:
 
 
 def winnable(engine: HouseholdEngine, state: State) -> bool:
-    """Return whether any sequence of actions still wins. The kinds that are wanted differ, so each can be judged
+    """Tell whether any sequence of actions still wins. The kinds that are wanted differ, so each can be judged
     alone."""
-    for wanted in engine.game.wanted:
-        if sum(usable(engine, state, i, wanted) for i in instances(engine, wanted)) < wanted.count:
+    for goal in engine.game.wanted:
+        if sum(usable(engine, state, i, goal) for i in instances(engine, goal)) < goal.count:
             return False
     return not (engine.game.strict and spoiled_box(engine, state))
 
 
 def spoiled_box(engine: HouseholdEngine, state: State) -> bool:
-    """Return whether the box, which takes no more than what is wanted, holds something that is not."""
+    """Tell whether the box, which takes no more than what is wanted, holds something that is not."""
     inside = [i for i in range(len(state.places)) if on_target(engine, state, i)]
     fitting = sum(
-        min(wanted.count, sum(meets(state.marks[i], wanted) for i in inside if engine.object_kinds[i] == wanted.kind))
-        for wanted in engine.game.wanted
+        min(goal.count, sum(meets(state.marks[i], goal) for i in inside if engine.object_kinds[i] == goal.kind))
+        for goal in engine.game.wanted
     )
     return len(inside) > fitting

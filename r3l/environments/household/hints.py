@@ -11,25 +11,25 @@ VAGUE = (
 
 
 def hints(engine: HouseholdEngine) -> list[str]:
-    """Return three hints. The first one is the same for all tasks, the last one says where things lie at the start."""
+    """Write three hints. The first one is the same for all tasks, the last one says where things lie at the start."""
     game = engine.game
-    steps = [f"find {wanted.kind}{treated(wanted)}, bring it to the {game.target}" for wanted in game.wanted]
+    steps = [f"find {goal.kind}{treated(goal)}, bring it to the {game.target}" for goal in game.wanted]
     places = [
         f"{game.objects[index]} is in or on {game.receptacles[game.places[index]]}"
-        for wanted in game.wanted
-        for index in instances(engine, wanted)[: wanted.count]
+        for goal in game.wanted
+        for index in instances(engine, goal)[: goal.count]
     ]
     plan = f"You need to {'; then '.join(steps)}."
     return [VAGUE, plan, f"{plan} At the start, {', and '.join(places)}."]
 
 
 def treated(wanted: Wanted) -> str:
-    """Return what has to be done to an object on its way, and with what."""
+    """Say what has to be done to an object on its way, and with what."""
     devices = {"clean": "clean", "hot": "heat", "cool": "cool"}
-    done = [
+    steps = [
         f"{devices[condition]} it at a {TREATMENTS[devices[condition]][1]}"
         if condition in devices
         else "slice it with a knife"
         for condition in wanted.conditions
     ]
-    return "".join(f", {one}" for one in done)
+    return "".join(f", {one}" for one in steps)

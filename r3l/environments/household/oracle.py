@@ -21,18 +21,19 @@ def oracle_pivot(task: Task, actions: Sequence[str]) -> Verdict:
     states, texts = replay(engine, actions)
     if won(engine, states[-1]):
         return Verdict(None, "won")
-    lost = next((k for k in range(len(actions)) if not winnable(engine, states[k + 1])), None)
-    if lost is not None:
-        return Verdict(lost, "lost")
-    gained = last_gain([progress(engine, state) for state in states])
-    for k in range(gained, len(actions)):
+    losing_turn = next((k for k in range(len(actions)) if not winnable(engine, states[k + 1])), None)
+    if losing_turn is not None:
+        return Verdict(losing_turn, "lost")
+    useful_turns = last_gain([progress(engine, state) for state in states])
+    for k in range(useful_turns, len(actions)):
         if needless(engine, states[k], states[k + 1], explored(engine, states, texts, k)):
             return Verdict(k, "wasted")
-    return Verdict(min(gained, max(0, len(actions) - 1)), "slow")
+    return Verdict(min(useful_turns, max(0, len(actions) - 1)), "slow")
 
 
 def replay(engine: HouseholdEngine, actions: Sequence[str]) -> tuple[list[State], list[str]]:
-    """Return states before and after every turn (one more than actions), and what each action was answered with."""
+    """Play the actions again: states before and after every turn (one more than actions), and what each action was
+    answered with."""
     states, texts = [engine.first], []
     for action in actions:
         state, text = engine.step(states[-1], action) if action else (states[-1], NOTHING)
@@ -42,23 +43,22 @@ def replay(engine: HouseholdEngine, actions: Sequence[str]) -> tuple[list[State]
 
 
 def last_gain(shares: Sequence[float]) -> int:
-    """Return the number of leading turns up to the last one that reached a sub-goal that was never reached before; 0
-    for none."""
-    best, gained = shares[0], 0
+    """Count the leading turns up to the last one that reached a sub-goal that was never reached before; 0 for none."""
+    best, turns = shares[0], 0
     for k, share in enumerate(shares[1:], 1):
         if share > best:
-            best, gained = share, k
-    return gained
+            best, turns = share, k
+    return turns
 
 
 def needless(engine: HouseholdEngine, before: State, after: State, searching: bool) -> bool:
-    """Return whether a turn neither shortened the way to the goal nor looked into a new place while something was still
+    """Tell whether a turn neither shortened the way to the goal nor looked into a new place while something was still
     to be found."""
     return not searching and len(solve(engine, after)) >= len(solve(engine, before))
 
 
 def explored(engine: HouseholdEngine, states: Sequence[State], texts: Sequence[str], turn: int) -> bool:
-    """Return whether turn `turn` showed a place for the first time, or stood first before a closed one, while an object
+    """Tell whether turn `turn` showed a place for the first time, or stood first before a closed one, while an object
     was unseen."""
     place = states[turn + 1].at
     if place < 0 or states[turn + 1] == states[turn] or not unseen(engine, states[: turn + 1]):
@@ -69,16 +69,16 @@ def explored(engine: HouseholdEngine, states: Sequence[State], texts: Sequence[s
 
 
 def unseen(engine: HouseholdEngine, states: Sequence[State]) -> bool:
-    """Return whether too few of the wanted objects have been seen so far: lying open before the agent, or in hand."""
-    seen = shown(states)
+    """Tell whether too few of the wanted objects have been seen so far: lying open before the agent, or in hand."""
+    objects_seen = shown(states)
     return any(
-        sum(i in seen for i in instances(engine, wanted) if usable(engine, states[-1], i, wanted)) < wanted.count
-        for wanted in engine.game.wanted
+        sum(i in objects_seen for i in instances(engine, goal) if usable(engine, states[-1], i, goal)) < goal.count
+        for goal in engine.game.wanted
     )
 
 
 def shown(states: Sequence[State]) -> set[int]:
-    """Return the objects that an episode has seen: lying open before the agent, or in hand."""
+    """Find the objects that an episode has seen: lying open before the agent, or in hand."""
     return {
         i
         for state in states

@@ -21,7 +21,7 @@ VERB_OF = {mark: verb for verb, (mark, _) in TREATMENTS.items()}
 
 
 def reflect(task: Task, actions: Sequence[str], verdict: Verdict | None = None) -> dict[str, Any]:
-    """Return the report on an episode, given by its actions ("" for a turn without a valid one). `verdict`: the
+    """Write the report on an episode, given by its actions ("" for a turn without a valid one). `verdict`: the
     oracle's, where it has been asked already."""
     engine = engine_of(task.payload)
     verdict = verdict or oracle_pivot(task, actions)
@@ -29,9 +29,9 @@ def reflect(task: Task, actions: Sequence[str], verdict: Verdict | None = None) 
         return solved(engine, actions)
     states, _ = replay(engine, actions[: verdict.pivot])
     if verdict.why == "lost":
-        done = actions[verdict.pivot]
-        cause, advice = unrecoverable(engine, states[-1], done)
-        what = f"{done} at turn {verdict.pivot} can't be undone."
+        losing_action = actions[verdict.pivot]
+        cause, advice = unrecoverable(engine, states[-1], losing_action)
+        what = f"{losing_action} at turn {verdict.pivot} can't be undone."
     else:
         cause, advice = next_step(engine, states)
         what = useful(actions, verdict.pivot)
@@ -50,22 +50,22 @@ def report(summary: str, cause: str, outcome: str, advice: str, pivot: int) -> d
 
 def solved(engine: HouseholdEngine, actions: Sequence[str]) -> dict[str, Any]:
     states, texts = replay(engine, actions)
-    wasted = [
+    needless_turns = [
         k for k in range(len(actions)) if needless(engine, states[k], states[k + 1], explored(engine, states, texts, k))
     ]
-    if len(wasted) < WASTED_TURNS:
+    if len(needless_turns) < WASTED_TURNS:
         return report("Everything asked for is in its place.", "No mistake.", "success", "Keep this plan.", 0)
     return report(
-        f"Everything asked for is in its place, after {len(wasted)} turns that were of no use.",
-        f"Turn {wasted[0]} was the first of them.",
+        f"Everything asked for is in its place, after {len(needless_turns)} turns that were of no use.",
+        f"Turn {needless_turns[0]} was the first of them.",
         "success_but_inefficient",
         "Do only what the task needs.",
-        wasted[0],
+        needless_turns[0],
     )
 
 
 def useful(actions: Sequence[str], pivot: int) -> str:
-    """Return what led up to the pivot of an episode in which nothing was lost for good."""
+    """Say what led up to the pivot of an episode in which nothing was lost for good."""
     return (
         f"Of use until {actions[pivot - 1] or 'no valid action'} at turn {pivot - 1}."
         if pivot
@@ -74,28 +74,28 @@ def useful(actions: Sequence[str], pivot: int) -> str:
 
 
 def unrecoverable(engine: HouseholdEngine, before: State, action: str) -> tuple[str, str]:
-    """Return cause and advice for the action after which the game can't be won."""
+    """Give cause and advice for the action after which the game can't be won."""
     verb, kind, number, *_, place, _ = action.split()
     thing = f"{kind} {number}"
     index = engine.objects[thing]
-    wanted = next((one for one in engine.game.wanted if one.kind == kind), None)
+    goal = next((one for one in engine.game.wanted if one.kind == kind), None)
     if verb == "slice":
         return f"{thing} is asked for whole.", f"Do not slice {thing}."
     if verb in TREATMENTS:
         return (
-            f"{thing} was to be {' and '.join(wanted.conditions)}." if wanted else "It was not asked for.",
+            f"{thing} was to be {' and '.join(goal.conditions)}." if goal else "It was not asked for.",
             f"Do not {verb} {thing}.",
         )
-    if wanted is None or place != engine.game.target:
+    if goal is None or place != engine.game.target:
         return f"{thing} can't be taken out of the {place}.", f"Do not move {thing} to the {place}."
-    if meets(before.marks[index], wanted):
+    if meets(before.marks[index], goal):
         return f"The {place} has no room for two of {kind}.", f"Do not move {thing} to the {place}."
-    missing = missing_steps(engine, before, index, wanted)
+    missing = missing_steps(engine, before, index, goal)
     return f"{thing} was moved too early.", f"First {' and '.join(missing)}, then {action}."
 
 
 def missing_steps(engine: HouseholdEngine, state: State, index: int, wanted: Wanted) -> list[str]:
-    """Return what still has to be done to an object, as commands."""
+    """List what still has to be done to an object, as commands."""
     thing, steps = engine.game.objects[index], []
     for condition in wanted.conditions:
         mark = MARKS[condition]
@@ -110,22 +110,24 @@ def missing_steps(engine: HouseholdEngine, state: State, index: int, wanted: Wan
 
 
 def next_step(engine: HouseholdEngine, states: Sequence[State]) -> tuple[str, str]:
-    """Return cause and advice if nothing is lost: the first thing asked for that is not delivered."""
-    state, seen = states[-1], shown(states)
-    for wanted in engine.game.wanted:
-        there = [i for i in instances(engine, wanted) if on_target(engine, state, i) and meets(state.marks[i], wanted)]
-        if len(there) >= wanted.count:
+    """Give cause and advice if nothing is lost: the first thing asked for that is not delivered."""
+    state, objects_seen = states[-1], shown(states)
+    for goal in engine.game.wanted:
+        there = [i for i in instances(engine, goal) if on_target(engine, state, i) and meets(state.marks[i], goal)]
+        if len(there) >= goal.count:
             continue
         rest = [
-            i for i in instances(engine, wanted) if i not in there and i in seen and usable(engine, state, i, wanted)
+            i
+            for i in instances(engine, goal)
+            if i not in there and i in objects_seen and usable(engine, state, i, goal)
         ]
-        held = [i for i in rest if state.places[i] == HAND]
+        in_hand = [i for i in rest if state.places[i] == HAND]
         if not rest:
-            return f"No {wanted.kind} was found.", f"Look for {wanted.kind} in every place that was not looked into."
-        index = (held or rest)[0]
-        needed = [condition for condition in wanted.conditions if not state.marks[index] & MARKS[condition]]
-        cause = f"is not {' and '.join(needed)}" if needed else "was not brought"
-        return f"{engine.game.objects[index]} {cause}.", advice_for(engine, state, index, wanted)
+            return f"No {goal.kind} was found.", f"Look for {goal.kind} in every place that was not looked into."
+        index = (in_hand or rest)[0]
+        missing = [condition for condition in goal.conditions if not state.marks[index] & MARKS[condition]]
+        cause = f"is not {' and '.join(missing)}" if missing else "was not brought"
+        return f"{engine.game.objects[index]} {cause}.", advice_for(engine, state, index, goal)
     return "The turns ran out.", "Do only what the task needs."
 
 

@@ -12,7 +12,7 @@ VERB_OF = {bit: (verb, device) for verb, (bit, device) in TREATMENTS.items()}
 
 
 def solve(engine: HouseholdEngine, state: State | None = None) -> list[str]:
-    """Return the shortest of the plans that bring one object after the other; empty where the game is won.
+    """Find the shortest of the plans that bring one object after the other; empty where the game is won.
 
     Raises:
         WorldError: the game can't be won from `state`.
@@ -27,10 +27,10 @@ def solve(engine: HouseholdEngine, state: State | None = None) -> list[str]:
 
 
 def orders(engine: HouseholdEngine, state: State) -> list[tuple[Errand, ...]]:
-    """Return every order of every choice of objects that still have to be brought."""
-    choices = [list(wanted_choices(engine, state, wanted)) for wanted in engine.game.wanted]
+    """List every order of every choice of objects that still have to be brought."""
+    choices = [list(wanted_choices(engine, state, goal)) for goal in engine.game.wanted]
     return [
-        order for chosen in product(*choices) for order in permutations([errand for some in chosen for errand in some])
+        order for choice in product(*choices) for order in permutations([errand for some in choice for errand in some])
     ]
 
 
@@ -40,8 +40,8 @@ def wanted_choices(engine: HouseholdEngine, state: State, wanted: Wanted) -> lis
     if missing <= 0:
         return [()]
     others = [i for i in instances(engine, wanted) if i not in there and usable(engine, state, i, wanted)]
-    chosen = {tuple(sorted(some)) for some in permutations(others, missing)}
-    return [tuple((i, wanted) for i in some) for some in sorted(chosen)]
+    choices = {tuple(sorted(some)) for some in permutations(others, missing)}
+    return [tuple((i, wanted) for i in some) for some in sorted(choices)]
 
 
 class ActionPlan:
@@ -57,12 +57,12 @@ class ActionPlan:
         self.actions.append(action)
 
     def deliver(self, errands: tuple[Errand, ...]) -> list[str]:
-        for index, wanted in errands:
-            if wanted.marks & MARKS["sliced"] & ~self.state.marks[index]:
+        for index, goal in errands:
+            if goal.marks & MARKS["sliced"] & ~self.state.marks[index]:
                 self.slice(index)
             self.fetch(index)
             for bit, (verb, device) in VERB_OF.items():
-                if wanted.marks & bit & ~self.state.marks[index]:
+                if goal.marks & bit & ~self.state.marks[index]:
                     place = self.first_of(device)
                     self.go(place)
                     self.act(f"{verb} {self.name(index)} with {self.place(place)}")
@@ -103,7 +103,7 @@ class ActionPlan:
             self.act(f"open {self.place(self.state.at)}")
 
     def nearest(self, kind: str) -> int:
-        """Return a receptacle of that kind: here, or open, or any."""
+        """Find a receptacle of that kind: here, or open, or any."""
         places = [i for i, one in enumerate(self.engine.receptacle_kinds) if one == kind]
         return min(places, key=lambda place: (place != self.state.at, not self.state.opened >> place & 1))
 

@@ -76,7 +76,7 @@ class HouseholdWorld:
 
 @lru_cache(maxsize=256)
 def engine_of(payload: str) -> HouseholdEngine:
-    """Return the rules of a task's game, shared by all its episodes in a process. Raise `WorldError` for a payload that
+    """Read the rules of a task's game, shared by all its episodes in a process. Raise `WorldError` for a payload that
     is no game."""
     try:
         return HouseholdEngine(Game.from_json(payload))

@@ -40,7 +40,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 
 def benchmark_problems(settings: MathSettings, split: str) -> list[Problem]:
-    """Return the problems of a split; "heldout" is another name of "test".
+    """Read the problems of a split; "heldout" is another name of "test".
 
     Raises:
         WorldError: an unknown set or split, or a set that is neither on disk nor reachable.
@@ -60,7 +60,7 @@ def benchmark_problems(settings: MathSettings, split: str) -> list[Problem]:
 
 
 def file_problems(path: Path, settings: MathSettings, split: str) -> list[Problem]:
-    """Return the problems of a user's file: split "all" is every row of it; "train" and "test" part its questions,
+    """Read the problems of a user's file: split "all" is every row of it; "train" and "test" part its questions,
     `heldout_tasks` for test."""
     if not path.is_file():
         raise WorldError(
@@ -108,7 +108,7 @@ def hub_rows(name: str, benchmark: Benchmark, hub_split: str, folder: Path) -> I
 
 
 def distinct(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the problems without repeated questions, so that no problem is in both train and test."""
+    """Drop repeated questions, so that no problem is in both train and test."""
     by_question: dict[str, Problem] = {}
     for problem in problems:
         by_question.setdefault(" ".join(problem.question.split()), problem)
@@ -116,8 +116,8 @@ def distinct(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def parted(problems: list[Problem], split: str, held_out: int, seed: int) -> list[Problem]:
-    """Return the problems of train or test. The seed and each question decide which problems are held out, not their
+    """Choose the problems of train or test. The seed and each question decide which problems are held out, not their
     order."""
-    drawn = sorted(problems, key=lambda problem: derive(seed, "math held out", problem.question))
-    kept = {problem.question for problem in drawn[:held_out]}
-    return [problem for problem in problems if (problem.question in kept) == (split == "test")]
+    by_seed = sorted(problems, key=lambda problem: derive(seed, "math held out", problem.question))
+    held_out_questions = {problem.question for problem in by_seed[:held_out]}
+    return [problem for problem in problems if (problem.question in held_out_questions) == (split == "test")]

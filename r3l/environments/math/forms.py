@@ -15,7 +15,7 @@ PERCENT = re.compile(rf"({NUMBER})\s*(?:\\?%|percent\b|per\s+cent\b|\\text\s*\{{
 
 
 def plain_fraction(match: re.Match[str]) -> str:
-    """Return ½ as ``\\frac{1}{2}``, by the character's decomposition in Unicode."""
+    r"""Write ½ as ``\frac{1}{2}``, by the character's decomposition in Unicode."""
     above, _, below = unicodedata.normalize("NFKC", match[0]).partition("⁄")
     return rf"\frac{{{above}}}{{{below}}}" if below else match[0]
 
@@ -30,9 +30,9 @@ def scientific(match: re.Match[str]) -> str:
 
 def repeating(match: re.Match[str]) -> str:
     r"""Return ``0.1\overline{6}`` as the fraction that it is: 1/10 + 6/90."""
-    sign, whole, fixed, again = match[1], match[2] or "0", match[3], match[4] or match[5]
-    below = (10 ** len(again) - 1) * 10 ** len(fixed)
-    above = int(whole + fixed + again) - int(whole + fixed)
+    sign, whole, fixed_digits, again = match[1], match[2] or "0", match[3], match[4] or match[5]
+    below = (10 ** len(again) - 1) * 10 ** len(fixed_digits)
+    above = int(whole + fixed_digits + again) - int(whole + fixed_digits)
     return rf"{sign}\frac{{{above}}}{{{below}}}"
 
 
@@ -76,14 +76,12 @@ COMPILED = [(re.compile(pattern), replacement) for pattern, replacement, _ in FO
 
 
 def formula(text: str) -> str:
-    """Return a text in the forms that math-verify reads."""
+    """Write a text in the forms that math-verify reads."""
     for pattern, replacement in COMPILED:
         text = pattern.sub(replacement, text)
     return text.strip()
 
 
 def as_gold(gold: str, answer: str) -> str:
-    """Return the gold answer that `answer` is held against. A percentage is one: 12 is not 12 %, 0.12 and 12 % are.
-    Where the gold answer has no percent sign either is right, for the public sets leave the sign of a percentage out.
-    """
+    """Write the gold answer that `answer` is held against. A percentage is one: 12 is not 12 %, 0.12 and 12 % are."""
     return gold if PERCENT.search(answer) else PERCENT.sub(r"\\frac{\1}{100}", gold)

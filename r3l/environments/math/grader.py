@@ -51,15 +51,15 @@ class Grader:
         self.marking: list[GraderProcess] = []
 
     def verify(self, gold: str, answer: str) -> Grade:
-        """Return whether two answers are the same mathematics. Raise `WorldError` where no grader can be started."""
+        """Grade whether two answers are the same mathematics. Raise `WorldError` where no grader can be started."""
         return self.grade({"gold": gold, "answer": answer})
 
     def readable(self, gold: str) -> bool:
-        """Return whether a gold answer is mathematics. Raise `WorldError` where no grader can be started."""
+        """Tell whether a gold answer is mathematics. Raise `WorldError` where no grader can be started."""
         return self.grade({"gold": gold, "answer": None}).correct
 
     def score(self, kind: str, entry: dict[str, Any], answer: str) -> Grade:
-        """Return whether `answer` solves a reasoning-gym task."""
+        """Grade whether `answer` solves a reasoning-gym task."""
         return self.grade({"kind": kind, "entry": entry, "answer": answer})
 
     def start(self) -> None:
@@ -80,7 +80,7 @@ class Grader:
                 self.put_back(process)
 
     def taken(self) -> GraderProcess:
-        """Return a process that lives and, where there is one, has its libraries imported."""
+        """Take a process that lives and, where there is one, has its libraries imported."""
         with self.lock:
             self.free = sorted((one for one in self.free if not one.ended), key=lambda one: not one.ready)
             process = self.free.pop(0) if self.free else GraderProcess(self.timeout_s, self.library)
@@ -129,7 +129,7 @@ class GraderProcess:
         return self.process.poll() is not None
 
     def mark(self, request: dict[str, Any]) -> Grade:
-        """Return the mark of an answer. A process that gave none is ended."""
+        """Mark an answer. A process that gave no mark is ended."""
         try:
             if answer := self.ask(request):
                 return Grade(**answer)
@@ -140,7 +140,7 @@ class GraderProcess:
         return Grade(False, reason)
 
     def await_ready(self) -> None:
-        """Raise `WorldError` where it does not start."""
+        """Wait for its first line. Raise `WorldError` where it does not start."""
         if self.ready:
             return
         try:
@@ -155,7 +155,7 @@ class GraderProcess:
             )
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the mark; None where it is not given in time. Raise `EOFError` or `BrokenPipeError` where the process
+        """Ask for a mark; None where it is not given in time. Raise `EOFError` or `BrokenPipeError` where the process
         ends."""
         assert self.process.stdin is not None
         line = memoryview(json.dumps(request).encode() + b"\n")
@@ -187,5 +187,5 @@ class GraderProcess:
 
 @cache
 def shared_grader(timeout_s: float, library: Library) -> Grader:
-    """Return the grader of this process."""
+    """Make the one grader of this process."""
     return Grader(timeout_s, library)

@@ -29,7 +29,7 @@ def gold_leaks(
     turns: Iterable[Turn],
     reflections: Iterable[Reflection] = (),
 ) -> list[Leak]:
-    """Return every stored text that the policy read and that holds the gold answer where it should not. Empty: none.
+    """Find every stored text that the policy read and that holds the gold answer where it should not. Empty: none.
 
     An opening may hold it only if the question itself does. Feedback may never. Guidance, of the reflections that a
     retry followed, may only where it stands in the question or in the policy's own replies (see `reveals`).
@@ -37,22 +37,22 @@ def gold_leaks(
     problems = {task.task_id: json.loads(task.payload) for task in tasks if task.environment == "math"}
     episodes = [one for one in trajectories if one.task_id in problems]
     problem_of = {one.trajectory_id: problems[one.task_id] for one in episodes}
-    played: dict[str, list[Turn]] = defaultdict(list)
+    turns_of: dict[str, list[Turn]] = defaultdict(list)
     for turn in sorted(turns, key=lambda turn: turn.turn):
-        played[turn.trajectory_id].append(turn)
+        turns_of[turn.trajectory_id].append(turn)
     leaks = [
-        leak for one in episodes for leak in of_episode(one, played[one.trajectory_id], problem_of[one.trajectory_id])
+        leak for one in episodes for leak in of_episode(one, turns_of[one.trajectory_id], problem_of[one.trajectory_id])
     ]
     for reflection in reflections:
         problem = problem_of.get(reflection.trajectory_id)
-        known = [turn.response for turn in played[reflection.trajectory_id]]
-        if problem and reflection.decision == "retry" and reveals(problem, reflection.report, known):
+        replies = [turn.response for turn in turns_of[reflection.trajectory_id]]
+        if problem and reflection.decision == "retry" and reveals(problem, reflection.report, replies):
             leaks.append(Leak(reflection.reflection_id, "guidance", problem["gold"], reflection.report))
     return leaks
 
 
 def reveals(problem: dict[str, str], report: str, replies: Sequence[str]) -> bool:
-    """Return whether a reflection's report tells the gold answer. One that quotes the question or the policy's own
+    """Tell whether a reflection's report tells the gold answer. One that quotes the question or the policy's own
     replies reveals nothing."""
     gold = problem["gold"]
     if any(holds(gold, text) for text in (problem["question"], *replies)):
@@ -64,10 +64,8 @@ def texts_of(report: str) -> Iterator[str]:
     """Yield the texts in a report: `retry_from_step` is a number of turns, not an answer. Free prose is one text."""
     try:
         values = [json.loads(report)]
-    except (
-        ValueError,
-        RecursionError,
-    ):  # an invalid reflection may be told, too: prose, nested without end, or numbers without end
+    # an invalid reflection may be told, too: prose, nested without end, or numbers without end
+    except (ValueError, RecursionError):
         values = [report]
     while values:
         value = values.pop()
@@ -78,8 +76,8 @@ def texts_of(report: str) -> Iterator[str]:
 
 
 def of_episode(trajectory: Trajectory, turns: list[Turn], problem: dict[str, str]) -> list[Leak]:
-    """Return the opening, and the feedback on each valid reply: what is said about a malformed one knows nothing of the
-    problem."""
+    """Find leaks in the opening, and in the feedback on each valid reply: what is said about a malformed one knows
+    nothing of the problem."""
     leaks = []
     if turns and turns[0].turn == 0:
         leaks = leaks_of(
@@ -100,11 +98,11 @@ def leaks_of(subject: str, where: str, gold: str, text: str) -> list[Leak]:
 
 
 def holds(gold: str, text: str) -> bool:
-    """Return whether `text` holds `gold` as a whole word or number, whatever the spacing: 12 is not in 112, 1.12 or
-    12.5. A gold answer of one character has to be the whole text, or be called the answer: 7 is in "so it is 7", not in
-    "in turn 7"."""
-    wanted = r"\s*".join(re.escape(part) for part in gold.split())
-    whole = rf"(?<![\w.])(?<!\d,){wanted}(?!\w|[.,]\d)"
+    """Tell whether `text` holds `gold` as a whole word or number, whatever the spacing: 12 is not in 112, 1.12 or 12.5.
+    A gold answer of one character has to be the whole text, or be called the answer: 7 is in "so it is 7", not in "in
+    turn 7"."""
+    gold_pattern = r"\s*".join(re.escape(part) for part in gold.split())
+    whole = rf"(?<![\w.])(?<!\d,){gold_pattern}(?!\w|[.,]\d)"
     if len(gold.strip()) == 1:
         return text.strip() == gold.strip() or re.search(CLAIM + whole, text, re.IGNORECASE) is not None
-    return bool(wanted) and re.search(whole, text) is not None
+    return bool(gold_pattern) and re.search(whole, text) is not None

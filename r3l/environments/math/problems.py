@@ -55,7 +55,7 @@ class Problem:
 
 
 def problem_of(row: Mapping[str, Any], name: str, task_type: str) -> Problem:
-    """Return a row of GSM8K, MATH, MinervaMath, OlympiadBench, AMC23 or DAPO; its own subject is the task type where it
+    """Read a row of GSM8K, MATH, MinervaMath, OlympiadBench, AMC23 or DAPO; its own subject is the task type where it
     has one.
 
     Raises:
@@ -64,8 +64,8 @@ def problem_of(row: Mapping[str, Any], name: str, task_type: str) -> Problem:
     column = next((column for column in QUESTIONS if given(row, column)), "")
     question, gold = row.get(column), gold_of(row)
     if isinstance(question, list):  # a chat: its last user message
-        asked = [one for one in question if isinstance(one, Mapping) and one.get("role") == "user"]
-        question = asked[-1].get("content") if asked else None
+        user_messages = [one for one in question if isinstance(one, Mapping) and one.get("role") == "user"]
+        question = user_messages[-1].get("content") if user_messages else None
     if not column or not gold:
         raise WorldError(
             f"row {name}: no {'gold answer' if column else 'question'} in its columns {', '.join(map(str, row))}; "
@@ -78,8 +78,8 @@ def problem_of(row: Mapping[str, Any], name: str, task_type: str) -> Problem:
 
 
 def gold_of(row: Mapping[str, Any]) -> str:
-    """Return OlympiadBench's final_answer, DAPO's ground truth, answer (GSM8K: behind ####), or the last box of the
-    solution."""
+    """Read the gold answer: OlympiadBench's final_answer, DAPO's ground truth, answer (GSM8K: behind ####), or the last
+    box of the solution."""
     reward_model = row.get("reward_model")
     if given(row, "final_answer"):
         return plain(row["final_answer"])
@@ -93,19 +93,19 @@ def gold_of(row: Mapping[str, Any]) -> str:
 
 
 def given(row: Mapping[str, Any], column: str) -> bool:
-    """Return whether the column holds anything: 0 and False are answers too."""
+    """Tell whether the column holds anything: 0 and False are answers too."""
     value = row.get(column)
     missing = value is None or value in ("", [], ()) or (isinstance(value, float) and math.isnan(value))
     return not missing and not (isinstance(value, str) and not value.strip())
 
 
 def without_thousands(answer: str) -> str:
-    """Return a number without the commas of its thousands: those of a pair or a list part its members."""
+    """Drop the commas of a number's thousands: those of a pair or a list part its members."""
     return answer.replace(",", "") if ONE_NUMBER.fullmatch(answer) else answer
 
 
 def plain(value: Any) -> str:
-    """Return a gold answer as text: 27.0 is 27, several answers are listed, dollar signs around it go."""
+    """Write a gold answer as text: 27.0 is 27, several answers are listed, dollar signs around it go."""
     if isinstance(value, list | tuple):
         return ", ".join(plain(one) for one in value)
     if isinstance(value, float) and value.is_integer():
@@ -115,7 +115,7 @@ def plain(value: Any) -> str:
 
 
 def unwrapped(question: str, context: Any) -> str:
-    """Return the problem without the set's own words about the answer's format: the system prompt has ours."""
+    """Cut the set's own words about the answer's format from the problem: the system prompt has ours."""
     for pattern in WRAPPING:
         question = pattern.sub("", question)
     return f"{context}\n\n{question.strip()}" if context else question.strip()

@@ -39,7 +39,7 @@ TRIES = 40  # entries looked at for each that is asked for
 
 
 def procedural_problems(settings: MathSettings, split: str) -> list[Problem]:
-    """Return the split's problems; the kinds take turns.
+    """Make the split's problems; the kinds take turns.
 
     Raises:
         WorldError: an unknown split or kind, a kind that can't be used, or one that has too few questions.
@@ -73,12 +73,12 @@ def questions(kind: str, split: str, seed: int, number: int) -> Iterator[Problem
     """Yield distinct questions of one kind that belong to `split`, and whose stored form still takes its own answer as
     solved."""
     dataset = made(kind, derive(seed, "math", kind) % 2**31, number * TRIES)
-    seen: set[str] = set()
+    questions_seen: set[str] = set()
     for index in range(number * TRIES):
         problem = as_problem(kind, index, dataset[index])
-        if problem.question in seen or split_of(problem.question) != split or not solves(dataset, problem):
+        if problem.question in questions_seen or split_of(problem.question) != split or not solves(dataset, problem):
             continue
-        seen.add(problem.question)
+        questions_seen.add(problem.question)
         yield problem
 
 
@@ -87,7 +87,7 @@ def split_of(question: str) -> str:
 
 
 def made(kind: str, seed: int, size: int) -> Any:
-    """Return the lazy dataset of a kind. Raise `WorldError` where there is none."""
+    """Make the lazy dataset of a kind. Raise `WorldError` where there is none."""
     if kind not in KINDS:
         raise WorldError(f"procedural math: kind {kind!r} is not offered; expected some of {', '.join(KINDS)}")
     try:
@@ -98,13 +98,14 @@ def made(kind: str, seed: int, size: int) -> Any:
 
 
 def as_problem(kind: str, index: int, entry: dict[str, Any]) -> Problem:
-    """Return what is scored is what JSON keeps of the entry: fractions and the like become text."""
+    """Keep of the entry what JSON keeps, which is what is scored: fractions and the like become text."""
     plain = json.loads(json.dumps(entry, default=str))
     return Problem(f"{kind}-{index:05d}", str(plain["question"]).strip(), str(plain["answer"]), kind, kind, plain)
 
 
 def solves(dataset: Any, problem: Problem) -> bool:
-    """Return False where a scorer needs more than JSON keeps."""
+    """Tell whether a problem's stored form takes its own answer as solved: not where a scorer needs more than JSON
+    keeps."""
     try:
         return float(dataset.score_answer(problem.gold, problem.entry)) >= 1.0
     except (TypeError, ValueError, KeyError, AttributeError):

@@ -25,7 +25,7 @@ class Unreadable(ValueError):
 
 
 def same(gold: str, answer: str) -> bool:
-    """Return whether two answers are equal. A gold answer that is no mathematics is held to its text.
+    """Tell whether two answers are equal. A gold answer that is no mathematics is held to its text.
 
     Raises:
         Unreadable: the answer is no mathematics.
@@ -33,16 +33,16 @@ def same(gold: str, answer: str) -> bool:
     if as_text(gold) == as_text(answer) != "":
         return True
     (gold, gold_unit), (answer, unit) = without_unit(formula(as_gold(gold, answer))), without_unit(formula(answer))
-    given = read(answer)
+    answer_object = read(answer)
     try:
-        wanted = read(gold)
+        gold_object = read(gold)
     except Unreadable:
         return False
-    return (not unit or not gold_unit or unit == gold_unit) and equal(wanted, given)
+    return (not unit or not gold_unit or unit == gold_unit) and equal(gold_object, answer_object)
 
 
 def as_text(answer: str) -> str:
-    """Return the words of an answer in one spelling: ``\\text{Monday}.`` is monday."""
+    r"""Write the words of an answer in one spelling: ``\text{Monday}.`` is monday."""
     return " ".join(WORDS.sub(r"\1", answer).strip(" .$").split()).casefold()
 
 
@@ -55,7 +55,7 @@ def readable(gold: str) -> bool:
 
 
 def read(text: str) -> Any:
-    """Return the object that the whole text stands for.
+    """Parse the object that the whole text stands for.
 
     Raises:
         Unreadable: it stands for none.
@@ -73,17 +73,19 @@ def read(text: str) -> Any:
     cause: Exception | None = None
     for part in dict.fromkeys((latex, get_last_eq(latex))):  # a = b = 3 is 3
         try:
-            found = latex2sympy(part, is_real=True, normalization_config=None)
+            parsed_object = latex2sympy(part, is_real=True, normalization_config=None)
         except Exception as error:  # noqa: BLE001 - its grammar and its conversion raise anything
             cause = error
             continue
-        units = {Symbol("i", real=True): I} if hasattr(found, "subs") else {}
-        return found.subs(units) if units.keys() & getattr(found, "free_symbols", set()) else found
+        units = {Symbol("i", real=True): I} if hasattr(parsed_object, "subs") else {}
+        return (
+            parsed_object.subs(units) if units.keys() & getattr(parsed_object, "free_symbols", set()) else parsed_object
+        )
     raise Unreadable("no mathematics in it") from cause
 
 
 def equal(gold: Any, answer: Any) -> bool:
-    """Return whether two objects are equal, their numbers by `same_number` at any depth."""
+    """Tell whether two objects are equal, their numbers by `same_number` at any depth."""
     from math_verify import grader
 
     # The elements of sets, tuples, intervals and matrices are compared by functions that look this one up.
@@ -92,7 +94,7 @@ def equal(gold: Any, answer: Any) -> bool:
 
 
 def same_number(gold: Any, answer: Any, *_: Any) -> bool:
-    """Return whether two objects without a variable are the same number; False where algebra has to say it."""
+    """Tell whether two objects without a variable are the same number; False where algebra has to say it."""
     from sympy import MatrixBase
 
     if isinstance(gold, MatrixBase) or isinstance(answer, MatrixBase):

@@ -12,7 +12,8 @@ Row = Mapping[str, Any]
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Raise `WorldError` where the file is neither, or a line of it is no JSON object."""
+    """Read the rows of a file. Raise `WorldError` where it is neither kind of file, or a line of it is no JSON
+    object."""
     if path.suffix == ".parquet":
         return parquet_rows(path)
     if path.suffix != ".jsonl":

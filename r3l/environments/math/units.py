@@ -42,22 +42,23 @@ BARE = re.compile(r"^(?P<number>[-+]?[\d.,]*\d(?:/\d+)?)\s+(?P<name>[A-Za-z]{4,}
 
 
 def without_unit(text: str) -> tuple[str, str]:
-    """Return what stands before a unit, and the unit where it is one that measures; ("the text", "") where none is."""
-    if (found := UNIT.search(text)) and not lone_letter(text, found):
-        return text[: found.start()], plain(found["unit"])
+    """Cut the unit off: what stands before it, and the unit where it is one that measures; ("the text", "") where none
+    is."""
+    if (match := UNIT.search(text)) and not lone_letter(text, match):
+        return text[: match.start()], plain(match["unit"])
     for pattern in (NAME, BARE):
-        if (found := pattern.search(text)) and named(found["name"]):
-            return found["number"] if pattern is BARE else text[: found.start()], ""
+        if (match := pattern.search(text)) and named(match["name"]):
+            return match["number"] if pattern is BARE else text[: match.start()], ""
     return text, ""
 
 
 def lone_letter(text: str, found: re.Match[str]) -> bool:
-    """Return whether it is one letter that touches what is before it, so that it is a variable."""
+    """Tell whether it is one letter that touches what is before it, so that it is a variable."""
     return len(found["unit"].rstrip(".")) == 1 and found.start() == found.start("unit")
 
 
 def named(name: str) -> bool:
-    """Return whether the words are a name of things counted, such as apples."""
+    """Tell whether the words are a name of things counted, such as apples."""
     words = name.split()
     return (
         0 < len(words) <= 3
@@ -67,7 +68,7 @@ def named(name: str) -> bool:
 
 
 def plain(unit: str) -> str:
-    """Return a unit in one spelling."""
+    """Write a unit in one spelling."""
     bare = re.sub(rf"{LATEX}|[\s{{}}.~]|\\[,;: ]|\\cdot", "", unit).replace("per", "/")
     return ALIKE.get(bare, bare)
 

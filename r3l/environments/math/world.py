@@ -77,12 +77,12 @@ class MathWorld:
         )
 
     def reveals(self, task: Task, report: str, replies: Sequence[str]) -> bool:
-        """Return whether a reflection's report holds the gold answer and neither the question nor the policy's own
+        """Tell whether a reflection's report holds the gold answer and neither the question nor the policy's own
         replies do."""
         return reveals(json.loads(task.payload), report, replies)
 
     def data(self, split: str) -> str:
-        """Return the set, a file of one's own with its bytes, or the kinds that problems are made of."""
+        """Name the set, a file of one's own with its bytes, or the kinds that problems are made of."""
         settings, path = self.settings, located(self.settings.dataset)
         if settings.dataset == "procedural":
             return f"procedural-{settings.tasks_seed}, {settings.kinds}"
@@ -95,7 +95,7 @@ class MathWorld:
 
 @lru_cache(maxsize=8)
 def say_unreadable(settings: MathSettings, split: str, golds: tuple[tuple[str, str], ...]) -> list[str]:
-    """Return the names of problems whose gold answer is no mathematics, and log them: an answer has to have its text.
+    """Log the names of problems whose gold answer is no mathematics, and list them: an answer has to have its text.
     Where math-verify is not installed the first attempt says so."""
     doubtful = [(name, gold) for name, gold in golds if not PLAIN.fullmatch(gold)]
     if not doubtful or find_spec("math_verify") is None:
@@ -163,7 +163,7 @@ class MathEnvironment:
 
 
 def feedback(grade: Grade, last: bool) -> str:
-    """Return right or wrong and the kind of error. No digit stands in it, so no number can be read out of it."""
+    """Say right or wrong and the kind of error. No digit stands in it, so no number can be read out of it."""
     if grade.correct:
         return RIGHT
     kind, _, _ = grade.reason.partition(":")

@@ -26,8 +26,7 @@ class Fingerprint:
 
 
 def fingerprint(path: Path, root: Path, progress: OnProgress) -> Fingerprint:
-    """Return the hash of a file; of a folder the hash of its files' names and hashes. Raise `WorldError` where it is
-    missing."""
+    """Hash a file; of a folder, its files' names and hashes. Raise `WorldError` where it is missing."""
     if not path.exists():
         raise WorldError(f"{path} is missing: run `r3l prepare` again")
     name = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
@@ -57,11 +56,11 @@ def fetch(address: str, target: Path, progress: OnProgress) -> None:
     try:
         with httpx.stream("GET", address, follow_redirects=True, timeout=30) as answer, staging.open("wb") as content:
             answer.raise_for_status()
-            total, done = int(answer.headers.get("content-length", 0)), 0
+            total, bytes_read = int(answer.headers.get("content-length", 0)), 0
             for block in answer.iter_bytes(BLOCK):
                 content.write(block)
-                done += len(block)
-                progress(f"download {target.name}", done, total)
+                bytes_read += len(block)
+                progress(f"download {target.name}", bytes_read, total)
         os.replace(staging, target)
     except httpx.HTTPError as error:
         staging.unlink(missing_ok=True)
@@ -75,13 +74,13 @@ def unpack(archive: Path, folder: Path, progress: OnProgress) -> None:
     """Unpack the files of a zip archive under `folder`; none may lead outside of it. Raise `WorldError` if it is no
     archive."""
     try:
-        with zipfile.ZipFile(archive) as packed:
-            names = packed.namelist()
+        with zipfile.ZipFile(archive) as zip_file:
+            names = zip_file.namelist()
             outside = [name for name in names if not (folder / name).resolve().is_relative_to(folder.resolve())]
             if outside:
                 raise WorldError(f"{archive} contains a path outside its folder ({outside[0]!r}): not unpacked")
             for number, name in enumerate(names, 1):
-                packed.extract(name, folder)
+                zip_file.extract(name, folder)
                 progress(f"unpack {archive.name}", number, len(names))
     except zipfile.BadZipFile as error:
         raise WorldError(f"{archive} is not a zip archive ({error}): delete it and run `r3l prepare` again") from error

@@ -94,20 +94,22 @@ def webshop(settings: WebShopSettings, root: Path, download: bool, progress: OnP
     from r3l.environments.webshop.splits import RULES
 
     splits = tuple(RULES.get(settings.split_rule, RULES["webshop"]))
-    expected = {"train": 4096, "test": 100} if settings.split_rule == "paper" else {}
+    task_counts = {"train": 4096, "test": 100} if settings.split_rule == "paper" else {}
     if settings.catalogue == "synthetic":
         return DataPlan(
             f"synthetic-{settings.catalogue_seed}",
             splits,
-            expected=expected,
+            expected=task_counts,
             notes=("the catalogue is drawn by seed, no file is needed",),
         )
     if settings.catalogue.startswith(("http://", "https://")):
-        return DataPlan("server", splits, expected=expected, notes=(f"goals and products are at {settings.catalogue}",))
+        return DataPlan(
+            "server", splits, expected=task_counts, notes=(f"goals and products are at {settings.catalogue}",)
+        )
     folder = catalogue_folder(settings)
     if settings.catalogue == WEBSHOP_FOLDER:
         fetch_missing(folder, WEBSHOP_FILES, download, progress)
-    return DataPlan(folder.name, splits, tuple(sorted(folder.glob("*.json"))), expected)
+    return DataPlan(folder.name, splits, tuple(sorted(folder.glob("*.json"))), task_counts)
 
 
 def fetch_missing(folder: Path, files: dict[str, str], download: bool, progress: OnProgress) -> None:
@@ -133,14 +135,16 @@ def scienceworld(
     jar = jar_path()
     simulator = MACHINES.get(settings.memory_mb).borrow()
     names = [str(name) for name in simulator.getTaskNames()]
-    counted = {}
+    variations = {}
     for number, name in enumerate(names, 1):
-        counted[name] = int(simulator.getTaskMaxVariations(name))
+        variations[name] = int(simulator.getTaskMaxVariations(name))
         progress("count variations", number, len(names))
     MACHINES.stop()
-    expected = {name: total for split in SPLITS.values() for name, total in split.items()}
-    if counted != expected:
-        other = sorted(name for name in {*counted, *expected} if counted.get(name) != expected.get(name))
+    paper_variations = {name: total for split in SPLITS.values() for name, total in split.items()}
+    if variations != paper_variations:
+        other = sorted(
+            name for name in {*variations, *paper_variations} if variations.get(name) != paper_variations.get(name)
+        )
         raise WorldError(
             f"ScienceWorld {version('scienceworld')} has another number of variations than the paper's split needs "
             f"({', '.join(other)}): pip install 'scienceworld==1.2.3'"
@@ -151,7 +155,7 @@ def scienceworld(
 
 
 def kept_rows(stem: Path) -> Path | None:
-    """Return the rows of a benchmark's split below the data root, where they were fetched or put before."""
+    """Find the rows of a benchmark's split below the data root, where they were fetched or put before."""
     return next((path for path in (stem.with_suffix(".jsonl"), stem.with_suffix(".parquet")) if path.is_file()), None)
 
 
@@ -185,23 +189,23 @@ def math(settings: MathSettings, root: Path, download: bool, progress: OnProgres
     if missing and not download:
         raise WorldError(f"{settings.dataset} is missing: put the rows of {benchmark.hub} there: {'; '.join(missing)}")
     for split, stem in stems.items():
-        kept = kept_rows(stem)
-        if kept is None:
+        path = kept_rows(stem)
+        if path is None:
             rows = list(hub_rows(settings.dataset, benchmark, split, root / "math"))
-            kept = stem.with_suffix(".jsonl")
-            replace_text(kept, "".join(json.dumps(dict(row), default=str) + "\n" for row in rows))
+            path = stem.with_suffix(".jsonl")
+            replace_text(path, "".join(json.dumps(dict(row), default=str) + "\n" for row in rows))
             progress(f"rows of {stem.name}", len(rows), len(rows))
-        files.append(kept)
+        files.append(path)
     return DataPlan(settings.dataset, tuple(splits), tuple(files), {"test": benchmark.count} if benchmark.count else {})
 
 
 def adapted(settings: AdaptedSettings, root: Path, download: bool, progress: OnProgress, wanted: Splits) -> DataPlan:
     """Prepare nothing: tasks are seeds, or rows that the environment's package brings or fetches itself."""
-    named = next((value for name in ("env", "toolset", "url") if (value := getattr(settings, name, ""))), "")
+    source = next((value for name in ("env", "toolset", "url") if (value := getattr(settings, name, ""))), "")
     return DataPlan(
-        f"{re.sub(r'[^A-Za-z0-9.-]+', '_', named)}-{settings.tasks_seed}",
+        f"{re.sub(r'[^A-Za-z0-9.-]+', '_', source)}-{settings.tasks_seed}",
         ("train", "heldout"),
-        notes=(f"tasks are those of {named}, no file is needed",),
+        notes=(f"tasks are those of {source}, no file is needed",),
     )
 
 

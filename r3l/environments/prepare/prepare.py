@@ -56,17 +56,17 @@ def prepare(
         WorldError: something is missing and could not be had (the message says what, from where and where to put it), a
             count is not what it should be, or a file has changed since it was prepared.
     """
-    chosen = settings_of(kind, data_root, settings or {})
+    environment = settings_of(kind, data_root, settings or {})
     root = located(data_root)
-    plan = narrowed(kind, splits, plan_of(chosen)(chosen, root, download, progress, splits))
+    plan = narrowed(kind, splits, plan_of(environment)(environment, root, download, progress, splits))
     manifest = root / kind / f"prepared-{plan.variant}" / MANIFEST
     files = [fingerprint(path, root, progress) for path in plan.files]
     refuse_changes(manifest, files)
-    entries = {split: write_split(chosen, plan, split, manifest.parent, progress) for split in plan.splits}
+    entries = {split: write_split(environment, plan, split, manifest.parent, progress) for split in plan.splits}
     content = {
         "version": VERSION,
         "kind": kind,
-        "settings": chosen.model_dump(mode="json", exclude={"data_root"}),
+        "settings": environment.model_dump(mode="json", exclude={"data_root"}),
         "files": [asdict(file) for file in files],
         "splits": entries,
         "notes": list(plan.notes),
@@ -76,51 +76,51 @@ def prepare(
 
 
 def narrowed(kind: str, splits: Sequence[str], plan: DataPlan) -> DataPlan:
-    """Return the plan of these splits alone, under a name of its own. Raise `ConfigError` for one that there is not."""
+    """Keep these splits of a plan alone, under a name of its own. Raise `ConfigError` for one that there is not."""
     if unknown := [split for split in splits if split not in plan.splits]:
         raise ConfigError(f"{kind} has no split {unknown[0]!r} to prepare: expected some of {', '.join(plan.splits)}")
     return replace(plan, variant="-".join([plan.variant, *splits]), splits=tuple(splits)) if splits else plan
 
 
 def plan_of(settings: EnvironmentSettings) -> Callable[..., DataPlan]:
-    """Return what finds or fetches an environment's data: a function of `KINDS`, or the function ``prepare`` of a
+    """Find what finds or fetches an environment's data: a function of `KINDS`, or the function ``prepare`` of a
     plug-in's world class, of the same arguments. Raise `ConfigError` where it has none."""
-    found = KINDS.get(settings.kind) or getattr(world_class(settings.kind), "prepare", None)
-    if found is None:
+    maker = KINDS.get(settings.kind) or getattr(world_class(settings.kind), "prepare", None)
+    if maker is None:
         raise ConfigError(f"nothing to prepare for {settings.kind!r}: its world has no `prepare`")
-    made: Callable[..., DataPlan] = found
-    return made
+    plan_maker: Callable[..., DataPlan] = maker
+    return plan_maker
 
 
 def settings_of(kind: str, data_root: Path | str, settings: Mapping[str, Any]) -> EnvironmentSettings:
     if kind not in KINDS and not plugins.dotted(kind) and kind not in plugins.installed("environment"):
-        known = [*KINDS, *plugins.installed("environment")]
-        raise ConfigError(f"nothing to prepare for {kind!r}: expected one of {', '.join(known)}")
+        kinds = [*KINDS, *plugins.installed("environment")]
+        raise ConfigError(f"nothing to prepare for {kind!r}: expected one of {', '.join(kinds)}")
     adapter: TypeAdapter[EnvironmentSettings] = TypeAdapter(AnyEnvironment)
     try:
-        chosen = adapter.validate_python({**settings, "kind": kind, "data_root": str(data_root)})
+        environment = adapter.validate_python({**settings, "kind": kind, "data_root": str(data_root)})
     except ValidationError as error:
         raise ConfigError(f"settings of {kind}: {error}") from error
-    if unknown := sorted(set(settings) - set(type(chosen).model_fields)):
+    if unknown := sorted(set(settings) - set(type(environment).model_fields)):
         raise ConfigError(
-            f"settings of {kind}: {unknown[0]!r} is unknown; it has {', '.join(sorted(type(chosen).model_fields))}"
+            f"settings of {kind}: {unknown[0]!r} is unknown; it has {', '.join(sorted(type(environment).model_fields))}"
         )
-    return chosen
+    return environment
 
 
 def refuse_changes(manifest: Path, files: Sequence[Fingerprint]) -> None:
     """Raise `WorldError` if a file that was prepared before now has another content."""
     if not manifest.is_file():
         return
-    known = {entry["path"]: entry["sha256"] for entry in json.loads(manifest.read_text())["files"]}
-    changed = [
-        f"{file.path} (sha256 {file.sha256[:12]}, expected {known[file.path][:12]})"
+    hash_of = {entry["path"]: entry["sha256"] for entry in json.loads(manifest.read_text())["files"]}
+    changes = [
+        f"{file.path} (sha256 {file.sha256[:12]}, expected {hash_of[file.path][:12]})"
         for file in files
-        if known.get(file.path, file.sha256) != file.sha256
+        if hash_of.get(file.path, file.sha256) != file.sha256
     ]
-    if changed:
+    if changes:
         raise WorldError(
-            f"changed since it was prepared: {'; '.join(changed)}. Put back what was there, or delete {manifest} "
+            f"changed since it was prepared: {'; '.join(changes)}. Put back what was there, or delete {manifest} "
             "to take it as it is now"
         )
 
@@ -128,12 +128,12 @@ def refuse_changes(manifest: Path, files: Sequence[Fingerprint]) -> None:
 def write_split(
     settings: EnvironmentSettings, plan: DataPlan, split: str, folder: Path, progress: OnProgress
 ) -> dict[str, Any]:
-    """Return the split's tasks as lines, after their number was verified; returns its entry of the manifest."""
+    """Write the split's tasks as lines, after their number was verified; the result is its entry of the manifest."""
     tasks = make_world(settings).tasks(split)
-    expected = plan.expected.get(split)
-    if expected is not None and len(tasks) != expected:
+    task_count = plan.expected.get(split)
+    if task_count is not None and len(tasks) != task_count:
         raise WorldError(
-            f"{settings.kind} split {split}: got {len(tasks)} tasks, expected {expected}; "
+            f"{settings.kind} split {split}: got {len(tasks)} tasks, expected {task_count}; "
             f"{plan.remedy or 'the data are incomplete: download them again'}"
         )
     progress(f"tasks of {split}", len(tasks), len(tasks))
@@ -148,5 +148,5 @@ def write_split(
 
 
 def listed(task: Task) -> dict[str, Any]:
-    """Return a task without its place in a batch, which it has none yet."""
+    """Convert a task without its place in a batch, which it has none yet."""
     return {name: value for name, value in asdict(task).items() if name not in ("iteration", "task")}

@@ -10,7 +10,7 @@ MOST_ACTIONS = 30  # as many as the paper's turns; some solutions have hundreds
 
 
 def hints(progress: str, solution: Sequence[str]) -> list[str]:
-    """Return two or three hints. The first one is the same for all tasks, the last one has the first `MOST_ACTIONS`
+    """Write two or three hints. The first one is the same for all tasks, the last one has the first `MOST_ACTIONS`
     actions of a solution.
 
     Args:
@@ -26,7 +26,7 @@ def hints(progress: str, solution: Sequence[str]) -> list[str]:
 
 
 def sub_goals(progress: str) -> list[str]:
-    """Return what the task needs, one after the other: the words of the report's sequential sub-goals."""
+    """List what the task needs, one after the other: the words of the report's sequential sub-goals."""
     sequential, _, _ = progress.partition("Unordered and Optional Subgoals:")
     rows = [line.split("\t") for line in sequential.splitlines() if line[:1].isdigit()]
     return [row[-1].strip() for row in rows if row[-1].strip()]

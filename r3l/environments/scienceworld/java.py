@@ -24,7 +24,7 @@ STOP_TIMEOUT_S = 5.0
 
 
 def java_path() -> str:
-    """Return the `java` to start. Raise `WorldError` with what to install where there is none."""
+    """Find the `java` to start. Raise `WorldError` with what to install where there is none."""
     home = os.environ.get("JAVA_HOME", "")
     java = shutil.which("java", path=str(Path(home) / "bin")) if home else None
     java = java or shutil.which("java")
@@ -34,7 +34,7 @@ def java_path() -> str:
 
 
 def jar_path() -> Path:
-    """Return the simulator's jar. Raise `WorldError` where the package is not installed."""
+    """Find the simulator's jar. Raise `WorldError` where the package is not installed."""
     try:
         from scienceworld.constants import JAR_PATH
     except ImportError as error:
@@ -78,7 +78,7 @@ class JavaMachine:
         self.idle: list[Any] = []
 
     def borrow(self) -> Any:
-        """Return a simulator that nobody uses: it holds one episode at a time."""
+        """Lend a simulator that nobody uses: it holds one episode at a time."""
         return self.idle.pop() if self.idle else self.gateway.jvm.scienceworld.runtime.pythonapi.PythonInterface()
 
     def give_back(self, simulator: Any) -> None:

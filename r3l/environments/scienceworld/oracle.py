@@ -30,15 +30,15 @@ def oracle_pivot(task: Task, actions: Sequence[str], settings: ScienceWorldSetti
 
 
 def verdict_of(progress: Sequence[float | None], last: Step | None) -> Verdict:
-    """Return the verdict. `progress[k]` is the score after turn k, None if the turn did not reach the simulator; `last`
+    """Judge the scores. `progress[k]` is the score after turn k, None if the turn did not reach the simulator; `last`
     is the last step."""
     if last is not None and last.success:
         return Verdict(None, "won")
     if last is not None and last.done:
         return Verdict(len(progress) - 1, "lost", "That turn ended the task.", "Do not focus on that object.")
-    best, kept = 0.0, 0
+    best, turns_kept = 0.0, 0
     for k, share in enumerate(progress):
         if share is not None and share > best:
-            best, kept = share, k + 1
-    cause = "No sub-goal was reached from this turn on." if kept else "No sub-goal was reached."
-    return Verdict(min(kept, max(len(progress) - 1, 0)), "stalled", cause, "Do something else from there on.")
+            best, turns_kept = share, k + 1
+    cause = "No sub-goal was reached from this turn on." if turns_kept else "No sub-goal was reached."
+    return Verdict(min(turns_kept, max(len(progress) - 1, 0)), "stalled", cause, "Do something else from there on.")

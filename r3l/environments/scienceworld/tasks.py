@@ -44,7 +44,7 @@ SPLITS = {"train": TRAIN_VARIATIONS, "test": TEST_VARIATIONS}
 
 
 def variations(split: str) -> list[tuple[str, int]]:
-    """Return (task type, variation) of every task of a split, in a fixed order; "heldout" is another name of "test".
+    """List (task type, variation) of every task of a split, in a fixed order; "heldout" is another name of "test".
 
     Raises:
         WorldError: an unknown split.

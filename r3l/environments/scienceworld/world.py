@@ -26,7 +26,7 @@ NOT_UNDERSTOOD = "No known action matches that input."
 
 @cache
 def scienceworld_prompt() -> str:
-    """Return the paper's system prompt."""
+    """Read the paper's system prompt."""
     return (Path(__file__).parents[1] / "prompts" / "scienceworld.txt").read_text().rstrip("\n")
 
 
@@ -48,7 +48,7 @@ class ScienceWorldWorld:
         return parse_tagged_reply(text)
 
     def tasks(self, split: str) -> list[Task]:
-        """Return the paper's tasks: 2,294 in `train`, 1,308 in `test`, of other task types."""
+        """List the paper's tasks: 2,294 in `train`, 1,308 in `test`, of other task types."""
         return [
             Task(
                 iteration=0,
@@ -67,12 +67,12 @@ class ScienceWorldWorld:
         return "easy"  # all five simplifications, as the paper has it
 
     def hints(self, task: Task) -> list[str]:
-        """Return the task's hints. The simulator solves a task while it loads it, if it is asked to."""
+        """Ask for the task's hints. The simulator solves a task while it loads it, if it is asked to."""
         environment = self.make()
         environment.load(task, solved=True)
-        found = hints(environment.ask("getGoalProgressStr"), list(environment.ask("getGoldActionSequence")))
+        texts = hints(environment.ask("getGoalProgressStr"), list(environment.ask("getGoldActionSequence")))
         environment.close()
-        return found
+        return texts
 
     def make(self) -> ScienceWorldEnvironment:
         return ScienceWorldEnvironment(self.settings.memory_mb)
@@ -91,14 +91,14 @@ class ScienceWorldEnvironment:
         self.simulator: Any = None
 
     def reset(self, task: Task) -> Observation:
-        """Return the task's description and what is seen around: the same text and state every time."""
+        """Start a task: its description and what is seen around, the same text and state every time."""
         self.load(task, solved=False)
         return Observation(f"{self.ask('getTaskDescription')}\n\n{self.ask('step', 'look around')}")
 
     def load(self, task: Task, *, solved: bool) -> None:
-        wanted = json.loads(task.payload)
+        content = json.loads(task.payload)
         self.connect()
-        self.ask("load", str(wanted["type"]), int(wanted["variation"]), SIMPLIFICATION, solved)
+        self.ask("load", str(content["type"]), int(content["variation"]), SIMPLIFICATION, solved)
 
     def step(self, action: str) -> Step:
         if self.simulator is None:
@@ -106,16 +106,16 @@ class ScienceWorldEnvironment:
         text = self.ask("step", action)
         # -100 after focusing on a wrong object, which ends the episode
         score = round(100 * number_of(self.ask("getScore"), "score of ScienceWorld", -1.0, 1.0))
-        reached = min(max(score, 0), 100) / 100
+        share = min(max(score, 0), 100) / 100
         done = bool(self.ask("getCompleted")) or score < 0
         return Step(
             Observation(text),
             done=done,
-            reward=reached if done else 0.0,
+            reward=share if done else 0.0,
             success=done and score == 100,
             accepted=not text.startswith(NOT_UNDERSTOOD),
-            progress=reached,
-            standing=reached,
+            progress=share,
+            standing=share,
         )
 
     def snapshot(self) -> None:
@@ -139,7 +139,7 @@ class ScienceWorldEnvironment:
             self.machine, self.simulator = machine, machine.borrow()
 
     def ask(self, method: str, *arguments: object) -> Any:
-        """Return one call of the simulator. Raise `WorldError` where the Java machine failed or is gone."""
+        """Call the simulator. Raise `WorldError` where the Java machine failed or is gone."""
         from py4j.protocol import Py4JError
 
         try:

@@ -25,37 +25,39 @@ class Malformed(ValueError):
 
 
 def parse_calls(text: str, names: Collection[str]) -> Reply:
-    """Return the calls of a reply, of tools with these names, or its answer. What was thought before it is no call."""
-    said = after_thought(text).strip()
-    if not said:
+    """Parse the calls of a reply, of tools with these names, or its answer. What was thought before it is no call."""
+    answer = after_thought(text).strip()
+    if not answer:
         return Reply(False, "", f"Invalid reply: it is empty. {EXPECTED}")
     try:
-        calls = [call for block in blocks(said) for call in read(block, names)]
+        calls = [call for block in blocks(answer) for call in read(block, names)]
     except (Malformed, NotJson) as error:
         return Reply(False, "", f"Invalid call: {error}. {EXPECTED}")
-    return Reply(True, json.dumps({"calls": calls} if calls else {"answer": said}))
+    return Reply(True, json.dumps({"calls": calls} if calls else {"answer": answer}))
 
 
 def blocks(said: str) -> list[str]:
-    """Return the JSON texts of the calls. Raise `Malformed` for tags that don't close."""
-    opened, closed = said.count("<tool_call>"), said.count("</tool_call>")
-    found = BLOCK.findall(said)
-    if not len(found) == opened == closed:
-        raise Malformed(f"{opened} opening and {closed} closing tool_call tags do not enclose calls one by one")
-    if found:
-        return list(found)
-    fenced = FENCE.match(said)
-    bare = fenced["inside"].strip() if fenced else said
-    meant = bare[0] in "{[" and '"name"' in bare and ('"arguments"' in bare or '"parameters"' in bare)
-    return [bare] if meant else []
+    """Find the JSON texts of the calls. Raise `Malformed` for tags that don't close."""
+    opening_tags, closing_tags = said.count("<tool_call>"), said.count("</tool_call>")
+    texts = BLOCK.findall(said)
+    if not len(texts) == opening_tags == closing_tags:
+        raise Malformed(
+            f"{opening_tags} opening and {closing_tags} closing tool_call tags do not enclose calls one by one"
+        )
+    if texts:
+        return list(texts)
+    fence = FENCE.match(said)
+    bare = fence["inside"].strip() if fence else said
+    looks_like_call = bare[0] in "{[" and '"name"' in bare and ('"arguments"' in bare or '"parameters"' in bare)
+    return [bare] if looks_like_call else []
 
 
 def read(block: str, names: Collection[str]) -> list[dict[str, Any]]:
-    """Return the calls of one JSON text. Raise `Malformed` or `NotJson`."""
+    """Read the calls of one JSON text. Raise `Malformed` or `NotJson`."""
     if len(block) > LONGEST_CALL:
         raise Malformed(f"it has {len(block)} characters, of which {LONGEST_CALL} are read")
-    found = value(block)
-    calls = found if isinstance(found, list) else [found]
+    content = value(block)
+    calls = content if isinstance(content, list) else [content]
     if not calls:
         raise Malformed("the list of calls is empty")
     return [checked(call, names) for call in calls]
@@ -67,8 +69,8 @@ def checked(call: Any, names: Collection[str]) -> dict[str, Any]:
     name = call.get("name")
     if not isinstance(name, str) or name not in names:  # a list is in no set: Python would not even look
         raise Malformed(f"there is no tool {name!r:.80}; the tools are {', '.join(sorted(names))}")
-    given = call.get("arguments", call.get("parameters", {}))
-    arguments = value(given) if isinstance(given, str) else given
+    parameters = call.get("arguments", call.get("parameters", {}))
+    arguments = value(parameters) if isinstance(parameters, str) else parameters
     if not isinstance(arguments, dict):
         raise Malformed(f"arguments of {name}: expected a JSON object, got {type(arguments).__name__}")
     return {"name": name, "arguments": arguments}

@@ -17,27 +17,30 @@ class ToolError(Exception):
 
 
 def schema_of(function: Function) -> dict[str, Any]:
-    """Return a function as chat templates show it. Parameters are described by ``Annotated[int,
+    """Describe a function as chat templates show it. Parameters are described by ``Annotated[int,
     Field(description=...)]``.
 
     Raises:
         WorldError: it has no name or docstring, or a parameter without a type that JSON has.
     """
-    name, said = getattr(function, "__name__", ""), inspect.getdoc(function)
-    if not name or not said:
+    name, description = getattr(function, "__name__", ""), inspect.getdoc(function)
+    if not name or not description:
         raise WorldError(f"tool {name or function!r}: expected a function with a name and a docstring")
     try:
-        checked: Any = validate_call(function)
-        parameters = TypeAdapter(checked).json_schema()
+        validator: Any = validate_call(function)
+        parameters = TypeAdapter(validator).json_schema()
     except Exception as error:
         raise WorldError(f"tool {name}: its parameters have no JSON schema: {type(error).__name__}: {error}") from error
     if parameters.get("type") != "object":
         raise WorldError(f"tool {name}: expected parameters with names, got {json.dumps(parameters):.200}")
-    return {"type": "function", "function": {"name": name, "description": said, "parameters": untitled(parameters)}}
+    return {
+        "type": "function",
+        "function": {"name": name, "description": description, "parameters": untitled(parameters)},
+    }
 
 
 def untitled(schema: Any) -> Any:
-    """Return the schema without pydantic's titles, which repeat the names."""
+    """Drop pydantic's titles from the schema: they repeat the names."""
     if isinstance(schema, list):
         return [untitled(one) for one in schema]
     if not isinstance(schema, dict):
@@ -46,7 +49,7 @@ def untitled(schema: Any) -> Any:
 
 
 def called(function: Function, arguments: dict[str, Any]) -> tuple[str, bool]:
-    """Return what a call returns as text, and whether it was a call that the tool could take.
+    """Call a tool: the result as text, and whether it was a call that the tool could take.
 
     Anything but `ToolError` and arguments that don't fit is a fault of the tool, and raised as it comes.
     """
@@ -63,5 +66,5 @@ def called(function: Function, arguments: dict[str, Any]) -> tuple[str, bool]:
 
 
 def complaints(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_context=False)
-    return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in found)
+    errors = error.errors(include_url=False, include_context=False)
+    return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in errors)

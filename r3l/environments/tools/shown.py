@@ -15,16 +15,16 @@ Shown = Literal["template", "prompt"]
 
 
 def with_tools(prompt: str, tools: Sequence[dict[str, Any]], shown: Shown) -> str:
-    """Return the system prompt, with the tools where the template does not show them."""
+    """Add the tools to the system prompt where the template does not show them."""
     if shown == "template" or not tools:
         return prompt
-    listed = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)
-    text = Template((PROMPTS / "tools_shown.txt").read_text()).substitute(tools=listed)
+    schemas = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)
+    text = Template((PROMPTS / "tools_shown.txt").read_text()).substitute(tools=schemas)
     return f"{prompt}\n\n{text}".rstrip("\n")
 
 
 def returned(text: str, shown: Shown) -> Observation:
-    """Return what tools returned, as a message. A tag in it may not act as one."""
+    """Put what tools returned into a message. A tag in it may not act as one."""
     if shown == "template":
         return Observation(text, role="tool")
     return Observation(f"<tool_response>\n{TAG.sub(chr(60) + chr(0x200B), text)}\n</tool_response>")

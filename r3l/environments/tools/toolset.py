@@ -12,19 +12,19 @@ class Toolset(Protocol):
 
     @classmethod
     def tasks(cls, split: str, number: int, seed: int) -> Sequence[dict[str, Any]]:
-        """Return at most `number` tasks of the split train or heldout, as JSON values, the same ones for the same seed.
-        A key ``type`` names the kind of the task."""
+        """List at most `number` tasks of the split train or heldout, as JSON values, the same ones for the same seed. A
+        key ``type`` names the kind of the task."""
         ...
 
     def tools(self) -> Sequence[Function]:
-        """Return the functions, mostly methods: each with a docstring, types, and maybe ``Annotated[..., Field(...)]``.
+        """List the functions, mostly methods: each with a docstring, types, and maybe ``Annotated[..., Field(...)]``.
         They return text or what JSON can hold, and raise `ToolError` where a call makes no sense."""
         ...
 
     def start(self, task: dict[str, Any]) -> str:
-        """Begin a task. Return what the policy is asked."""
+        """Begin a task, and say what the policy is asked."""
         ...
 
     def score(self, answer: str) -> float:
-        """Return the reward in [0, 1] of ending with this answer; "" where the episode is cut off."""
+        """Score ending with this answer, in [0, 1]; "" where the episode is cut off."""
         ...

@@ -25,7 +25,7 @@ class Warehouse:
 
     @classmethod
     def tasks(cls, split: str, number: int, seed: int) -> list[dict[str, Any]]:
-        """Return each names what lies where, what is to be shipped, and one thing to be counted afterwards."""
+        """Draw tasks: each names what lies where, what is to be shipped, and one thing to be counted afterwards."""
         return [drawn(random.Random(f"warehouse {seed} {split} {index}")) for index in range(number)]
 
     def tools(self) -> list[Function]:
@@ -34,14 +34,14 @@ class Warehouse:
     def start(self, task: dict[str, Any]) -> str:
         self.task = task
         self.stock = {place: dict(things) for place, things in task["stock"].items()} | {GATE: {}}
-        wanted = " and ".join(f"{count} {item}" for item, count in task["order"].items())
+        goods = " and ".join(f"{count} {item}" for item, count in task["order"].items())
         return (
-            f"Ship {wanted}, no more and no less. Only what lies at the gate can be shipped. Then answer with the "
+            f"Ship {goods}, no more and no less. Only what lies at the gate can be shipped. Then answer with the "
             f"number of {task['asked']} that are left in the whole warehouse, as a number alone."
         )
 
     def score(self, answer: str) -> float:
-        """Return half for the order and half for the number, and nothing for a number without an order."""
+        """Give half for the order and half for the number, and nothing for a number without an order."""
         if self.shipped != self.task["order"]:
             return 0.0
         left = sum(things.get(self.task["asked"], 0) for things in self.stock.values())

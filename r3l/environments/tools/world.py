@@ -37,13 +37,13 @@ class ToolWorld:
 
     @cached_property
     def toolset(self) -> type[Toolset]:
-        """Raises `ConfigError` where the settings name no class of tools."""
-        found: type[Toolset] = object_named(self.settings.toolset, "environment.toolset")
-        return found
+        """Import the class of tools. Raise `ConfigError` where the settings name none."""
+        toolset_class: type[Toolset] = object_named(self.settings.toolset, "environment.toolset")
+        return toolset_class
 
     @cached_property
     def schemas(self) -> list[dict[str, Any]]:
-        """The tools, whoever shows them."""
+        """List the tools, whoever shows them."""
         schemas = [schema_of(tool) for tool in self.toolset().tools()]
         names = [schema["function"]["name"] for schema in schemas]
         if not names or len(set(names)) < len(names):
@@ -67,7 +67,7 @@ class ToolWorld:
         if number is None:
             raise WorldError(f"tools split {split!r}: expected one of train, heldout")
         prefix = f"tools/{settings.toolset.rpartition(':')[2]}-{settings.tasks_seed}/{split}"
-        found = self.toolset.tasks(split, number, settings.tasks_seed)
+        contents = self.toolset.tasks(split, number, settings.tasks_seed)
         return [
             Task(
                 iteration=0,
@@ -79,7 +79,7 @@ class ToolWorld:
                 payload=json.dumps(content),
                 seed=derive(settings.tasks_seed, prefix, index),
             )
-            for index, content in enumerate(found[:number])
+            for index, content in enumerate(contents[:number])
         ]
 
     def data(self, split: str) -> str:
@@ -103,19 +103,19 @@ class ToolEnvironment(CopiedEnvironment):
         return tools, Observation(cleaned(tools.start(content), self.settings.observation_characters))
 
     def act(self, tools: Toolset, action: str) -> Step:
-        meant = json.loads(action)
-        if "answer" in meant:
-            reward = self.reward(tools, str(meant["answer"]))
+        content = json.loads(action)
+        if "answer" in content:
+            reward = self.reward(tools, str(content["answer"]))
             return Step(Observation("The task has ended."), done=True, reward=reward, success=reward == 1.0)
         by_name = {str(getattr(tool, "__name__", "")): tool for tool in tools.tools()}
-        results = [(call["name"], *called(by_name[call["name"]], call["arguments"])) for call in meant["calls"]]
+        results = [(call["name"], *called(by_name[call["name"]], call["arguments"])) for call in content["calls"]]
         texts = [text if len(results) == 1 else f"{name}: {text}" for name, text, _ in results]
         return Step(
             returned(cleaned("\n".join(texts), self.settings.observation_characters), self.settings.tools_shown),
-            accepted=all(accepted for *_, accepted in results),
+            accepted=all(is_accepted for *_, is_accepted in results),
             standing=self.reward(tools, ""),
         )
 
     def reward(self, tools: Toolset, answer: str) -> float:
-        """Raise `WorldError` for a score beyond [0, 1]."""
+        """Score an answer. Raise `WorldError` for a score beyond [0, 1]."""
         return number_of(tools.score(answer), f"{self.settings.toolset}.score")

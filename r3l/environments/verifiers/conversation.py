@@ -9,7 +9,7 @@ from r3l.errors import WorldError
 
 
 def text_of(message: Any) -> str:
-    """Return a message's content: only an assistant's, which may be calls alone, is empty where it is None.
+    """Read a message's content: only an assistant's, which may be calls alone, is empty where it is None.
 
     Raises:
         WorldError: it is no text, or has parts that are none.
@@ -32,18 +32,18 @@ def role_of(message: Any) -> str:
 
 
 def opening_text(messages: Sequence[Any], system_prompt: str) -> str:
-    """Return the first observation: the prompt without the environment's own system message, examples with who says
+    """Write the first observation: the prompt without the environment's own system message, examples with who says
     what."""
-    shown = list(messages)
-    if shown and role_of(shown[0]) == "system" and text_of(shown[0]) == system_prompt:
-        shown = shown[1:]
-    if len(shown) == 1:
-        return text_of(shown[0])
-    return "\n\n".join(f"{role_of(message).capitalize()}: {text_of(message)}" for message in shown)
+    messages_shown = list(messages)
+    if messages_shown and role_of(messages_shown[0]) == "system" and text_of(messages_shown[0]) == system_prompt:
+        messages_shown = messages_shown[1:]
+    if len(messages_shown) == 1:
+        return text_of(messages_shown[0])
+    return "\n\n".join(f"{role_of(message).capitalize()}: {text_of(message)}" for message in messages_shown)
 
 
 def new_messages(before: Sequence[Any], after: Sequence[Any]) -> list[Any]:
-    """Return what `after` adds to `before`. Raise `WorldError` where it rewrites it."""
+    """Find what `after` adds to `before`. Raise `WorldError` where it rewrites it."""
     if [same(message) for message in after[: len(before)]] != [same(message) for message in before]:
         raise WorldError(
             "the environment rewrites its conversation: expected one that only grows, so that sampled tokens are kept"
@@ -56,13 +56,13 @@ def same(message: Any) -> tuple[str, str]:
 
 
 def response(verifiers: Any, action: str, turn: int, with_tools: bool) -> Any:
-    """Return the policy's action as the response of a model."""
-    meant = json.loads(action) if with_tools else {"answer": action}
+    """Wrap the policy's action as the response of a model."""
+    content = json.loads(action) if with_tools else {"answer": action}
     calls = [
         verifiers.ToolCall(
             id=f"call_{turn}_{number}", name=call["name"], arguments=json.dumps(call["arguments"], ensure_ascii=False)
         )
-        for number, call in enumerate(meant.get("calls", []))
+        for number, call in enumerate(content.get("calls", []))
     ]
     return verifiers.Response(
         id=f"turn_{turn}",
@@ -71,7 +71,7 @@ def response(verifiers: Any, action: str, turn: int, with_tools: bool) -> Any:
         usage=None,
         message={
             "role": "assistant",
-            "content": meant.get("answer", ""),
+            "content": content.get("answer", ""),
             "tool_calls": [call.model_dump() for call in calls] or None,
             "finish_reason": "tool_calls" if calls else "stop",
             "is_truncated": False,

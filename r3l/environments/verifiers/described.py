@@ -27,10 +27,10 @@ MARK = "\x1eDESCRIBED\x1e"  # before the answer: an environment may print
 
 @lru_cache(maxsize=8)
 def described(settings_json: str) -> dict[str, Any]:
-    """Return `of` the environment. Raise `WorldError` with what the process says where there is none."""
+    """Read `of` the environment. Raise `WorldError` with what the process says where there is none."""
     paths = [PACKAGE_ROOT, *filter(None, [os.environ.get("PYTHONPATH", "")])]
     try:
-        ended = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "r3l.environments.verifiers.described"],
             input=settings_json,
             capture_output=True,
@@ -40,17 +40,17 @@ def described(settings_json: str) -> dict[str, Any]:
         )
     except subprocess.TimeoutExpired as error:
         raise WorldError(f"the environment was not loaded within {TIMEOUT_S} s") from error
-    _, mark, said = ended.stdout.rpartition(MARK)
+    _, mark, text = process.stdout.rpartition(MARK)
     if not mark:
-        raise WorldError(f"the environment could not be described: {ended.stderr.strip()[-1000:]}")
-    answer: dict[str, Any] = json.loads(said)
+        raise WorldError(f"the environment could not be described: {process.stderr.strip()[-1000:]}")
+    answer: dict[str, Any] = json.loads(text)
     if "error" in answer:
         raise WorldError(str(answer["error"]))
     return answer
 
 
 def of(settings: VerifiersSettings) -> dict[str, Any]:
-    """Return system prompt, tools, and the rows of each split. Without an evaluation set, rows are parted by the
+    """Collect system prompt, tools, and the rows of each split. Without an evaluation set, rows are parted by the
     seed."""
     env = load(settings)
     train, heldout = rows_of(env.get_dataset), rows_of(env.get_eval_dataset)
@@ -66,14 +66,14 @@ def of(settings: VerifiersSettings) -> dict[str, Any]:
 
 
 def rows_of(get: Any) -> list[dict[str, Any]]:
-    """Return the rows of a data set; none where there is no such set."""
+    """Read the rows of a data set; none where there is no such set."""
     try:
-        found = get()
+        dataset = get()
     except ValueError:
         return []
     return [
         {name: row[name] for name in KEPT if row.get(name) is not None}
-        for row in json.loads(json.dumps(found.to_list(), default=str))
+        for row in json.loads(json.dumps(dataset.to_list(), default=str))
     ]
 
 

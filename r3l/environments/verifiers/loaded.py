@@ -9,14 +9,14 @@ from r3l.errors import WorldError
 
 
 def load(settings: VerifiersSettings) -> Any:
-    """Return the `MultiTurnEnv` that the settings name.
+    """Load the `MultiTurnEnv` that the settings name.
 
     Raises:
         WorldError: the package or the environment is not there, its loading failed, or it is of a kind that no policy
             outside of it can play turn by turn.
     """
     verifiers = imported("verifiers", "verifiers")
-    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         env = verifiers.load_environment(settings.env, **settings.options)
     except AttributeError as error:
@@ -24,7 +24,7 @@ def load(settings: VerifiersSettings) -> Any:
     except Exception as error:  # whatever an environment's own code raises
         raise WorldError(f"verifiers can't load {settings.env}: {type(error).__name__}: {error}") from error
     finally:  # loading an environment sets handlers, and ours decide how a worker ends
-        for number, handler in kept.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
     if not isinstance(env, verifiers.MultiTurnEnv):
         raise WorldError(
@@ -39,7 +39,7 @@ def load(settings: VerifiersSettings) -> Any:
 
 
 def tools_in(env: Any) -> list[dict[str, Any]]:
-    """Return its tools as chat templates show them."""
+    """List its tools as chat templates show them."""
     return [
         {
             "type": "function",

@@ -47,7 +47,7 @@ class VerifiersWorld:
 
     @property
     def said(self) -> dict[str, Any]:
-        """What the environment says of itself; nothing where none is named. Raises `WorldError` where it can't be
+        """Read what the environment says of itself; nothing where none is named. Raise `WorldError` where it can't be
         loaded."""
         if not self.settings.env:
             return {"system_prompt": "", "tools": [], "rows": {}}
@@ -68,7 +68,7 @@ class VerifiersWorld:
         return parse_calls(text, names) if names else parse_action(text, "text")
 
     def tasks(self, split: str) -> list[Task]:
-        """Return rows of the data set, and of the evaluation set for the split heldout. Raise `ConfigError` where no
+        """List rows of the data set, and of the evaluation set for the split heldout. Raise `ConfigError` where no
         environment is named."""
         settings = self.settings
         if not settings.env:
@@ -140,21 +140,21 @@ class VerifiersEnvironment(CopiedEnvironment):
 
     async def answered(self, talk: Talk, action: str) -> Step:
         env, state = self.env, talk.state
-        said = response(self.types, action, talk.turn, self.with_tools)
-        await env.add_model_response(state, talk.messages, said)
+        reply = response(self.types, action, talk.turn, self.with_tools)
+        await env.add_model_response(state, talk.messages, reply)
         talk.turn += 1
         before, after = [*talk.messages, *state["trajectory"][-1]["completion"]], None
         if not await env.is_completed(state):
             after = list(await env.get_prompt_messages(state))
             if state.get("final_env_response") is None:
-                added = new_messages(before, after)
+                messages = new_messages(before, after)
                 talk.messages = after
-                return Step(self.seen(added))
+                return Step(self.seen(messages))
             await env.is_completed(state)
         return await self.scored(state)
 
     async def scored(self, state: Any) -> Step:
-        """Return the last step, with the rubric's reward."""
+        """Make the last step, with the rubric's reward."""
         await self.env.cleanup(state)
         await self.env.rubric.score_rollout(state)
         await self.env.rubric.cleanup(state)
@@ -166,7 +166,7 @@ class VerifiersEnvironment(CopiedEnvironment):
         return Step(observation, done=True, reward=reward, success=reward == 1.0)
 
     def seen(self, added: Sequence[Any]) -> Observation:
-        """Return what the environment added; in the role tool where all of it was returned by tools."""
+        """Show what the environment added; in the role tool where all of it was returned by tools."""
         text = cleaned("\n".join(map(text_of, added)), self.settings.observation_characters)
         if added and all(role_of(message) == "tool" for message in added):
             return returned(text, self.settings.tools_shown)
@@ -178,7 +178,7 @@ class VerifiersEnvironment(CopiedEnvironment):
 
 
 def nobody(client: Any) -> Any:
-    """Return a model client that answers nothing: the policy's replies come from outside."""
+    """Make a model client that answers nothing: the policy's replies come from outside."""
 
     class Nobody(client):  # type: ignore[misc, unused-ignore]
         async def get_response(self, *arguments: Any, **named: Any) -> Any:

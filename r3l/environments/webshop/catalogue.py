@@ -69,13 +69,13 @@ def make_products(rows: Rows, draw: random.Random) -> list[Product]:
     """Make products. Items without a usable id, or with one seen before, are left out; a price range is drawn from,
     once."""
     reviews = {row["asin"]: row for row in rows.reviews}
-    made: dict[str, Product] = {}
+    product_of: dict[str, Product] = {}
     for item in rows.items:
         asin = str(item["asin"])
-        if asin == "nan" or len(asin) > 10 or asin in made:
+        if asin == "nan" or len(asin) > 10 or asin in product_of:
             continue
-        made[asin] = make_product(item, rows.attributes.get(asin, {}), reviews.get(asin, {}), draw)
-    return list(made.values())
+        product_of[asin] = make_product(item, rows.attributes.get(asin, {}), reviews.get(asin, {}), draw)
+    return list(product_of.values())
 
 
 def make_product(item: Row, attributes: Row, reviews: Row, draw: random.Random) -> Product:
@@ -107,8 +107,7 @@ def make_review(row: Row) -> Review:
 
 
 def prices_of(text: str | None) -> list[float]:
-    """Return one price, or the two ends of a range, of "$12.99" or "$9.50 - $20.00"; 100 dollars where there is
-    none."""
+    """Read one price, or the two ends of a range, of "$12.99" or "$9.50 - $20.00"; 100 dollars where there is none."""
     prices = [re.sub(r"[^\d.]", "", part) for part in (text or "").split("$")[1:]]
     return [float(part) for part in prices if part][:2] or [UNPRICED]
 
@@ -122,8 +121,7 @@ def options_of(groups: Mapping[str, Sequence[Row] | None]) -> dict[str, tuple[st
 
 
 def draw_cap(price: float, draw: random.Random) -> float:
-    """Return the higher of two of the next four tens above the price; none where the price is above all tens but
-    one."""
+    """Draw the higher of two of the next four tens above the price; none where the price is above all tens but one."""
     above = [cap for cap in CAPS if cap > price][:NEAREST_CAPS]
     return max(draw.sample(above, 2)) if len(above) >= 2 else NO_CAP
 
@@ -133,7 +131,7 @@ def with_cap(text: str, cap: float) -> str:
 
 
 def attribute_goals(products: Sequence[Product], rows: Rows, draw: random.Random) -> list[Goal]:
-    """Return a goal for every choice of options of every product with an instruction; the price cap is drawn once a
+    """Make a goal for every choice of options of every product with an instruction; the price cap is drawn once a
     product."""
     goals = []
     for product in products:
@@ -144,14 +142,14 @@ def attribute_goals(products: Sequence[Product], rows: Rows, draw: random.Random
         names = sorted(product.options)
         for values in itertools.product(*(product.options[name] for name in names)):
             options = tuple(zip(names, values, strict=True))
-            chosen = ", and ".join(f"{name}: {value}" for name, value in options)
-            text = f"{row['instruction']} with {chosen}" if chosen else row["instruction"]
+            option_text = ", and ".join(f"{name}: {value}" for name, value in options)
+            text = f"{row['instruction']} with {option_text}" if option_text else row["instruction"]
             goals.append(Goal(product, with_cap(text, cap), tuple(row["instruction_attributes"]), cap, options))
     return goals
 
 
 def human_goals(products: Sequence[Product], rows: Rows, draw: random.Random) -> list[Goal]:
-    """Return a goal for every instruction that a person wrote and that names an attribute; each draws its own price
+    """Make a goal for every instruction that a person wrote and that names an attribute; each draws its own price
     cap."""
     goals = []
     for product in products:
@@ -167,13 +165,13 @@ def human_goals(products: Sequence[Product], rows: Rows, draw: random.Random) ->
 
 
 def make_shop(rows: Rows, goals: str) -> tuple[list[Product], list[Goal]]:
-    """Return products in the order of the rows, goals in the original's order; `goals` is "human" or "attributes".
+    """Make products in the order of the rows, goals in the original's order; `goals` is "human" or "attributes".
 
     Prices and caps come from a generator seeded as the original seeds its own before it shuffles the goals. (It draws
     them before seeding, so that there they differ from start to start.)
     """
     draw = random.Random(SEED)
     products = make_products(rows, draw)
-    made = (human_goals if goals == "human" else attribute_goals)(products, rows, draw)
-    random.Random(SEED).shuffle(made)
-    return products, made
+    shop_goals = (human_goals if goals == "human" else attribute_goals)(products, rows, draw)
+    random.Random(SEED).shuffle(shop_goals)
+    return products, shop_goals

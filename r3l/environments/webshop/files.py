@@ -24,7 +24,7 @@ SYNTHETIC_PRODUCTS = 1100
 
 
 def load_shop(settings: WebShopSettings) -> tuple[list[Product], list[Goal]]:
-    """Return products and goals, in the original's order.
+    """Load products and goals, in the original's order.
 
     Raises:
         WorldError: a file is missing or is not what it should be, or there are no goals of the kind asked for.
@@ -62,13 +62,13 @@ def catalogue_name(settings: WebShopSettings) -> str:
 
 
 def catalogue_folder(settings: WebShopSettings) -> Path:
-    """Return the folder as given, else below the data root."""
-    given = Path(settings.catalogue)
-    return given if given.is_dir() else located(settings.data_root) / given
+    """Find the folder as given, else below the data root."""
+    folder = Path(settings.catalogue)
+    return folder if folder.is_dir() else located(settings.data_root) / folder
 
 
 def read_rows(folder: Path, limit: int | None) -> Rows:
-    """Return the files' rows, the first `limit` products."""
+    """Read the files' rows, the first `limit` products."""
     items = read(folder, ITEMS, list)
     return Rows(
         items[:limit],
@@ -83,7 +83,7 @@ def file_of(folder: Path, names: tuple[str, ...]) -> Path | None:
 
 
 def read(folder: Path, names: tuple[str, ...], layout: type, optional: bool = False) -> Any:
-    """Return the first of `names` that is there. Raise `WorldError` where none is, or where its JSON is something
+    """Read the first of `names` that is there. Raise `WorldError` where none is, or where its JSON is something
     else."""
     path = file_of(folder, names)
     if path is None:

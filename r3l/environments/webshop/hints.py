@@ -9,9 +9,8 @@ VAGUE = (
 
 
 def hints(goal: Goal) -> list[str]:
-    """Return three hints. The first one is the same for all goals, the last one has the title of a product that
-    fits."""
-    wanted = [*goal.attributes, *(f"{name}: {value}" if name else value for name, value in goal.options)]
-    needs = f"It has to be or have: {', '.join(wanted)}." if wanted else ""
+    """Write three hints. The first one is the same for all goals, the last one has the title of a product that fits."""
+    requirements = [*goal.attributes, *(f"{name}: {value}" if name else value for name, value in goal.options)]
+    needs = f"It has to be or have: {', '.join(requirements)}." if requirements else ""
     plan = " ".join(filter(None, [needs, f"Its price has to be at most {goal.price_upper:.2f} dollars."]))
     return [VAGUE, plan, f"{plan} One that fits is called: {goal.product.title}."]

@@ -73,7 +73,7 @@ class PageReader(HTMLParser):
 
 
 def read_page(html: str) -> tuple[Element, ...]:
-    """Return the elements of a page in their order, blank ones as an HTML parser's reader sees them left out."""
+    """Read the elements of a page in their order, blank ones as an HTML parser's reader sees them left out."""
     reader = PageReader()
     reader.feed(html)
     reader.close()

@@ -32,14 +32,14 @@ Rule = Literal["auto", "words", "spacy"]
 
 
 def nouns_by(rule: Rule) -> tuple[str, Callable[[str], list[str]]]:
-    """Return (what finds the nouns: a model with its version, or words; the function). Raise `WorldError` where spaCy
+    """Choose (what finds the nouns: a model with its version, or words; the function). Raise `WorldError` where spaCy
     is asked for and no English model is installed."""
     name = finder(rule)
     return name, title_words if name == "words" else spacy_nouns(name.partition(" ")[0])
 
 
 def finder(rule: Rule) -> str:
-    """Return what finds the nouns under `rule`, without loading it."""
+    """Name what finds the nouns under `rule`, without loading it."""
     if rule == "words":
         return rule
     model = installed_model()
@@ -52,7 +52,7 @@ def finder(rule: Rule) -> str:
 
 
 def installed_model() -> str:
-    """Return spaCy's English model with its version, "" if there is none."""
+    """Name spaCy's English model with its version, "" if there is none."""
     for model in SPACY_MODELS:
         if find_spec("spacy") and find_spec(model):
             return f"{model} {metadata.version(model)}"
@@ -60,7 +60,7 @@ def installed_model() -> str:
 
 
 def title_words(title: str) -> list[str]:
-    """Return all words but numbers, participles and the commonest other words: titles are rows of nouns."""
+    """List all words but numbers, participles and the commonest other words: titles are rows of nouns."""
     words = (word.lower() for word in WORD.findall(title))
     return [word for word in words if word[0].isalpha() and word not in NOT_NOUNS and not PARTICIPLE.fullmatch(word)]
 

@@ -50,15 +50,14 @@ class Piece:
 
 
 def visible(pieces: Iterable[Piece]) -> list[Piece]:
-    """Return the text without the strings that an HTML parser takes for line breaks; other blank ones become a single
-    space."""
-    kept = []
+    """Drop the strings that an HTML parser takes for line breaks; other blank ones become a single space."""
+    visible_pieces = []
     for piece in pieces:
         if piece.text.strip():
-            kept.append(piece)
+            visible_pieces.append(piece)
         elif piece.text and "\n" not in piece.text:
-            kept.append(Piece(" ", piece.kind, piece.group))
-    return kept
+            visible_pieces.append(Piece(" ", piece.kind, piece.group))
+    return visible_pieces
 
 
 def plain(pieces: Sequence[Piece]) -> str:
@@ -67,12 +66,12 @@ def plain(pieces: Sequence[Piece]) -> str:
 
 def rich(pieces: Sequence[Piece], address: str, visited: Iterable[str]) -> str:
     """Mark buttons, those clicked before as clicked. An option is clicked if the address holds it in quotes."""
-    seen, text = set(visited), ""
+    products_visited, text = set(visited), ""
     for piece in visible(pieces):
         if piece.kind == "button":
             text += f"[button] {piece.text} [button_]\n"
         elif piece.kind == "product":
-            mark = "clicked button" if piece.text in seen else "button"
+            mark = "clicked button" if piece.text in products_visited else "button"
             text += f"\n[{mark}] {piece.text} [{mark}_]\n"
         elif piece.kind == "option" and f'"{piece.text}"' in address:
             text = f"You have clicked {piece.text}.\n{text}  [clicked button] {piece.text} [clicked button_]\n"
@@ -92,9 +91,9 @@ def heading(instruction: str, *buttons: str) -> list[Piece]:
 
 
 def results_page(instruction: str, products: Sequence[Product], page: int) -> list[Piece]:
-    """Return a page of results. `found` are all results; the page shows ten of them. There is always a next page, even
-    if it is empty."""
-    shown = products[(page - 1) * PER_PAGE : page * PER_PAGE]
+    """Lay out a page of results. `products` are all results; the page shows ten of them. There is always a next page,
+    even if it is empty."""
+    page_products = products[(page - 1) * PER_PAGE : page * PER_PAGE]
     turning = [Piece(PREVIOUS, "button")] if page > 1 else []
     pieces = [
         *heading(instruction, BACK),
@@ -102,7 +101,7 @@ def results_page(instruction: str, products: Sequence[Product], page: int) -> li
         *turning,
         Piece(NEXT, "button"),
     ]
-    for product in shown:
+    for product in page_products:
         pieces += [Piece(product.asin, "product"), Piece(product.title), Piece(product.price_text)]
     return pieces
 

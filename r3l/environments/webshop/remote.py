@@ -64,18 +64,18 @@ class RemoteShopEnvironment:
         )
 
     def act(self, state: RemoteState, action: str) -> RemoteState | None:
-        """Return the state after `action`, None where there is nothing such to do."""
+        """Take an action: the state after it, None where there is nothing such to do."""
         name, target = parse_action(action)
         if name == "search" and target:
-            fetched = self.fetch("POST", f"/{state.session}", {"search_query": target})
-            return RemoteState(state.session, fetched, visited=state.visited)
+            elements = self.fetch("POST", f"/{state.session}", {"search_query": target})
+            return RemoteState(state.session, elements, visited=state.visited)
         element = clickable(state).get(target) if name == "click" and target != pages.SEARCH.lower() else None
         if element is None:
             return None
         return after_click(replace(state, elements=self.fetch(element.method, element.address)), element, target)
 
     def fetch(self, method: str, address: str, form: dict[str, str] | None = None) -> tuple[Element, ...]:
-        """Return the elements of a page. Raise `ServerAway` where nothing answers, `WorldError` where the server does
+        """Fetch the elements of a page. Raise `ServerAway` where nothing answers, `WorldError` where the server does
         not give one."""
         url = address if address.startswith(("http://", "https://")) else self.address + address
         if not url.startswith(f"{self.address}/"):
@@ -96,9 +96,9 @@ class RemoteShopEnvironment:
             pieces = pages.done_page(state.asin, dict(state.options), state.reward)
         else:
             pieces = [element.piece for element in state.elements]
-        chosen = json.dumps(dict(state.options))
+        options = json.dumps(dict(state.options))
         return Observation(
-            pages.plain(pieces) if self.text_mode == "plain" else pages.rich(pieces, chosen, state.visited)
+            pages.plain(pieces) if self.text_mode == "plain" else pages.rich(pieces, options, state.visited)
         )
 
     def snapshot(self) -> RemoteState | None:
@@ -115,15 +115,15 @@ class RemoteShopEnvironment:
 
 
 def clickable(state: RemoteState) -> dict[str, Element]:
-    """Return elements that lead somewhere, by the text that clicks them."""
+    """Find the elements that lead somewhere, by the text that clicks them."""
     leading = [element for element in state.elements if element.address]
     buttons = {element.piece.text.lower(): element for element in leading if element.piece.kind != "option"}
     return {**buttons, **{element.piece.text: element for element in leading if element.piece.kind == "option"}}
 
 
 def after_click(fetched: RemoteState, element: Element, target: str) -> RemoteState:
-    """Return what a click changes beside the page. The last page's score is read and its other content, the goal, is
-    left out."""
+    """Note what a click changes beside the page. The last page's score is read and its other content, the goal, is left
+    out."""
     if element.piece.kind == "product":
         asin = element.piece.text.upper()
         return replace(fetched, asin=asin, options=(), visited=fetched.visited | {asin})

@@ -39,33 +39,32 @@ class Score:
 
 
 def score(product: Product, goal: Goal, options: Sequence[str], nouns: Callable[[str], list[str]]) -> Score:
-    """Return the worth of buying `product` with the chosen option values. `nouns` lists a title's nouns in lower
-    case."""
+    """Score buying `product` with the chosen option values. `nouns` lists a title's nouns in lower case."""
     factor = type_factor(product, goal.product, nouns)
     attributes = attribute_hits(product, goal.attributes)
-    chosen = option_hits(options, goal.options)
+    hits = option_hits(options, goal.options)
     fits = product.price <= goal.price_upper
-    share = (attributes + chosen + fits) / (len(goal.attributes) + len(goal.options) + 1)
-    return Score(share * factor, factor, attributes, chosen, fits)
+    share = (attributes + hits + fits) / (len(goal.attributes) + len(goal.options) + 1)
+    return Score(share * factor, factor, attributes, hits, fits)
 
 
 def type_factor(product: Product, wanted: Product, nouns: Callable[[str], list[str]]) -> float:
-    """Return 1 for the same kind of product, 0.5 if query, categories and title all differ, 0.1 or 0 for foreign
+    """Compute 1 for the same kind of product, 0.5 if query, categories and title all differ, 0.1 or 0 for foreign
     titles."""
-    shared = {part.strip() for part in product.product_category.split("›")} & {
+    common_categories = {part.strip() for part in product.product_category.split("›")} & {
         part.strip() for part in wanted.product_category.split("›")
     }
-    desired = nouns(wanted.title)
-    overlap = len(set(desired) & set(nouns(product.title))) / len(desired) if desired else 0.2
+    goal_nouns = nouns(wanted.title)
+    overlap = len(set(goal_nouns) & set(nouns(product.title))) / len(goal_nouns) if goal_nouns else 0.2
     if overlap == 0:
         return 0.0
     if overlap < 0.1:
         return 0.1
-    return 1.0 if product.query == wanted.query or len(shared) >= 2 or overlap > 0.2 else 0.5
+    return 1.0 if product.query == wanted.query or len(common_categories) >= 2 or overlap > 0.2 else 0.5
 
 
 def attribute_hits(product: Product, wanted: Sequence[str]) -> int:
-    """Return wanted attributes that are like one of the product's, or stand in its title, bullets or description."""
+    """Count the wanted attributes that are like one of the product's, or stand in its title, bullets or description."""
     texts = [product.title.lower(), " ".join(product.bullets).lower(), product.description.lower()]
     return sum(
         any(similar(own, attribute) for own in product.attributes) or any(attribute in text for text in texts)
@@ -74,7 +73,7 @@ def attribute_hits(product: Product, wanted: Sequence[str]) -> int:
 
 
 def option_hits(chosen: Sequence[str], wanted: Sequence[tuple[str, str]]) -> int:
-    """Return wanted options that are like one of the chosen values.
+    """Count the wanted options that are like one of the chosen values.
 
     A wanted option with a name is compared as "name value", which is what the original's comparison comes to.
     """
@@ -86,7 +85,7 @@ def option_hits(chosen: Sequence[str], wanted: Sequence[tuple[str, str]]) -> int
 
 
 def normalised(option: str) -> str:
-    """Return the first colour that an option's text holds, else the text."""
+    """Choose the first colour that an option's text holds, else the text."""
     return next((colour for colour in COLOURS if colour in option), option)
 
 

@@ -20,7 +20,7 @@ SCORE_DECIMALS = 4  # scores that agree so far are equal, as in the original's s
 
 
 def kept_length(length: int) -> int:
-    """Return a document's length as Lucene's one-byte norm keeps it: exact below 40, above it 4 significant bits of
+    """Round a document's length as Lucene's one-byte norm keeps it: exact below 40, above it 4 significant bits of
     length - 24."""
     if length < 40:
         return length
@@ -42,6 +42,7 @@ class SearchIndex:
             for term, frequency in counts.items():
                 postings.setdefault(term, array("i")).extend((number, frequency))
         mean_length = sum(lengths) / max(len(lengths), 1) or 1.0
+        # every posting's part of a score depends on its document alone: a query only adds parts up
         norms = K1 * (1 - B + B / mean_length * np.array([kept_length(length) for length in lengths], dtype=np.float64))
         self.postings = {term: contributions(np.array(pairs).reshape(-1, 2), norms) for term, pairs in postings.items()}
         by_id = sorted(range(len(self.ids)), key=self.ids.__getitem__)
@@ -49,24 +50,25 @@ class SearchIndex:
         self.rank_by_id[by_id] = np.arange(len(self.ids))
 
     def search(self, query: str, limit: int) -> list[str]:
-        """Return ids of the best documents, best first; only those that hold a term of the query."""
+        """Find the ids of the best documents, best first; only those that hold a term of the query."""
         return [self.ids[number] for number, _ in self.ranked(query, limit)]
 
     def ranked(self, query: str, limit: int) -> list[tuple[int, float]]:
-        """Return (document number, score) of the best documents, scores rounded as they are compared."""
+        """Rank (document number, score) of the best documents, scores rounded as they are compared."""
         scores = np.zeros(len(self.ids))
         for term, times in Counter(terms(query)).items():
             if term in self.postings:
                 numbers, parts = self.postings[term]
                 scores[numbers] += times * parts
         hits = np.flatnonzero(scores)
-        rounded = np.round(scores[hits], SCORE_DECIMALS)
-        order = np.lexsort((self.rank_by_id[hits], -rounded))[:limit]
-        return [(int(hits[place]), float(rounded[place])) for place in order]
+        rounded_scores = np.round(scores[hits], SCORE_DECIMALS)
+        # the last key is the first to sort by: score, then id, as the original's searcher breaks ties
+        order = np.lexsort((self.rank_by_id[hits], -rounded_scores))[:limit]
+        return [(int(hits[place]), float(rounded_scores[place])) for place in order]
 
 
 def contributions(pairs: np.ndarray, norms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (document numbers, idf * f / (f + norm)) of one term. found: [n, 2] of document number and frequency;
+    """Compute (document numbers, idf * f / (f + norm)) of one term. pairs: [n, 2] of document number and frequency;
     norms: [N]."""
     numbers, frequencies = pairs[:, 0], pairs[:, 1].astype(np.float64)
     idf = np.log(1 + (len(norms) - len(pairs) + 0.5) / (len(pairs) + 0.5))
@@ -74,6 +76,6 @@ def contributions(pairs: np.ndarray, norms: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def document_text(title: str, description: str, first_bullet: str, options: Mapping[str, Sequence[str]]) -> str:
-    """Return what of a product is indexed, as the original writes it for its indexer."""
+    """Write what of a product is indexed, as the original writes it for its indexer."""
     option_text = ", and ".join(f"{name}: {', '.join(values)}" for name, values in options.items())
     return " ".join([title, description, first_bullet, option_text]).lower()

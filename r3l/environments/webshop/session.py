@@ -72,8 +72,8 @@ class Shop:
         )
 
     def act(self, state: State, action: str) -> State | None:
-        """Return the state after `action`, or None where there is nothing such to do: then the session stays where it
-        is.
+        """Take an action: the state after it, or None where there is nothing such to do: then the session stays where
+        it is.
 
         A search works from any page, as in the original.
         """
@@ -104,12 +104,12 @@ class Shop:
 
 
 def results(state: State, keywords: tuple[str, ...], number: int) -> State:
-    """Return a page of results: what was open and chosen is forgotten, what was visited is not."""
+    """Go to a page of results: what was open and chosen is forgotten, what was visited is not."""
     return State(state.goal, "results", keywords, number, visited=state.visited)
 
 
 def turned(state: State, by: int) -> State:
-    """Return `< Prev` and `Next >`: to other results, from an item back to its results, from a sub-page back to its
+    """Turn by `< Prev` or `Next >`: to other results, from an item back to its results, from a sub-page back to its
     item."""
     if state.page == "sub":
         return replace(state, page="item", sub="")
@@ -117,7 +117,7 @@ def turned(state: State, by: int) -> State:
 
 
 def chosen(state: State, piece: pages.Piece) -> State:
-    """Return a product opened, or an option's value chosen in place of the one before."""
+    """Open a product, or choose an option's value in place of the one before."""
     if piece.kind == "product":
         asin = piece.text.upper()
         return replace(state, page="item", asin=asin, visited=state.visited | {asin})
@@ -127,7 +127,7 @@ def chosen(state: State, piece: pages.Piece) -> State:
 
 
 def clickables(pieces: list[pages.Piece]) -> dict[str, pages.Piece]:
-    """Return what can be clicked, by its name in lower case. Of options with the same value the last counts, as in the
+    """Find what can be clicked, by its name in lower case. Of options with the same value the last counts, as in the
     original."""
     buttons = {piece.text.lower(): piece for piece in pieces if piece.kind in ("button", "product")}
     return {**buttons, **{piece.text: piece for piece in pieces if piece.kind == "option"}}

@@ -10,8 +10,8 @@ RULES: dict[str, dict[str, tuple[int, int | None]]] = {
 
 
 def split_goals(rule: str, split: str, goals: int) -> range:
-    """Return numbers of the goals of a split. `scaled` is WebShop's rule in tenths: test the first, dev the second,
-    train the rest. "heldout" is another name of "test".
+    """Number the goals of a split. `scaled` is WebShop's rule in tenths: test the first, dev the second, train the
+    rest. "heldout" is another name of "test".
 
     Raises:
         WorldError: an unknown split, or fewer goals than the rule needs.
@@ -21,10 +21,10 @@ def split_goals(rule: str, split: str, goals: int) -> range:
     splits = RULES.get(rule, {"test": (0, tenth), "dev": (tenth, 2 * tenth), "train": (2 * tenth, None)})
     if split not in splits:
         raise WorldError(f"WebShop split {split!r}: the rule {rule!r} has {', '.join(splits)}")
-    needed = max(end or first + 1 for first, end in splits.values())
-    if goals < needed:
+    goals_needed = max(end or first + 1 for first, end in splits.values())
+    if goals < goals_needed:
         raise WorldError(
-            f"WebShop's split rule {rule!r} needs {needed} goals, this catalogue has {goals}: "
+            f"WebShop's split rule {rule!r} needs {goals_needed} goals, this catalogue has {goals}: "
             "set environment.split_rule=scaled, or take more products"
         )
     first, end = splits[split]

@@ -31,7 +31,7 @@ WANTED = (1, 3)
 
 
 def synthetic_rows(products: int, seed: int) -> Rows:
-    """Return the files' content for so many products, the sorts in equal numbers, in an order that mixes them."""
+    """Draw the files' content for so many products, the sorts in equal numbers, in an order that mixes them."""
     items: list[dict[str, Any]] = []
     attributes: dict[str, dict[str, Any]] = {}
     reviews: list[dict[str, Any]] = []
@@ -39,20 +39,20 @@ def synthetic_rows(products: int, seed: int) -> Rows:
         draw = random.Random(derive(seed, "webshop", number))
         sort = SORTS[number % len(SORTS)]
         asin = f"B0{number:04d}" + "".join(draw.choices(ID_LETTERS, k=4))
-        drawn = draw.sample(sort.attributes.split("|"), draw.randint(*ATTRIBUTES_OF_A_PRODUCT))
-        items.append(item(asin, sort, drawn, draw))
-        attributes[asin] = {"attributes": drawn, **instruction(sort, drawn, draw)}
+        item_attributes = draw.sample(sort.attributes.split("|"), draw.randint(*ATTRIBUTES_OF_A_PRODUCT))
+        items.append(item(asin, sort, item_attributes, draw))
+        attributes[asin] = {"attributes": item_attributes, **instruction(sort, item_attributes, draw)}
         reviews.append(review(asin, draw))
     random.Random(derive(seed, "webshop", "order")).shuffle(items)
     return Rows(items, attributes, reviews=reviews)
 
 
 def item(asin: str, sort: Sort, attributes: list[str], draw: random.Random) -> dict[str, Any]:
-    """Return one row of the items file. The first attribute is in the title, the others are told in bullets or the
+    """Draw one row of the items file. The first attribute is in the title, the others are told in bullets or the
     description."""
     brand = "".join(draw.sample(SYLLABLES, draw.randint(1, 2))).title() + draw.choice(ENDINGS)
-    claimed = attributes[1:]
-    split = draw.randint(0, len(claimed))
+    further_attributes = attributes[1:]
+    split = draw.randint(0, len(further_attributes))
     options = {
         name: [{"value": value, "image": None} for value in values_of(pool.split("|"), draw)]
         for name, pool in sort.options.items()
@@ -65,9 +65,9 @@ def item(asin: str, sort: Sort, attributes: list[str], draw: random.Random) -> d
         "query": sort.query,
         "product_category": f"{ROOTS[sort.category]} › {sort.path} › {sort.noun}",
         "full_description": " ".join(
-            [f"The {sort.noun.lower()} by {brand}.", *claims(claimed[split:], draw), draw.choice(FILLERS)]
+            [f"The {sort.noun.lower()} by {brand}.", *claims(further_attributes[split:], draw), draw.choice(FILLERS)]
         ),
-        "small_description": [*claims(claimed[:split], draw), draw.choice(FILLERS)],
+        "small_description": [*claims(further_attributes[:split], draw), draw.choice(FILLERS)],
         "pricing": pricing(sort, draw),
         "customization_options": options,
         "images": [""],
@@ -75,9 +75,9 @@ def item(asin: str, sort: Sort, attributes: list[str], draw: random.Random) -> d
 
 
 def values_of(pool: list[str], draw: random.Random) -> list[str]:
-    """Return some values in the order of the pool, so that sizes ascend."""
-    kept = set(draw.sample(range(len(pool)), min(len(pool), draw.randint(*VALUES_OF_AN_OPTION))))
-    return [value for place, value in enumerate(pool) if place in kept]
+    """Draw some values in the order of the pool, so that sizes ascend."""
+    places = set(draw.sample(range(len(pool)), min(len(pool), draw.randint(*VALUES_OF_AN_OPTION))))
+    return [value for place, value in enumerate(pool) if place in places]
 
 
 def claims(attributes: list[str], draw: random.Random) -> list[str]:
@@ -93,17 +93,19 @@ def pricing(sort: Sort, draw: random.Random) -> str:
 
 
 def instruction(sort: Sort, attributes: list[str], draw: random.Random) -> dict[str, Any]:
-    """Return the goal that people ask for: some of the attributes. Some products have none."""
-    wanted = draw.sample(attributes, min(len(attributes), draw.randint(*WANTED)))
-    text = draw.choice(ASKS).format(wanted=", ".join(wanted), things=sort.query)
-    return {} if draw.random() < WITHOUT_INSTRUCTION else {"instruction": text, "instruction_attributes": wanted}
+    """Draw the goal that people ask for: some of the attributes. Some products have none."""
+    goal_attributes = draw.sample(attributes, min(len(attributes), draw.randint(*WANTED)))
+    text = draw.choice(ASKS).format(wanted=", ".join(goal_attributes), things=sort.query)
+    return (
+        {} if draw.random() < WITHOUT_INSTRUCTION else {"instruction": text, "instruction_attributes": goal_attributes}
+    )
 
 
 def review(asin: str, draw: random.Random) -> dict[str, Any]:
-    chosen = draw.sample(PRAISE, draw.randint(0, 3))
-    mean = f"{sum(stars for _, stars, _ in chosen) / len(chosen):.1f}" if chosen else "N.A."
+    reviews = draw.sample(PRAISE, draw.randint(0, 3))
+    mean = f"{sum(stars for _, stars, _ in reviews) / len(reviews):.1f}" if reviews else "N.A."
     return {
         "asin": asin,
         "average_rating": mean,
-        "reviews": [{"title": title, "stars": stars, "review": body} for title, stars, body in chosen],
+        "reviews": [{"title": title, "stars": stars, "review": body} for title, stars, body in reviews],
     }

@@ -83,7 +83,7 @@ TOKEN = rf"""(?xV1)
 
 
 def tokens(text: str) -> list[str]:
-    """Return the words of a text, in order. Raise `WorldError` where the libraries of the search are not installed."""
+    """Split a text into words, in order. Raise `WorldError` where the libraries of the search are not installed."""
     words: list[str] = tokenizer().findall(text)
     return words
 
@@ -98,15 +98,14 @@ def tokenizer() -> Any:
 
 
 def terms(text: str) -> list[str]:
-    """Return the index terms of a text."""
     words = (POSSESSIVE.sub("", word).lower() for word in tokens(text))
     return [stem(word) for word in words if word not in STOP_WORDS]
 
 
 @lru_cache(maxsize=200_000)
 def stem(word: str) -> str:
-    """Return the stem that Lucene's Porter stemmer gives. The library's is the published algorithm; `AMENDMENTS` are
-    the rest."""
+    """Stem a word as Lucene's Porter stemmer does. The library's is the published algorithm; `AMENDMENTS` are the
+    rest."""
     if len(word) <= 2:
         return word
     for pattern, replacement in AMENDMENTS:

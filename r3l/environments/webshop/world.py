@@ -24,7 +24,7 @@ SERVER = ("http://", "https://")
 
 @cache
 def webshop_prompt() -> str:
-    """Return the paper's system prompt."""
+    """Read the paper's system prompt."""
     return (Path(__file__).parents[1] / "prompts" / "webshop.txt").read_text().rstrip("\n")
 
 
@@ -35,7 +35,7 @@ def products_and_goals(settings: WebShopSettings) -> tuple[list[Product], list[G
 
 @lru_cache(maxsize=2)
 def shop_of(settings: WebShopSettings) -> Shop:
-    """Return the shop of this process, with its search index: episodes share it."""
+    """Make the shop of this process, with its search index: episodes share it."""
     products, goals = products_and_goals(settings)
     return Shop(products, goals, nouns_by(settings.title_nouns)[1])
 
@@ -59,7 +59,7 @@ class WebShopWorld:
         return parse_tagged_reply(text)
 
     def tasks(self, split: str) -> list[Task]:
-        """Return tasks. A task is a goal's number, which the original calls a session; its type is the product's
+        """List the tasks. A task is a goal's number, which the original calls a session; its type is the product's
         category."""
         remote = self.settings.catalogue.startswith(SERVER)
         goals = [] if remote else products_and_goals(self.settings)[1]
@@ -79,13 +79,13 @@ class WebShopWorld:
         ]
 
     def data(self, split: str) -> str:
-        """Return the catalogue, and what finds the nouns of titles; a server has its own."""
+        """Name the catalogue, and what finds the nouns of titles; a server has its own."""
         if self.settings.catalogue.startswith(SERVER):
             return "server"
         return f"{catalogue_name(self.settings)}, nouns by {finder(self.settings.title_nouns)}"
 
     def hints(self, task: Task) -> list[str]:
-        """Return the goal's hints; none where the goals lie on a server."""
+        """Write the goal's hints; none where the goals lie on a server."""
         if self.settings.catalogue.startswith(SERVER):
             return []
         return hints(products_and_goals(self.settings)[1][int(json.loads(task.payload)["goal"])])
@@ -129,7 +129,7 @@ class WebShopEnvironment:
         )
 
     def objection(self, state: State, action: str) -> str:
-        """Return why `action` can't be done at this page, "" where it can: the stricter rule of the paper's release."""
+        """Say why `action` can't be done at this page, "" where it can: the stricter rule of the paper's release."""
         name, argument = parse_action(action)
         names = clickables(self.shop.pieces(state))
         if name == "search" and argument:

@@ -58,7 +58,7 @@ class WorldPool:
         threading.Thread(target=self.watch, daemon=True).start()
 
     def start(self, session_id: str, task: Task) -> Future[Observation]:
-        """Return a new session at the start of `task`."""
+        """Start a new session at the start of `task`."""
 
         def ask() -> Future[Observation]:
             home = self.home(session_id, task)
@@ -96,7 +96,7 @@ class WorldPool:
         return self.call(home.worker, "step", session_id, home.task.task_id, stepped, action=action)
 
     def rollback(self, session_id: str, task: Task, actions: list[str], observations: list[str]) -> Future[Rollback]:
-        """Return a new session `session_id` of `task`, in the state after `actions`, every observation on the way
+        """Start a new session `session_id` of `task`, in the state after `actions`, every observation on the way
         compared.
 
         observations[k] was recorded before action k; observations[len(actions)] is the one at the pivot. An action ""
@@ -124,7 +124,7 @@ class WorldPool:
         return surviving(ask)
 
     def ask_oracle(self, name: str, task: Task, actions: list[str], observations: list[str]) -> Future[Verdict]:
-        """Return what the environment's oracle says of a failed episode; arguments as of `rollback`, `name` is for
+        """Ask what the environment's oracle says of a failed episode; arguments as of `rollback`, `name` is for
         messages.
 
         It fails with `WorldError` where the environment has no oracle (`r3l.environments.oracles.has_oracle`).
@@ -137,7 +137,7 @@ class WorldPool:
         )
 
     def ask_hints(self, name: str, task: Task) -> Future[list[str]]:
-        """Return the hints of a task, from vague to precise; empty where it has none. `name` is for messages."""
+        """Ask for the hints of a task, from vague to precise; empty where it has none. `name` is for messages."""
         return surviving(lambda: self.call(self.worker_of(task), "hints", name, task.task_id, list, task=asdict(task)))
 
     def end(self, session_id: str) -> Future[None]:
@@ -149,7 +149,7 @@ class WorldPool:
         return self.call(home.worker, "end", session_id, home.task.task_id, lambda value: None)
 
     def counts(self) -> dict[str, int]:
-        """Return the running totals: steps, restores, replays (rollbacks by snapshot, by taking actions again),
+        """Report the running totals: steps, restores, replays (rollbacks by snapshot, by taking actions again),
         restarts of workers."""
         with self.lock:
             return {name: self.totals[name] for name in ("steps", "restores", "replays", "restarts")}
@@ -187,6 +187,7 @@ class WorldPool:
         return home
 
     def worker_of(self, task: Task) -> WorkerProcess:
+        # by the task and not by who is free: all sessions of a task share one worker's snapshots
         slot = int.from_bytes(hashlib.blake2b(task.task_id.encode(), digest_size=8).digest(), "big") % len(self.workers)
         if self.workers[slot].lost:
             self.replace(self.workers[slot])
@@ -203,6 +204,7 @@ class WorldPool:
     def replace(self, worker: WorkerProcess) -> None:
         """Put a fresh worker in the place of one that is gone."""
         with self.lock:
+            # two threads may find the same dead worker: only the first replaces it
             if self.closed.is_set() or worker.closing or worker not in self.workers:
                 return
             slot = self.workers.index(worker)

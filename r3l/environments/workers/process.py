@@ -46,16 +46,14 @@ class WorkerProcess:
         self.closing = False
         self.ready = False
         self.last_answer = time.monotonic()
-        self.process = (
-            subprocess.Popen(  # in a group of its own: Ctrl-C in a terminal is for the process that started it
-                [sys.executable, "-m", "r3l.environments.workers.worker"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=worker_environment(),
-                text=True,
-                encoding="utf-8",
-                process_group=0,
-            )
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "r3l.environments.workers.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=worker_environment(),
+            text=True,
+            encoding="utf-8",
+            process_group=0,  # its own: Ctrl-C in a terminal is for the process that started it
         )
         self.write(settings_json)
         threading.Thread(target=self.read, args=(self.process.stdout,), daemon=True).start()
@@ -105,11 +103,8 @@ class WorkerProcess:
             return
         try:
             value = pending.convert(answer["value"])
-        except (
-            TypeError,
-            KeyError,
-            ValueError,
-        ) as error:  # else the reader would end, and every later call wait for ever
+        # else the reader would end, and every later call wait for ever
+        except (TypeError, KeyError, ValueError) as error:
             fail(
                 pending,
                 WorldError(
@@ -120,7 +115,7 @@ class WorkerProcess:
         pending.future.set_result(value)
 
     def overdue(self, timeout_s: float) -> bool:
-        """Return whether the call it is at has had its time."""
+        """Tell whether the call it is at has had its time."""
         limit = timeout_s if self.ready else max(timeout_s, START_TIMEOUT_S)
         return bool(self.pending) and not self.lost and time.monotonic() - self.last_answer > limit
 
@@ -164,7 +159,8 @@ class WorkerProcess:
 
 
 def worker_environment() -> dict[str, str]:
-    """Return the named variables alone, with this package importable and one thread each: the workers are many."""
+    """Make the environment of a worker: the named variables alone, with this package importable and one thread each:
+    the workers are many."""
     paths = [PACKAGE_ROOT, *filter(None, [os.environ.get("PYTHONPATH", "")])]
     return child_environment({"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"})
 

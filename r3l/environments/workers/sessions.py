@@ -66,7 +66,7 @@ class Sessions:
         return opening
 
     def step(self, session_id: str, action: str) -> Step:
-        """Raise `WorldError` where there is no such session."""
+        """Take a step. Raise `WorldError` where there is no such session."""
         if session_id not in self.sessions:
             raise WorldError(f"no session {session_id}: it was never started, or it has ended")
         session = self.sessions[session_id]
@@ -76,37 +76,42 @@ class Sessions:
         return step
 
     def rollback(self, session_id: str, task: Task, actions: list[str], observations: list[str]) -> Rollback:
-        """Return a new session in the state after `actions`; see `WorldPool.rollback`. It is ended where it
-        diverged."""
+        """Start a new session in the state after `actions`; see `WorldPool.rollback`. It is ended where it diverged."""
         opening = self.start(session_id, task)
-        session, seen, standing = self.sessions[session_id], [opening.text], 0.0
+        session, observations_got, standing = self.sessions[session_id], [opening.text], 0.0
         role = opening.role
         if opening.text != observations[0]:
-            return self.diverged(session_id, seen, 0)
-        restored = replayed = False
+            return self.diverged(session_id, observations_got, 0)
+        was_restored = was_replayed = False
         for turn, action in enumerate(actions):
+            # a malformed reply never reached the world: its answer stands as it was recorded, and the state too
             if action == "":
-                seen.append(observations[turn + 1])
+                observations_got.append(observations[turn + 1])
                 role = "user"
                 continue
-            known = session.state.after.get(action) if session.state else None
-            if known is not None and known.handle is not None:
-                text, done, standing, role = known.observation, known.done, known.standing, known.role
-                session.state, restored = known, True
+            # an earlier session took this very action here: walk the tree, and restore once at the end
+            node = session.state.after.get(action) if session.state else None
+            if node is not None and node.handle is not None:
+                text, done, standing, role = node.observation, node.done, node.standing, node.role
+                session.state, was_restored = node, True
             else:
                 step = self.replay(session, action)
                 text, done, standing, role = step.observation.text, step.done, step.standing, step.observation.role
-                replayed = True
-            seen.append(text)
+                was_replayed = True
+            observations_got.append(text)
+            # what is observed decides, step by step: the first difference names the turn, and nothing is played on from
+            # it
             if text != observations[turn + 1] or done:
-                return self.diverged(session_id, seen, turn + 1, exact=not done)
+                return self.diverged(session_id, observations_got, turn + 1, exact=not done)
+        # the walk along the tree left the environment where it was
         if session.state and session.state.handle is not None:
             session.environment.restore(session.state.handle)
-        self.counts["replays" if replayed else "restores"] += replayed or restored
-        return Rollback(seen, standing=standing, role=role)
+        self.counts["replays" if was_replayed else "restores"] += was_replayed or was_restored
+        return Rollback(observations_got, standing=standing, role=role)
 
     def replay(self, session: Session, action: str) -> Step:
-        """Return one recorded action taken again, from the remembered state where there is one."""
+        """Take one recorded action again, from the remembered state where there is one."""
+        # the steps before may have been walked in the tree alone: put the environment there first
         if session.state and session.state.handle is not None:
             session.environment.restore(session.state.handle)
         step = step_of(session.environment.step(action))
@@ -130,25 +135,26 @@ class Sessions:
             self.idle.pop().close()
 
     def tree(self, task: Task, root: State) -> Tree:
-        """Return the task's tree, made anew where the task now starts otherwise."""
+        """Find the task's tree, made anew where the task now starts otherwise."""
         key = f"{task.task_id}\x1f{task.payload}\x1f{task.seed}"
-        known = self.trees.get(key)
-        if known is None or known.root.observation != root.observation:
-            known = self.trees[key] = Tree(root)
+        tree = self.trees.get(key)
+        if tree is None or tree.root.observation != root.observation:
+            tree = self.trees[key] = Tree(root)
         self.trees.move_to_end(key)
         while len(self.trees) > REMEMBERED_TASKS:
             self.trees.popitem(last=False)
-        return known
+        return tree
 
     def remember(self, session: Session, action: str, step: Step) -> State | None:
-        """Return the state after `action`, kept where the environment gives snapshots and there is room."""
+        """Keep the state after `action` where the environment gives snapshots and there is room."""
         if session.state is None:
             return None
-        known = session.state.after.get(action)
-        if known is not None and (known.observation, known.done) == (step.observation.text, step.done):
-            return known  # another session was here: its states after this one are found again too
+        node = session.state.after.get(action)
+        if node is not None and (node.observation, node.done) == (step.observation.text, step.done):
+            return node  # another session was here: its states after this one are found again too
         handle = session.environment.snapshot()
         state = State(step.observation.text, step.done, handle, step.standing, step.observation.role)
+        # beyond the room a state is passed through: it can be gone on from, but no later session finds it
         if handle is None or session.tree.states >= REMEMBERED_STATES:
             return state if handle is not None else None
         if action not in session.state.after:

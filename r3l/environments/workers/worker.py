@@ -36,9 +36,8 @@ Call = dict[str, Any]
 
 
 def main() -> None:
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # what ends it is the end of its input, so that no call ends as a fault of the world
+    # what ends it is the end of its input, so that no call ends as a fault of the world
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     answers = private_output()
     calls: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -88,6 +87,7 @@ def side_by_side(
         call = json.loads(calls.get())
         number = of_session.get(call["session"], 0)
         if "task" in call:
+            # a task keeps its thread: its sessions share one tree, which one thread walks
             number = zlib.crc32(call["task"]["task_id"].encode()) % len(lanes)
         if call["call"] in {"start", "rollback"}:
             of_session[call["session"]] = number
@@ -98,9 +98,9 @@ def side_by_side(
 
 def private_output() -> TextIO:
     """Keep standard output for answers alone: whatever else prints, in Python or in C, goes to standard error."""
-    kept = os.dup(1)
+    descriptor = os.dup(1)
     os.dup2(2, 1)
-    return os.fdopen(kept, "w", encoding="utf-8")
+    return os.fdopen(descriptor, "w", encoding="utf-8")
 
 
 def read(source: TextIO, calls: queue.SimpleQueue[str]) -> None:
@@ -119,8 +119,7 @@ def write(answers: TextIO, message: dict[str, Any]) -> None:
 
 
 def answer(sessions: Sessions, settings: EnvironmentSettings, call: Call) -> dict[str, Any]:
-    """Return one call's answer. Whatever an environment raises becomes a message: a bad episode is a row, not an
-    outage."""
+    """Answer one call. Whatever an environment raises becomes a message: a bad episode is a row, not an outage."""
     before, began = sessions.counts.copy(), time.monotonic()
     try:
         refuse_late(sessions.sessions.get(call["session"]), call, settings.episode_s)
