@@ -53,42 +53,44 @@ class Posed:
 
 
 def pose(config: Config) -> Posed:
-    """Return the benchmark that `config` asks to be evaluated on, or its own environment on a split of it."""
-    asked = config.evaluation
-    if asked.benchmark:
-        return posed(config, asked.benchmark, asked.answer_format, asked.attempts)
-    if asked.attempts != 1 or asked.answer_format:
+    """Make the benchmark that `config` asks to be evaluated on, or its own environment on a split of it."""
+    settings = config.evaluation
+    if settings.benchmark:
+        return posed(config, settings.benchmark, settings.answer_format, settings.attempts)
+    if settings.attempts != 1 or settings.answer_format:
         raise ConfigError(
             "evaluation.attempts and evaluation.answer_format apply to math benchmarks only: name one in "
             "evaluation.benchmark, e.g. procedural or gsm8k"
         )
     return Posed(
-        config, f"{config.environment.kind}/{asked.split}", getattr(config.environment, "answer_format", ""), "single"
+        config,
+        f"{config.environment.kind}/{settings.split}",
+        getattr(config.environment, "answer_format", ""),
+        "single",
     )
 
 
 def with_environment(config: Config, assignments: Sequence[str]) -> Config:
-    """Return `config` with the environment of the benchmark that it names, and ``environment.key=value`` on top of
-    that.
+    """Give `config` the environment of the benchmark that it names, and ``environment.key=value`` on top of that.
 
     Raises:
         ConfigError: an unknown setting of that environment, or one that makes the benchmark what it is.
     """
     name = config.evaluation.benchmark
     below = pose(config).config.model_dump(mode="json")
-    wanted = assigned(below, assignments)
+    settings = assigned(below, assignments)
     for key, value in benchmark_named(name).environment.items():
-        if wanted["environment"].get(key) != value:
+        if settings["environment"].get(key) != value:
             raise ConfigError(
-                f"environment.{key}={wanted['environment'].get(key)}: benchmark {name} has {key}={value}; leave it "
+                f"environment.{key}={settings['environment'].get(key)}: benchmark {name} has {key}={value}; leave it "
                 "out, or evaluate on another benchmark"
             )
-    return validated(wanted)
+    return validated(settings)
 
 
 def benchmark_named(name: str) -> Benchmark:
-    """Return a benchmark by its name; ``KIND/NAME`` is one that the plug-in KIND has. Raise `ConfigError` for an
-    unknown one."""
+    """Find a benchmark by its name; ``KIND/NAME`` is one that the plug-in KIND has. Raise `ConfigError` for an unknown
+    one."""
     if name in BENCHMARKS:
         return BENCHMARKS[name]
     kind, slash, own = name.partition("/")
@@ -103,34 +105,39 @@ def benchmark_named(name: str) -> Benchmark:
 
 
 def posed(config: Config, name: str, answer_format: str = "", attempts: int = 1) -> Posed:
-    """Return `config` with the environment and the split of a benchmark. Where the environment is of the same kind its
-    other settings stay; of another kind only those of the machine do, and replies take at most half of the policy's
-    context. `evaluation.tasks` is left alone, but never above what there is.
+    """Give `config` the environment and the split of a benchmark. Where the environment is of the same kind its other
+    settings stay; of another kind only those of the machine do, and replies take at most half of the policy's context.
+    `evaluation.tasks` is left alone, but never above what there is.
 
     Raises:
         ConfigError: an unknown benchmark, or a format or protocol that it does not have.
     """
     benchmark = benchmark_named(name)
-    chosen = answer_format or benchmark.formats[0]
-    if chosen not in benchmark.formats:
-        expected = " or ".join(filter(None, benchmark.formats)) or "none"
-        raise ConfigError(f"benchmark {name} has no answer format {chosen!r}: expected {expected}")
+    format_name = answer_format or benchmark.formats[0]
+    if format_name not in benchmark.formats:
+        format_names = " or ".join(filter(None, benchmark.formats)) or "none"
+        raise ConfigError(f"benchmark {name} has no answer format {format_name!r}: expected {format_names}")
     if attempts != 1 and not benchmark.attempts:
         raise ConfigError(f"benchmark {name} is played once: attempts={attempts} is for math")
     overrides = dict(benchmark.environment)
     if benchmark.attempts:
-        overrides |= {"max_turns": attempts, "answer_format": chosen}
+        overrides |= {"max_turns": attempts, "answer_format": format_name}
     return Posed(
-        reconfigured(config, overrides, benchmark), name, chosen, "single" if attempts == 1 else f"attempts={attempts}"
+        reconfigured(config, overrides, benchmark),
+        name,
+        format_name,
+        "single" if attempts == 1 else f"attempts={attempts}",
     )
 
 
 def reconfigured(config: Config, overrides: dict[str, Any], benchmark: Benchmark) -> Config:
     settings = config.model_dump(mode="json")
     below = settings.pop("environment")
-    if shared := ENVIRONMENT_KINDS.shared(overrides["kind"], below["kind"]):  # its own kind, or a world derived from it
-        below = {name: value for name, value in below.items() if name in shared}
-    if not shared or below.get("level") != overrides.get("level", below.get("level")):
+    if common_settings := ENVIRONMENT_KINDS.shared(
+        overrides["kind"], below["kind"]
+    ):  # its own kind, or a world derived from it
+        below = {name: value for name, value in below.items() if name in common_settings}
+    if not common_settings or below.get("level") != overrides.get("level", below.get("level")):
         below = {key: below[key] for key in KEPT}  # another level has its own turns too
         usual: EnvironmentSettings = TypeAdapter(AnyEnvironment).validate_python(overrides)
         below["reply_tokens"] = min(usual.reply_tokens, config.policy.context_tokens // 2)

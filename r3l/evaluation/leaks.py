@@ -16,7 +16,7 @@ TOKENS = ("context_ids", "response_ids", "response_logprobs")  # the check reads
 
 
 def check_leaks(store: Store, run: str) -> list[Finding]:
-    """Return every text of the run's math tasks that showed the policy a gold answer, as findings of `r3l check`."""
+    """Find every text of the run's math tasks that showed the policy a gold answer, as findings of `r3l check`."""
     with connect(store, [run]) as connection:
         return [
             Finding(
@@ -29,7 +29,7 @@ def check_leaks(store: Store, run: str) -> list[Finding]:
 
 
 def leaks_in_store(connection: duckdb.DuckDBPyConnection) -> list[Leak]:
-    """Return every leak in the runs and branches of a catalog connection (`r3l.store.catalog.connect`), in their
+    """Find every leak in the runs and branches of a catalog connection (`r3l.store.catalog.connect`), in their
     order."""
     places = connection.execute(
         "SELECT DISTINCT run, branch, iteration FROM stored.tasks WHERE environment = 'math' ORDER BY ALL"
@@ -49,8 +49,8 @@ def leaks_in_store(connection: duckdb.DuckDBPyConnection) -> list[Leak]:
 def rows(
     connection: duckdb.DuckDBPyConnection, table: str, record: type[Row], place: tuple[str, str, int]
 ) -> list[Row]:
-    """Return the rows of a table in one iteration as records, without their tokens; branches see what they took over
-    from the run."""
+    """Read the rows of a table in one iteration as records, without their tokens; branches see what they took over from
+    the run."""
     names = [field.name for field in fields(record)]
     columns = ", ".join(f'[] AS "{name}"' if name in TOKENS else f'"{name}"' for name in names)
     answer = connection.execute(

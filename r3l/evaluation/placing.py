@@ -11,29 +11,33 @@ from r3l.store.stage import Store
 
 
 def place(store: Store, config: Config, iteration: int, settings: Mapping[str, Any], policy: str) -> StageKey:
-    """Return the shard of an evaluation: its own where it was played with the same settings and policy, else the next
-    one of the iteration."""
-    taken = [ref for ref in store.stages(config.run, config.branch, iteration) if ref.stage == "evaluations"]
-    made = {ref.shard or 0: store.manifest(ref) for ref in taken}
-    wanted = canonical(settings)
-    mine = [shard for shard, one in made.items() if one["policy"] == policy and canonical(one["settings"]) == wanted]
-    return StageKey(config.run, config.branch, iteration, "evaluations", mine[0] if mine else max(made, default=-1) + 1)
+    """Find the shard of an evaluation: its own where it was played with the same settings and policy, else the next one
+    of the iteration."""
+    refs = [ref for ref in store.stages(config.run, config.branch, iteration) if ref.stage == "evaluations"]
+    manifests = {ref.shard or 0: store.manifest(ref) for ref in refs}
+    identity = canonical(settings)
+    mine = [
+        shard for shard, one in manifests.items() if one["policy"] == policy and canonical(one["settings"]) == identity
+    ]
+    return StageKey(
+        config.run, config.branch, iteration, "evaluations", mine[0] if mine else max(manifests, default=-1) + 1
+    )
 
 
 def about(test: Posed, settings: Mapping[str, Any], tasks: int, of_tasks: int) -> dict[str, Any]:
-    """Return the columns that say of which evaluation a row is. `settings`: all that it is made with but for the
-    policy, so that evaluations of several policies have the same digest."""
-    asked = test.config.evaluation
+    """Make the columns that say of which evaluation a row is. `settings`: all that it is made with but for the policy,
+    so that evaluations of several policies have the same digest."""
+    evaluation = test.config.evaluation
     return {
         "benchmark": test.benchmark,
         "format": test.format,
         "protocol": test.protocol,
         "evaluation": fingerprint_of(settings)[:12],
         "data": settings["data"],
-        "split": asked.split,
+        "split": evaluation.split,
         "tasks": tasks,
         "of_tasks": of_tasks,
-        "repeats": asked.repeats,
+        "repeats": evaluation.repeats,
         "seed": test.config.seed,
-        "temperature": asked.temperature,
+        "temperature": evaluation.temperature,
     }

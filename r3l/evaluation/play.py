@@ -12,7 +12,7 @@ from r3l.records import Episode, EvaluatedEpisode, Kind, Status, Task
 def evaluation_stage(
     explorer: Explorer, tasks: Sequence[Task], repeats: int, temperature: float, name: str = "evaluation"
 ) -> list[Episode]:
-    """Return `repeats` episodes of every task, in the order of the tasks; `name` tells the evaluations of an iteration
+    """Play `repeats` episodes of every task, in the order of the tasks; `name` tells the evaluations of an iteration
     apart in their ids."""
 
     async def play_all() -> list[Episode]:
@@ -31,8 +31,8 @@ def evaluation_stage(
 
 
 def evaluation_rows(episodes: Sequence[Episode], about: Mapping[str, Any]) -> list[EvaluatedEpisode]:
-    """Return rows of the table `evaluations`. `about`: the columns that say of which evaluation they are. An episode
-    that the world or the engine broke counts as reward 0."""
+    """Make rows of the table `evaluations`. `about`: the columns that say of which evaluation they are. An episode that
+    the world or the engine broke counts as reward 0."""
     rows = []
     for one in episodes:
         trajectory = one.trajectory

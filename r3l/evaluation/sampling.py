@@ -12,43 +12,43 @@ from r3l.system.seeds import derive
 
 
 def evaluated_tasks(config: Config, iteration: int) -> tuple[list[Task], int]:
-    """Return the tasks of an evaluation, the same ones for every policy, and how many their split has.
+    """Choose the tasks of an evaluation, the same ones for every policy, and count those of their split.
 
     Raises:
         ConfigError: more tasks are asked for than there are.
     """
-    asked, whole = config.evaluation, tasks_of(config.environment, config.evaluation.split)
-    if asked.tasks > len(whole):
+    test, whole = config.evaluation, tasks_of(config.environment, config.evaluation.split)
+    if test.tasks > len(whole):
         raise ConfigError(
-            f"evaluation.tasks={asked.tasks}: {config.environment.kind}/{asked.split} has only {len(whole)} tasks; "
+            f"evaluation.tasks={test.tasks}: {config.environment.kind}/{test.split} has only {len(whole)} tasks; "
             "0 takes them all"
         )
-    number = asked.tasks or len(whole)
-    chosen = whole[:number] if asked.sample == "first" else stratified(whole, number, config.seed)
+    number = test.tasks or len(whole)
+    sample = whole[:number] if test.sample == "first" else stratified(whole, number, config.seed)
     return [
         replace(one, iteration=iteration, task=slot, seed=derive(config.seed, "evaluation", slot))
-        for slot, one in enumerate(chosen)
+        for slot, one in enumerate(sample)
     ], len(whole)
 
 
 def stratified(tasks: Sequence[Task], number: int, seed: int) -> list[Task]:
-    """Return `number` tasks drawn by `seed`, of each type in its share of `tasks`, in the order of `tasks`."""
+    """Draw `number` tasks by `seed`, of each type in its share of `tasks`, in the order of `tasks`."""
     places: dict[str, list[int]] = defaultdict(list)
     for place, task in enumerate(tasks):
         places[task.task_type].append(place)
     shares = largest_remainders({name: len(indices) for name, indices in places.items()}, number)
-    drawn = [
+    places_drawn = [
         place
         for name, indices in places.items()
         for place in sorted(indices, key=lambda place: derive(seed, "evaluation sample", tasks[place].task_id))[
             : shares[name]
         ]
     ]
-    return [tasks[place] for place in sorted(drawn)]
+    return [tasks[place] for place in sorted(places_drawn)]
 
 
 def largest_remainders(sizes: dict[str, int], number: int) -> dict[str, int]:
-    """Return `number` shared out by size: whole shares first, then one more to the largest remainders, ties by name."""
+    """Share `number` out by size: whole shares first, then one more to the largest remainders, ties by name."""
     whole = sum(sizes.values())
     shares = {name: number * size // whole for name, size in sizes.items()}
     left = number - sum(shares.values())

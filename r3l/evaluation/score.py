@@ -59,27 +59,27 @@ class Scores(TypedDict):
 
 
 def score(results: Sequence[tuple[bool, float]], tasks: Sequence[str] = ()) -> Score:
-    """Return the score of (success, reward) pairs; a failed episode is (False, 0.0).
+    """Score (success, reward) pairs; a failed episode is (False, 0.0).
 
     tasks: the task of each episode. Repeats of a task are one cluster: the standard error of the mean reward is that of
         clusters, and the interval that of as many independent episodes as the clusters are worth.
     """
-    episodes, solved = len(results), sum(success for success, _ in results)
+    episodes, successes = len(results), sum(success for success, _ in results)
     clusters = tasks or [str(place) for place in range(episodes)]
     mean = sum(reward for _, reward in results) / episodes if episodes else math.nan
     worth = independent_episodes([success for success, _ in results], clusters)
-    low, high = wilson(solved / episodes * worth, worth) if episodes else wilson(0, 0)
+    low, high = wilson(successes / episodes * worth, worth) if episodes else wilson(0, 0)
     error = math.sqrt(variance_of_mean([reward for _, reward in results], clusters))
-    return Score(episodes, solved, low, high, mean, error)
+    return Score(episodes, successes, low, high, mean, error)
 
 
 def by_type(results: Iterable[tuple[str, bool, float]], tasks: Sequence[str] = ()) -> dict[str, Score]:
-    """Return scores of (task type, success, reward) by task type, in alphabetical order."""
+    """Score (task type, success, reward) by task type, in alphabetical order."""
     rows = list(results)
-    grouped: dict[str, list[tuple[bool, float, str]]] = defaultdict(list)
+    outcomes_of: dict[str, list[tuple[bool, float, str]]] = defaultdict(list)
     for (task_type, success, reward), task in zip(rows, tasks or map(str, range(len(rows))), strict=True):
-        grouped[task_type].append((success, reward, task))
+        outcomes_of[task_type].append((success, reward, task))
     return {
         task_type: score([(success, reward) for success, reward, _ in outcomes], [task for *_, task in outcomes])
-        for task_type, outcomes in sorted(grouped.items())
+        for task_type, outcomes in sorted(outcomes_of.items())
     }
