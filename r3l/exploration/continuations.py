@@ -11,13 +11,13 @@ from r3l.records import Episode, Event, Kind, SamplingPlan, Status, Task
 
 
 def continued_turns(turns: int, most: int) -> list[int]:
-    """Return up to `most` turns after the first, spread evenly over an episode of so many."""
+    """Choose up to `most` turns after the first, spread evenly over an episode of so many."""
     count = min(most, max(turns - 1, 0))
     return [-(-k * turns // (count + 1)) for k in range(1, count + 1)]
 
 
 def wanted_of(plan: SamplingPlan, base: Episode) -> list[tuple[Episode, int, int]]:
-    """Return (base, turn, number) of each continuation that the plan asks for."""
+    """List (base, turn, number) of each continuation that the plan asks for."""
     if not Status(base.trajectory.status).trainable:
         return []
     turns = continued_turns(len(base.turns), plan.continued_turns)
@@ -25,18 +25,18 @@ def wanted_of(plan: SamplingPlan, base: Episode) -> list[tuple[Episode, int, int
 
 
 async def continue_from(explorer: Explorer, task: Task, base: Episode, turn: int, number: int) -> Episode:
-    """Return what follows if turn `turn` of the base is played anew. One that diverged or failed is a row without a
-    turn of its own."""
+    """Play turn `turn` of the base anew, and what follows. One that diverged or failed is a row without a turn of its
+    own."""
     about = base.trajectory
     name = f"{about.trajectory_id}/from={turn}/continuation={number}"
-    played = await _played(explorer, task, base, turn, name)
+    result = await _played(explorer, task, base, turn, name)
     lineage: dict[str, str | int | None] = {
         "base_id": about.trajectory_id,
         "parent_id": about.trajectory_id,
         "pivot_turn": turn,
         "shared_turns": turn,
     }
-    return episode(explorer, task, name, Kind.CONTINUATION, number, played, **lineage)
+    return episode(explorer, task, name, Kind.CONTINUATION, number, result, **lineage)
 
 
 async def _played(explorer: Explorer, task: Task, base: Episode, turn: int, name: str) -> Played:
@@ -49,20 +49,27 @@ async def _played(explorer: Explorer, task: Task, base: Episode, turn: int, name
         return Played().end(Status.ENVIRONMENT_ERROR, f"rollback to turn {turn}: {error}")
     if rollback.diverged_at is not None:
         explorer.progress.add("continuations", done=1)
-        diverged = Played(rolled_back=rollback.observations[: rollback.diverged_at + 1])
-        return diverged.end(Status.DIVERGED, f"turn {rollback.diverged_at}: other observation than recorded")
+        unplayed = Played(rolled_back=rollback.observations[: rollback.diverged_at + 1])
+        return unplayed.end(Status.DIVERGED, f"turn {rollback.diverged_at}: other observation than recorded")
     context = base.turns[turn].context_ids
-    kept = [token for one in base.turns[:turn] for token in (*one.context_ids, *one.response_ids)]
+    ids_before = [token for one in base.turns[:turn] for token in (*one.context_ids, *one.response_ids)]
     start = Start(
-        name, task.iteration, task.seed, turn, rollback.observations[-1], context, kept + context, rollback.standing
+        name,
+        task.iteration,
+        task.seed,
+        turn,
+        rollback.observations[-1],
+        context,
+        ids_before + context,
+        rollback.standing,
     )
-    played = await play(explorer, start, "continuations")
-    played.rolled_back = rollback.observations
-    return played
+    result = await play(explorer, start, "continuations")
+    result.rolled_back = rollback.observations
+    return result
 
 
 def unusable(continuation: Episode) -> Event | None:
-    """Return the event of a continuation that says nothing about its turn."""
+    """Make the event of a continuation that says nothing about its turn; None where it does."""
     one = continuation.trajectory
     if Status(one.status).trainable:
         return None

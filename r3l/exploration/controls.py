@@ -19,7 +19,7 @@ Wanted = tuple[Episode, Episode, Reflection]  # base, what was reflected on, the
 async def controlled(
     explorer: Explorer, plan: SamplingPlan, tasks: Mapping[int, Task], wanted: Sequence[Wanted]
 ) -> list[Wanted]:
-    """Return `wanted` with the plan's pivots and guidance; as it is where the plan asks for the reflections' own."""
+    """Give `wanted` the plan's pivots and guidance; nothing changes where the plan asks for the reflections' own."""
     pivots = await asyncio.gather(
         *(
             pivot_of(explorer, plan, tasks[base.trajectory.task], about, reflection)
@@ -47,7 +47,7 @@ async def pivot_of(
 
 
 def report_of(plan: SamplingPlan, reflection: Reflection, wanted: Sequence[Wanted]) -> str:
-    """Return the guidance: the reflection's own report, or for `shuffled` one on another task (its own where there is
+    """Choose the guidance: the reflection's own report, or for `shuffled` one on another task (its own where there is
     no other)."""
     others = [other.report for _, _, other in wanted if other.task != reflection.task]
     if plan.guidance == "shuffled" and others:

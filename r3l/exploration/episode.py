@@ -50,7 +50,7 @@ class Played:
         return self
 
     def fail(self, status: Status, reason: str) -> Played:
-        """Return the reward: an attempt that broke off has none, however far it came."""
+        """End without a reward: an attempt that broke off has none, however far it came."""
         self.reward = 0.0
         return self.end(status, reason)
 
@@ -64,21 +64,21 @@ async def play(explorer: Explorer, start: Start, stage: str, temperature: float 
         ServerAway: no sampling server, or not the environment's site, answers; no row is made of it either.
     """
     began = time.monotonic()
-    played = Played(final_observation=start.observation, reward=start.standing)
+    result = Played(final_observation=start.observation, reward=start.standing)
     temperature = explorer.limits.temperature if temperature is None else temperature
     try:
-        await _turns(explorer, start, stage, temperature, played)
+        await _turns(explorer, start, stage, temperature, result)
     except EngineError as error:
-        played.fail(Status.ENGINE_ERROR, str(error))
+        result.fail(Status.ENGINE_ERROR, str(error))
     except WorldError as error:
-        played.fail(Status.ENVIRONMENT_ERROR, str(error))
+        result.fail(Status.ENVIRONMENT_ERROR, str(error))
     finally:
         explorer.pool.end(start.trajectory_id)
-    played.seconds = time.monotonic() - began
+    result.seconds = time.monotonic() - began
     explorer.progress.add(
-        stage, done=1, done_tokens=sum(len(turn.response_ids) for turn in played.turns), reward=played.reward
+        stage, done=1, done_tokens=sum(len(turn.response_ids) for turn in result.turns), reward=result.reward
     )
-    return played
+    return result
 
 
 async def _turns(explorer: Explorer, start: Start, stage: str, temperature: float, played: Played) -> None:
@@ -92,6 +92,7 @@ async def _turns(explorer: Explorer, start: Start, stage: str, temperature: floa
             max_tokens=limits.reply_tokens,
         )
         explorer.progress.add(stage, turns=1, tokens=len(completion.token_ids))
+        # no room for a reply is an end of the episode, with the reward of what was played
         if completion.finish_reason == "context":
             played.end(
                 Status.CONTEXT_LIMIT,
@@ -110,10 +111,12 @@ async def _turns(explorer: Explorer, start: Start, stage: str, temperature: floa
                 played.end(Status.INVALID_REPLY, f"turn {k}: {observation}")
             return
         if turn.valid:
+            # a malformed reply leaves the world, and so what the episode is worth, as it was
             played.reward = step.standing
         context = explorer.chat.following(
             [{"role": step.observation.role, "content": observation}], explorer.chat.closed(completion.token_ids)
         )
+        # ids only grow: what was sampled is what is trained, never re-tokenised text
         ids += completion.token_ids + context
     played.end(Status.TURN_LIMIT, f"not done after {limits.max_turns} turns")
 

@@ -46,7 +46,7 @@ class Explorer:
     teacher: Teacher | None = None  # writes the reflections, where the plan's guidance is a teacher's
 
     def opening(self, observation: str, guidance: str = "") -> list[int]:
-        """Return ids of an episode's start: system prompt, guidance where there is any, tools, the first
+        """Render an episode's start as ids: system prompt, guidance where there is any, tools, the first
         observation."""
         system = self.world.system_prompt() + (f"\n\n{guidance}" if guidance else "")
         messages = [{"role": "system", "content": system}, {"role": "user", "content": observation}]
@@ -62,7 +62,7 @@ class Explorer:
         max_tokens: int,
         json_schema: dict[str, Any] | None = None,
     ) -> Completion:
-        """Return one reply. Raise `EngineError` after the engine's own retries."""
+        """Sample one reply. Raise `EngineError` after the engine's own retries."""
         sampling = Sampling(temperature, max_tokens, seed, self.chat.stop_ids, json_schema)
         completion = await asyncio.wrap_future(self.engine.complete(request_id, prompt_ids, sampling))
         if completion.failures:

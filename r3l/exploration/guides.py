@@ -66,17 +66,17 @@ class About:
     @property
     def continued(self) -> list[int]:
         """The attempt's own ids, C0 + A0 + C1 + A1 + ..., then the request."""
-        turns, ended, chat = self.episode.turns, self.episode.trajectory, self.explorer.chat
-        asked = continued_messages(len(turns), ended.final_observation, ended.reward, self.kind)
+        turns, trajectory, chat = self.episode.turns, self.episode.trajectory, self.explorer.chat
+        messages = continued_messages(len(turns), trajectory.final_observation, trajectory.reward, self.kind)
         own = [token for turn in turns for token in (*turn.context_ids, *turn.response_ids)]
-        return own + chat.following(asked, chat.closed(turns[-1].response_ids))
+        return own + chat.following(messages, chat.closed(turns[-1].response_ids))
 
     @property
     def messages(self) -> list[Message]:
         """The conversation of a reflector that reads the attempt as one text, as a teacher always does."""
         turns = [(turn.observation, turn.response) for turn in self.episode.turns]
-        ended = self.episode.trajectory
-        return reflection_messages(turns, ended.final_observation, ended.reward, kind=self.kind)
+        trajectory = self.episode.trajectory
+        return reflection_messages(turns, trajectory.final_observation, trajectory.reward, kind=self.kind)
 
     @property
     def kind(self) -> Kind:
@@ -85,22 +85,22 @@ class About:
     @property
     def sampling(self) -> Sampling:
         limits = self.explorer.limits
-        structured = limits.structured_reflections and self.plan.reflection == "report"
-        schema = report_schema(len(self.episode.turns), limits.reflection_tokens) if structured else None
+        with_schema = limits.structured_reflections and self.plan.reflection == "report"
+        schema = report_schema(len(self.episode.turns), limits.reflection_tokens) if with_schema else None
         seed = derive(self.task.seed, self.name)
         return Sampling(limits.reflection_temperature, limits.reflection_tokens, seed, (), schema)
 
 
 async def by_policy(about: About, begun: Written) -> Written:
-    """Raise `NoRoom`, or `EngineError`."""
-    explorer, asked, context = about.explorer, about.sampling, begun.context_ids
+    """Let the policy write. Raise `NoRoom`, or `EngineError`."""
+    explorer, sampling, context = about.explorer, about.sampling, begun.context_ids
     reply = await explorer.complete(
         about.name,
         context,
-        seed=asked.seed,
-        temperature=asked.temperature,
-        max_tokens=asked.max_tokens,
-        json_schema=asked.json_schema,
+        seed=sampling.seed,
+        temperature=sampling.temperature,
+        max_tokens=sampling.max_tokens,
+        json_schema=sampling.json_schema,
     )
     if reply.finish_reason == "context":
         limit = explorer.engine.context_limit
@@ -112,39 +112,39 @@ async def by_policy(about: About, begun: Written) -> Written:
 
 
 async def by_teacher(about: About, begun: Written) -> Written:
-    """Raise `NoRoom`, or `EngineError`."""
+    """Let the teacher write. Raise `NoRoom`, or `EngineError`."""
     teacher = about.explorer.teacher
     if teacher is None:
         raise ConfigError("method.guidance=teacher, and there is no teacher: set method.teacher")
-    taught = await asyncio.wrap_future(teacher.write(about.name, about.messages, about.sampling))
-    if taught.finish_reason == "context":
+    lesson = await asyncio.wrap_future(teacher.write(about.name, about.messages, about.sampling))
+    if lesson.finish_reason == "context":
         raise NoRoom("the teacher's context leaves no room for a reflection")
     return Written(
-        taught.text,
-        taught.context_ids,
-        taught.token_ids,
-        taught.logprobs,
-        taught.finish_reason,
+        lesson.text,
+        lesson.context_ids,
+        lesson.token_ids,
+        lesson.logprobs,
+        lesson.finish_reason,
         teacher.digest,
-        counts=taught.counts,
+        counts=lesson.counts,
     )
 
 
 async def by_oracle(about: About, begun: Written) -> Written:
-    """Return the turn and the cause in words, of an attempt that was not won.
+    """Put the oracle's verdict on an attempt that was not won into words: the turn and the cause.
 
     Raises:
         WorldError: the oracle failed. NothingToSay: it has no verdict.
     """
-    ended, turns = about.episode.trajectory, about.episode.turns
-    if ended.success:
+    trajectory, turns = about.episode.trajectory, about.episode.turns
+    if trajectory.success:
         return Written(as_report("", "No mistake.", "success", "", 0))
     verdict: Verdict = await asyncio.wrap_future(
         about.explorer.pool.ask_oracle(
             f"{about.name}/oracle",
             about.task,
             [turn.action for turn in turns],
-            [*(turn.observation for turn in turns), ended.final_observation],
+            [*(turn.observation for turn in turns), trajectory.final_observation],
         )
     )
     if verdict.pivot is None:
@@ -154,7 +154,7 @@ async def by_oracle(about: About, begun: Written) -> Written:
 
 
 async def by_hint(about: About, begun: Written) -> Written:
-    """Return the hint of `hint_level`, and one level further for each retry of the same base. It names no turn: 0.
+    """Take the hint of `hint_level`, and one level further for each retry of the same base. It names no turn: 0.
 
     Raises:
         WorldError: the environment failed. NothingToSay: the task has no hint.
@@ -168,7 +168,7 @@ async def by_hint(about: About, begun: Written) -> Written:
 
 
 def as_report(summary: str, cause: str, outcome: str, advice: str, turn: int) -> str:
-    """Return a report in the paper's keys."""
+    """Write a report in the paper's keys."""
     fields = {
         "trajectory_summary": summary,
         "root_cause_analysis": cause,

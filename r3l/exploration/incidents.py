@@ -19,10 +19,10 @@ class Incidents:
             self._noted.append((event, subject_id, reason, detail))
 
     def taken(self, iteration: int, stage: str) -> list[Event]:
-        """Return all that were noted since the last call, as events that `stage` reports, in the order of their
+        """Take out all that were noted since the last call, as events that `stage` reports, in the order of their
         subjects."""
         with self._guard:
-            noted, self._noted = self._noted, []
+            notes, self._noted = self._noted, []
         return [
-            Event(iteration, stage, subject, event, reason, detail) for event, subject, reason, detail in sorted(noted)
+            Event(iteration, stage, subject, event, reason, detail) for event, subject, reason, detail in sorted(notes)
         ]

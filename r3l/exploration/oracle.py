@@ -11,10 +11,10 @@ from r3l.records import Episode, Event, OraclePivot, Status, Task
 def oracle_stage(
     explorer: Explorer, tasks: Sequence[Task], bases: Sequence[Episode]
 ) -> tuple[list[OraclePivot], list[Event]]:
-    """Return a verdict on every base that is whole and was not won; an oracle that failed is a row without a pivot, and
-    an event."""
+    """Ask for a verdict on every base that is whole and was not won; an oracle that failed is a row without a pivot,
+    and an event."""
     by_slot = {task.task: task for task in tasks}
-    failed = [
+    failures = [
         base
         for base in bases
         if Status(base.trajectory.status).trainable and base.turns and not base.trajectory.success
@@ -22,7 +22,7 @@ def oracle_stage(
 
     async def all_of_them() -> list[tuple[OraclePivot, list[Event]]]:
         return list(
-            await asyncio.gather(*(oracle_pivot(explorer, by_slot[base.trajectory.task], base) for base in failed))
+            await asyncio.gather(*(oracle_pivot(explorer, by_slot[base.trajectory.task], base) for base in failures))
         )
 
     answers = asyncio.run(all_of_them())

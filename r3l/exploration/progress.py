@@ -40,7 +40,7 @@ class Progress:
             self._doing[stage] = doing
 
     def doing(self, stage: str) -> str:
-        """Return what the stage said last, or nothing."""
+        """Repeat what the stage said last, or nothing."""
         with self._lock:
             return self._doing.get(stage, "")
 
@@ -49,18 +49,18 @@ class Progress:
             self._counts[stage]["ended"] = time.monotonic()
 
     def ended(self, stage: str) -> bool:
-        """Return whether the stage was said to be finished."""
+        """Tell whether the stage was said to be finished."""
         with self._lock:
             return "ended" in self._counts.get(stage, {})
 
     def snapshot(self) -> dict[str, dict[str, float]]:
-        """Return a copy: stage -> name -> count."""
+        """Copy the counts: stage -> name -> count."""
         with self._lock:
             return {stage: dict(counts) for stage, counts in self._counts.items()}
 
 
 def mean_reward(counts: dict[str, float]) -> str:
-    """Return the mean reward of a stage in words, with bounds while attempts go on; empty where there is none.
+    """Write the mean reward of a stage in words, with bounds while attempts go on; empty where there is none.
 
     Attempts that win end early, and shards whose attempts win end before others. So a mean over what has ended starts
     too high, also one over whole shards. The attempts under way may come to anything from 0 to 1, which bounds the mean

@@ -13,12 +13,12 @@ Kind = Literal["report", "critique"]
 
 @cache
 def prompt(name: str) -> str:
-    """Return the text of prompts/<name>.txt, without the newline at its end."""
+    """Read the text of prompts/<name>.txt, without the newline at its end."""
     return (PROMPTS / f"{name}.txt").read_text().rstrip("\n")
 
 
 def transcript(turns: Iterable[tuple[str, str]], final_observation: str, reward: float, first: int = 0) -> str:
-    """Return turns of (observation, reply) as the reflector sees them: numbered from `first`, then feedback and the
+    """Write turns of (observation, reply) as the reflector sees them: numbered from `first`, then feedback and the
     reward line.
 
     ``Turn k:`` stands directly before reply k, so the last number shown is one that the validator accepts.
@@ -34,7 +34,7 @@ def reflection_messages(
     first: int = 0,
     kind: Kind = "report",
 ) -> list[Message]:
-    """Return the reflector's conversation: the paper's reflection prompt (or the prompt for a critique in free words),
+    """Write the reflector's conversation: the paper's reflection prompt (or the prompt for a critique in free words),
     then the trajectory."""
     return [
         {"role": "system", "content": request(kind)},
@@ -43,18 +43,18 @@ def reflection_messages(
 
 
 def continued_messages(turns: int, final_observation: str, reward: float, kind: Kind = "report") -> list[Message]:
-    """Return what is said to a reflector that has its attempt of so many turns before it, as its own conversation:
+    """Write what is said to a reflector that has its attempt of so many turns before it, as its own conversation:
     feedback, reward, how the turns are counted, then the prompt."""
-    said = {"feedback": final_observation, "reward": float(reward), "last": turns - 1, "request": request(kind)}
-    return [{"role": "user", "content": Template(prompt("continued")).substitute(said)}]
+    fields = {"feedback": final_observation, "reward": float(reward), "last": turns - 1, "request": request(kind)}
+    return [{"role": "user", "content": Template(prompt("continued")).substitute(fields)}]
 
 
 def request(kind: Kind) -> str:
-    """Return the paper's reflection prompt, or the prompt for a critique in free words."""
+    """Read the paper's reflection prompt, or the prompt for a critique in free words."""
     return prompt("reflection" if kind == "report" else kind)
 
 
 def guidance(report: str) -> str:
-    """Return the guidance text: lead-in, the reflection as JSON, "apply, do not mention". `report` is data, never a
+    """Write the guidance text: lead-in, the reflection as JSON, "apply, do not mention". `report` is data, never a
     template."""
     return Template(prompt("guidance")).substitute(report=report)

@@ -42,11 +42,11 @@ async def reflect(
     """
     began = time.monotonic()
     reflection_id = f"{base.trajectory.trajectory_id}/reflection={attempt}"
-    asked = About(explorer, task, plan, about, attempt, reflection_id)
-    written, reading = await _written(asked, base)
-    prompt_tokens, response_tokens = written.counts or (len(written.context_ids), len(written.token_ids))
-    sampled, parsed = response_tokens or 0, reading.status == Status.PARSED
-    explorer.progress.add("reflections", done=1, tokens=sampled, done_tokens=sampled, parsed=parsed)
+    request = About(explorer, task, plan, about, attempt, reflection_id)
+    writing, reading = await _written(request, base)
+    prompt_tokens, response_tokens = writing.counts or (len(writing.context_ids), len(writing.token_ids))
+    sampled_tokens, is_parsed = response_tokens or 0, reading.status == Status.PARSED
+    explorer.progress.add("reflections", done=1, tokens=sampled_tokens, done_tokens=sampled_tokens, parsed=is_parsed)
     return Reflection(
         reflection_id=reflection_id,
         trajectory_id=about.trajectory.trajectory_id,
@@ -57,47 +57,47 @@ async def reflect(
         attempt=attempt,
         status=reading.status,
         reason=reading.reason,
-        text=written.text,
+        text=writing.text,
         report=reading.report,
         outcome=reading.outcome,
         pivot_asked=reading.pivot_asked,
         pivot_turn=reading.pivot_turn,
         decision=_decided(explorer, task, plan, about, reading, group_failed),
-        context_ids=written.context_ids,
-        response_ids=written.token_ids,
-        response_logprobs=written.logprobs,
-        finish_reason=written.finish_reason,
-        policy=written.policy,
+        context_ids=writing.context_ids,
+        response_ids=writing.token_ids,
+        response_logprobs=writing.logprobs,
+        finish_reason=writing.finish_reason,
+        policy=writing.policy,
         seed=task.seed,
         seconds=time.monotonic() - began,
         source=plan.source,
-        level=written.level,
+        level=writing.level,
         prompt_tokens=prompt_tokens,
         response_tokens=response_tokens,
     )
 
 
-async def _written(asked: About, base: Episode) -> tuple[Written, Reading]:
-    """Return what was written, and what was read of it. A failure is a reading that says why."""
-    plan, about = asked.plan, asked.episode
-    written = Written(policy=asked.explorer.policy if plan.source == "policy" else "")
+async def _written(request: About, base: Episode) -> tuple[Written, Reading]:
+    """Write on the attempt, and read what was written. A failure is a reading that says why."""
+    plan, about = request.plan, request.episode
+    writing = Written(policy=request.explorer.policy if plan.source == "policy" else "")
     if plan.retried_bases is not None and base.trajectory.attempt >= plan.retried_bases:
-        return written, Reading(Status.SKIPPED, f"the budget has retries for the first {plan.retried_bases} bases")
+        return writing, Reading(Status.SKIPPED, f"the budget has retries for the first {plan.retried_bases} bases")
     if not Status(about.trajectory.status).trainable or not about.turns:
-        return written, Reading(Status.SKIPPED, f"the attempt ended in {about.trajectory.status}")
-    written = asked.begun
+        return writing, Reading(Status.SKIPPED, f"the attempt ended in {about.trajectory.status}")
+    writing = request.begun
     try:
-        written = await WRITERS[plan.source](asked, written)
+        writing = await WRITERS[plan.source](request, writing)
         own = plan.source == "policy"  # else its template is not the policy's
-        return written, _read(plan, about, asked.explorer.chat.whole(written.text) if own else written.text)
+        return writing, _read(plan, about, request.explorer.chat.whole(writing.text) if own else writing.text)
     except EngineError as error:
-        return written, Reading(Status.ENGINE_ERROR, str(error))
+        return writing, Reading(Status.ENGINE_ERROR, str(error))
     except WorldError as error:
-        return written, Reading(Status.ENVIRONMENT_ERROR, str(error))
+        return writing, Reading(Status.ENVIRONMENT_ERROR, str(error))
     except NoRoom as error:
-        return written, Reading(Status.CONTEXT_LIMIT, str(error))
+        return writing, Reading(Status.CONTEXT_LIMIT, str(error))
     except NothingToSay as error:
-        return written, Reading(Status.SKIPPED, str(error))
+        return writing, Reading(Status.SKIPPED, str(error))
 
 
 def _decided(
@@ -130,31 +130,32 @@ def _read(plan: SamplingPlan, about: Episode, text: str) -> Reading:
 def _repaired(plan: SamplingPlan, text: str, turns: int, reason: str) -> Reading:
     """The rule for invalid reflections: skip has no pivot; clamp needs a number to clamp; zero restarts in any case. A
     readable outcome is kept: an attempt that the report calls a success is not retried for want of a pivot."""
-    report, asked = "", None
-    repaired: dict[str, Any] = {}
+    report, pivot_number = "", None
+    report_fields: dict[str, Any] = {}
+    # whatever can still be read is kept, key by key: half a report may name its outcome
     with suppress(ReflectionError):
         report = find_object(text)
-        repaired = fields(report)
-        asked = integer(repaired.get("retry_from_step"))
-    outcome = repaired.get("trajectory_outcome")
-    pivot = {"skip": None, "zero": 0, "clamp": None if asked is None else min(max(asked, 0), turns - 1)}[
+        report_fields = fields(report)
+        pivot_number = integer(report_fields.get("retry_from_step"))
+    outcome = report_fields.get("trajectory_outcome")
+    pivot = {"skip": None, "zero": 0, "clamp": None if pivot_number is None else min(max(pivot_number, 0), turns - 1)}[
         plan.invalid_reflection
     ]
-    kept = (
-        asked if asked is not None and abs(asked) < 2**31 else None
+    pivot_asked = (
+        pivot_number if pivot_number is not None and abs(pivot_number) < 2**31 else None
     )  # what the column holds; the reason has the number
     return Reading(
         Status.INVALID,
         reason,
         report=report,
         outcome=outcome if outcome in OUTCOMES else None,
-        pivot_asked=kept,
+        pivot_asked=pivot_asked,
         pivot_turn=pivot,
     )
 
 
 def decide(plan: SamplingPlan, about: Episode, reading: Reading, group_failed: bool = True) -> str:
-    """Return `retry`, or why no retry is run (paper, algorithm)."""
+    """Decide `retry`, or say why no retry is run (paper, algorithm)."""
     if reading.pivot_turn is None:
         return f"no retry: reflection {reading.status}"
     if plan.retry_when == "never":

@@ -28,39 +28,39 @@ class Report:
 
 
 def find_object(reply: str) -> str:
-    """Return the outermost {...} of a reply after its thought; prose around it is allowed.
+    """Find the outermost {...} of a reply after its thought; prose around it is allowed.
 
     Raises:
         ReflectionError: there is none.
     """
-    said = after_thought(reply)
-    begin, end = said.find("{"), said.rfind("}")
+    answer = after_thought(reply)
+    begin, end = answer.find("{"), answer.rfind("}")
     if begin < 0 or end < begin:
         raise ReflectionError("no JSON object in the reply")
-    return said[begin : end + 1]
+    return answer[begin : end + 1]
 
 
 def fields(text: str) -> dict[str, Any]:
-    """Return the keys of the JSON object in `text`.
+    """Parse the keys of the JSON object in `text`.
 
     Raises:
         ReflectionError: it is no JSON object, or one that other readers of JSON refuse: NaN or infinity, half a
             surrogate pair, nesting beyond `DEEPEST` levels, a number of more than `LONGEST` digits.
     """
     try:
-        parsed = json.loads(text, parse_constant=refuse_constant, parse_int=whole_number)
-        if depth(parsed) > DEEPEST:
+        value = json.loads(text, parse_constant=refuse_constant, parse_int=whole_number)
+        if depth(value) > DEEPEST:
             raise RecursionError
-        json.dumps(parsed, ensure_ascii=False).encode()
+        json.dumps(value, ensure_ascii=False).encode()
     except RecursionError as error:
         raise ReflectionError(f"not valid JSON: nested more than {DEEPEST} levels deep") from error
     except json.JSONDecodeError as error:
         raise ReflectionError(f"not valid JSON: {error.msg} at character {error.pos}") from error
     except UnicodeEncodeError as error:
         raise ReflectionError("not valid JSON: it holds half of a surrogate pair, which is no character") from error
-    if not isinstance(parsed, dict):
-        raise ReflectionError(f"expected a JSON object, got {type(parsed).__name__}")
-    return parsed
+    if not isinstance(value, dict):
+        raise ReflectionError(f"expected a JSON object, got {type(value).__name__}")
+    return value
 
 
 def refuse_constant(name: str) -> float:
@@ -69,14 +69,14 @@ def refuse_constant(name: str) -> float:
 
 
 def whole_number(digits: str) -> int:
-    """Return the integer. Raise `ReflectionError` where it has more than `LONGEST` digits."""
+    """Parse an integer. Raise `ReflectionError` where it has more than `LONGEST` digits."""
     if len(digits) > LONGEST:
         raise ReflectionError(f"not valid JSON: a number of {len(digits)} digits")
     return int(digits)
 
 
 def depth(value: object) -> int:
-    """Return the levels of nesting of a JSON value: 1 for a number or a text."""
+    """Count the levels of nesting of a JSON value: 1 for a number or a text."""
     levels, layer = 0, [value]
     while layer:
         levels += 1
@@ -90,7 +90,7 @@ def depth(value: object) -> int:
 
 
 def integer(value: object) -> int:
-    """Return an integer: 3, "3" and 3.0 are 3. Raise `ReflectionError` for anything else."""
+    """Read an integer: 3, "3" and 3.0 are 3. Raise `ReflectionError` for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, float) and value.is_integer():
@@ -101,27 +101,28 @@ def integer(value: object) -> int:
 
 
 def parse_report(reply: str, turns: int) -> Report:
-    """Return a valid report on a trajectory of `turns` turns: 0 <= retry_from_step < turns (paper, reflection prompt).
+    """Parse a valid report on a trajectory of `turns` turns: 0 <= retry_from_step < turns (paper, reflection
+    prompt).
 
     Raises:
         ReflectionError: what is wrong, in words that go into the row's reason.
     """
     text = find_object(reply)
-    parsed = fields(text)
+    keys = fields(text)
     for key in TEXT_KEYS:
-        if not isinstance(parsed.get(key), str):
-            raise ReflectionError(f"{key}: expected text, got {parsed.get(key)!r:.80}")
-    outcome = parsed.get("trajectory_outcome")
+        if not isinstance(keys.get(key), str):
+            raise ReflectionError(f"{key}: expected text, got {keys.get(key)!r:.80}")
+    outcome = keys.get("trajectory_outcome")
     if outcome not in OUTCOMES:
         raise ReflectionError(f"trajectory_outcome: expected one of {', '.join(OUTCOMES)}, got {outcome!r:.80}")
-    pivot = integer(parsed.get("retry_from_step"))
+    pivot = integer(keys.get("retry_from_step"))
     if not 0 <= pivot < turns:
         raise ReflectionError(f"retry_from_step: expected 0 to {turns - 1}, got {pivot!r:.80}")
     return Report(text, str(outcome), pivot)
 
 
 def report_schema(turns: int, tokens: int) -> dict[str, Any]:
-    """Return the JSON schema of a report on `turns` turns, for engines that can be held to one. Its texts are short
+    """Make the JSON schema of a report on `turns` turns, for engines that can be held to one. Its texts are short
     enough for a reply of `tokens` tokens to hold them all, at two letters a token: else a talkative policy is cut off
     before the JSON ends."""
     text = {"type": "string", "maxLength": max(SHORTEST, 2 * (tokens - KEYS) // len(TEXT_KEYS))}

@@ -25,10 +25,11 @@ async def retry(
         "reflection_id": reflection.reflection_id,
         "pivot_asked": reflection.pivot_asked,
     }
-    played, pivot = await _rolled_back(explorer, task, plan, parent, reflection, retry_id, pivot)
-    inherited = parent.trajectory.shared_turns
-    lineage |= {"pivot_turn": pivot, "shared_turns": pivot if inherited is None else min(pivot, inherited)}
-    return episode(explorer, task, retry_id, Kind.RETRY, base.trajectory.attempt, played, **lineage)
+    result, pivot = await _rolled_back(explorer, task, plan, parent, reflection, retry_id, pivot)
+    # a retry of a retry shares with the base no more than the shortest prefix on the way
+    parent_shared = parent.trajectory.shared_turns
+    lineage |= {"pivot_turn": pivot, "shared_turns": pivot if parent_shared is None else min(pivot, parent_shared)}
+    return episode(explorer, task, retry_id, Kind.RETRY, base.trajectory.attempt, result, **lineage)
 
 
 async def _rolled_back(
@@ -40,15 +41,17 @@ async def _rolled_back(
     retry_id: str,
     pivot: int,
 ) -> tuple[Played, int]:
-    """Return what was played, and from which pivot: rollback that sees other observations is dropped or restarts at
-    0."""
+    """Roll the world back and play on; gives what was played, and from which pivot. A rollback that sees other
+    observations is dropped, or restarts at 0."""
     try:
         rollback = await _roll_back(explorer, task, parent.turns, retry_id, pivot)
         if rollback.diverged_at is not None:
+            # the kept turns would not be those of this world: either no retry, or one from the start, which needs no
+            # turn
             if plan.diverged == "drop" or pivot == 0:
                 explorer.progress.add("retries", done=1)
-                diverged = Played(rolled_back=rollback.observations[: rollback.diverged_at + 1])
-                return diverged.end(
+                unplayed = Played(rolled_back=rollback.observations[: rollback.diverged_at + 1])
+                return unplayed.end(
                     Status.DIVERGED, f"turn {rollback.diverged_at}: other observation than recorded"
                 ), pivot
             pivot = 0
@@ -65,9 +68,9 @@ async def _rolled_back(
         *_context(explorer, plan, parent.turns, reflection, pivot, rollback.role),
         standing=rollback.standing,
     )
-    played = await play(explorer, start, "retries")
-    played.rolled_back = rollback.observations
-    return played, pivot
+    result = await play(explorer, start, "retries")
+    result.rolled_back = rollback.observations
+    return result, pivot
 
 
 async def _roll_back(explorer: Explorer, task: Task, turns: list[Turn], session: str, pivot: int) -> Rollback:
@@ -79,36 +82,38 @@ async def _roll_back(explorer: Explorer, task: Task, turns: list[Turn], session:
 def _context(
     explorer: Explorer, plan: SamplingPlan, turns: list[Turn], reflection: Reflection, pivot: int, role: Role
 ) -> tuple[list[int], list[int]]:
-    """Return (context ids stored with the first own turn, whole prompt). Guidance joins the system prompt at pivot 0;
+    """Build (context ids stored with the first own turn, whole prompt). Guidance joins the system prompt at pivot 0;
     the kept turns are the parent's own ids, never rendered again."""
     text = guidance(reflection.report or reflection.text)
     observation = turns[pivot].observation
+    # a control: the retry sees what its parent saw, token by token
     if plan.guidance == "none":
         before = [token for turn in turns[:pivot] for token in (*turn.context_ids, *turn.response_ids)]
         return turns[pivot].context_ids, before + turns[pivot].context_ids
     if pivot == 0:
         context = explorer.opening(observation, text)
         return context, context
-    kept = [token for turn in turns[:pivot] for token in (*turn.context_ids, *turn.response_ids)]
+    ids_before = [token for turn in turns[:pivot] for token in (*turn.context_ids, *turn.response_ids)]
     if plan.guidance_position == "system":
-        kept = kept[len(turns[0].context_ids) :]
-        context = [*explorer.opening(turns[0].observation, text), *kept, *turns[pivot].context_ids]
+        # the system prompt is rendered anew with the guidance in it; the turns behind it stay as they were sampled
+        ids_before = ids_before[len(turns[0].context_ids) :]
+        context = [*explorer.opening(turns[0].observation, text), *ids_before, *turns[pivot].context_ids]
         return context, context
     messages = _guided(observation, text, role, "user" if plan.guidance_position == "user" else "system")
     context = explorer.chat.following(messages, explorer.chat.closed(turns[pivot - 1].response_ids))
-    return context, kept + context
+    return context, ids_before + context
 
 
 def _guided(observation: str, text: str, role: Role, guide: str) -> list[Message]:
-    """Return the observation at the pivot with the guidance before it; what a tool returned stays behind its call."""
-    seen = {"role": role, "content": observation}
+    """Put the guidance before the observation at the pivot; what a tool returned stays behind its call."""
+    at_pivot = {"role": role, "content": observation}
     if role == "tool":
-        return [seen, {"role": guide, "content": text}]
+        return [at_pivot, {"role": guide, "content": text}]
     if guide == "user":
         return [{"role": "user", "content": f"{text}\n\n{observation}"}]
-    return [{"role": guide, "content": text}, seen]
+    return [{"role": guide, "content": text}, at_pivot]
 
 
 def renamed(turns: list[Turn], trajectory_id: str) -> list[Turn]:
-    """Return the same turns under another trajectory's id."""
+    """Copy the turns under another trajectory's id."""
     return [replace(turn, trajectory_id=trajectory_id) for turn in turns]

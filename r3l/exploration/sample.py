@@ -17,7 +17,7 @@ async def sample(
     name: str = "base",
     temperature: float | None = None,
 ) -> Episode:
-    """Return one episode of `task` from the start; `name` is the last part of its id."""
+    """Play one episode of `task` from the start; `name` is the last part of its id."""
     trajectory_id = f"{task.group_id}/{name}={attempt}"
     try:
         opening = await asyncio.wrap_future(explorer.pool.start(trajectory_id, task))
@@ -38,7 +38,7 @@ def episode(
     played: Played,
     **lineage: str | int | None,
 ) -> Episode:
-    """Return the rows of what was played."""
+    """Make the rows of what was played."""
     pivot = lineage.get("pivot_turn") or 0
     hashes = None if played.rolled_back is None else [observation_hash(text) for text in played.rolled_back]
     trajectory = Trajectory(

@@ -18,13 +18,13 @@ T = TypeVar("T")
 
 
 async def _all(attempts: Iterable[Awaitable[T]]) -> list[T]:
-    """Return every attempt's records. Where one can't become any (`Interrupted`, `ServerAway`), the others are given up
+    """Await every attempt's records. Where one can't become any (`Interrupted`, `ServerAway`), the others are given up
     and nothing is made."""
     return list(await asyncio.gather(*attempts))
 
 
 def base_stage(explorer: Explorer, tasks: Sequence[Task], plan: SamplingPlan) -> list[Episode]:
-    """Return `plan.bases` base trajectories of every task."""
+    """Play `plan.bases` base trajectories of every task."""
     explorer.progress.add("base", planned=len(tasks) * plan.bases)
     return asyncio.run(_all([sample(explorer, task, attempt) for task in tasks for attempt in range(plan.bases)]))
 
@@ -37,9 +37,9 @@ def reflections_stage(
     abouts: Sequence[Episode],
     attempt: int,
 ) -> list[Reflection]:
-    """Return the reflection number `attempt` on every base; abouts[i] is the latest attempt that grew from bases[i]."""
+    """Write the reflection number `attempt` on every base; abouts[i] is the latest attempt that grew from bases[i]."""
     by_slot = {task.task: task for task in tasks}
-    solved = {base.trajectory.task for base in bases if base.trajectory.reward >= plan.retry_reward_below}
+    solved_tasks = {base.trajectory.task for base in bases if base.trajectory.reward >= plan.retry_reward_below}
     explorer.progress.add("reflections", planned=len(bases))
     return asyncio.run(
         _all(
@@ -51,7 +51,7 @@ def reflections_stage(
                     base,
                     about,
                     attempt,
-                    group_failed=base.trajectory.task not in solved,
+                    group_failed=base.trajectory.task not in solved_tasks,
                 )
                 for base, about in zip(bases, abouts, strict=True)
             ]
@@ -67,31 +67,30 @@ def retries_stage(
     abouts: Sequence[Episode],
     reflections: Sequence[Reflection],
 ) -> list[Episode]:
-    """Return the retries that the reflections ask for; with group_fill=extra_base a further base in place of each one
-    not run."""
+    """Play the retries that the reflections ask for; with group_fill=extra_base a further base in place of each one not
+    run."""
     by_slot = {task.task: task for task in tasks}
-    reflection_of = {
-        one.base_id: one for one in reflections
-    }  # a reflection that could not be stored is an event, and asks for no retry
-    reflected = [
+    # a reflection that could not be stored is an event, and asks for no retry
+    reflection_of = {one.base_id: one for one in reflections}
+    with_reflection = [
         (base, about, reflection_of[base.trajectory.trajectory_id])
         for base, about in zip(bases, abouts, strict=True)
         if base.trajectory.trajectory_id in reflection_of
     ]
-    wanted = [(base, about, one) for base, about, one in reflected if one.decision == "retry"]
+    to_retry = [(base, about, one) for base, about, one in with_reflection if one.decision == "retry"]
     refuse_other_sources(plan, reflections)
     if (plan.pivot, plan.guidance) != ("reflection", "own"):
-        wanted = asyncio.run(controlled(explorer, plan, by_slot, wanted))
+        to_retry = asyncio.run(controlled(explorer, plan, by_slot, to_retry))
     attempts: list[Awaitable[Episode]] = [
-        retry(explorer, by_slot[base.trajectory.task], plan, base, about, one) for base, about, one in wanted
+        retry(explorer, by_slot[base.trajectory.task], plan, base, about, one) for base, about, one in to_retry
     ]
     if plan.group_fill == "extra_base":
         attempts += [
             sample(explorer, by_slot[base.trajectory.task], plan.bases * (1 + one.attempt) + base.trajectory.attempt)
-            for base, _, one in reflected
+            for base, _, one in with_reflection
             if one.decision != "retry" and (plan.retried_bases is None or base.trajectory.attempt < plan.retried_bases)
         ]
-    explorer.progress.add("retries", planned=len(wanted))
+    explorer.progress.add("retries", planned=len(to_retry))
     return asyncio.run(_all(attempts))
 
 
@@ -107,37 +106,36 @@ def refuse_other_sources(plan: SamplingPlan, reflections: Sequence[Reflection]) 
 def continuations_stage(
     explorer: Explorer, tasks: Sequence[Task], plan: SamplingPlan, bases: Sequence[Episode]
 ) -> tuple[list[Episode], list[Event]]:
-    """Return `plan.continuations` episodes from each of up to `plan.continued_turns` turns of every whole base; those
+    """Play `plan.continuations` episodes from each of up to `plan.continued_turns` turns of every whole base; those
     that failed are events, too."""
     by_slot = {task.task: task for task in tasks}
-    asked = [one for base in bases for one in wanted_of(plan, base)]
-    explorer.progress.add("continuations", planned=len(asked))
-    played = asyncio.run(
-        _all([continue_from(explorer, by_slot[base.trajectory.task], base, *place) for base, *place in asked])
+    places = [one for base in bases for one in wanted_of(plan, base)]
+    explorer.progress.add("continuations", planned=len(places))
+    episodes = asyncio.run(
+        _all([continue_from(explorer, by_slot[base.trajectory.task], base, *place) for base, *place in places])
     )
-    return played, [event for one in played if (event := unusable(one))]
+    return episodes, [event for one in episodes if (event := unusable(one))]
 
 
 def distilled_stage(abouts: Sequence[Episode], retries: Sequence[Episode]) -> tuple[list[Episode], list[Event]]:
-    """Return every retry that is a whole trajectory, stitched to its parent's prefix; the others are events with a
-    reason."""
+    """Stitch every retry that is a whole trajectory to its parent's prefix; the others are events with a reason."""
     parents = {about.trajectory.trajectory_id: about for about in abouts}
-    stitched, events = [], []
+    distilled, events = [], []
     for one in retries:
         trajectory = one.trajectory
         if trajectory.parent_id is None:
             continue  # an extra base needs no stitching
         if Status(trajectory.status).trainable and one.turns:
-            stitched.append(distil(parents[trajectory.parent_id], one))
+            distilled.append(distil(parents[trajectory.parent_id], one))
         else:
             event = "diverged" if trajectory.status == Status.DIVERGED else "dropped"
             reason = trajectory.reason or "the retry has no turn of its own"
             events.append(Event(trajectory.iteration, "distilled", trajectory.trajectory_id, event, reason))
-    return stitched, events
+    return distilled, events
 
 
 def latest(bases: Sequence[Episode], distilled: Sequence[Episode]) -> list[Episode]:
-    """Return the newest attempt that grew from each base, which the next reflection reads."""
+    """Find the newest attempt that grew from each base, which the next reflection reads."""
     newest = {base.trajectory.trajectory_id: base for base in bases}
     for one in distilled:
         newest[str(one.trajectory.base_id)] = one

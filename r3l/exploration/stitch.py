@@ -12,7 +12,7 @@ from r3l.records import Episode, Kind
 
 
 def distil(parent: Episode, retry: Episode) -> Episode:
-    """Return the distilled trajectory. The pivot observation appears once, behind the parent's own context ids."""
+    """Stitch the distilled trajectory. The pivot observation appears once, behind the parent's own context ids."""
     pivot = int(retry.trajectory.pivot_turn or 0)
     distilled_id = retry.trajectory.trajectory_id.replace("/retry=", "/distilled=")
     suffix = list(retry.turns)

@@ -116,7 +116,7 @@ MUTANTS = [
     Mutant("the pivot masked", MASK, "turn >= mask_turn", "turn > mask_turn", T_CREDIT),
     Mutant("the largest pivot", MASK, "return min((pivot or 0", "return max((pivot or 0", T_CREDIT),
     Mutant("a pivot after the end", REPORT, "if not 0 <= pivot < turns:", "if not 0 <= pivot <= turns:", T_EXPLORATION),
-    Mutant("reports nested without end", REPORT, "if depth(parsed) > DEEPEST:", "if False:", T_EXPLORATION),
-    Mutant("half characters in reports", REPORT, "        json.dumps(parsed, ensure_ascii=False).encode()\n", "", T_EXPLORATION),
+    Mutant("reports nested without end", REPORT, "if depth(value) > DEEPEST:", "if False:", T_EXPLORATION),
+    Mutant("half characters in reports", REPORT, "        json.dumps(value, ensure_ascii=False).encode()\n", "", T_EXPLORATION),
 ]
 # fmt: on
