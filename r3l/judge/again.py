@@ -37,14 +37,14 @@ def stages_again(lines: Lines, place: Place, tools: Tools, found: Tell, passed_o
     looking = Looking(found, passed_over)
     bench = Bench(config, lines.store, place.iteration, policies, place.replay, looking, tools)
     chain_again(bench, found)
-    stored = {key_of_manifest(one): one for one in place.manifests}
-    for key, made in bench.made.items():
-        if key in stored:
-            hold_against(lines.store, stored[key], made, bench, found, passed_over)
-    reached = {*bench.made, *looking.missed}
+    manifest_of = {key_of_manifest(one): one for one in place.manifests}
+    for key, remade in bench.made.items():
+        if key in manifest_of:
+            hold_against(lines.store, manifest_of[key], remade, bench, found, passed_over)
+    keys_seen = {*bench.made, *looking.missed}
     whole = any(one["stage"] == "updates" for one in place.manifests)
-    for key in stored if whole and place.replay.from_stage == "tasks" else ():
-        if key not in reached and STAGES[key.stage].sharded:
+    for key in manifest_of if whole and place.replay.from_stage == "tasks" else ():
+        if key not in keys_seen and STAGES[key.stage].sharded:
             found(key, "its iteration's settings lead to no such stage")
 
 
@@ -58,6 +58,7 @@ def chain_again(bench: Bench, found: Tell) -> None:
     refs = shards_again(bench, batch, range(shards_of(rollout.tasks, rollout.tasks_per_shard)))
     for wave in waves(bench):
         credit = [ref for ref in refs if ref.stage == "credit"]
+        # dynamic sampling: how many tasks a further wave had follows from what counted before it
         missing = rollout.tasks - calls.counted(bench, credit)
         if missing <= 0:
             break
@@ -99,6 +100,7 @@ def hold_against(store: Store, stored: Manifest, made: Made, bench: Bench, found
     own, parents = [one["fingerprint"] for one in stored["parents"]], [ref.fingerprint for ref in made.parents]
     if own != parents:
         found(key, "its parents are not the stages that it follows")
+    # rows of other code may differ rightly: they are passed over, and said to be
     if versions:
         passed_over(key, f"made under other {', '.join(versions)} than the present")
         return
@@ -108,28 +110,28 @@ def hold_against(store: Store, stored: Manifest, made: Made, bench: Bench, found
 
 def rows_again(store: Store, key: StageKey, stored: Manifest, made: Made, table: str, found: Tell) -> None:
     rows, again = store.read(manifests.reference(stored), table), made.tables[table]
-    broken = broken_by_the_world(store, manifests.reference(stored))
-    rows, again = (one.filter(told_again(one, broken)) for one in (rows, again))
+    broken_ids = broken_by_the_world(store, manifests.reference(stored))
+    rows, again = (one.filter(told_again(one, broken_ids)) for one in (rows, again))
     columns = compared(table, lacking(table, stored["schema_version"]))
     if what := difference(table, rows, again, columns):
         found(key, what)
 
 
 def broken_by_the_world(store: Store, ref: StageRef) -> set[str]:
-    """Return the attempts that the world broke: played again, it may not break."""
+    """Find the attempts that the world broke: played again, it may not break."""
     tables = [table for table in STAGES[ref.stage].tables if table in ("trajectories", "reflections")]
-    broken: set[str] = set()
+    attempt_ids: set[str] = set()
     for table in tables if STAGES[ref.stage].plays or STAGES[ref.stage].samples else ():
         name = ATTEMPTS[table]
         rows = store.read(ref, table, [name, "status"]).to_pylist()
-        broken |= {row[name] for row in rows if row["status"] == Status.ENVIRONMENT_ERROR}
-    return broken
+        attempt_ids |= {row[name] for row in rows if row["status"] == Status.ENVIRONMENT_ERROR}
+    return attempt_ids
 
 
 def told_again(rows: pa.Table, broken: set[str]) -> pa.Array:
-    """Return which rows are compared: not those of broken attempts, nor events that tell of the machine."""
+    """Mark which rows are compared: not those of broken attempts, nor events that tell of the machine."""
     names = [name for name in ("trajectory_id", "reflection_id", "subject_id") if name in rows.column_names][:1]
     ids = rows[names[0]].to_pylist() if names else [""] * rows.num_rows
     events = rows["event"].to_pylist() if "event" in rows.column_names else [""] * rows.num_rows
-    kept = [id_ not in broken and event not in INCIDENTS for id_, event in zip(ids, events, strict=True)]
-    return pa.array(kept, pa.bool_())
+    is_compared = [id_ not in broken and event not in INCIDENTS for id_, event in zip(ids, events, strict=True)]
+    return pa.array(is_compared, pa.bool_())

@@ -67,11 +67,11 @@ def in_words(error: Exception) -> str:
 
 
 def key_of_call(stage: Callable[..., Any], *args: Any) -> StageKey:
-    """Return the place of the stage that a call of r3l/pipeline/stages/calls.py makes."""
-    given = signature(stage).bind(*args).arguments
-    bench, shard = given["bench"], given.get("shard", given.get("wave") or None)
-    if "round_" in given:
-        shard = label(bench, given["shard"], given["round_"])
+    """Find the place of the stage that a call of r3l/pipeline/stages/calls.py makes."""
+    arguments = signature(stage).bind(*args).arguments
+    bench, shard = arguments["bench"], arguments.get("shard", arguments.get("wave") or None)
+    if "round_" in arguments:
+        shard = label(bench, arguments["shard"], arguments["round_"])
     return StageKey(bench.config.run, bench.config.branch, bench.iteration, STAGE_OF[stage], shard)
 
 
@@ -100,14 +100,14 @@ class Bench(Workbench):
 
     @property
     def asks_oracle(self) -> bool:
-        """Where verdicts are stored: earlier versions asked no oracle."""
-        stored = {ref.stage for ref in self.store.stages(self.config.run, self.config.branch, self.iteration)}
-        return super().asks_oracle and "oracle_pivots" in stored
+        """Ask the oracle only where verdicts are stored: earlier versions asked none."""
+        stages = {ref.stage for ref in self.store.stages(self.config.run, self.config.branch, self.iteration)}
+        return super().asks_oracle and "oracle_pivots" in stages
 
     def _start(self) -> Explorer:
         world = make_world(self.config.environment)
         refs = self.sources()
-        recorded, teacher = recorded_of(self.store, refs, self.config)
+        engine, teacher = recorded_of(self.store, refs, self.config)
         try:
             pool = self.tools.pool(self.config)
         except (R3LError, OSError) as error:
@@ -115,34 +115,34 @@ class Bench(Workbench):
         chat = chat_of(self.store, self.config, self.policies.start.digest, tools_of(world))
         behaviour = self.policies.behaviour.digest
         return Explorer(
-            world, pool, recorded, chat, behaviour, limits(self.config), self.progress, self.incidents, teacher
+            world, pool, engine, chat, behaviour, limits(self.config), self.progress, self.incidents, teacher
         )
 
     def sources(self) -> list[StageRef]:
-        """Return the stages of this iteration, on this line and on the one that a replay takes them from."""
+        """List the stages of this iteration, on this line and on the one that a replay takes them from."""
         lines = dict.fromkeys((self.config.branch, self.replay.source_branch if self.replay else ""))
         return [ref for line in lines for ref in self.store.stages(self.config.run, line, self.iteration)]
 
 
 def recorded_of(store: Store, refs: list[StageRef], config: Config) -> tuple[Recorded, RecordedTeacher]:
-    """Return an engine and a teacher that answer what these stages hold; the first line's where several have it."""
-    recorded, teacher = Recorded(config.policy.context_tokens), RecordedTeacher("", {})
+    """Make an engine and a teacher that answer what these stages hold; the first line's where several have it."""
+    engine, teacher = Recorded(config.policy.context_tokens), RecordedTeacher("", {})
     for ref in reversed(refs):
         if ref.stage in ("base", "retries", "continuations", "evaluations"):
-            recorded.add_attempts(
+            engine.add_attempts(
                 stage_io.records(store, ref, "trajectories", Trajectory), stage_io.records(store, ref, "turns", Turn)
             )
         elif ref.stage == "reflections":
             reflections = stage_io.records(store, ref, "reflections", Reflection)
-            recorded.add_reflections(reflections)
-            taught = [one for one in reflections if one.source == "teacher"]
-            teacher.written |= {one.reflection_id: one for one in taught}
-            teacher.digest = next((one.policy for one in taught if one.policy), teacher.digest)
-    return recorded, teacher
+            engine.add_reflections(reflections)
+            by_teacher = [one for one in reflections if one.source == "teacher"]
+            teacher.written |= {one.reflection_id: one for one in by_teacher}
+            teacher.digest = next((one.policy for one in by_teacher if one.policy), teacher.digest)
+    return engine, teacher
 
 
 def chat_of(store: Store, config: Config, start: str, tools: Any) -> ChatFormat:
-    """Return the run's chat format, from a policy that the store keeps, or from the one that it began with.
+    """Load the run's chat format, from a policy that the store keeps, or from the one that it began with.
 
     Raises:
         NotAtHand: neither is here, or the latter is another by now.
@@ -156,18 +156,22 @@ def chat_of(store: Store, config: Config, start: str, tools: Any) -> ChatFormat:
 
 
 def tokenizer_folders(store: Store, config: Config, start: str) -> list[Path]:
-    kept = [
+    policy_folders = [
         store.files.cache / config.run / "policies" / name / "policy"
         for name in store.files.folders(f"{config.run}/policies")
     ]
-    begun = located(config.policy.path)
+    start_folder = located(config.policy.path)
     try:
-        same_as_then = snapshot_digest(begun) == start
+        same_as_then = snapshot_digest(start_folder) == start
     except (R3LError, OSError):
         same_as_then = False
-    return [folder for folder in (*kept, *([begun] if same_as_then else [])) if (folder / "tokenizer.json").is_file()]
+    return [
+        folder
+        for folder in (*policy_folders, *([start_folder] if same_as_then else []))
+        if (folder / "tokenizer.json").is_file()
+    ]
 
 
 def snapshot(digest: str) -> PolicySnapshot:
-    """Return a policy that is known by its digest alone."""
+    """Make a policy that is known by its digest alone."""
     return PolicySnapshot("", digest)

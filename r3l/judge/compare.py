@@ -19,7 +19,7 @@ NAMES |= {"replay": "group_id", "updates": "policy"}  # what names a row; elsewh
 
 
 def difference(table: str, stored: pa.Table, made: pa.Table, columns: Sequence[str]) -> str:
-    """Return in words where two tables differ first; empty where they don't.
+    """Say in words where two tables differ first; empty where they don't.
 
     Args:
         columns: those that are compared, in this order.
@@ -37,7 +37,7 @@ def difference(table: str, stored: pa.Table, made: pa.Table, columns: Sequence[s
 
 
 def same_column(stored: pa.ChunkedArray, made: pa.ChunkedArray) -> bool:
-    """Return whether two columns are equal without looking at single values: Arrow takes no NaN for another one."""
+    """Tell whether two columns are equal without looking at single values: Arrow takes no NaN for another one."""
     return bool(stored.combine_chunks().equals(made.combine_chunks()))
 
 
@@ -47,7 +47,7 @@ def first_row(stored: pa.ChunkedArray, made: pa.ChunkedArray) -> int | None:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Return whether two values are equal, NaN to NaN, and numbers but for their rounding."""
+    """Tell whether two values are equal, NaN to NaN, and numbers but for their rounding."""
     if isinstance(left, float) and isinstance(right, float):
         if math.isnan(left) or math.isnan(right):
             return math.isnan(left) and math.isnan(right)
@@ -67,12 +67,12 @@ def odd(table: str, stored: pa.Table, made: pa.Table) -> str:
 
 
 def name_of(table: str) -> str:
-    """Return the column that names a row."""
+    """Name the column that names a row."""
     return NAMES.get(table, "trajectory_id")
 
 
 def shown(left: Any, right: Any) -> str:
-    """Return two values in words; of lists, those at the first place where they differ."""
+    """Write two values in words; of lists, those at the first place where they differ."""
     if isinstance(left, list) and isinstance(right, list):
         if len(left) != len(right):
             return f"a list of {len(left)}, computed: one of {len(right)}"
@@ -93,7 +93,7 @@ def shown_text(value: Any) -> str:
 
 
 def compared(table: str, lacking: Mapping[str, object]) -> list[str]:
-    """Return the columns of a table to compare: not wall times, nor what the version that wrote it did not have."""
+    """List the columns of a table to compare: not wall times, nor what the version that wrote it did not have."""
     return [one.name for one in TABLES[table] if one.name not in VOLATILE and one.name not in lacking]
 
 

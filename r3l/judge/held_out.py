@@ -31,9 +31,9 @@ def evaluations_again(lines: Lines, place: Place, tools: Tools, found: Tell, pas
     """Play the evaluations of an iteration's policy again, and compare."""
     for manifest in place.of("evaluations"):
         key = key_of_manifest(manifest)
-        expected = policy_evaluated(lines, place)
-        if expected and manifest["policy"] != expected:
-            found(key, f"policy {manifest['policy']}, its iteration made {expected}")
+        policy_digest = policy_evaluated(lines, place)
+        if policy_digest and manifest["policy"] != policy_digest:
+            found(key, f"policy {manifest['policy']}, its iteration made {policy_digest}")
         config = posed_config(lines, place, manifest)
         if config is None or manifest["schema_version"] < VERSIONS["evaluations"]:
             passed_over(key, "an older version, or no settings of its run are stored")
@@ -44,17 +44,17 @@ def evaluations_again(lines: Lines, place: Place, tools: Tools, found: Tell, pas
             continue
         try:
             tables = whole(key, played_again(lines, place, manifest, config, tools))
-            made = storable(key, tables)
+            remade = storable(key, tables)
         except (NotAtHand, WorldError) as error:
             passed_over(key, str(error))
             continue
         except UNREADABLE as error:
             found(key, f"can't be made again: {in_words(error)}")
             continue
-        broken = broken_by_the_world(lines.store, manifests.reference(manifest))
-        for table, again in made.items():
+        broken_ids = broken_by_the_world(lines.store, manifests.reference(manifest))
+        for table, again in remade.items():
             rows = lines.store.read(manifests.reference(manifest), table)
-            rows, again = (one.filter(told_again(one, broken)) for one in (rows, again))
+            rows, again = (one.filter(told_again(one, broken_ids)) for one in (rows, again))
             if what := difference(table, rows, again, compared(table, lacking(table, manifest["schema_version"]))):
                 found(key, what)
 
@@ -67,13 +67,13 @@ def stage_settings_of(config: Config) -> dict[str, Any]:
 
 
 def policy_evaluated(lines: Lines, place: Place) -> str:
-    """Return the policy that an iteration made: -1 made the starting one."""
+    """Find the policy that an iteration made: -1 made the starting one."""
     newest = lines.latest(place.branch, place.iteration + 1)
     return newest.policy if newest else lines.start
 
 
 def posed_config(lines: Lines, place: Place, manifest: Manifest) -> Config | None:
-    """Return the settings that the evaluation was played with: those of its manifest on the ones of its run."""
+    """Make the settings that the evaluation was played with: those of its manifest on the ones of its run."""
     base = lines.config(place.branch, place.iteration) or lines.config("", max(place.iteration, 0))
     if base is None or not manifest["settings"]:
         return None
@@ -90,12 +90,12 @@ def posed_config(lines: Lines, place: Place, manifest: Manifest) -> Config | Non
 def played_again(lines: Lines, place: Place, manifest: Manifest, config: Config, tools: Tools) -> stage_io.Tables:
     settings, policies = manifest["settings"], lines.policies(place, config)
     bench = Bench(config, lines.store, place.iteration, policies, place.replay, Looking(), tools)
-    recorded, _ = recorded_of(lines.store, [manifests.reference(manifest)], config)
-    explorer = replace(bench.explorer, engine=recorded, policy=manifest["policy"])
+    engine, _ = recorded_of(lines.store, [manifests.reference(manifest)], config)
+    explorer = replace(bench.explorer, engine=engine, policy=manifest["policy"])
     tasks, of_tasks = evaluated_tasks(config, place.iteration)
-    posed = Posed(config, *(str(settings[name]) for name in POSED))
-    about = placing.about(posed, settings, len(tasks), of_tasks)
+    benchmark = Posed(config, *(str(settings[name]) for name in POSED))
+    about = placing.about(benchmark, settings, len(tasks), of_tasks)
     name = f"evaluation-{about['evaluation']}"
-    asked = config.evaluation
-    episodes = evaluation_stage(explorer, tasks, asked.repeats, asked.temperature, name=name)
+    evaluation = config.evaluation
+    episodes = evaluation_stage(explorer, tasks, evaluation.repeats, evaluation.temperature, name=name)
     return {"evaluations": evaluation_rows(episodes, about)} | stage_io.tables(episodes)

@@ -20,7 +20,7 @@ def misnamed(lines: Lines, place: Place) -> Iterator[tuple[Manifest, str]]:
         if not one["settings"]:
             continue  # the oldest stores have none
         if one["schema_version"] == VERSIONS[one["stage"]]:
-            known = {"iteration": one["iteration"], "shard": one["shard"]}
+            place_fields = {"iteration": one["iteration"], "shard": one["shard"]}
             policies = lines.policies(place, config) if config else None
             against = further(one, policies)
             if against is not None and one["fingerprint"] not in {
@@ -29,7 +29,7 @@ def misnamed(lines: Lines, place: Place) -> Iterator[tuple[Manifest, str]]:
                     one["settings"],
                     [parent["fingerprint"] for parent in one["parents"]],
                     one["policy"],
-                    known | more,
+                    place_fields | more,
                 )
                 for more in against
             }:
@@ -44,7 +44,7 @@ def misnamed(lines: Lines, place: Place) -> Iterator[tuple[Manifest, str]]:
 
 
 def further(one: Manifest, policies: Policies | None) -> list[dict[str, str]] | None:
-    """Return the further digests that the stage's identity may have; None where they are not known here."""
+    """List the further digests that the stage's identity may have; None where they are not known here."""
     stage = STAGES[one["stage"]]
     if stage.trains:
         if policies is None:
@@ -68,9 +68,9 @@ def miscounted(store: Store, one: Manifest) -> Iterator[str]:
         if table in STAGES[one["stage"]].tables
         for row in store.read(ref, table, ["status"]).to_pylist()
     ]
-    failed = sum(status.failed for status in statuses)
+    failures = sum(status.failed for status in statuses)
     unstorable = sum(event == "unstorable" for event in store.read(ref, "events", ["event"])["event"].to_pylist())
     if not len(statuses) <= counts["attempts"] <= len(statuses) + unstorable:
         yield f"{len(statuses)} attempts are stored, {counts['attempts']} were made"
-    if failed != counts["failed_attempts"] and not unstorable:
-        yield f"{failed} attempts are said to have failed, {counts['failed_attempts']} did"
+    if failures != counts["failed_attempts"] and not unstorable:
+        yield f"{failures} attempts are said to have failed, {counts['failed_attempts']} did"

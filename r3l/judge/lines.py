@@ -39,7 +39,8 @@ class Place:
 
     @property
     def replay(self) -> Replay:
-        """What is made anew: of a branch that took the stages before from its origin, the ones from its first on."""
+        """Find what is made anew: of a branch that took the stages before from its origin, the ones from its first
+        on."""
         stages = sorted((one["stage"] for one in self.manifests if one["stage"] not in APART), key=ORDER.index)
         return Replay(self.origin, stages[0] if self.branch else "tasks", "replay")
 
@@ -64,7 +65,7 @@ class Lines:
             yield Place(self.run, branch, iteration, self.origins.get((self.run, branch), ""), tuple(mine))
 
     def config(self, branch: str, iteration: int) -> Config | None:
-        """Return the settings that the iteration was run with; None where none are stored, as in the oldest stores."""
+        """Load the settings that the iteration was run with; None where none are stored, as in the oldest stores."""
         try:
             return load_config(self.store, self.run, branch, iteration)
         except StoreError:
@@ -72,7 +73,7 @@ class Lines:
 
     @cached_property
     def updates(self) -> dict[tuple[str, int], Written]:
-        """What each update wrote, by line and iteration."""
+        """Read what each update wrote, by line and iteration."""
         return {
             (one["branch"], one["iteration"]): written(self.store, manifests.reference(one))
             for one in self.contents
@@ -81,32 +82,32 @@ class Lines:
 
     @cached_property
     def start(self) -> str:
-        """The digest of the policy that the run began with: what sampled its first bases."""
-        sampled = sorted(
+        """Find the digest of the policy that the run began with: what sampled its first bases."""
+        first_stages = sorted(
             (one["iteration"], one["branch"], one["policy"])
             for one in self.contents
             if one["stage"] == "base" or (one["stage"] == "evaluations" and one["iteration"] == -1)
         )
-        return sampled[0][2] if sampled else ""
+        return first_stages[0][2] if first_stages else ""
 
     def latest(self, branch: str, before: int) -> Written | None:
-        """Return what the newest update before an iteration wrote, of the line or else of the run."""
+        """Find what the newest update before an iteration wrote, of the line or else of the run."""
         for line in dict.fromkeys((branch, "")):
-            done = [iteration for own, iteration in self.updates if own == line and iteration < before]
-            if done:
-                return self.updates[line, max(done)]
+            iterations = [iteration for own, iteration in self.updates if own == line and iteration < before]
+            if iterations:
+                return self.updates[line, max(iterations)]
         return None
 
     def policies(self, place: Place, config: Config) -> Policies:
-        """Return the policies of an iteration, as `r3l.pipeline.policies.find` does, by their digests alone."""
+        """Find the policies of an iteration, as `r3l.pipeline.policies.find` does, by their digests alone."""
         line = place.origin if place.branch and place.replay.from_stage != "tasks" else place.branch
         newest = self.latest(line, place.iteration)
-        synced = self.latest(line, place.iteration - place.iteration % config.training.sync_interval)
+        behaviour = self.latest(line, place.iteration - place.iteration % config.training.sync_interval)
         start = snapshot(self.start)
         return Policies(
             start,
             snapshot(newest.policy) if newest else start,
-            snapshot(synced.policy) if synced else start,
+            snapshot(behaviour.policy) if behaviour else start,
             None,
             None,
             steps=newest.step if newest else 0,

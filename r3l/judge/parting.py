@@ -67,16 +67,16 @@ class Line:
     branch: str = ""
 
     def stages(self) -> dict[Place, StageRef]:
-        """Return the stages of iterations, in the order in which they are made. Raise StoreError if there are none."""
+        """List the stages of iterations, in the order in which they are made. Raise StoreError if there are none."""
         own = self.store.stages(self.run, self.branch)
         trunk: list[StageRef] = []
         if self.branch and own:
             first = min(map(_order, own))
             trunk = [ref for ref in self.store.stages(self.run) if _order(ref) < first]
-        made = [ref for ref in (*trunk, *own) if not STAGES[ref.stage].apart]
-        if not made:
+        refs = [ref for ref in (*trunk, *own) if not STAGES[ref.stage].apart]
+        if not refs:
             raise StoreError(f"{self.run} branch {self.branch!r}: nothing is stored in {self.store.root}")
-        return {(ref.iteration, ref.stage, ref.shard): ref for ref in sorted(made, key=_order)}
+        return {(ref.iteration, ref.stage, ref.shard): ref for ref in sorted(refs, key=_order)}
 
 
 def _order(ref: StageRef) -> tuple[int, int, int]:
@@ -84,8 +84,8 @@ def _order(ref: StageRef) -> tuple[int, int, int]:
 
 
 def parting(a: Line, b: Line) -> Parting | None:
-    """Return where two lines part first; None where they are equal as far as both go."""
-    return next((found for _, found in compared(a, b) if found), None)
+    """Find where two lines part first; None where they are equal as far as both go."""
+    return next((difference for _, difference in compared(a, b) if difference), None)
 
 
 def compared(a: Line, b: Line, iteration: int | None = None) -> Iterator[tuple[Place, Parting | None]]:
@@ -97,33 +97,34 @@ def compared(a: Line, b: Line, iteration: int | None = None) -> Iterator[tuple[P
             return
         one, other = of_a.get(place), of_b.get(place)
         if one is None or other is None:
+            # one line lacks a stage that need not be: the setting that turned it off differs at a later one
             if STAGES[place[1]].optional or iteration is not None:  # a setting of it tells at a stage after it
                 continue
             return
         if iteration is not None and place[0] != iteration:
             continue
-        found = None
+        difference = None
         if (one.digest, one.fingerprint) != (other.digest, other.fingerprint):
             manifests = a.store.manifest(one), b.store.manifest(other)
-            found = _by_inputs(place, *manifests) or _by_rows(place, (a.store, one), (b.store, other), manifests)
-        yield place, found
+            difference = _by_inputs(place, *manifests) or _by_rows(place, (a.store, one), (b.store, other), manifests)
+        yield place, difference
 
 
 def _by_inputs(place: Place, a: Manifest, b: Manifest) -> Parting | None:
-    """Return the first of what a stage is made with that differs."""
+    """Find the first of what a stage is made with that differs."""
     before, after = flat(a["settings"]), flat(b["settings"])
-    changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    differing = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
 
     def named(cause: str, names: list[str]) -> Parting | None:
-        shown = [{name: side.get(name) for name in names} for side in (before, after)]
-        return Parting(cause, *place, what=", ".join(names), a=shown[0], b=shown[1]) if names else None
+        values = [{name: side.get(name) for name in names} for side in (before, after)]
+        return Parting(cause, *place, what=", ".join(names), a=values[0], b=values[1]) if names else None
 
     if a["seed"] != b["seed"]:
         return Parting("settings", *place, what="seed", a=a["seed"], b=b["seed"])
     return (
-        named("settings", [name for name in changed if name != "prompts" and name not in CODE])
-        or named("prompts", [name for name in changed if name == "prompts"])
-        or named("code version", changed)
+        named("settings", [name for name in differing if name != "prompts" and name not in CODE])
+        or named("prompts", [name for name in differing if name == "prompts"])
+        or named("code version", differing)
         or (
             Parting("policy", *place, what="digest of the policy", a=a["policy"], b=b["policy"])
             if a["policy"] != b["policy"]
@@ -155,7 +156,7 @@ def _pairs(a: list[Row], b: list[Row]) -> Iterator[tuple[Row, Row]]:
 
 
 def _columns(table: str, a: Row, b: Row) -> list[str]:
-    """Return the columns in the order in which they are made: of a turn what it begins with, then what was sampled."""
+    """Order the columns as they are made: of a turn what it begins with, then what was sampled."""
     first = (*WRITTEN, *SAMPLED) if table in {"turns", "reflections"} else ()
     names = [name for name in {**a, **b} if name not in VOLATILE]
     return [*(name for name in first if name in names), *(name for name in names if name not in first)]
@@ -205,7 +206,7 @@ def _near(a: object, b: object) -> bool:
 
 
 def _seed(store: Store, ref: StageRef, row: Row) -> int | None:
-    """Return the seed of the reply in a row."""
+    """Derive the seed of the reply in a row."""
     if "turn" not in row:
         return derive(row["seed"], row["reflection_id"]) if row.get("reflection_id") and "seed" in row else None
     trajectories = store.read(ref, "trajectories", ["trajectory_id", "seed"]).to_pylist()
@@ -215,6 +216,6 @@ def _seed(store: Store, ref: StageRef, row: Row) -> int | None:
 
 
 def _uniform(seed: int, token: int) -> float:
-    """Return the number by which the embedded engine drew a token of the reply."""
+    """Draw the number by which the embedded engine drew a token of the reply."""
     chance = random.Random(seed)
     return [chance.random() for _ in range(token + 1)][-1]

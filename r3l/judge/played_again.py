@@ -22,12 +22,12 @@ class PlayedAgain:
 
 def played_again(store: Store, run: str, iteration: int, source: str, branch: str) -> list[PlayedAgain]:
     """Compare the stages that a branch made in an iteration with those of the branch that it replayed."""
-    made = {(ref.stage, ref.shard) for ref in store.stages(run, branch, iteration)}
+    branch_stages = {(ref.stage, ref.shard) for ref in store.stages(run, branch, iteration)}
     by_stage: dict[str, list[Parting | None]] = {}
-    for (_, stage, shard), found in compared(Line(store, run, source), Line(store, run, branch), iteration):
-        if (stage, shard) in made:
-            by_stage.setdefault(stage, []).append(found)
+    for (_, stage, shard), differences in compared(Line(store, run, source), Line(store, run, branch), iteration):
+        if (stage, shard) in branch_stages:
+            by_stage.setdefault(stage, []).append(differences)
     return [
-        PlayedAgain(stage, len(found), found.count(None), next(filter(None, found), None))
-        for stage, found in by_stage.items()
+        PlayedAgain(stage, len(differences), differences.count(None), next(filter(None, differences), None))
+        for stage, differences in by_stage.items()
     ]

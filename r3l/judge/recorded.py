@@ -46,8 +46,8 @@ class Recorded:
             return answered(replace(reply, finish_reason=ending(reply, sampling)))
         status, reason = self.ended.get(request_id.partition("/turn=")[0], ("", ""))
         if status == Status.CONTEXT_LIMIT:
-            if said := WITHIN.search(reason):
-                self.context_limit = int(said[1])
+            if limit := WITHIN.search(reason):
+                self.context_limit = int(limit[1])
             return answered(Completion([], [], "context"))
         why = reason if status == Status.ENGINE_ERROR else "no reply to this request is stored"
         return refused(EngineError(why))
@@ -87,7 +87,7 @@ class RecordedTeacher:
 
 
 def ending(reply: Completion, sampling: Sampling) -> FinishReason:
-    """Return why a reply ended, by its ids; where they don't tell, as it is stored."""
+    """Find why a reply ended, by its ids; where they don't tell, as it is stored."""
     if reply.token_ids and reply.token_ids[-1] in sampling.stop_token_ids:
         return "stop"
     return "length" if len(reply.token_ids) >= sampling.max_tokens else reply.finish_reason

@@ -41,7 +41,7 @@ def misled(lines: Lines, place: Place) -> Iterator[tuple[Manifest, str]]:
 
 
 def reads_all_at_once(lines: Lines, place: Place) -> bool:
-    """Whether each step of the update reads every row: not where the batch is cut into minibatches."""
+    """Tell whether each step of the update reads every row: not where the batch is cut into minibatches."""
     config = lines.config(place.branch, place.iteration)
     return config is None or (config.training.epochs, config.training.minibatches) == (1, 1)
 
@@ -54,9 +54,9 @@ def wrong_lineage(lines: Lines, place: Place, manifest: Manifest, rows: list[dic
             if name not in OF_THE_CODE:
                 yield f"its settings are not those of its iteration: {name}: {what}"
         learner = lines.policies(place, config).learner.digest
-        for name, got in (("parent_policy", first["parent_policy"]), ("policy of its manifest", manifest["policy"])):
-            if learner and got != learner:
-                yield f"{name} is {got}, the policy before it is {learner}"
+        for name, digest in (("parent_policy", first["parent_policy"]), ("policy of its manifest", manifest["policy"])):
+            if learner and digest != learner:
+                yield f"{name} is {digest}, the policy before it is {learner}"
     home = policy_place("", place.iteration).lstrip("/")
     if config is not None and last["path"] != f"{home}/policy":
         yield f"path is {last['path']}, its iteration writes {home}/policy"
@@ -64,10 +64,10 @@ def wrong_lineage(lines: Lines, place: Place, manifest: Manifest, rows: list[dic
         yield f"iteration is {first['iteration']}, it lies in {place.iteration}"
     before = lines.policies(place, config).steps if config else first["step"] - 1
     for number, row in enumerate(rows):
-        expected = before + (number + 1 if row["tokens_computed"] > 0 else 0)
+        step = before + (number + 1 if row["tokens_computed"] > 0 else 0)
         # Earlier versions counted iterations, whether a step was taken or not.
-        if row["step"] not in (expected, place.iteration + (row["tokens_computed"] > 0)):
-            yield f"step is {row['step']}, expected {expected}"
+        if row["step"] not in (step, place.iteration + (row["tokens_computed"] > 0)):
+            yield f"step is {row['step']}, expected {step}"
 
 
 def wrong_counts(lines: Lines, manifest: Manifest, row: dict[str, Any]) -> Iterator[str]:
@@ -75,7 +75,7 @@ def wrong_counts(lines: Lines, manifest: Manifest, row: dict[str, Any]) -> Itera
     parents = [StageRef(**parent) for parent in manifest["parents"]]
     store, of_rows = lines.store, ["term", "trained_tokens", "token_ids"]
     read = [one for ref in parents for one in store.read(ref, "training_rows", of_rows).to_pylist()]
-    replayed = [ref for ref in parents if ref.stage == "replay"]
+    replay_refs = [ref for ref in parents if ref.stage == "replay"]
     credit = [
         one
         for ref in parents
@@ -84,16 +84,16 @@ def wrong_counts(lines: Lines, manifest: Manifest, row: dict[str, Any]) -> Itera
         if parent["stage"] == "credit"
         for one in stage_io.records(store, manifests.reference(parent), "credit", Credit)
     ]
-    groups = counted_groups(credit) + sum(store.read(ref, "replay", ["group_id"]).num_rows for ref in replayed)
+    groups = counted_groups(credit) + sum(store.read(ref, "replay", ["group_id"]).num_rows for ref in replay_refs)
     lengths = [len(one["token_ids"]) for one in read]
-    expected = {
+    counts = {
         "rows": len(read),
         "groups": groups,
         "tokens_rl": sum(one["trained_tokens"] for one in read if one["term"] != "sft"),
         "tokens_sft": sum(one["trained_tokens"] for one in read if one["term"] == "sft"),
         "tokens_sequences": sum(lengths),
     }
-    for name, count in expected.items():
+    for name, count in counts.items():
         if row[name] != count:
             yield f"{name} is {row[name]}, its training rows have {count}"
     if not 0 <= row["tokens_computed"] <= max(row["tokens_sequences"], 0):
@@ -125,10 +125,10 @@ def wrong_files(lines: Lines, place: Place, rows: list[dict[str, Any]]) -> Itera
             yield f"{home}/{REPORT}: tells of another number of steps than {len(rows)}"
             steps = []
         whole = [(report, row)] if len(rows) == 1 else []  # of several steps it has sums
-        for step, stored in [*zip(steps, rows, strict=False), *whole]:
-            for name in sorted(step.keys() & stored.keys()):
-                if not same(as_column(step[name]), as_column(stored[name])):
-                    yield f"{name} is {shown(stored[name], step[name])} in {home}/{REPORT}"
+        for step, stored_row in [*zip(steps, rows, strict=False), *whole]:
+            for name in sorted(step.keys() & stored_row.keys()):
+                if not same(as_column(step[name]), as_column(stored_row[name])):
+                    yield f"{name} is {shown(stored_row[name], step[name])} in {home}/{REPORT}"
         if "canary" in report and canary != {"policy": row["policy"], **report["canary"]}:
             yield f"{home}/{CANARY}: not what the update measured"
 
@@ -152,9 +152,9 @@ def as_column(value: Any) -> Any:
 
 
 def read_json(files: Files, path: str) -> dict[str, Any] | None:
-    """Return the JSON object in a file; None where there is none."""
+    """Read the JSON object in a file; None where there is none."""
     try:
-        parsed = json.loads(files.read(path) or b"null")
+        value = json.loads(files.read(path) or b"null")
     except (ValueError, RecursionError, StoreError):
         return None
-    return parsed if isinstance(parsed, dict) else None
+    return value if isinstance(value, dict) else None

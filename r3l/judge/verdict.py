@@ -31,13 +31,13 @@ class Verdict:
         return not self.findings
 
     def __str__(self) -> str:
-        seen = f"{self.stages - len(self.passed_over)} of {self.stages} stages made again from their parents"
+        counts = f"{self.stages - len(self.passed_over)} of {self.stages} stages made again from their parents"
         reasons = sorted(set(self.passed_over.values()))
-        return "\n".join([seen, *(f"not made again: {reason}" for reason in reasons)])
+        return "\n".join([counts, *(f"not made again: {reason}" for reason in reasons)])
 
 
 def judge(store: Store, run: str, quick: bool = False, tools: Tools | None = None) -> Verdict:
-    """Return everything that is wrong with a run.
+    """Find everything that is wrong with a run.
 
     Args:
         quick: look at files, hashes and invariants alone.
@@ -69,9 +69,9 @@ def judge_place(lines: Lines, place: Place, tools: Tools, verdict: Verdict) -> N
     def passed_over(key: StageKey, why: str) -> None:
         verdict.passed_over[str(key)] = why
 
-    told = [("identity", misnamed), ("update", misled)]
+    checks = [("identity", misnamed), ("update", misled)]
     try:
-        for check, look in told:
+        for check, look in checks:
             verdict.findings += [Finding(check, str(key_of_manifest(one)), what) for one, what in look(lines, place)]
         verdict.findings += [Finding("settings", place.folder, what) for what in without_settings(lines, place)]
         stages_again(lines, place, tools, found, passed_over)
@@ -82,6 +82,6 @@ def judge_place(lines: Lines, place: Place, tools: Tools, verdict: Verdict) -> N
 
 def without_settings(lines: Lines, place: Place) -> Iterator[str]:
     """Say where the settings that an iteration was run with are gone: every stage of the pipeline's knows its code."""
-    written = any("code" in one["settings"] for one in place.manifests if one["stage"] != "evaluations")
-    if written and lines.config(place.branch, place.iteration) is None:
+    has_settings = any("code" in one["settings"] for one in place.manifests if one["stage"] != "evaluations")
+    if has_settings and lines.config(place.branch, place.iteration) is None:
         yield f"{SETTINGS} is missing or can't be read; its stages have settings, so they were run with some"

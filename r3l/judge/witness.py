@@ -37,7 +37,7 @@ class Witness(Store):
     made: dict[StageKey, Made] = field(default_factory=dict)
 
     def find(self, key: StageKey, fingerprint: str) -> StageRef | None:
-        """Return nothing, so that every stage is computed."""
+        """Find nothing, so that every stage is computed."""
         return None
 
     def commit(
@@ -52,7 +52,7 @@ class Witness(Store):
         seed: int = 0,
         metrics: Mapping[str, Any] | None = None,
     ) -> StageRef:
-        """Keep what would be written, and return the stored stage in its place. Raise `NotStored` where there is
+        """Keep what would be written; the result is the stored stage in its place. Raise `NotStored` where there is
         none."""
         rows = storable(key, whole(key, tables))
         self.made[key] = Made(rows, fingerprint, dict(settings or {}), policy, seed, list(parents))
@@ -65,7 +65,7 @@ class Witness(Store):
         return False
 
     def stored(self, key: StageKey) -> StageRef:
-        """Return the stored stage. Raise `NotStored` where there is none."""
+        """Find the stored stage. Raise `NotStored` where there is none."""
         manifest = manifests.load(self.files, key)
         if manifest is None:
             raise NotStored(f"stage {key}: not stored")

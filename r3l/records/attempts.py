@@ -19,7 +19,7 @@ class Kind(StrEnum):
 
     @property
     def stage(self) -> str:
-        """The stage that makes such trajectories."""
+        """Name the stage that makes such trajectories."""
         return {
             "base": "base",
             "retry": "retries",
@@ -45,12 +45,12 @@ class Status(StrEnum):
 
     @property
     def trainable(self) -> bool:
-        """Whether the attempt is a whole trajectory that may enter an exploration group."""
+        """Tell whether the attempt is a whole trajectory that may enter an exploration group."""
         return self in {Status.COMPLETED, Status.TURN_LIMIT, Status.CONTEXT_LIMIT, Status.INVALID_REPLY}
 
     @property
     def failed(self) -> bool:
-        """Whether it was not the policy that ended the attempt but an error of the environment or the engine."""
+        """Tell whether it was not the policy that ended the attempt but an error of the environment or the engine."""
         return self in {Status.ENVIRONMENT_ERROR, Status.ENGINE_ERROR}
 
 
@@ -75,7 +75,7 @@ class Task:
 
 
 def observation_hash(text: str) -> str:
-    """Return 16 hex digits (blake2b-64) by which a rollback's observations are compared with those that were
+    """Hash a text to 16 hex digits (blake2b-64), by which a rollback's observations are compared with those that were
     recorded."""
     return blake2b(text.encode(), digest_size=8).hexdigest()
 

@@ -42,5 +42,5 @@ class SamplingPlan:
 
     @property
     def source(self) -> Source:
-        """Who writes what retries are told. For the controls shuffled and none the policy does, too."""
+        """Name who writes what retries are told. For the controls shuffled and none the policy does, too."""
         return self.guidance if self.guidance in ("oracle", "hint", "teacher") else "policy"
