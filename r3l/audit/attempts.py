@@ -78,7 +78,7 @@ class Attempt:
 
     @property
     def name(self) -> str:
-        """The id that opens this attempt: its last stage."""
+        """Give the id that opens this attempt: its last stage."""
         furthest = self.retry or self.base
         return str(furthest["trajectory_id"])
 
@@ -100,8 +100,8 @@ class Group:
     attempts: list[Attempt] = field(default_factory=list)
 
     def attempt(self, name: str = "") -> Attempt:
-        """Return the attempt that holds this id; without one, that with the largest gain or loss. Raise StoreError for
-        no such id."""
+        """Find the attempt that holds this id; without one, that with the largest gain or loss. Raise StoreError for no
+        such id."""
         for row in self.members:
             if row["kind"] == "continuation" and row["trajectory_id"] == name:
                 return Attempt(
@@ -110,8 +110,8 @@ class Group:
         if not name:
             return max(self.attempts, key=lambda one: (one.gain is not None, abs(one.gain or 0)))
         for one in self.attempts:
-            held = [row["trajectory_id"] for row in (one.retry, one.distilled, one.base) if row]
-            if name in held or (one.reflection and name == one.reflection["reflection_id"]):
+            ids = [row["trajectory_id"] for row in (one.retry, one.distilled, one.base) if row]
+            if name in ids or (one.reflection and name == one.reflection["reflection_id"]):
                 return one
         raise StoreError(f"{name}: not an attempt of {self.group_id} in {self.line}; see the table of groups")
 
@@ -137,9 +137,9 @@ class Panes:
         return self.scales.get(trained.row["term"], ShadeScale(0.0)) if trained else ShadeScale(0.0)
 
     def masked_before(self, row: Row) -> bool:
-        """Return whether the row's trajectory was trained on, and on no turn before the pivot."""
-        trained = self.trained.get(row["trajectory_id"])
-        early = [w for turn, w in trained.weights.items() if turn < (self.pivot or 0)] if trained else []
+        """Tell whether the row's trajectory was trained on, and on no turn before the pivot."""
+        training_row = self.trained.get(row["trajectory_id"])
+        early = [w for turn, w in training_row.weights.items() if turn < (self.pivot or 0)] if training_row else []
         return bool(early) and not any(any(weights) for weights in early)
 
     def of(self, row: Row | None) -> dict[int, Row]:
@@ -147,18 +147,18 @@ class Panes:
 
     @property
     def count(self) -> int:
-        """Turns to show: those of the longest pane."""
+        """Count the turns to show: those of the longest pane."""
         return max((max(turns) + 1 for turns in self.turns.values() if turns), default=0)
 
 
 def find(reader: Reader, line: Line, id_: str) -> Hit | None:
-    """Return the group that a trajectory or a reflection belongs to."""
+    """Find the group that a trajectory or a reflection belongs to."""
     rows = reader.rows(FIND, {"run": line.run, "branch": line.branch, "id": id_})
     return Hit(**rows[0]) if rows else None
 
 
 def group(reader: Reader, line: Line, iteration: int, group_id: str, attempt: str = "") -> Group:
-    """Return a group with all its attempts. Evaluations number their tasks as a batch does, so their attempts share its
+    """Read a group with all its attempts. Evaluations number their tasks as a batch does, so their attempts share its
     ids: they are left out, unless `attempt` is one of them, which leaves those at its task.
 
     Raises:
@@ -168,20 +168,20 @@ def group(reader: Reader, line: Line, iteration: int, group_id: str, attempt: st
     members = reader.rows(MEMBERS, place)
     if not members:
         raise StoreError(f"group {group_id!r}: not in {line}; `r3l audit` lists the groups there are")
-    chosen = next((row for row in members if row["trajectory_id"] == attempt), None)
-    chosen = chosen or next((row for row in members if row["kind"] != "evaluation"), members[0])
-    members = [row for row in members if held_out_task(row) == held_out_task(chosen)]
-    shown = Group(line, iteration, group_id, members, reader.rows(REFLECTIONS, place))
-    return replace(shown, attempts=attempts_of(shown))
+    member = next((row for row in members if row["trajectory_id"] == attempt), None)
+    member = member or next((row for row in members if row["kind"] != "evaluation"), members[0])
+    members = [row for row in members if held_out_task(row) == held_out_task(member)]
+    members_and_reflections = Group(line, iteration, group_id, members, reader.rows(REFLECTIONS, place))
+    return replace(members_and_reflections, attempts=attempts_of(members_and_reflections))
 
 
 def held_out_task(row: Row) -> str | None:
-    """Return the task of an attempt of an evaluation; None for the attempts of a batch."""
+    """Name the task of an attempt of an evaluation; None for the attempts of a batch."""
     return str(row["task_id"]) if row["kind"] == "evaluation" else None
 
 
 def neighbours(reader: Reader, viewed: Group) -> Row:
-    """Return the groups of the tasks before and after it in the iteration's batch, None where there is none."""
+    """Find the groups of the tasks before and after it in the iteration's batch, None where there is none."""
     place = {
         "run": viewed.line.run,
         "branch": viewed.line.branch,
@@ -192,27 +192,29 @@ def neighbours(reader: Reader, viewed: Group) -> Row:
 
 
 def attempts_of(viewed: Group) -> list[Attempt]:
-    """Return each base with each of its reflections and retries; a base without any stands alone."""
+    """Pair each base with each of its reflections and retries; a base without any stands alone."""
     by_retry = {row["retry_id"]: row for row in viewed.members if row["kind"] == "distilled"}
     reflections = {row["reflection_id"]: row for row in viewed.reflections}
     attempts = []
     for base in (row for row in viewed.members if row["kind"] not in ("retry", "distilled", "continuation")):
         mine = base["trajectory_id"]
         retries = [row for row in viewed.members if row["kind"] == "retry" and row["base_id"] == mine]
-        used = {row["reflection_id"] for row in retries}
+        reflection_ids = {row["reflection_id"] for row in retries}
         attempts += [
             Attempt(base, reflections.get(row["reflection_id"]), row, by_retry.get(row["trajectory_id"]))
             for row in retries
         ]
-        unused = [row for row in viewed.reflections if row["base_id"] == mine and row["reflection_id"] not in used]
-        attempts += [Attempt(base, row) for row in unused]
-        if not retries and not unused:
+        without_retry = [
+            row for row in viewed.reflections if row["base_id"] == mine and row["reflection_id"] not in reflection_ids
+        ]
+        attempts += [Attempt(base, row) for row in without_retry]
+        if not retries and not without_retry:
             attempts.append(Attempt(base))
     return attempts
 
 
 def panes(reader: Reader, viewed: Group, attempt: Attempt) -> Panes:
-    """Return the turns and weights of one attempt."""
+    """Read the turns and weights of one attempt."""
     ids = attempt.ids()
     place = {"run": viewed.line.run, "branch": viewed.line.branch, "iteration": viewed.iteration}
     turns: dict[str, dict[int, Row]] = {id_: {} for id_ in ids}
@@ -220,22 +222,22 @@ def panes(reader: Reader, viewed: Group, attempt: Attempt) -> Panes:
         turns[row["trajectory_id"]][row["turn"]] = row
     sources = [*ids, *([attempt.reflection["reflection_id"]] if attempt.reflection else [])]
     rows = reader.rows(ROWS, {**place, "ids": sources})
-    trained = {row["source_id"]: place_weights(row, *readings(row["source_id"], attempt, turns)) for row in rows}
+    training_rows = {row["source_id"]: place_weights(row, *readings(row["source_id"], attempt, turns)) for row in rows}
     pivot = attempt.retry["pivot_turn"] if attempt.retry else None
     later = attempt.distilled or attempt.retry
     diverges = divergence(turns[attempt.base["trajectory_id"]], turns[later["trajectory_id"]]) if later else None
     scales = shade_scales(reader, viewed.line, viewed.iteration)
-    return Panes(attempt, turns, trained, pivot, diverges, scales, parting_words(attempt, turns, diverges))
+    return Panes(attempt, turns, training_rows, pivot, diverges, scales, parting_words(attempt, turns, diverges))
 
 
 def shade_scales(reader: Reader, line: Line, iteration: int) -> dict[str, ShadeScale]:
-    """Return the shades of each term (rl, sft), the same for every attempt of the iteration."""
+    """Scale the shades of each term (rl, sft), the same for every attempt of the iteration."""
     rows = reader.remembered(LARGEST, [*line.place, iteration])
     return {row["term"]: ShadeScale.over(row["largest"] or 0.0) for row in rows}
 
 
 def parting_words(attempt: Attempt, turns: dict[str, dict[int, Row]], diverges: int | None) -> dict[str, list[Span]]:
-    """Return the replies of base, retry and distilled at the first divergence, word by word."""
+    """Split the replies of base, retry and distilled at the first divergence, word by word."""
     spans: dict[str, list[Span]] = {}
     base = attempt.base["trajectory_id"]
     for row in (attempt.distilled, attempt.retry):
@@ -248,15 +250,15 @@ def parting_words(attempt: Attempt, turns: dict[str, dict[int, Row]], diverges: 
 
 
 def readings(source: str, attempt: Attempt, turns: dict[str, dict[int, Row]]) -> list[list[Piece]]:
-    """Return the sequences that a training row of this source can be."""
+    """List the sequences that a training row of this source can be."""
     reflection, retry = attempt.reflection, attempt.retry
     if reflection and source == reflection["reflection_id"]:
         return [[Piece(0, reflection["context_ids"], reflection["response_ids"])]]
     own = pieces(turns[source].values())
     if not retry or source != retry["trajectory_id"]:
         return [own]
-    kept = [row for k, row in turns.get(retry["parent_id"], {}).items() if k < (retry["pivot_turn"] or 0)]
-    return [[*pieces(kept), *own], own]
+    parent_rows = [row for k, row in turns.get(retry["parent_id"], {}).items() if k < (retry["pivot_turn"] or 0)]
+    return [[*pieces(parent_rows), *own], own]
 
 
 def pieces(rows: Iterable[Row]) -> list[Piece]:
@@ -264,7 +266,7 @@ def pieces(rows: Iterable[Row]) -> list[Piece]:
 
 
 def divergence(base: dict[int, Row], other: dict[int, Row]) -> int | None:
-    """Return the first turn that both have and in which they differ: another observation or another reply."""
+    """Find the first turn that both have and in which they differ: another observation or another reply."""
     for turn in sorted(base.keys() & other.keys()):
         if (base[turn]["observation"], base[turn]["response"]) != (other[turn]["observation"], other[turn]["response"]):
             return turn

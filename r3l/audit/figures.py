@@ -13,7 +13,7 @@ def absent(value: Any) -> bool:
 
 
 def number(value: Any, digits: int = 3) -> str:
-    """Return a count with separators, a measure with so many digits behind the point; a dash where there is none."""
+    """Write a count with separators, a measure with so many digits behind the point; a dash where there is none."""
     if absent(value):
         return DASH
     if isinstance(value, bool):
@@ -32,7 +32,7 @@ def number(value: Any, digits: int = 3) -> str:
 
 
 def short_number(value: float) -> str:
-    """Return one digit of what is small: 3e-3, 0.02; two of what is not."""
+    """Write one digit of what is small: 3e-3, 0.02; two of what is not."""
     if value and abs(value) < 0.01:
         mantissa, exponent = f"{value:.0e}".split("e")
         return f"{mantissa}e{int(exponent)}".replace("-", "−")
@@ -51,7 +51,7 @@ def percent(value: Any) -> str:
 
 
 def in_format(value: Any, format_: str) -> str:
-    """Return a metric as the pages write numbers: a share, a signed number, or one with the format's digits."""
+    """Write a metric as the pages write numbers: a share, a signed number, or one with the format's digits."""
     if format_.endswith("%}"):
         return percent(value)
     digits = int(match[1]) if (match := re.search(r"\.(\d+)f", format_)) else 3
@@ -59,7 +59,7 @@ def in_format(value: Any, format_: str) -> str:
 
 
 def size(value: Any) -> str:
-    """Return bytes in the largest unit that keeps a digit before the point."""
+    """Write bytes in the largest unit that keeps a digit before the point."""
     if absent(value):
         return DASH
     for unit, power in (("GB", 9), ("MB", 6), ("kB", 3)):
@@ -69,7 +69,7 @@ def size(value: Any) -> str:
 
 
 def seconds(value: Any) -> str:
-    """Return a span of time: 0.8 s, 42 s, 12 min, 3.4 h."""
+    """Write a span of time: 0.8 s, 42 s, 12 min, 3.4 h."""
     if absent(value):
         return DASH
     if value < 10:
@@ -80,5 +80,5 @@ def seconds(value: Any) -> str:
 
 
 def moment(value: Any) -> str:
-    """Return an ISO time, to the minute, in UTC."""
+    """Write an ISO time, to the minute, in UTC."""
     return DASH if not value else datetime.fromisoformat(str(value)).strftime("%Y-%m-%d %H:%M")

@@ -113,61 +113,61 @@ def scope(line: Line, iteration: int | None) -> dict[str, Any]:
 
 
 def confusion(reader: Reader, line: Line, iteration: int | None = None) -> list[Confusion]:
-    """Return what reflections claim against what the environment said, the outcomes first and then what could not be
+    """Count what reflections claim against what the environment said, the outcomes first and then what could not be
     read."""
     cells = {(row["claimed"], row["solved"]): row for row in reader.rows(CONFUSION, scope(line, iteration))}
-    claims = {claimed for claimed, _ in cells}
-    ordered = [*(name for name in OUTCOMES if name in claims), *sorted(claims - set(OUTCOMES))]
-    return [Confusion(name, cells.get((name, True)), cells.get((name, False))) for name in ordered]
+    claims = {claim for claim, _ in cells}
+    in_order = [*(name for name in OUTCOMES if name in claims), *sorted(claims - set(OUTCOMES))]
+    return [Confusion(name, cells.get((name, True)), cells.get((name, False))) for name in in_order]
 
 
 def worst_reflections(
     reader: Reader, line: Line, iteration: int | None = None, fault: str = "", limit: int = 50
 ) -> list[Row]:
-    """Return reflections that misled, most harmful first: retries worse than their base, faults not seen, replies not
+    """List reflections that misled, most harmful first: retries worse than their base, faults not seen, replies not
     readable."""
     return reader.rows(WORST, {**scope(line, iteration), "fault": fault, "limit": limit})
 
 
 def by_pivot(reader: Reader, line: Line, iteration: int | None = None) -> list[Row]:
-    """Return retries by the turn they went back to."""
+    """Count retries by the turn they went back to."""
     return reader.rows(PIVOTS, scope(line, iteration))
 
 
 def accuracy(reader: Reader, line: Line, iteration: int | None = None) -> list[Row]:
-    """Return how well reflections located the fault, by iteration (paper, table pivot_accuracy). Empty where no oracle
+    """Measure how well reflections located the fault, by iteration (paper, table pivot_accuracy). Empty where no oracle
     judged the bases."""
     return reader.rows(ACCURACY, scope(line, iteration))
 
 
 def account(reader: Reader, line: Line, iteration: int | None = None) -> list[Row]:
-    """Return attempts = trained + led on + dropped with a reason + unaccounted for, stage by stage."""
+    """Account for attempts = trained + led on + dropped with a reason + unaccounted for, stage by stage."""
     return reader.remembered(ACCOUNT, [*line.place, iteration, iteration])
 
 
 def reasons(reader: Reader, line: Line, iteration: int | None = None) -> list[Row]:
-    """Return what did not go the straight way, counted by reason."""
+    """Count by reason what did not go the straight way."""
     return reader.rows(REASONS, [*line.place, iteration, iteration])
 
 
 def events(
     reader: Reader, line: Line, iteration: int | None, chosen: dict[str, str], page: int, size: int
 ) -> list[Row]:
-    """Return a page of events, one more than `size` where there is a next page. `chosen`: stage, event, reason, empty
-    for all."""
+    """Read a page of events, one more than `size` where there is a next page. `chosen`: stage, event, reason, empty for
+    all."""
     return reader.rows(EVENTS, {**scope(line, iteration), **chosen, "limit": size + 1, "offset": size * page})
 
 
 def stages(reader: Reader, line: Line, iteration: int) -> list[Row]:
-    """Return the committed stages of one iteration, in the order they were committed."""
+    """List the committed stages of one iteration, in the order they were committed."""
     return reader.rows(COMMITTED, [*line.place, iteration])
 
 
 def optimiser_steps(reader: Reader, line: Line, iteration: int) -> list[Row]:
-    """Return the step that the iteration's training rows went into; none where no update was committed."""
+    """Read the steps that the iteration's training rows went into; none where no update was committed."""
     return reader.rows(STEPS, [*line.place, iteration])
 
 
 def trained_rows(reader: Reader, line: Line, iteration: int) -> list[Row]:
-    """Return what the step read: rows and tokens by role and term."""
+    """Count what the step read: rows and tokens by role and term."""
     return reader.rows(TRAINED_ROWS, [*line.place, iteration])

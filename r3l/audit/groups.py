@@ -75,17 +75,19 @@ class Filter:
     page: int = 0
 
     def conditions(self) -> tuple[list[str], dict[str, Any]]:
-        """Return SQL conditions over `found`, and their parameters."""
-        asked = {
+        """Write SQL conditions over `found`, and their parameters."""
+        choices = {
             "iteration = $iteration": ("iteration", self.iteration),
             "task_type = $task_type": ("task_type", self.task_type),
             "list_contains(statuses, $status)": ("status", self.status),
             "contains(lower(task_id), lower($text))": ("text", self.text),
             "coalesce(mixed, false) = $mixed": ("mixed", {"yes": True, "no": False}.get(self.mixed)),
         }
-        wanted = {condition: named for condition, named in asked.items() if named[1] not in (None, "")}
+        conditions = {
+            condition: parameter for condition, parameter in choices.items() if parameter[1] not in (None, "")
+        }
         gains = {"better": "best_gain > 0", "worse": "worst_gain < 0", "none": "retries > 0 AND best_gain <= 0"}
-        return [*wanted, *([gains[self.gain]] if self.gain else [])], dict(wanted.values())
+        return [*conditions, *([gains[self.gain]] if self.gain else [])], dict(conditions.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ class Page:
 
     @property
     def names(self) -> dict[str, str]:
-        """The names of the tasks in the table: the part in which they differ."""
+        """Name the tasks in the table: the part in which they differ."""
         return distinct_names([row["task_id"] for row in self.rows])
 
     @property
@@ -107,30 +109,30 @@ class Page:
 
 
 def group_page(reader: Reader, line: Line, asked: Filter) -> Page:
-    """Return the groups that fit, in the order asked for."""
+    """Read the groups that fit, in the order asked for."""
     conditions, parameters = asked.conditions()
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     sort = asked.sort if asked.sort in SORTS else "iteration"
     sql = f"""{TABLE} SELECT *, count(*) OVER () AS total FROM found {where}
               ORDER BY {sort} {"DESC" if asked.descending else "ASC"} NULLS LAST, iteration DESC, task
               LIMIT {PAGE} OFFSET $offset"""
-    named = {"run": line.run, "branch": line.branch, "offset": PAGE * max(0, asked.page), **parameters}
-    rows = reader.rows(sql, named)
+    query_parameters = {"run": line.run, "branch": line.branch, "offset": PAGE * max(0, asked.page), **parameters}
+    rows = reader.rows(sql, query_parameters)
     return Page(rows, rows[0]["total"] if rows else 0, asked.page)
 
 
 def distinct_names(names: Sequence[str]) -> dict[str, str]:
-    """Return name -> the part of it that differs from the others: without the folders and words at the beginning that
+    """Map each name to the part of it that differs from the others: without the folders and words at the beginning that
     all share."""
     distinct = sorted(set(names))
     if len(distinct) < 2:
         return {name: name.rsplit("/", 1)[-1] or name for name in distinct}
     pairs = takewhile(lambda pair: pair[0] == pair[1], zip(distinct[0], distinct[-1], strict=False))
-    shared = "".join(letter for letter, _ in pairs)
-    cut = max(shared.rfind("/"), shared.rfind(" ")) + 1
+    prefix = "".join(letter for letter, _ in pairs)
+    cut = max(prefix.rfind("/"), prefix.rfind(" ")) + 1
     return {name: name[cut:] or name for name in distinct}
 
 
 def choices(reader: Reader, line: Line) -> Row:
-    """Return what the filters can be set to."""
+    """List what the filters can be set to."""
     return reader.remembered(CHOICES, line.place)[0]

@@ -36,12 +36,12 @@ class Score:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % Wilson interval over the number of independent episodes."""
+        """Compute the 95 % Wilson interval over the number of independent episodes."""
         return wilson(self.rate * self.independent, self.independent)
 
     @property
     def independent(self) -> float:
-        """The number of independent episodes that tell as much."""
+        """Count the independent episodes that tell as much."""
         return self.episodes if self.worth is None else self.worth
 
 
@@ -63,7 +63,7 @@ class Curve:
 
 
 def held_out(rows: Sequence[Row]) -> dict[Line, list[Curve]]:
-    """Return the curves of each line, out of the rows of COUNTS; the one evaluated last comes first."""
+    """Sort the rows of COUNTS into the curves of each line; the one evaluated last comes first."""
     by_line: dict[Line, list[Row]] = defaultdict(list)
     for row in rows:
         by_line[Line(row["run"], row["branch"])].append(row)
@@ -71,7 +71,7 @@ def held_out(rows: Sequence[Row]) -> dict[Line, list[Curve]]:
 
 
 def curves(rows: Sequence[Row]) -> list[Curve]:
-    """Return the rows of a line as curves."""
+    """Sort the rows of a line into curves."""
     by_name: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         name = " ".join(filter(None, (row["benchmark"], row["format"], row["protocol"].replace("single", ""))))
@@ -80,7 +80,7 @@ def curves(rows: Sequence[Row]) -> list[Curve]:
 
 
 def by_terms(base: str, rows: Sequence[Row]) -> dict[str, list[Score]]:
-    """Return the scores of a benchmark by its name and those terms that are not the same in all of them."""
+    """Sort the scores of a benchmark by its name and those terms that are not the same in all of them."""
     differing = [term for term in TERMS[:-1] if len({row[term] for row in rows}) > 1]
     if not differing and len({row["evaluation"] for row in rows}) > 1:
         differing = ["evaluation"]

@@ -58,17 +58,17 @@ class Line:
 
 
 def lines(reader: Reader) -> list[Row]:
-    """Return every run and branch that the reader reads, with its size and times."""
+    """List every run and branch that the reader reads, with its size and times."""
     return reader.remembered(LINES)
 
 
 def listed(store: Store) -> list[Line]:
-    """Return every run and branch of the store, by their folders alone."""
+    """List every run and branch of the store, by their folders alone."""
     return [Line(run, branch) for run in store.runs() for branch in ("", *store.branches(run))]
 
 
 def known_line(reader: Reader, line: Line) -> Line:
-    """Return the line itself. Raise StoreError, naming those there are, where the store doesn't have it."""
+    """Check that the store has the line. Raise StoreError, naming those there are, where it doesn't."""
     line_folder(line.run, line.branch)  # a name that no run can have is looked for nowhere
     there = [str(Line(row["run"], row["branch"])) for row in lines(reader.of(line.run))]
     if str(line) not in there:
@@ -78,12 +78,12 @@ def known_line(reader: Reader, line: Line) -> Line:
 
 
 def iterations(reader: Reader, line: Line) -> list[Row]:
-    """Return one row per iteration of the line, oldest first."""
+    """Read one row per iteration of the line, oldest first."""
     return reader.remembered(ITERATIONS, line.place)
 
 
 def writer(reader: Reader, line: Line, iteration: int) -> str:
-    """Return who is writing this iteration or the next one at this moment; empty where nobody is."""
+    """Say who is writing this iteration or the next one at this moment; empty where nobody is."""
     files = reader.store.files
     for number in (iteration, iteration + 1):
         if holder := living(files, f"{iteration_folder(line.run, line.branch, number)}/{LOCK}"):
@@ -92,21 +92,21 @@ def writer(reader: Reader, line: Line, iteration: int) -> str:
 
 
 def line_settings(reader: Reader, line: Line) -> dict[str, Any]:
-    """Return `stage.setting` -> value, as the newest manifest of each stage has it; a branch has its run's where it has
-    none of its own."""
+    """Map `stage.setting` to its value, as the newest manifest of each stage has it; a branch has its run's where it
+    has none of its own."""
     its = reader.of(line.run)
     stages = {
         row["stage"]: row["settings"]
         for place in (Line(line.run), line)
         for row in its.remembered(SETTINGS, place.place)
     }
-    found = flat({stage: json.loads(settings) for stage, settings in stages.items()})
+    all_settings = flat({stage: json.loads(settings) for stage, settings in stages.items()})
     policy = saved_policy(reader.store, line)
-    return found | {f"policy.{name}": policy[name] for name in ("name", "path") if name in policy}
+    return all_settings | {f"policy.{name}": policy[name] for name in ("name", "path") if name in policy}
 
 
 def saved_policy(store: Store, line: Line, iteration: int | None = None) -> Row:
-    """Return the policy's settings as saved with an iteration, the newest one unless it is named; empty where none are
+    """Read the policy's settings as saved with an iteration, the newest one unless it is named; empty where none are
     saved. A stage's own settings name the policy by its digest alone."""
     folders = store.files.folders(line_folder(line.run, line.branch)) if iteration is None else []
     numbers = (f"iteration={iteration:05d}",) if iteration is not None else sorted(folders, reverse=True)
@@ -119,17 +119,17 @@ def saved_policy(store: Store, line: Line, iteration: int | None = None) -> Row:
 
 
 def branch_difference(reader: Reader, chosen: Sequence[Line]) -> Difference | None:
-    """Return what the second of two lines of one run changed against the first, in the newest iteration that both made;
+    """Find what the second of two lines of one run changed against the first, in the newest iteration that both made;
     else None."""
     if len(chosen) != 2 or chosen[0].run != chosen[1].run:
         return None
     a, b = sorted(chosen, key=lambda line: line.branch)
-    shared = reader.of(a.run).rows(SHARED, [a.run, a.branch, b.branch])[0]["iteration"]
-    return None if shared is None else diff(reader.store, a.run, shared, a.branch, b.branch)
+    iteration = reader.of(a.run).rows(SHARED, [a.run, a.branch, b.branch])[0]["iteration"]
+    return None if iteration is None else diff(reader.store, a.run, iteration, a.branch, b.branch)
 
 
 def differing_settings(reader: Reader, chosen: Sequence[Line]) -> list[tuple[str, list[Any]]]:
-    """Return the settings that are not the same in all these lines, with the value in each (None: not set there)."""
+    """List the settings that are not the same in all these lines, with the value in each (None: not set there)."""
     each = [line_settings(reader, line) for line in chosen]
     names = sorted({name for settings in each for name in settings})
     table = [(name, [settings.get(name) for settings in each]) for name in names]

@@ -16,7 +16,7 @@ CELL = 400  # characters of a text in a cell of an answer
 
 
 def shade(trained: Trained | None, turn: int, scale: ShadeScale) -> str:
-    """Return the class of a reply: raised, lowered or imitated (SFT), and how much; masked where its row gives it no
+    """Choose the class of a reply: raised, lowered or imitated (SFT), and how much; masked where its row gives it no
     weight."""
     if trained is None or not trained.aligned or turn not in trained.weights:
         return ""
@@ -34,12 +34,12 @@ def hue(term: str, effect: float) -> str:
 
 
 def power(value: float) -> str:
-    """Return an edge of a scale of shades: 0.03, or 3e-5 where it is smaller than 0.001."""
+    """Write an edge of a scale of shades: 0.03, or 3e-5 where it is smaller than 0.001."""
     return f"{value:.0e}".replace("e-0", "e−").replace("e-", "e−") if 0 < value < 0.00099 else f"{value:.3g}"
 
 
 def cell(value: Any, limit: int = CELL) -> str:
-    """Return a cell of an answer as text."""
+    """Write a cell of an answer as text."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -49,18 +49,18 @@ def cell(value: Any, limit: int = CELL) -> str:
 
 
 def plain(value: Any) -> str:
-    """Return a setting as it was set."""
+    """Write a setting as it was set."""
     return f"{value:g}" if isinstance(value, float) else cell(value)
 
 
 def finalize(value: Any) -> Any:
-    """Return what a template prints: its own markup unchanged, all other text with control characters made visible."""
+    """Prepare what a template prints: its own markup unchanged, all other text with control characters made visible."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def environment() -> Environment:
-    """Return templates that escape everything, and fail on what is not there."""
-    made = Environment(
+    """Make templates that escape everything, and fail on what is not there."""
+    templates = Environment(
         loader=PackageLoader("r3l.audit"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -68,7 +68,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
+    templates.filters |= {
         "number": figures.number,
         "signed": figures.signed,
         "percent": figures.percent,
@@ -84,7 +84,7 @@ def environment() -> Environment:
         "fields": report_fields,
         "power": power,
     }
-    made.globals |= {
+    templates.globals |= {
         "url": url,
         "line_url": line_url,
         "shade": shade,
@@ -93,4 +93,4 @@ def environment() -> Environment:
         "bar": strips.bar,
         "sparkline": strips.sparkline,
     }
-    return made
+    return templates

@@ -54,21 +54,21 @@ class Reader:
         self._readers: OrderedDict[str, Reader] = OrderedDict()
 
     def of(self, run: str) -> Reader:
-        """Return a reader of this run alone: in a store of many runs, connecting to one and asking it is many times as
+        """Find a reader of this run alone: in a store of many runs, connecting to one and asking it is many times as
         fast."""
         if self.runs is not None:
             return self
         with self._guard:
             reader = self._readers.setdefault(run, Reader(self.store, [run], self.look_again))
             self._readers.move_to_end(run)
-            gone = self._readers.popitem(last=False)[1] if len(self._readers) > KEPT else None
-        if gone is not None:
-            gone.close()
+            oldest = self._readers.popitem(last=False)[1] if len(self._readers) > KEPT else None
+        if oldest is not None:
+            oldest.close()
         return reader
 
     def snapshot(self) -> Snapshot:
-        """Return the present state; connects anew where a stage was committed since. Raise StoreError where the only
-        run is damaged."""
+        """Give the present state, connected anew where a stage was committed since. Raise StoreError where the only run
+        is damaged."""
         with self._guard:
             if self._snapshot is None or time.monotonic() - self._looked > self.look_again:
                 state = state_of(self.store, self.runs)
@@ -94,8 +94,8 @@ class Reader:
         return self.snapshot().connection.cursor()
 
     def rows(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
-        """Return the rows of the answer. A stage that was replaced meanwhile is looked up once more; raises StoreError
-        where that fails."""
+        """Ask, and give the rows of the answer. A stage that was replaced meanwhile is looked up once more; raise
+        StoreError where that fails."""
         for last in (False, True):
             try:
                 with self.cursor() as cursor:
@@ -111,7 +111,7 @@ class Reader:
         return []
 
     def remembered(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        """Return `rows`, asked once per state of the store: for costly questions with few rows."""
+        """Ask as `rows` does, once per state of the store: for costly questions with few rows."""
         answers = self.snapshot().answers
         key = (sql, tuple(parameters))
         if key not in answers:
@@ -120,8 +120,8 @@ class Reader:
 
 
 def state_of(store: Store, runs: Sequence[str] | None = None) -> str:
-    """Return names what is committed of these runs (None: all), or what is wrong with them. Parts are named by their
-    content, so a stage made anew is another state."""
+    """Name what is committed of these runs (None: all), or what is wrong with them. Parts are named by their content,
+    so a stage made anew is another state."""
     digest = blake2b(digest_size=16)
     for run in named_runs(store) if runs is None else runs:
         try:

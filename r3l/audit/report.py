@@ -100,10 +100,10 @@ def telling(reader: Reader, line: Line) -> Iterator[Telling]:
     """Yield ten attempts: some of each kind as far as there are any, then more of the first kinds; without retries,
     bases."""
     reasons: dict[str, str] = {}
-    wanted = [(why, count, pick(reader, line, condition, order)) for why, count, condition, order in TELLING]
+    candidates = [(why, count, pick(reader, line, condition, order)) for why, count, condition, order in TELLING]
     places: dict[str, Row] = {}
     for enough in (False, True):
-        for why, count, rows in wanted:
+        for why, count, rows in candidates:
             fresh = [row for row in rows if row["trajectory_id"] not in reasons]
             for row in fresh[: COUNT - len(reasons) if enough else min(count, COUNT - len(reasons))]:
                 reasons[row["trajectory_id"]], places[row["trajectory_id"]] = why, row
@@ -111,9 +111,9 @@ def telling(reader: Reader, line: Line) -> Iterator[Telling]:
         if len(reasons) < COUNT:
             reasons[row["trajectory_id"]], places[row["trajectory_id"]] = "A base attempt", row
     for id_, why in reasons.items():
-        viewed = group(reader, line, places[id_]["iteration"], places[id_]["group_id"])
-        attempt = viewed.attempt(id_)
-        yield Telling(why, viewed, attempt, panes(reader, viewed, attempt))
+        shown_group = group(reader, line, places[id_]["iteration"], places[id_]["group_id"])
+        attempt = shown_group.attempt(id_)
+        yield Telling(why, shown_group, attempt, panes(reader, shown_group, attempt))
 
 
 def pick(reader: Reader, line: Line, condition: str, order: str) -> list[Row]:

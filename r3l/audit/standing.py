@@ -45,11 +45,11 @@ class Standing:
         return " · ".join(filter(None, (self.method, self.policy, self.environment)))
 
     def tiles(self, past: Sequence[Row]) -> list[Tile]:
-        """Return held-out success first, then the newest iteration."""
+        """Make the tiles: held-out success first, then the newest iteration."""
         return [*held_out_tiles(self.curves), *(iteration_tiles(past) if past else ())]
 
     def health(self, past: Sequence[Row]) -> list[str]:
-        """Return what is wrong with the newest iteration; empty where nothing is."""
+        """List what is wrong with the newest iteration; empty where nothing is."""
         return list(complaints(past)) if past else []
 
 
@@ -99,29 +99,29 @@ def points(share: float) -> str:
 
 
 def change_of(now: float, before: float | None, since: str = "") -> str:
-    """Return ▲ +6 points, ▼ −6 points, or = if both round to the same."""
+    """Write ▲ +6 points, ▼ −6 points, or = if both round to the same."""
     if figures.absent(before) or before is None:
         return ""
-    moved = round(100 * now) - round(100 * before)
+    points_moved = round(100 * now) - round(100 * before)
     sign = "= ±"
-    if moved:
-        sign = "▲ +" if moved > 0 else "▼ −"
-    return f"{sign}{abs(moved)} points {since}".strip()
+    if points_moved:
+        sign = "▲ +" if points_moved > 0 else "▼ −"
+    return f"{sign}{abs(points_moved)} points {since}".strip()
 
 
 def standings(reader: Reader) -> dict[Line, Standing]:
-    """Return where every line that the reader reads stands."""
+    """Find where every line that the reader reads stands."""
     about = [row | {"policy": policy_of(reader.store, row)} for row in reader.remembered(ABOUT)]
     return standings_of(about, reader.remembered(COUNTS))
 
 
 def policy_of(store: Store, row: Row) -> str:
-    """Return the policy's name for a row of ABOUT, as saved with its iteration; empty where none is."""
+    """Find the policy's name for a row of ABOUT, as saved with its iteration; empty where none is."""
     return str(saved_policy(store, Line(row["run"], row["branch"]), row["iteration"]).get("name", ""))
 
 
 def standings_of(about: Sequence[Row], counts: Sequence[Row]) -> dict[Line, Standing]:
-    """Return the standings from the rows of ABOUT and COUNTS. A branch has its run's method, policy and environment if
+    """Make the standings from the rows of ABOUT and COUNTS. A branch has its run's method, policy and environment if
     its own stages do not name them."""
     curves = held_out(counts)
     by_line: dict[Line, Standing] = {}
@@ -139,10 +139,12 @@ def standings_of(about: Sequence[Row], counts: Sequence[Row]) -> dict[Line, Stan
 
 
 def state_of_line(row: Row) -> str:
-    """Return how far the newest iteration came."""
+    """Say how far the newest iteration came."""
     if row["iteration"] < 0:
         return "starting policy evaluated"
-    done = row["iteration"] in (row["updated"] or ())
+    is_done = row["iteration"] in (row["updated"] or ())
     return (
-        f"iteration {row['iteration']} done" if done else f"iteration {row['iteration']}: up to {row['newest_stage']}"
+        f"iteration {row['iteration']} done"
+        if is_done
+        else f"iteration {row['iteration']}: up to {row['newest_stage']}"
     )

@@ -72,13 +72,13 @@ def heat(reader: Reader, line: Line, kind: str = "base") -> Heat:
 
 
 def often(reader: Reader, line: Line, task_type: str = "") -> list[Row]:
-    """Return the tasks that were sampled in the most iterations, with their success in the first and in the last of
+    """List the tasks that were sampled in the most iterations, with their success in the first and in the last of
     them."""
     return reader.rows(OFTEN, {"run": line.run, "branch": line.branch, "type": task_type, "limit": LISTED})
 
 
 def attempts(reader: Reader, line: Line, task_id: str) -> dict[int, dict[str, list[Row]]]:
-    """Return a task's attempts by iteration and kind. Raise StoreError for a task that was never played."""
+    """Read a task's attempts by iteration and kind. Raise StoreError for a task that was never played."""
     by_iteration: dict[int, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in reader.rows(ATTEMPTS, [*line.place, task_id]):
         by_iteration[row["iteration"]][row["kind"]].append(row)
@@ -88,14 +88,14 @@ def attempts(reader: Reader, line: Line, task_id: str) -> dict[int, dict[str, li
 
 
 def pair(reader: Reader, line: Line, first: str, second: str) -> Pair:
-    """Return two attempts side by side. Raise StoreError for an unknown id."""
+    """Read two attempts side by side. Raise StoreError for an unknown id."""
     sides = [side(reader, line, id_) for id_ in (first, second)]
     turns = [played(reader, line, row) for row in sides]
     diverges = divergence(*turns)
-    parted = None
+    spans = None
     if diverges is not None:
-        parted = word_difference(turns[0][diverges]["response"], turns[1][diverges]["response"])
-    return Pair(sides, turns, diverges, parted)
+        spans = word_difference(turns[0][diverges]["response"], turns[1][diverges]["response"])
+    return Pair(sides, turns, diverges, spans)
 
 
 def side(reader: Reader, line: Line, id_: str) -> Row:
@@ -106,7 +106,7 @@ def side(reader: Reader, line: Line, id_: str) -> Row:
 
 
 def played(reader: Reader, line: Line, row: Row) -> dict[int, Row]:
-    """Return its turns, those that a retry kept of its parent included."""
-    asked: dict[str, Any] = {"run": line.run, "branch": line.branch, "iteration": row["iteration"]}
-    asked |= {"id": row["trajectory_id"], "parent": row["parent_id"] or "", "pivot": row["pivot_turn"] or 0}
-    return {turn["turn"]: turn for turn in reader.rows(TURNS, asked)}
+    """Read its turns, those that a retry kept of its parent included."""
+    parameters: dict[str, Any] = {"run": line.run, "branch": line.branch, "iteration": row["iteration"]}
+    parameters |= {"id": row["trajectory_id"], "parent": row["parent_id"] or "", "pivot": row["pivot_turn"] or 0}
+    return {turn["turn"]: turn for turn in reader.rows(TURNS, parameters)}

@@ -28,7 +28,7 @@ SHOWN = 2  # iterations whose figures stand side by side in `r3l status`
 
 
 def show(store: Store, trajectory_id: str, line: Line | None = None) -> RenderableType:
-    """Return a trajectory's conversation with its pivot marked, the reflection beside it, weights as shading.
+    """Draw a trajectory's conversation with its pivot marked, the reflection beside it, weights as shading.
 
     Without a line the id is looked for in every run. Raise StoreError where it is in none, or in several.
     """
@@ -48,7 +48,7 @@ def show(store: Store, trajectory_id: str, line: Line | None = None) -> Renderab
 
 
 def only_line(reader: Reader, id_: str) -> Line:
-    """Return the one run that has this id; branches are asked for by name."""
+    """Find the one run that has this id; branches are asked for by name."""
     runs = [Line(run) for run in reader.store.runs()]
     having = [line for line in runs if find(reader.of(line.run), line, id_)]
     if len(having) != 1:
@@ -62,27 +62,27 @@ def only_line(reader: Reader, id_: str) -> Line:
 
 
 def conversation(line: Line, row: Row, attempt: Attempt, seen: Panes) -> RenderableType:
-    """Return the whole view: what it came to, the turns, and the reflection to their right."""
-    trained = seen.trained.get(row["trajectory_id"])
-    parts: list[RenderableType] = [heading(line, row, attempt, trained)]
+    """Draw the whole view: what it came to, the turns, and the reflection to their right."""
+    training_row = seen.trained.get(row["trajectory_id"])
+    parts: list[RenderableType] = [heading(line, row, attempt, training_row)]
     pivot = seen.pivot if attempt.retry else None
     turns = dict(seen.of(row))
     if row["kind"] in ("retry", "continuation"):
-        kept = seen.turns.get(row["parent_id"], {})
-        turns = {**{k: turn for k, turn in kept.items() if k < (pivot or 0)}, **turns}
-    spoken: list[RenderableType] = []
-    scale = seen.scale(trained)
+        parent_turns = seen.turns.get(row["parent_id"], {})
+        turns = {**{k: turn for k, turn in parent_turns.items() if k < (pivot or 0)}, **turns}
+    views: list[RenderableType] = []
+    scale = seen.scale(training_row)
     for k, turn in sorted(turns.items()):
         if k == pivot:
-            spoken.append(Rule(f"pivot {k}", style="magenta"))
-        spoken.append(said(turn, trained, scale, differs=k == seen.diverges))
-    spoken.append(Text.assemble(("end  ", "dim"), (excerpt(row["final_observation"]).head, "italic")))
+            views.append(Rule(f"pivot {k}", style="magenta"))
+        views.append(said(turn, training_row, scale, differs=k == seen.diverges))
+    views.append(Text.assemble(("end  ", "dim"), (excerpt(row["final_observation"]).head, "italic")))
     if attempt.reflection is None:
-        return Stack(*parts, *spoken)
+        return Stack(*parts, *views)
     table = Table.grid(expand=True, padding=(0, 1))
     table.add_column(ratio=3)
     table.add_column(ratio=2)
-    table.add_row(Stack(*spoken), reflection_panel(attempt.reflection))
+    table.add_row(Stack(*views), reflection_panel(attempt.reflection))
     return Stack(*parts, table)
 
 
@@ -109,9 +109,9 @@ def heading(line: Line, row: Row, attempt: Attempt, trained: Trained | None) -> 
 
 
 def said(turn: Row, trained: Trained | None, scale: ShadeScale, differs: bool) -> RenderableType:
-    """Return one turn: number, observation, the reply on a ground as strong as its weight x advantage."""
+    """Draw one turn: number, observation, the reply on a ground as strong as its weight x advantage."""
     effect = trained.effect(turn["turn"]) if trained else 0.0
-    masked = (
+    is_masked = (
         trained is not None
         and trained.aligned
         and turn["turn"] in trained.weights
@@ -119,7 +119,7 @@ def said(turn: Row, trained: Trained | None, scale: ShadeScale, differs: bool) -
     )
     ground = (UP if effect > 0 else DOWN)[scale.level(effect)]
     weight, style = f"w·Â {signed(effect, 4)}" if effect else "no weight", ""
-    if masked:
+    if is_masked:
         weight, style = "masked", "dim"
     if ground:
         style = f"#f4f6fa on {ground}"
@@ -132,7 +132,7 @@ def said(turn: Row, trained: Trained | None, scale: ShadeScale, differs: bool) -
 
 
 def clipped(content: str) -> str:
-    """Return a text for one turn: its beginning and end, and how much is left out."""
+    """Cut a text for one turn: its beginning and end, and how much is left out."""
     cut = excerpt(content, 2_000, 300)
     return f"{cut.head}… {number(cut.hidden)} characters …{cut.tail}" if cut.hidden else cut.head
 
@@ -149,8 +149,8 @@ def reflection_panel(reflection: Row) -> RenderableType:
 
 
 def status(store: Store, run: str, branch: str = "") -> RenderableType:
-    """Return where a run stands: the stages of its newest iteration, its figures beside those before, its account.
-    Raises StoreError."""
+    """Draw where a run stands: the stages of its newest iteration, its figures beside those before, its account. Raise
+    StoreError."""
     reader = Reader(store, [run], newest=SHOWN)
     try:
         line = known_line(reader, Line(run, branch))
@@ -160,16 +160,16 @@ def status(store: Store, run: str, branch: str = "") -> RenderableType:
             if past
             else max(row["last_iteration"] for row in lines(reader) if row["branch"] == branch)
         )
-        done = stages(reader, line, newest)
-        finished = "done" if any(row["stage"] == "updates" for row in done) else "not done yet"
+        stage_rows = stages(reader, line, newest)
+        progress = "done" if any(row["stage"] == "updates" for row in stage_rows) else "not done yet"
         return Stack(
-            Text.assemble((str(line), "bold"), f"  iteration {newest}, {finished}"),
+            Text.assemble((str(line), "bold"), f"  iteration {newest}, {progress}"),
             Text(writer(reader, line, newest) or "nobody is writing it", style="dim"),
             *([Text(past[-1]["no_step"], style="yellow")] if past and past[-1]["no_step"] else []),
             *failures(reader, line, newest),
             *(Text(f"alarm: {advice}", style="yellow") for advice in standing_alarms(store, run, branch)),
             Columns(
-                [stage_table(done), figure_table(past[-SHOWN:]), account_table(account(reader, line, newest))],
+                [stage_table(stage_rows), figure_table(past[-SHOWN:]), account_table(account(reader, line, newest))],
                 padding=(0, 3),
             ),
         )
@@ -178,7 +178,7 @@ def status(store: Store, run: str, branch: str = "") -> RenderableType:
 
 
 def failures(reader: Reader, line: Line, iteration: int) -> list[RenderableType]:
-    """Return a line for each stage of the iteration of which attempts ended by errors of the engine or the
+    """Write a line for each stage of the iteration of which attempts ended by errors of the engine or the
     environment."""
     failing = failing_stages(reader.cursor())
     return [
@@ -189,7 +189,7 @@ def failures(reader: Reader, line: Line, iteration: int) -> list[RenderableType]
 
 
 def plain_table(title: str, name: str, *figures: str) -> Table:
-    """Return a table without lines: names to the left, figures to the right."""
+    """Make a table without lines: names to the left, figures to the right."""
     table = Table(name, title=title, title_justify="left", title_style="bold", header_style="dim", box=None)
     for figure in figures:
         table.add_column(figure, justify="right")
@@ -216,6 +216,8 @@ def figure_table(past: list[Row]) -> Table:
 def account_table(rows: list[Row]) -> Table:
     table = plain_table("account", "attempts of", "all", "trained", "led on", "dropped", "unaccounted")
     for row in rows:
-        lost = Text(number(row["unaccounted"]), style="red" if row["unaccounted"] else "green")
-        table.add_row(row["stage"], *(number(row[name]) for name in ("attempts", "trained", "led_on", "dropped")), lost)
+        unaccounted = Text(number(row["unaccounted"]), style="red" if row["unaccounted"] else "green")
+        table.add_row(
+            row["stage"], *(number(row[name]) for name in ("attempts", "trained", "led_on", "dropped")), unaccounted
+        )
     return table

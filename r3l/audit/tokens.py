@@ -55,7 +55,7 @@ class TokenPage:
 
     @property
     def runs(self) -> list[list[Row]]:
-        """Adjacent tokens of the row."""
+        """Split the page into runs of adjacent tokens."""
         split: list[list[Row]] = []
         for token in self.tokens:
             if not split or token["place"] != split[-1][-1]["place"] + 1:
@@ -64,15 +64,15 @@ class TokenPage:
         return split
 
     def logprob(self, token: Row) -> float | None:
-        """Return the log-probability under the policy that sampled the token; None if the token was not sampled."""
-        known = token["logprob"]
-        if known is not None and math.isnan(known):
+        """Find the log-probability under the policy that sampled the token; None if the token was not sampled."""
+        logprob = token["logprob"]
+        if logprob is not None and math.isnan(logprob):
             return self.behind.get(token["place"])
-        return known or None
+        return logprob or None
 
 
 def token_page(reader: Reader, line: Line, iteration: int, source: str, page: int, every: bool) -> TokenPage:
-    """Raise StoreError where the source was not trained on."""
+    """Read one page of tokens. Raise StoreError where the source was not trained on."""
     place = {"run": line.run, "branch": line.branch, "iteration": iteration}
     rows = reader.rows(ROW, {**place, "source": source})
     if not rows:
@@ -92,18 +92,18 @@ def token_page(reader: Reader, line: Line, iteration: int, source: str, page: in
 
 
 def sampled_logprobs(reader: Reader, line: Line, source: str) -> dict[int, float]:
-    """Return place in the row -> log-probability, as the turns of its trajectory have them."""
+    """Map a place in the row to its log-probability, as the turns of its trajectory have them."""
     where = find(reader, line, source)
     if where is None or where.trajectory_id != source:
         return {}
     whole = group(reader, line, where.iteration, where.group_id)
     attempt = whole.attempt(source)
-    seen = panes(reader, whole, attempt)
-    trained = seen.trained.get(source)
-    for reading in readings(source, attempt, seen.turns) if trained else ():
+    shown_panes = panes(reader, whole, attempt)
+    training_row = shown_panes.trained.get(source)
+    for reading in readings(source, attempt, shown_panes.turns) if training_row else ():
         ids = [token for piece in reading for token in (*piece.context_ids, *piece.response_ids)]
-        if trained is not None and ids == trained.row["token_ids"]:
-            return laid_out(reading, source, seen.turns)
+        if training_row is not None and ids == training_row.row["token_ids"]:
+            return laid_out(reading, source, shown_panes.turns)
     return {}
 
 

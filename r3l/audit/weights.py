@@ -39,12 +39,12 @@ class Trained:
         return not self.row["token_ids"]
 
     def advantage(self, turn: int) -> float:
-        """Return that of a turn: its own, or else the row's."""
+        """Find the advantage of a turn: its own, or else the row's."""
         own = self.advantages.get(turn)
         return own[0] if own else float(self.row["advantage"])
 
     def effect(self, turn: int) -> float:
-        """Return weight x advantage of the turn's most heavily weighted token; 0 if none of its tokens is trained."""
+        """Compute weight x advantage of the turn's most heavily weighted token; 0 if none of its tokens is trained."""
         return max(self.weights.get(turn, [0.0]), default=0.0) * self.advantage(turn)
 
 
@@ -59,7 +59,7 @@ def place_weights(row: Row, *readings: Sequence[Piece]) -> Trained:
 
 
 def cut(values: Sequence[float], pieces: Sequence[Piece]) -> dict[int, list[float]]:
-    """Return the replies' shares of what a row says of each token, by turn."""
+    """Cut what a row says of each token into the replies' shares, by turn."""
     slices, place = {}, 0
     for piece in pieces:
         place += len(piece.context_ids)
@@ -80,7 +80,7 @@ class ShadeScale:
 
     @classmethod
     def over(cls, largest: float) -> ShadeScale:
-        """Return the scale that takes in effects up to `largest`."""
+        """Make the scale that takes in effects up to `largest`."""
         if not largest:
             return cls(0.0)
         decade = 10.0 ** math.floor(math.log10(largest))
@@ -88,13 +88,13 @@ class ShadeScale:
 
     @property
     def edges(self) -> list[float]:
-        """The largest effect of each shade, the weakest shade first."""
+        """List the largest effect of each shade, the weakest shade first."""
         leading = self.top / 10.0 ** math.floor(math.log10(self.top)) if self.top else 0.0
         below = (100, 100 / 3, 10, 10 / 3, 1) if round(leading) == 1 else (100, 30, 10, 3, 1)
         return [self.top / step for step in below]
 
     def level(self, effect: float) -> int:
-        """Return shade 1 to 5; 0 for no effect, and never 0 for some."""
+        """Choose shade 1 to 5; 0 for no effect, and never 0 for some."""
         if not effect or not self.top:
             return 0
         return 1 + sum(abs(effect) > edge * (1 + 1e-6) for edge in self.edges[:-1])

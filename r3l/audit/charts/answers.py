@@ -36,7 +36,7 @@ def answer_chart(
     y: str = "",
     by: str = "",
 ) -> AnswerChart | None:
-    """Return the chart that is asked for, or else a likely one; None where the answer has fewer than two number
+    """Draw the chart that is asked for, or else a likely one; None where the answer has fewer than two number
     columns."""
     numbers = [name for name, number in zip(columns, numeric, strict=True) if number]
     if len(numbers) < 2 or not rows:
@@ -50,18 +50,18 @@ def answer_chart(
     for row in rows:
         if row[at[x]] is not None and row[at[y]] is not None:
             lines[str(row[at[by]]) if by else ""][float(row[at[x]])].append(float(row[at[y]]))
-    drawn = [
+    series = [
         Series(name[:40], [(place, fmean(values)) for place, values in sorted(points.items())])
         for name, points in list(lines.items())[:COLOURS]
     ]
     means = any(len(values) > 1 for points in lines.values() for values in points.values())
-    svg = line_chart(drawn, Axes(y, x), f"{y} by {x}")
+    svg = line_chart(series, Axes(y, x), f"{y} by {x}")
     left_out = max(0, len(lines) - COLOURS)
-    return AnswerChart(x, y, by, numbers, names, svg, [one.name for one in drawn if one.name], left_out, means)
+    return AnswerChart(x, y, by, numbers, names, svg, [one.name for one in series if one.name], left_out, means)
 
 
 def likely(columns: Sequence[str], rows: Sequence[Sequence[Any]], names: Sequence[str]) -> str:
-    """Return the first column of a few values, each in several rows."""
+    """Find the first column of a few values, each in several rows."""
     for name in names:
         values = {str(row[columns.index(name)]) for row in rows}
         if 1 < len(values) <= COLOURS and len(values) < len(rows):

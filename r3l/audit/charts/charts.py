@@ -55,35 +55,37 @@ def line_chart(
     hover: bool = True,
     link: Callable[[float], str] | None = None,
 ) -> Markup:
-    """Return lines over whole numbers. `hover`: values under the mouse; `link`: where a click on a point leads."""
-    drawn = [
+    """Draw lines over whole numbers. `hover`: values under the mouse; `link`: where a click on a point leads."""
+    lines = [
         Series(one.name, [(x, None if absent(y) or math.isinf(y or 0.0) else y) for x, y in one.points], one.intervals)
         for one in series
     ]
-    values = [y for one in drawn for _, y in one.points if y is not None]
+    values = [y for one in lines for _, y in one.points if y is not None]
     if not values:
         return canvas(
             "chart", WIDTH, HEIGHT, f'<text class="none" x="{WIDTH / 2}" y="{HEIGHT / 2}">none yet</text>', label
         )
-    values += [edge for one in drawn for _, *edges in one.intervals for edge in edges if math.isfinite(edge)]
+    values += [edge for one in lines for _, *edges in one.intervals for edge in edges if math.isfinite(edge)]
     ticks = [0.0, 0.25, 0.5, 0.75, 1.0] if axes.share else nice_ticks(min(values), max(values), axes.zero)
-    xs = sorted({x for one in drawn for x, _ in one.points})
+    xs = sorted({x for one in lines for x, _ in one.points})
     scale_x = (
         Scale(xs[0], xs[-1], LEFT + 6, WIDTH - RIGHT - 6)
         if len(xs) > 1
         else Scale(xs[0] - 1, xs[0] + 1, LEFT, WIDTH - RIGHT)
     )
     scale_y = Scale(ticks[0], ticks[-1], HEIGHT - BOTTOM, TOP)
-    shown = percent if axes.share else lambda value: number(value, 3 if abs(ticks[-1] - ticks[0]) < 1 else 2)
+    as_text = percent if axes.share else lambda value: number(value, 3 if abs(ticks[-1] - ticks[0]) < 1 else 2)
     parts = [frame(ticks, xs, scale_x, scale_y, axes.share), titles(axes)]
-    parts += [whiskers(one.intervals, scale_x, scale_y, place % COLOURS) for place, one in enumerate(drawn)]
-    parts += [path(one.points, scale_x, scale_y, place % COLOURS) for place, one in enumerate(drawn)]
-    parts += hovers(drawn, xs, scale_x, scale_y, shown, link, axes.below) if hover else []
-    return canvas("chart", WIDTH, HEIGHT, "".join(parts), spoken_label(label, drawn, shown), "group" if link else "img")
+    parts += [whiskers(one.intervals, scale_x, scale_y, place % COLOURS) for place, one in enumerate(lines)]
+    parts += [path(one.points, scale_x, scale_y, place % COLOURS) for place, one in enumerate(lines)]
+    parts += hovers(lines, xs, scale_x, scale_y, as_text, link, axes.below) if hover else []
+    return canvas(
+        "chart", WIDTH, HEIGHT, "".join(parts), spoken_label(label, lines, as_text), "group" if link else "img"
+    )
 
 
 def titles(axes: Axes) -> str:
-    """Return what the axes show, in words."""
+    """Write what the axes show, in words."""
     return (
         f'<text class="title y" x="4" y="12">{escape(axes.unit)}</text>'
         f'<text class="title x" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 4}">{escape(axes.below)}</text>'
@@ -91,18 +93,18 @@ def titles(axes: Axes) -> str:
 
 
 def spoken_label(label: str, series: Sequence[Series], shown: Callable[[Any], str]) -> str:
-    """Return the chart for who hears the page: its title, and where each line begins and ends."""
-    spoken = []
+    """Describe the chart for who hears the page: its title, and where each line begins and ends."""
+    phrases = []
     for one in series:
-        known = [(x, y) for x, y in one.points if y is not None]
-        if known:
-            (first, low), (last, high) = known[0], known[-1]
-            spoken.append(f"{one.name} {shown(low)} at {first:g}, {shown(high)} at {last:g}".strip())
-    return ": ".join(filter(None, (label, "; ".join(spoken))))
+        points = [(x, y) for x, y in one.points if y is not None]
+        if points:
+            (first, low), (last, high) = points[0], points[-1]
+            phrases.append(f"{one.name} {shown(low)} at {first:g}, {shown(high)} at {last:g}".strip())
+    return ": ".join(filter(None, (label, "; ".join(phrases))))
 
 
 def whiskers(intervals: Sequence[tuple[float, float, float]], scale_x: Scale, scale_y: Scale, colour: int) -> str:
-    """Return an interval at each point, as a bar with ends."""
+    """Draw an interval at each point, as a bar with ends."""
     parts = []
     for x, low, high in intervals:
         at, below, above = scale_x(x), scale_y(low), scale_y(high)
@@ -112,7 +114,7 @@ def whiskers(intervals: Sequence[tuple[float, float, float]], scale_x: Scale, sc
 
 
 def canvas(css: str, width: int, height: int, inner: str, label: str = "", role: str = "img") -> Markup:
-    """Return an SVG of its own size, but a chart, which fills its place. Without a label it is an ornament to whoever
+    """Wrap an SVG of its own size, but a chart, which fills its place. Without a label it is an ornament to whoever
     hears the page."""
     size = "" if css == "chart" else f' width="{width}" height="{height}"'
     accessible = f' role="{role}" aria-label="{escape(label)}"' if label else ' aria-hidden="true"'
@@ -120,7 +122,7 @@ def canvas(css: str, width: int, height: int, inner: str, label: str = "", role:
 
 
 def nice_ticks(low: float, high: float, zero: bool) -> list[float]:
-    """Return four or so round values that take in the range."""
+    """Choose four or so round values that take in the range."""
     low, high = (min(low, 0.0), max(high, 0.0)) if zero else (low, high)
     if high - low < 1e-12:
         low, high = low - (0.0 if zero and low == 0 else 0.5), high + 0.5
@@ -142,7 +144,7 @@ def tick_label(value: float, step: float, share: bool) -> str:
 
 
 def whole_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Return regular places along x, each a multiple of one round step; the only place where there is one."""
+    """Choose regular places along x, each a multiple of one round step; the only place where there is one."""
     if high <= low:
         return [low]
     step = 10 ** math.floor(math.log10((high - low) / most))
@@ -152,7 +154,7 @@ def whole_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def place_label(x: float) -> str:
-    """Return an iteration as it is; thousands of turns or tokens in three places or so."""
+    """Write an iteration as it is; thousands of turns or tokens in three places or so."""
     if abs(x) >= 10_000:
         x = round(x, -2)
     elif abs(x) >= 100:
@@ -161,7 +163,7 @@ def place_label(x: float) -> str:
 
 
 def frame(ticks: Sequence[float], xs: Sequence[float], scale_x: Scale, scale_y: Scale, share: bool) -> str:
-    """Return grid lines with their values, and regular places along x."""
+    """Draw grid lines with their values, and regular places along x."""
     parts = []
     for tick in ticks:
         y = scale_y(tick)
@@ -179,7 +181,7 @@ def frame(ticks: Sequence[float], xs: Sequence[float], scale_x: Scale, scale_y: 
 
 
 def path(points: Sequence[tuple[float, float | None]], scale_x: Scale, scale_y: Scale, colour: int) -> str:
-    """Return a line, broken where there is no value; dots while they can be told apart, and for a point that stands
+    """Draw a line, broken where there is no value; dots while they can be told apart, and for a point that stands
     alone."""
     runs = [
         [(scale_x(x), scale_y(y)) for x, y in run if y is not None]
@@ -189,8 +191,8 @@ def path(points: Sequence[tuple[float, float | None]], scale_x: Scale, scale_y: 
     lines = "".join(
         f'<path class="line c{colour}" d="M{" L".join(f"{x} {y}" for x, y in run)}"/>' for run in runs if len(run) > 1
     )
-    dotted = [point for run in runs for point in run if len(points) <= DOTS or len(run) == 1]
-    return lines + "".join(f'<circle class="dot c{colour}" cx="{x}" cy="{y}" r="2.6"/>' for x, y in dotted)
+    dots = [point for run in runs for point in run if len(points) <= DOTS or len(run) == 1]
+    return lines + "".join(f'<circle class="dot c{colour}" cx="{x}" cy="{y}" r="2.6"/>' for x, y in dots)
 
 
 def hovers(
@@ -202,29 +204,29 @@ def hovers(
     link: Callable[[float], str] | None,
     below: str,
 ) -> list[str]:
-    """Return a strip per x (at most HOVERS) that shows a rule and the values there while the mouse is over it."""
-    chosen = xs[:: max(1, math.ceil(len(xs) / HOVERS))]
+    """Draw a strip per x (at most HOVERS) that shows a rule and the values there while the mouse is over it."""
+    places = xs[:: max(1, math.ceil(len(xs) / HOVERS))]
     lookup = [dict(one.points) for one in series]
     edges = [{x: (low, high) for x, low, high in one.intervals} for one in series]
     parts = []
-    for place, x in enumerate(chosen):
+    for place, x in enumerate(places):
         at = scale_x(x)
-        left = LEFT if place == 0 else (at + scale_x(chosen[place - 1])) / 2
-        right = WIDTH - RIGHT if place == len(chosen) - 1 else (at + scale_x(chosen[place + 1])) / 2
+        left = LEFT if place == 0 else (at + scale_x(places[place - 1])) / 2
+        right = WIDTH - RIGHT if place == len(places) - 1 else (at + scale_x(places[place + 1])) / 2
         rows = []
-        for colour, (one, known, bounds) in enumerate(zip(series, lookup, edges, strict=True)):
-            if known.get(x) is not None:
+        for colour, (one, y_at, bounds) in enumerate(zip(series, lookup, edges, strict=True)):
+            if y_at.get(x) is not None:
                 between = f" [{shown(bounds[x][0])}–{shown(bounds[x][1])}]" if x in bounds else ""
-                rows.append((colour, f"{one.name} {shown(known[x])}{between}".strip()))
+                rows.append((colour, f"{one.name} {shown(y_at[x])}{between}".strip()))
         strip = (
             f'<rect class="hit" x="{left:.1f}" y="0" width="{right - left:.1f}" height="{HEIGHT}"/>'
             f'<line class="rule" x1="{at}" x2="{at}" y1="{TOP}" '
             f'y2="{HEIGHT - BOTTOM}"/>{tooltip(f"{below} {x:g}", rows, at)}'
         )
-        spoken = f"{below} {x:g}: {'; '.join(text for _, text in rows)}"
+        label = f"{below} {x:g}: {'; '.join(text for _, text in rows)}"
         # The table of iterations has the same links for who uses the keyboard.
         parts.append(
-            f'<a class="at" href="{escape(link(x))}" tabindex="-1" aria-label="{escape(spoken)}">{strip}</a>'
+            f'<a class="at" href="{escape(link(x))}" tabindex="-1" aria-label="{escape(label)}">{strip}</a>'
             if link
             else f'<g class="at">{strip}</g>'
         )
@@ -232,7 +234,7 @@ def hovers(
 
 
 def tooltip(head: str, rows: Sequence[tuple[int, str]], at: float) -> str:
-    """Return a box with the values of each line at x."""
+    """Draw a box with the values of each line at x."""
     width = 30 + 6.2 * max([len(head), *(len(text) for _, text in rows)])
     left = max(2.0, at + 8 if at + 8 + width < WIDTH else at - 8 - width)
     texts = "".join(

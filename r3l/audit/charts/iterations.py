@@ -48,7 +48,7 @@ SAID = {
 
 
 def charts_of(metrics: Sequence[Metric]) -> tuple[Chart, ...]:
-    """Return the charts above, then one for each metric that names none."""
+    """List the charts above, then one for each metric that names none."""
     of_title: dict[str, list[Metric]] = {title: [] for title in SAID}
     for metric in metrics:
         if metric.chart is not None:
@@ -69,12 +69,12 @@ CHARTS = charts_of(FOLLOWED)
 
 
 def iteration_charts(rows: Sequence[Row], curves: Sequence[Curve], line: Line | None = None) -> list[dict[str, Any]]:
-    """Return the charts of one line, held-out success first. Points link to the iterations of `line`; a report has
+    """Draw the charts of one line, held-out success first. Points link to the iterations of `line`; a report has
     none."""
     link = partial(iteration_url, line) if line else None
-    named = [(curve.benchmark, [curve]) for curve in curves]
+    curves_of = [(curve.benchmark, [curve]) for curve in curves]
     return [
-        *(held_out_chart(benchmark, [("", curve) for curve in scores], link) for benchmark, scores in named),
+        *(held_out_chart(benchmark, [("", curve) for curve in scores], link) for benchmark, scores in curves_of),
         *(alone(chart, rows, link=link) for chart in CHARTS),
     ]
 
@@ -86,8 +86,8 @@ def iteration_url(line: Line, iteration: float) -> str:
 def compared_charts(
     rows_by_line: Sequence[tuple[str, Sequence[Row]]], curves_by_line: Sequence[tuple[str, Sequence[Curve]]]
 ) -> list[dict[str, Any]]:
-    """Return the charts of several lines: held-out success per benchmark, and each figure that one of them has. Each
-    line has the same colour in every chart, whether or not it has values there."""
+    """Draw the charts of several lines: held-out success per benchmark, and each figure that one of them has. Each line
+    has the same colour in every chart, whether or not it has values there."""
     benchmarks = dict.fromkeys(curve.benchmark for _, curves in curves_by_line for curve in curves)
     pictures = [
         held_out_chart(
@@ -111,7 +111,7 @@ def compared_charts(
 def held_out_chart(
     benchmark: str, curves: Sequence[tuple[str, Curve]], link: Callable[[float], str] | None = None
 ) -> dict[str, Any]:
-    """Return the success on held-out tasks with 95 % intervals; -1 is the starting policy."""
+    """Draw the success on held-out tasks with 95 % intervals; -1 is the starting policy."""
     series = [
         charts.Series(
             name,
@@ -129,7 +129,7 @@ def held_out_chart(
 def alone(
     chart: Chart, rows: Sequence[Row], hover: bool = True, link: Callable[[float], str] | None = None
 ) -> dict[str, Any]:
-    """Return all columns of the chart that have a value."""
+    """Draw all columns of the chart that have a value."""
     series = [
         charts.Series(name, [(row["iteration"], row[column]) for row in rows]) for column, name in chart.lines.items()
     ]
@@ -139,7 +139,7 @@ def alone(
 
 
 def compared(chart: Chart, column: str, name: str, rows_by_line: Sequence[tuple[str, Sequence[Row]]]) -> dict[str, Any]:
-    """Return one column of the chart for each line."""
+    """Draw one column of the chart for each line."""
     series = [charts.Series(line, [(row["iteration"], row[column]) for row in rows]) for line, rows in rows_by_line]
     return drawn(chart, chart.meaning, series) | {"title": f"{chart.title}: {name}" if name else chart.title}
 

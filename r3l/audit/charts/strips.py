@@ -10,20 +10,20 @@ from r3l.audit.figures import absent
 
 
 def sparkline(values: Sequence[float | None], width: int = 96, height: int = 22) -> Markup:
-    """Return a small line without axes, from the least to the greatest value."""
-    known = [value for value in values if value is not None and not absent(value)]
-    if len(known) < 2:
+    """Draw a small line without axes, from the least to the greatest value."""
+    numbers = [value for value in values if value is not None and not absent(value)]
+    if len(numbers) < 2:
         return Markup("")
-    scale_x, scale_y = Scale(0, len(values) - 1, 2, width - 4), Scale(min(known), max(known), height - 3, 3)
+    scale_x, scale_y = Scale(0, len(values) - 1, 2, width - 4), Scale(min(numbers), max(numbers), height - 3, 3)
     points = [(place, value) for place, value in enumerate(values) if value is not None and not absent(value)]
-    drawn = " L".join(f"{scale_x(place)} {scale_y(value)}" for place, value in points)
+    line = " L".join(f"{scale_x(place)} {scale_y(value)}" for place, value in points)
     last = points[-1]
     dot = f'<circle class="dot c0" cx="{scale_x(last[0])}" cy="{scale_y(last[1])}" r="2.2"/>'
-    return canvas("spark", width, height, f'<path class="line c0" d="M{drawn}"/>{dot}')
+    return canvas("spark", width, height, f'<path class="line c0" d="M{line}"/>{dot}')
 
 
 def bar(share: float | None, css: str = "c0", width: int = 120, signed: bool = False) -> Markup:
-    """Return a bar of a share: from the left, or for `signed` from the middle, to the right if positive."""
+    """Draw a bar of a share: from the left, or for `signed` from the middle, to the right if positive."""
     value = 0.0 if share is None or absent(share) else max(-1.0, min(1.0, share))
     half = width / 2
     left, long = (half + min(0.0, value * half), abs(value) * half) if signed else (0.0, max(0.0, value) * width)
@@ -36,8 +36,8 @@ def bar(share: float | None, css: str = "c0", width: int = 120, signed: bool = F
 def token_strip(
     weights: Sequence[float], logprobs: Sequence[float], advantage: float, largest: float, term: str = "rl"
 ) -> Markup:
-    """Return one reply, token by token: blocks for weight x advantage (up: raised or, of SFT, imitated; down: lowered),
-    a line for how sure the policy was."""
+    """Draw one reply, token by token: blocks for weight x advantage (up: raised or, of SFT, imitated; down: lowered), a
+    line for how sure the policy was."""
     count = max(len(weights), len(logprobs))
     if not count:
         return Markup("")

@@ -22,26 +22,26 @@ class Excerpt:
 
 
 def excerpt(text: str, head: int = HEAD, tail: int = TAIL) -> Excerpt:
-    """Return a text for a page: whole where it is short. A hidden middle of a few characters is not worth hiding."""
+    """Cut a text for a page: whole where it is short. A hidden middle of a few characters is not worth hiding."""
     if len(text) <= head + 2 * tail:
         return Excerpt(visible(text), 0, "")
     return Excerpt(visible(text[:head]), len(text) - head - tail, visible(text[-tail:]))
 
 
 def both_ends(text: str, limit: int) -> str:
-    """Return one line of at most `limit` characters: the beginning and the end of a longer text."""
+    """Cut a text to one line of at most `limit` characters: the beginning and the end of a longer one."""
     half = limit // 2
     return shortened(text, limit) if len(text) <= limit else visible(f"{text[: half - 1]}…{text[-half:]}")
 
 
 def shortened(text: str, limit: int) -> str:
-    """Return one line of at most `limit` characters."""
+    """Cut a text to one line of at most `limit` characters."""
     line = " ".join(text[: limit + 1].split()) if len(text) <= limit else text[:limit].replace("\n", " ") + "…"
     return visible(line)
 
 
 def report_fields(report: str) -> list[tuple[str, str]]:
-    """Return the report's fields as text, nested ones as JSON; none where they can't be shown, as of an invalid
+    """Read the report's fields as text, nested ones as JSON; none where they can't be shown, as of an invalid
     report."""
     try:
         fields = json.loads(report or "{}")

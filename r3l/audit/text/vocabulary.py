@@ -16,7 +16,7 @@ LARGEST = 64_000_000  # bytes; the largest vocabularies in use take about 20 MB
 
 
 def decoder(reader: Reader, line: Line) -> Callable[[int], str]:
-    """Return what a token id reads as. Raise StoreError, with the reason, where no tokenizer is at hand."""
+    """Make what a token id reads as. Raise StoreError, with the reason, where no tokenizer is at hand."""
     content = next(tokenizer_files(reader, line), None)
     if content is None or len(content) > LARGEST:
         raise StoreError(f"{line}: its store has no policy with a {FILE}, and neither has the path of its settings")

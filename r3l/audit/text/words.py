@@ -17,7 +17,7 @@ class Span(NamedTuple):
 
 
 def word_difference(before: str, after: str) -> tuple[list[Span], list[Span]] | None:
-    """Return both texts as spans, which joined give the texts again; None where they are equal or too long to
+    """Split both texts into spans, which joined give the texts again; None where they are equal or too long to
     compare."""
     if before == after or max(len(before), len(after)) > LONGEST:
         return None

@@ -28,7 +28,7 @@ def is_loopback(host: str) -> bool:
 
 
 def key_for(host: str) -> str:
-    """Return the key that is asked for at `host`: that of R3L_AUDIT_KEY, which loopback can do without.
+    """Read the key that is asked for at `host`: that of R3L_AUDIT_KEY, which loopback can do without.
 
     Raises:
         ConfigError: another address than loopback and no key, or one that is too short to keep anybody out.
@@ -45,7 +45,7 @@ def key_for(host: str) -> str:
 
 
 def from_other_site(headers: Headers, origins: Collection[str] = (), following: bool = True) -> bool:
-    """Return whether a page of another site had the browser send this request: by its Origin, else by its fetch
+    """Tell whether a page of another site had the browser send this request: by its Origin, else by its fetch
     metadata.
 
     Args:
@@ -95,7 +95,7 @@ class AskForKey:
 
 
 def given(headers: Headers) -> bytes:
-    """Return the password that a request came with; empty where there is none."""
+    """Read the password that a request came with; empty where there is none."""
     scheme, _, value = headers.get("authorization", "").partition(" ")
     if scheme.lower() != "basic":
         return b""

@@ -44,9 +44,8 @@ STATIC = {"audit.css": "text/css", "panes.css": "text/css", "audit.js": "text/ja
 
 
 def make_app(store: Store, questions: Path = QUESTIONS, names: Sequence[str] = (), key: str = "") -> FastAPI:
-    """Return the app over a store. It answers GET only, and only to the names of this machine and `names` (a foreign
-    page can't read it by rebinding); with a `key`, only to who sends it as the password of HTTP's basic authentication.
-    """
+    """Make the app over a store. It answers GET only, and only to the names of this machine and `names` (a foreign page
+    can't read it by rebinding); with a `key`, only to who sends it as the password of HTTP's basic authentication."""
     app = FastAPI(title="r3l audit", openapi_url=None, docs_url=None, redoc_url=None)
     app.state.audit = AppState(
         Reader(store), Overview(store), environment(), worked_questions(questions), SqlBox(store)
@@ -98,7 +97,7 @@ def serve(
 
 
 async def with_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-    """Return the content security policy on every answer. A route may be stricter, never laxer."""
+    """Set the content security policy on every answer. A route may be stricter, never laxer."""
     response = await call_next(request)
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
@@ -106,7 +105,7 @@ async def with_headers(request: Request, call_next: Callable[[Request], Awaitabl
 
 
 def static(name: str) -> Response:
-    """Return the style sheet, the script and the icon; there is nothing else to serve."""
+    """Serve the style sheet, the script and the icon; there is nothing else to serve."""
     if name not in STATIC:
         raise HTTPException(404)
     return Response(package_files("r3l.audit").joinpath("static", name).read_bytes(), media_type=STATIC[name])

@@ -27,14 +27,14 @@ class AppState:
     boxes: dict[str, SqlBox] = field(default_factory=dict)  # of one run or branch each, the one asked last at the end
 
     def page(self, template: str, status: int = 200, **seen: Any) -> HTMLResponse:
-        """Return a rendered page. `line` in `seen` gives it the tabs of that run."""
+        """Render a page. `line` in `seen` gives it the tabs of that run."""
         content = self.templates.get_template(template).render(
             line=seen.pop("line", None), store=self.reader.store.root, **seen
         )
         return HTMLResponse(content, status_code=status)
 
     def line_page(self, template: str, line: Line, tab: str, **seen: Any) -> HTMLResponse:
-        """Return a page of one run or branch, with the others to change to."""
+        """Render a page of one run or branch, with the others to change to."""
         return self.page(template, line=line, tab=tab, others=listed(self.reader.store), **seen)
 
     def close(self) -> None:
@@ -44,7 +44,7 @@ class AppState:
             box.close()
 
     def box_of(self, line: str) -> SqlBox:
-        """Return the SQL box whose views show this run or branch; each run's own line where none is named. Raises
+        """Find the SQL box whose views show this run or branch; each run's own line where none is named. Raise
         StoreError."""
         if not line:
             return self.box
@@ -56,7 +56,7 @@ class AppState:
         return box
 
     def of(self, line: Line) -> Reader:
-        """Return the reader for questions about one run."""
+        """Find the reader for questions about one run."""
         return self.reader.of(line.run)
 
 
@@ -76,6 +76,6 @@ OfLine = Annotated[Line, Depends(line_of)]
 
 
 def whole_number(text: str) -> int | None:
-    """Return a field of a form: empty, or no number, is none."""
-    stripped = text.strip()
-    return int(stripped) if stripped.lstrip("-").isdecimal() and len(stripped) < 10 else None
+    """Read a field of a form: empty, or no number, is none."""
+    digits = text.strip()
+    return int(digits) if digits.lstrip("-").isdecimal() and len(digits) < 10 else None

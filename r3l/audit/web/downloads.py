@@ -27,7 +27,7 @@ def harmless(value: Any) -> Any:
 
 
 def as_parquet(answer: Answer) -> bytes:
-    """Return columns of numbers, truths or texts; of the text of their values where they are mixed."""
+    """Write columns of numbers, truths or texts; of the text of their values where they are mixed."""
     arrays, names = [], []
     for k, name in enumerate(answer.columns):
         values = [float(row[k]) if isinstance(row[k], Decimal) else row[k] for row in answer.rows]

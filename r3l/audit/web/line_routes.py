@@ -26,13 +26,13 @@ PageNumber = Annotated[int, Query(ge=0, le=10**7)]
 
 @router.get("")
 def overview(app_state: CurrentState, line: OfLine, at: Short = "") -> HTMLResponse:
-    """Return where the line stands, its iterations over time, and the optimiser step and stages of one of them, the
+    """Show where the line stands, its iterations over time, and the optimiser step and stages of one of them, the
     newest if none is named."""
     reader = app_state.of(line)
     past = iterations(reader, line)
     newest = past[-1]["iteration"] if past else 0
-    chosen = whole_number(at)
-    shown = newest if chosen is None else chosen
+    number = whole_number(at)
+    iteration = newest if number is None else number
     standing = standings(reader)[line]
     return app_state.line_page(
         "iterations.html",
@@ -42,11 +42,11 @@ def overview(app_state: CurrentState, line: OfLine, at: Short = "") -> HTMLRespo
         standing=standing,
         alarms=standing_alarms(reader.store, *line.place),
         charts=iteration_charts(past, standing.curves, line),
-        at=shown,
+        at=iteration,
         writer=writer(reader, line, past[-1]["iteration"] if past else 0),
-        steps=findings.optimiser_steps(reader, line, shown),
-        trained=findings.trained_rows(reader, line, shown),
-        stages=findings.stages(reader, line, shown),
+        steps=findings.optimiser_steps(reader, line, iteration),
+        trained=findings.trained_rows(reader, line, iteration),
+        stages=findings.stages(reader, line, iteration),
     )
 
 
@@ -64,8 +64,8 @@ def groups(
     down: Literal["0", "1"] = "1",
     page: PageNumber = 0,
 ) -> HTMLResponse:
-    """Return the table of groups."""
-    asked = Filter(
+    """Show the table of groups."""
+    table_filter = Filter(
         whole_number(iteration),
         task_type,
         status,
@@ -76,19 +76,22 @@ def groups(
         down == "1",
         page,
     )
-    rendered = group_page(app_state.of(line), line, asked)
+    table_page = group_page(app_state.of(line), line, table_filter)
     return app_state.line_page(
-        "groups.html", line, "groups", asked=asked, shown=rendered, choices=choices(app_state.of(line), line)
+        "groups.html", line, "groups", asked=table_filter, shown=table_page, choices=choices(app_state.of(line), line)
     )
 
 
 @router.get("/group")
 def viewer(app_state: CurrentState, line: OfLine, id: Short, iteration: int, attempt: Short = "") -> HTMLResponse:
-    """Return the four panes."""
-    viewed = group(app_state.of(line), line, iteration, id, attempt)
-    chosen = viewed.attempt(attempt)
-    seen = {"panes": panes(app_state.of(line), viewed, chosen), "beside": neighbours(app_state.of(line), viewed)}
-    return app_state.line_page("group.html", line, "groups", group=viewed, attempt=chosen, **seen)
+    """Show the four panes."""
+    shown_group = group(app_state.of(line), line, iteration, id, attempt)
+    shown_attempt = shown_group.attempt(attempt)
+    context = {
+        "panes": panes(app_state.of(line), shown_group, shown_attempt),
+        "beside": neighbours(app_state.of(line), shown_group),
+    }
+    return app_state.line_page("group.html", line, "groups", group=shown_group, attempt=shown_attempt, **context)
 
 
 @router.get("/open")
@@ -128,15 +131,15 @@ def account(
     reason: Short = "",
     page: PageNumber = 0,
 ) -> HTMLResponse:
-    """Return where attempts went, and every event by its reason."""
-    at, chosen = whole_number(iteration), {"stage": stage, "event": event, "reason": reason}
-    rows = findings.events(app_state.of(line), line, at, chosen, page, EVENTS)
+    """Show where attempts went, and every event by its reason."""
+    at, event_filter = whole_number(iteration), {"stage": stage, "event": event, "reason": reason}
+    rows = findings.events(app_state.of(line), line, at, event_filter, page, EVENTS)
     return app_state.line_page(
         "account.html",
         line,
         "account",
         at=at,
-        chosen=chosen,
+        chosen=event_filter,
         page=page,
         more=len(rows) > EVENTS,
         events=rows[:EVENTS],
@@ -149,7 +152,7 @@ def account(
 def tokens(
     app_state: CurrentState, line: OfLine, source: Short, iteration: int, page: PageNumber = 0, every: bool = False
 ) -> HTMLResponse:
-    """Return a training row token by token: why was this token trained with this weight?"""
+    """Show a training row token by token: why was this token trained with this weight?"""
     return app_state.line_page(
         "tokens.html",
         line,
@@ -167,7 +170,7 @@ def text(
     part: Literal["observation", "response", "final", "reflection"],
     turn: int = 0,
 ) -> PlainTextResponse:
-    """Return a text whole, as it was stored: plain text, in a sandbox of its own, so that a browser does nothing with
+    """Show a text whole, as it was stored: plain text, in a sandbox of its own, so that a browser does nothing with
     it."""
     headers = {
         "Content-Security-Policy": "default-src 'none'; sandbox",
@@ -188,7 +191,7 @@ TEXTS = {
 
 
 def text_in_store(reader: Reader, line: Line, id_: str, part: str, turn: int) -> str:
-    """Raise StoreError where there is no such text."""
+    """Read a text. Raise StoreError where there is no such text."""
     rows = reader.rows(TEXTS[part], [*line.place, id_, turn])
     if not rows:
         raise StoreError(f"{id_}: no {part} of turn {turn} in {line}")

@@ -28,17 +28,20 @@ class Overview:
         self._guard = threading.Lock()
 
     def rows(self) -> tuple[list[Row], dict[str, str]]:
-        """Return every run and branch, the newest run first: size and times, `line`, and `past`, a row of figures per
+        """List every run and branch, the newest run first: size and times, `line`, and `past`, a row of figures per
         iteration, and its `standing`; and the damaged runs, which are left out, with the reason."""
         with self._guard:  # the first to ask does the work, the others have it then
             figures = remembered(self.store, "overview", QUESTIONS)
-            answered = [answers for answers in figures.runs.values() if answers["lines"]]
-            runs = [rows_of(answers | {"about": [self.named(row) for row in answers["about"]]}) for answers in answered]
+            answers_by_run = [answers for answers in figures.runs.values() if answers["lines"]]
+            runs = [
+                rows_of(answers | {"about": [self.named(row) for row in answers["about"]]})
+                for answers in answers_by_run
+            ]
         runs.sort(key=lambda rows: max(row["last_commit"] for row in rows), reverse=True)
         return [row for rows in runs for row in rows], figures.left_out
 
     def named(self, row: Row) -> Row:
-        """Return a row of ABOUT with the name of the policy, whose file is read once per iteration."""
+        """Add the name of the policy, whose file is read once per iteration, to a row of ABOUT."""
         key = (row["run"], row["branch"], row["iteration"])
         if key not in self._policies:
             self._policies[key] = policy_of(self.store, row)
@@ -46,7 +49,7 @@ class Overview:
 
 
 def rows_of(answers: dict[str, list[Row]]) -> list[Row]:
-    """Return a run's lines with what belongs to each."""
+    """List a run's lines with what belongs to each."""
     standing = standings_of(answers["about"], answers["counts"])
     rows = []
     for row in answers["lines"]:

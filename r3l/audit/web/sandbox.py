@@ -22,9 +22,8 @@ from r3l.store.query import one_select
 from r3l.store.stage import Store
 
 ROWS, SECONDS, AT_ONCE = 1_000, 20.0, 2
-MEMORY = (
-    3 << 30
-)  # bytes that a question may take: DuckDB's own limit of 2 GB, and as much again for what it does not count
+# bytes that a question may take: DuckDB's own limit of 2 GB, and as much again for what it does not count
+MEMORY = 3 << 30
 NARROW = "narrow it (WHERE iteration = ...)"
 CONNECT_SECONDS = 120.0
 PACKAGE_ROOT = str(Path(__file__).parents[3])
@@ -41,7 +40,7 @@ class Answer:
 
     @property
     def numeric(self) -> list[bool]:
-        """Whether the first value of each column is a number; such a column has its head on the right."""
+        """Tell whether the first value of each column is a number; such a column has its head on the right."""
         firsts = [next((row[k] for row in self.rows if row[k] is not None), None) for k in range(len(self.columns))]
         return [isinstance(value, int | float | Decimal) and not isinstance(value, bool) for value in firsts]
 
@@ -71,24 +70,24 @@ class SqlBox:
         one_select(query)
         if not self._slots.acquire(blocking=False):
             raise StoreError("two queries are running already; wait for one to end")
-        asked: Asked | None = None
+        process: Asked | None = None
         try:
-            asked = self._idling() or Asked(self.store.root, self.runs, self.memory, self.branch)
-            return asked.ask(query, rows, seconds, whole)
+            process = self._idling() or Asked(self.store.root, self.runs, self.memory, self.branch)
+            return process.ask(query, rows, seconds, whole)
         finally:
-            if asked is not None and asked.waits:
-                self._idle.append(asked)
-            elif asked is not None:  # it is at work yet, or has ended
-                asked.kill()
+            if process is not None and process.waits:
+                self._idle.append(process)
+            elif process is not None:  # it is at work yet, or has ended
+                process.kill()
             self._slots.release()
 
     def _idling(self) -> Asked | None:
-        """A process that waits for a question; one that was ended meanwhile, from outside, is let go."""
+        """Find a process that waits for a question; one that was ended meanwhile, from outside, is let go."""
         while self._idle:
-            asked = self._idle.pop()
-            if asked.process.poll() is None:
-                return asked
-            asked.kill()
+            process_of_box = self._idle.pop()
+            if process_of_box.process.poll() is None:
+                return process_of_box
+            process_of_box.kill()
         return None
 
     def close(self) -> None:
@@ -101,9 +100,8 @@ class Asked:
 
     def __init__(self, root: str, runs: Sequence[str] | None, memory: int, branch: str = "") -> None:
         paths = os.pathsep.join([PACKAGE_ROOT, *filter(None, [os.environ.get("PYTHONPATH", "")])])
-        self.folder = TemporaryDirectory(
-            prefix="r3l-sql-"
-        )  # where DuckDB puts what does not fit into memory: not the working folder
+        # where DuckDB puts what does not fit into memory: not the working folder
+        self.folder = TemporaryDirectory(prefix="r3l-sql-")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "r3l.audit.web.sandbox_process", root, json.dumps([runs, branch]), str(memory)],
             stdin=subprocess.PIPE,
@@ -116,26 +114,28 @@ class Asked:
         self.waits = True  # for a question
 
     def ask(self, query: str, rows: int, seconds: float, whole: bool = False) -> Answer:
-        """Return the time that it takes to connect to the store is not the question's. Raise StoreError."""
+        """Ask one question. The time that it takes to connect to the store is not the question's. Raise StoreError."""
         assert self.process.stdin is not None
         self.waits = False
         with suppress(BrokenPipeError):  # reading says that it ended
             question = {"sql": query, "rows": rows, "seconds": seconds, "whole": whole}
             self.process.stdin.write(json.dumps(question).encode() + b"\n")
-        said = self._line(CONNECT_SECONDS, f"the store could not be connected to within {CONNECT_SECONDS:g} s")
-        begun = time.monotonic()
-        if "error" not in said:
-            said = self._line(seconds, f"stopped after {seconds:g} s; {NARROW}, or use `r3l sql`, which waits longer")
+        message = self._line(CONNECT_SECONDS, f"the store could not be connected to within {CONNECT_SECONDS:g} s")
+        start_time = time.monotonic()
+        if "error" not in message:
+            message = self._line(
+                seconds, f"stopped after {seconds:g} s; {NARROW}, or use `r3l sql`, which waits longer"
+            )
         self.waits = True
-        if "error" in said:
-            raise StoreError(said["error"])
+        if "error" in message:
+            raise StoreError(message["error"])
         cells = [
-            tuple(Decimal(value[0]) if isinstance(value, list) else value for value in row) for row in said["rows"]
+            tuple(Decimal(value[0]) if isinstance(value, list) else value for value in row) for row in message["rows"]
         ]
-        return Answer(said["columns"], cells[:rows], len(cells) > rows, time.monotonic() - begun)
+        return Answer(message["columns"], cells[:rows], len(cells) > rows, time.monotonic() - start_time)
 
     def _line(self, seconds: float, late: str) -> dict[str, Any]:
-        """Return the next line. Raise StoreError with `late` where none comes in time, and where the process has
+        """Read the next line. Raise StoreError with `late` where none comes in time, and where the process has
         ended."""
         assert self.process.stdout is not None
         end = time.monotonic() + seconds
@@ -147,8 +147,8 @@ class Asked:
             if not parts[-1]:
                 raise StoreError(f"this query ended its process, most likely by the memory it took; {NARROW}")
         line, _, self.unread = b"".join(parts).partition(b"\n")
-        said: dict[str, Any] = json.loads(line)
-        return said
+        message: dict[str, Any] = json.loads(line)
+        return message
 
     def kill(self) -> None:
         self.process.kill()
@@ -160,7 +160,7 @@ class Asked:
 
 
 def worked_questions(folder: Path) -> list[Question]:
-    """Return the questions that ship with the repository: ``NN_name.sql``, the question as its first comment."""
+    """Read the questions that ship with the repository: ``NN_name.sql``, the question as its first comment."""
     questions = []
     for path in sorted(folder.glob("*.sql")) if folder.is_dir() else []:
         lines = path.read_text(encoding="utf-8").strip().splitlines()

@@ -27,25 +27,21 @@ GRACE_SECONDS = 1.0  # the parent's clock comes first
 
 
 def fetch(cursor: duckdb.DuckDBPyConnection, query: str, rows: int) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Return the column names and the first rows. In a read-only transaction: a SELECT may hold a DELETE in its
+    """Run a query: the column names and the first rows. In a read-only transaction: a SELECT may hold a DELETE in its
     WITH."""
     try:
         cursor.execute("BEGIN TRANSACTION READ ONLY")
         relation = cursor.sql(one_select(query))
         return list(relation.columns), relation.limit(rows).fetchall()
-    except (
-        duckdb.Error,
-        RuntimeError,
-        MemoryError,
-        UnicodeDecodeError,
-    ) as error:  # DuckDB may cut its message within a character
+    # DuckDB may cut its message within a character
+    except (duckdb.Error, RuntimeError, MemoryError, UnicodeDecodeError) as error:
         raise StoreError(f"this query can't be run: {error or 'it takes too much memory'}") from error
     finally:
         cursor.close()
 
 
 def json_value(value: Any, limit: int = CELL) -> Any:
-    """Return a value as JSON: numbers as numbers (a Decimal as a list of its text), everything else as the text of a
+    """Write a value as JSON: numbers as numbers (a Decimal as a list of its text), everything else as the text of a
     cell."""
     if value is None or isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= limit):
         return value
@@ -75,7 +71,7 @@ def main() -> None:
     answers, reader = sys.stdout.buffer, None
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl + C ends the parent, and that ends this one's input
     for line in sys.stdin.buffer:
-        asked = json.loads(line)
+        question = json.loads(line)
         try:
             if reader is None:
                 reader = Reader(Store.open(root, reading=True), runs, branch=branch)
@@ -84,20 +80,19 @@ def main() -> None:
             cursor = reader.cursor()
             answers.write(b"{}\n")
             answers.flush()
-            signal.setitimer(
-                signal.ITIMER_REAL, asked["seconds"] + GRACE_SECONDS
-            )  # SIGALRM ends a process that does not handle it
+            # SIGALRM ends a process that does not handle it
+            signal.setitimer(signal.ITIMER_REAL, question["seconds"] + GRACE_SECONDS)
             with writing_nothing():
-                columns, rows = fetch(cursor, asked["sql"], asked["rows"] + 1)
-            limit = sys.maxsize if asked["whole"] else CELL
-            said = json.dumps(
+                columns, rows = fetch(cursor, question["sql"], question["rows"] + 1)
+            limit = sys.maxsize if question["whole"] else CELL
+            message = json.dumps(
                 {"columns": columns, "rows": [[json_value(value, limit) for value in row] for row in rows]}
             )
         except (R3LError, duckdb.Error) as error:
-            said = json.dumps({"error": str(error)})
+            message = json.dumps({"error": str(error)})
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)  # also after a refusal: the next question may come later
-        answers.write(said.encode() + b"\n")
+        answers.write(message.encode() + b"\n")
         answers.flush()
 
 

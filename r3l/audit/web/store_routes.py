@@ -36,7 +36,7 @@ LINKED = (
 
 @router.get("/")
 def runs(app_state: CurrentState) -> HTMLResponse:
-    """Return the runs of the store, newest first, each with its branches below it."""
+    """Show the runs of the store, newest first, each with its branches below it."""
     rows, left_out = app_state.overview.rows()
     last = {row["line"]: row["last_iteration"] or 0 for row in rows[:LOOKED_AT]}
     live = {line for line, iteration in last.items() if writer(app_state.reader, line, iteration)}
@@ -47,19 +47,23 @@ def runs(app_state: CurrentState) -> HTMLResponse:
 def compare(app_state: CurrentState, line: Annotated[list[str] | None, Query()] = None) -> HTMLResponse:
     """Compare runs and branches: charts, last figures, and the settings in which they differ."""
     there = listed(app_state.reader.store)
-    chosen = [known_line(app_state.reader, Line.parse(text)) for text in dict.fromkeys(line or [])][:SIDE_BY_SIDE]
-    past = [(str(one), iterations(app_state.of(one), one)) for one in chosen]
-    standing = {one: standings(app_state.of(one))[one] for one in chosen}
+    compared_lines = [known_line(app_state.reader, Line.parse(text)) for text in dict.fromkeys(line or [])][
+        :SIDE_BY_SIDE
+    ]
+    past = [(str(one), iterations(app_state.of(one), one)) for one in compared_lines]
+    standing = {one: standings(app_state.of(one))[one] for one in compared_lines}
     return app_state.page(
         "compare.html",
         there=there,
-        chosen=chosen,
+        chosen=compared_lines,
         past=past,
         standing=standing,
-        charts=compared_charts(past, [(str(one), standing[one].curves) for one in chosen]) if len(past) > 1 else [],
-        settings=differing_settings(app_state.reader, chosen) if len(chosen) > 1 else [],
+        charts=compared_charts(past, [(str(one), standing[one].curves) for one in compared_lines])
+        if len(past) > 1
+        else [],
+        settings=differing_settings(app_state.reader, compared_lines) if len(compared_lines) > 1 else [],
         most=SIDE_BY_SIDE,
-        change=branch_difference(app_state.reader, chosen),
+        change=branch_difference(app_state.reader, compared_lines),
         figures=[metric for metric in FOLLOWED if metric.shown or metric.source == "iterations"],
     )
 
@@ -77,7 +81,7 @@ def sql(
     y: Chosen = "",
     by: Chosen = "",
 ) -> HTMLResponse:
-    """Return the SQL box, and the answer where a question was asked. A link of another site fills the box in and asks
+    """Show the SQL box, and the answer where a question was asked. A link of another site fills the box in and asks
     nothing."""
     answer, wrong, status = None, "", 200
     if q.strip() and from_other_site(request.headers, following=False):
@@ -87,7 +91,7 @@ def sql(
             answer = app_state.box_of(run).ask(q)
         except StoreError as error:
             wrong, status = str(error), 400
-    seen = {
+    context = {
         "query": q,
         "axes": {name: value for name, value in (("x", x), ("y", y), ("by", by)) if value},
         "run": run,
@@ -101,7 +105,7 @@ def sql(
         "seconds": SECONDS,
         "linked": LINKED,
     }
-    return app_state.page("sql.html", status=status, **seen)
+    return app_state.page("sql.html", status=status, **context)
 
 
 @router.get("/sql/answer.{kind}")
@@ -112,7 +116,7 @@ def download(
     q: Annotated[str, Query()],
     run: Chosen = "",
 ) -> Response:
-    """Return the answer as a file."""
+    """Send the answer as a file."""
     if from_other_site(request.headers, following=False):
         raise HTTPException(403, "This question came from a page of another site.")
     answer = app_state.box_of(run).ask(q, rows=DOWNLOADED, whole=True)
@@ -131,7 +135,7 @@ FROM duckdb_columns() WHERE schema_name = 'main' AND NOT internal GROUP BY table
 
 
 def schema(reader: Reader) -> list[Row]:
-    """Return the views with their columns, types and, where the dictionary has it, meaning."""
+    """List the views with their columns, types and, where the dictionary has it, meaning."""
     tables = []
     for row in reader.remembered(COLUMNS):
         meanings = {column.name: column.meaning for column in TABLES.get(row["table_name"], ())}

@@ -12,19 +12,19 @@ router = APIRouter(prefix="/run/{run}")
 
 @router.get("/tasks")
 def task_types(app_state: CurrentState, line: OfLine, task_type: Short = "") -> HTMLResponse:
-    """Return the success by task type and iteration, and the tasks that were sampled most often."""
+    """Show the success by task type and iteration, and the tasks that were sampled most often."""
     reader = app_state.of(line)
     heats = [
         ("held-out tasks", tasks.heat(reader, line, "evaluation")),
         ("training tasks (bases)", tasks.heat(reader, line)),
     ]
-    seen = {"heats": heats, "often": tasks.often(reader, line, task_type), "task_type": task_type}
-    return app_state.line_page("tasks.html", line, "tasks", **seen)
+    context = {"heats": heats, "often": tasks.often(reader, line, task_type), "task_type": task_type}
+    return app_state.line_page("tasks.html", line, "tasks", **context)
 
 
 @router.get("/task")
 def one_task(app_state: CurrentState, line: OfLine, id: Short, a: Short = "", b: Short = "") -> HTMLResponse:
-    """Return one task's attempts over the iterations; two of them side by side where two are chosen."""
+    """Show one task's attempts over the iterations; two of them side by side where two are chosen."""
     reader = app_state.of(line)
     attempts = tasks.attempts(reader, line, id)
     both = tasks.pair(reader, line, a, b) if a and b else None
