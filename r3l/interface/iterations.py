@@ -49,23 +49,23 @@ def compose(
     Raises:
         ConfigError: a preset or a setting is unknown, a value is out of bounds, or a class can't be imported by others.
     """
-    model, given = model_of(str(policy), machine) if policy else ("", [])
+    model, assignments_given = model_of(str(policy), machine) if policy else ("", [])
     if engine:
-        given.append(f"engine.kind={named(engine)}")
-    asked = Asked.of(
+        assignments_given.append(f"engine.kind={named(engine)}")
+    choices = Asked.of(
         policy=model,
         environment=named(environment),
         method=named(method),
         machine=machine,
         run=run,
         change=change,
-        assignments=[*given, *assignments(settings or {})],
+        assignments=[*assignments_given, *assignments(settings or {})],
     )
-    return settled(asked)
+    return settled(choices)
 
 
 def named(kind: str | type) -> str:
-    """Return the name of a preset or kind, of a class its dotted path."""
+    """Name a preset or kind; a class by its dotted path."""
     if isinstance(kind, str):
         return kind
     if kind.__module__ == "__main__" or "." in kind.__qualname__:
@@ -79,7 +79,7 @@ def named(kind: str | type) -> str:
 
 
 def assignments(settings: Mapping[str, Any]) -> list[str]:
-    """Return settings by dotted names as assignments. Raise `ConfigError` for a value that is none of JSON's."""
+    """Write settings by dotted names as assignments. Raise `ConfigError` for a value that is none of JSON's."""
     try:
         return [f"{name}={json.dumps(value)}" for name, value in settings.items()]
     except TypeError as error:
@@ -142,22 +142,22 @@ def train(
             f"train: iterations={iterations}, config.iteration={config.iteration}: expected 1 or more further "
             "iterations, and an empty config.iteration"
         )
-    done: list[Figures] = []
+    figures_of: list[Figures] = []
     tools = Tools()
     try:
         store = preflight.ready(config)
-        while len(done) < iterations:
+        while len(figures_of) < iterations:
             figures: Figures = (
                 iterate(config, prefect=True) if prefect else dict(iterate_directly(config, store, tools, progress))
             )
             if config.evaluation.every and (figures["iteration"] + 1) % config.evaluation.every == 0:
                 figures["evaluation"] = _evaluated(config, tools, progress, prefect)
-            done.append(figures)
+            figures_of.append(figures)
             if on_iteration is not None and on_iteration(figures) is False:
                 break
     finally:
         tools.close()
-    return done
+    return figures_of
 
 
 def evaluate(config: Config, *, progress: Progress | None = None, prefect: bool = False) -> Figures:
@@ -188,11 +188,11 @@ def _evaluated(config: Config, tools: Tools, progress: Progress | None, prefect:
     ref = evaluation.evaluate(test, store, iteration, progress=progress, runner=Threads(), tools=tools)
     rows = store.read(ref, "evaluations").to_pylist()
     whole = score([(row["success"], row["reward"]) for row in rows], [row["task_id"] for row in rows])
-    kept = ("benchmark", "format", "protocol", "split", "data", "tasks", "of_tasks", "repeats", "policy")
+    columns = ("benchmark", "format", "protocol", "split", "data", "tasks", "of_tasks", "repeats", "policy")
     return {
         "run": config.run,
         "iteration": iteration,
-        **{name: rows[0][name] for name in kept},
+        **{name: rows[0][name] for name in columns},
         "solved": whole.solved,
         "episodes": whole.episodes,
         "rate": whole.rate,

@@ -35,15 +35,15 @@ class Answer:
     arrow: pa.Table
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the rows as dicts, column by column name."""
+        """List the rows as dicts, column by column name."""
         return list(self.arrow.to_pylist())
 
     def pandas(self) -> Any:
-        """Return a ``pandas.DataFrame``. Raise ImportError where pandas is not installed."""
+        """Convert to a ``pandas.DataFrame``. Raise ImportError where pandas is not installed."""
         return self.arrow.to_pandas()
 
     def polars(self) -> Any:
-        """Return a ``polars.DataFrame``. Raise ImportError where polars is not installed."""
+        """Convert to a ``polars.DataFrame``. Raise ImportError where polars is not installed."""
         import polars
 
         return polars.from_arrow(self.arrow)
@@ -66,15 +66,15 @@ class Tables:
 
     @property
     def root(self) -> str:
-        """Where it is kept: a folder, or an s3:// address."""
+        """Say where it is kept: a folder, or an s3:// address."""
         return self.store.root
 
     def runs(self) -> list[str]:
-        """Return the names of its runs."""
+        """List the names of its runs."""
         return self.store.runs()
 
     def run(self, name: str, branch: str = "") -> Run:
-        """Return a run, or a branch of it. Raise `StoreError` where there is none."""
+        """Find a run, or a branch of it. Raise `StoreError` where there is none."""
         if name not in self.runs():
             raise StoreError(f"no run {name!r} in {self.root}: it has {', '.join(self.runs()) or 'none'}")
         if branch and branch not in self.store.branches(name):
@@ -119,38 +119,38 @@ class Run:
     branch: str = ""
 
     def sql(self, question: str, *, seconds: float = SECONDS) -> Answer:
-        """Ask one SELECT of this run alone. Raises as `Tables.sql` does."""
+        """Ask one SELECT of this run alone. Raise as `Tables.sql` does."""
         return self.tables.sql(question, runs=[self.name], branch=self.branch, seconds=seconds)
 
     def table(self, name: str, iteration: int | None = None) -> Answer:
-        """Return a table or view as it is, of one iteration or (None) of all. Raise `StoreError` for an unknown one."""
-        known = (*TABLES, *VIEWS)
-        if name not in known:
-            raise StoreError(f"no table {name!r}: expected one of {', '.join(known)}")
+        """Read a table or view as it is, of one iteration or (None) of all. Raise `StoreError` for an unknown one."""
+        names = (*TABLES, *VIEWS)
+        if name not in names:
+            raise StoreError(f"no table {name!r}: expected one of {', '.join(names)}")
         return self.sql(f"FROM {name}" + ("" if iteration is None else f" WHERE iteration = {int(iteration)}"))
 
     def iterations(self) -> Answer:
-        """Return the figures of each iteration."""
+        """Read the figures of each iteration."""
         return self.table("iterations")
 
     def trajectories(self, iteration: int | None = None) -> Answer:
-        """Return base, retry and distilled trajectories, those of evaluations too: a row each."""
+        """Read base, retry and distilled trajectories, those of evaluations too: a row each."""
         return self.table("trajectories", iteration)
 
     def turns(self, iteration: int | None = None) -> Answer:
-        """Return the turns of all trajectories, with texts, token ids and log-probabilities."""
+        """Read the turns of all trajectories, with texts, token ids and log-probabilities."""
         return self.table("turns", iteration)
 
     def reflections(self, iteration: int | None = None) -> Answer:
-        """Return the reflections: a row each, with text, outcome, pivot and what came of it."""
+        """Read the reflections: a row each, with text, outcome, pivot and what came of it."""
         return self.table("reflections", iteration)
 
     def check(self) -> list[Finding]:
-        """Verify manifests, hashes and invariants. Return what is wrong: empty where nothing is."""
+        """Verify manifests, hashes and invariants. The result is what is wrong: empty where nothing is."""
         return check_run(self.tables.store, self.name)
 
     def config(self, iteration: int | None = None) -> Config:
-        """Return the settings of an iteration; None: the newest. Raise `StoreError` where it was never begun."""
+        """Load the settings of an iteration; None: the newest. Raise `StoreError` where it was never begun."""
         newest = self.tables.store.next_iteration(self.name, self.branch) - 1
         return load_config(self.tables.store, self.name, self.branch, newest if iteration is None else iteration)
 
@@ -175,11 +175,11 @@ class Run:
         for value in (settings or {}).values():
             if isinstance(value, str) and PATH.fullmatch(value):
                 plugins.allow(value)
-        store, asked = self.tables.store, Replay(self.branch, from_stage, to_stage)
-        given = assignments(settings or {})
-        made = recompute(store, self.name, iteration, asked, given, branch, runner=Threads())
-        found = diff(store, self.name, iteration, self.branch, made["branch"])
-        return Replayed(Run(self.tables, self.name, made["branch"]), found)
+        store, replay = self.tables.store, Replay(self.branch, from_stage, to_stage)
+        changes = assignments(settings or {})
+        report = recompute(store, self.name, iteration, replay, changes, branch, runner=Threads())
+        difference = diff(store, self.name, iteration, self.branch, report["branch"])
+        return Replayed(Run(self.tables, self.name, report["branch"]), difference)
 
 
 def open_store(path: str | Path = "") -> Tables:

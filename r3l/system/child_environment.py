@@ -25,11 +25,11 @@ BEGINNINGS = (
 
 
 def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return what a child process gets of this process's environment, and `extra`."""
-    asked = {name.strip() for name in os.environ.get(PASS, "").split(",")}
-    known = {
+    """Choose what a child process gets of this process's environment, and add `extra`."""
+    further_names = {name.strip() for name in os.environ.get(PASS, "").split(",")}
+    variables = {
         name: value
         for name, value in os.environ.items()
-        if name in NAMES or name in asked or name.startswith(BEGINNINGS)
+        if name in NAMES or name in further_names or name.startswith(BEGINNINGS)
     }
-    return known | dict(extra or {})
+    return variables | dict(extra or {})

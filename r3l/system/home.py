@@ -10,32 +10,32 @@ SHIPPED = PACKAGE / "shipped"  # in a wheel: the parts of data/ that infra/build
 
 
 def home() -> Path:
-    """Return $R3L_HOME; else the checkout that holds this package; else, for an installed package, ``~/.r3l``."""
-    if given := os.environ.get(VARIABLE, ""):
-        return Path(given).expanduser().absolute()
+    """Find $R3L_HOME; else the checkout that holds this package; else, for an installed package, ``~/.r3l``."""
+    if folder := os.environ.get(VARIABLE, ""):
+        return Path(folder).expanduser().absolute()
     return PACKAGE.parent if is_checkout() else Path.home() / ".r3l"
 
 
 def is_checkout() -> bool:
-    """Return whether this package runs from its source folder."""
+    """Tell whether this package runs from its source folder."""
     return (PACKAGE.parent / "pyproject.toml").is_file()
 
 
 def located(path: str | Path) -> Path:
-    """Return where a path of the settings leads. ``data/...`` is the project's: in `home()`, or where it isn't there,
+    """Find where a path of the settings leads. ``data/...`` is the project's: in `home()`, or where it isn't there,
     with what ships.
 
     Every other path is as it was given: a relative one starts at the working folder. A path of the project stays
     relative where the working folder is its root, as it is written in settings and tables then.
     """
-    given = Path(path)
-    if given.parts[:1] != ("data",):
-        return given
-    roots = [home(), shipped_root()] if given.parts[1:2] and given.parts[1] in SHIPS else [home()]
-    root = next((one for one in roots if (one / given).exists()), home())
-    return given if root == Path.cwd() else root / given
+    as_given = Path(path)
+    if as_given.parts[:1] != ("data",):
+        return as_given
+    roots = [home(), shipped_root()] if as_given.parts[1:2] and as_given.parts[1] in SHIPS else [home()]
+    root = next((one for one in roots if (one / as_given).exists()), home())
+    return as_given if root == Path.cwd() else root / as_given
 
 
 def shipped_root() -> Path:
-    """Return the folder whose ``data`` has what ships: policies, experiments, worked questions, problems."""
+    """Find the folder whose ``data`` has what ships: policies, experiments, worked questions, problems."""
     return PACKAGE.parent if is_checkout() else SHIPPED

@@ -13,13 +13,13 @@ OF_A_STORE = "audit|check|credit|export|prune|replay|report|runs|show|sql|status
 
 
 def r3l(*words: str) -> str:
-    """Return the command ``r3l WORDS`` as this shell finds it: by its path where no environment that has it is
+    """Write the command ``r3l WORDS`` as this shell finds it: by its path where no environment that has it is
     active."""
     return " ".join([program(), *map(shlex.quote, words)])
 
 
 def program() -> str:
-    """Return ``r3l`` where PATH leads to the one beside this interpreter, else its path: relative below the working
+    """Name ``r3l`` where PATH leads to the one beside this interpreter, else its path: relative below the working
     folder."""
     own = Path(sys.executable).with_name("r3l")
     path = shutil.which("r3l")
@@ -30,13 +30,13 @@ def program() -> str:
 
 
 def at_store(root: str) -> str:
-    """Return `` --store ROOT``, or nothing where every shell finds the store without it."""
+    """Write `` --store ROOT``, or nothing where every shell finds the store without it."""
     elsewhere = any(os.environ.get(name) for name in ("R3L_STORE", "R3L_HOME"))
     return "" if root == str(home() / "data" / "runs") and not elsewhere else f" --store {shlex.quote(root)}"
 
 
 def runnable(text: str, store: str = "") -> str:
-    """Return a message with its commands in backticks, ``r3l ...``, as they run when they are pasted: on the store that
+    """Rewrite a message's commands in backticks, ``r3l ...``, so that they run when they are pasted: on the store that
     `store` names, if it names one."""
     if store:
         words = f" --store {shlex.quote(store)}"

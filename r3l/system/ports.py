@@ -6,10 +6,10 @@ from r3l.errors import ConfigError
 
 
 def free_port() -> int:
-    """Return a port of loopback that nobody listens on now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """Find a port of loopback that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def refuse_taken(port: int, host: str = "127.0.0.1") -> None:

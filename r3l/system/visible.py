@@ -13,17 +13,17 @@ KEPT = {"\n", "\t", "\u200c", "\u200d"}  # joiners: several scripts and emoji ca
 
 
 def mark(character: str) -> str:
-    """Return the visible stand-in: its code point, in brackets that every font has."""
+    """Make the visible stand-in of a character: its code point, in brackets that every font has."""
     return f"⟨U+{ord(character):04X}⟩"
 
 
 def acts(character: str) -> bool:
-    """Return whether a character is a control, a direction mark, a line separator, a lone surrogate or invisible."""
+    """Tell whether a character is a control, a direction mark, a line separator, a lone surrogate or invisible."""
     return character not in KEPT and unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
 def visible(text: str) -> str:
-    """Return the same text with every character that would act or hide replaced by its mark."""
+    """Replace every character that would act or hide by its mark."""
     harmful = {character for character in set(text) if acts(character)}
     return text.translate({ord(character): mark(character) for character in harmful}) if harmful else text
 
@@ -34,15 +34,14 @@ class VisibleRecord(logging.LogRecord):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         try:
-            said = self.getMessage()
+            message = self.getMessage()
         except (TypeError, ValueError, KeyError):
             return  # arguments that do not fit: the handler says so
-        if (shown := visible(said)) is not said:
-            self.msg, self.args = shown, ()
+        if (visible_message := visible(message)) is not message:
+            self.msg, self.args = visible_message, ()
         if self.exc_info:
-            self.exc_text = visible(
-                logging.Formatter().formatException(self.exc_info)
-            )  # handlers take this for the traceback
+            # handlers take this for the traceback
+            self.exc_text = visible(logging.Formatter().formatException(self.exc_info))
 
 
 def make_logs_visible() -> None:
