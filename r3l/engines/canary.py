@@ -81,7 +81,7 @@ def _compare(
                 "hold NaN, or its numbers overflow in this dtype; go on from an earlier iteration, or set "
                 "policy.dtype=float32"
             )
-    differences = [abs(sampled - trained) for sampled, trained in zip(scored, logprobs, strict=True)]
+    differences = [abs(own - its) for own, its in zip(scored, logprobs, strict=True)]
     mean = sum(differences) / len(differences)
     if not mean <= tolerance:
         worst = max(

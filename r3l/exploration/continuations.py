@@ -49,8 +49,10 @@ async def _played(explorer: Explorer, task: Task, base: Episode, turn: int, name
         return Played().end(Status.ENVIRONMENT_ERROR, f"rollback to turn {turn}: {error}")
     if rollback.diverged_at is not None:
         explorer.progress.add("continuations", done=1)
-        unplayed = Played(rolled_back=rollback.observations[: rollback.diverged_at + 1])
-        return unplayed.end(Status.DIVERGED, f"turn {rollback.diverged_at}: other observation than recorded")
+        result_without_turns = Played(rolled_back=rollback.observations[: rollback.diverged_at + 1])
+        return result_without_turns.end(
+            Status.DIVERGED, f"turn {rollback.diverged_at}: other observation than recorded"
+        )
     context = base.turns[turn].context_ids
     ids_before = [token for one in base.turns[:turn] for token in (*one.context_ids, *one.response_ids)]
     start = Start(

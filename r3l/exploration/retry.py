@@ -50,8 +50,8 @@ async def _rolled_back(
             # turn
             if plan.diverged == "drop" or pivot == 0:
                 explorer.progress.add("retries", done=1)
-                unplayed = Played(rolled_back=rollback.observations[: rollback.diverged_at + 1])
-                return unplayed.end(
+                result_without_turns = Played(rolled_back=rollback.observations[: rollback.diverged_at + 1])
+                return result_without_turns.end(
                     Status.DIVERGED, f"turn {rollback.diverged_at}: other observation than recorded"
                 ), pivot
             pivot = 0

@@ -123,7 +123,7 @@ def emit(event: str, **fields: object) -> None:
 
 
 def escaped(text: str) -> str:
-    """Return a text as JSON escapes it, so that nothing in it acts on a terminal."""
+    """Write a text as JSON escapes it, so that nothing in it acts on a terminal."""
     return json.dumps(text)[1:-1]
 
 

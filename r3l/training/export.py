@@ -48,11 +48,11 @@ def export_policy(
             shutil.copytree(source, partial, dirs_exist_ok=True)
             _compare(source, None, partial, canary)
         return target
-    merged = _merged(source, base_folder)
+    whole_model = _merged(source, base_folder)
     with written_whole(target) as partial:
-        merged.save_pretrained(str(partial))
+        whole_model.save_pretrained(str(partial))
         copy_tokenizer([source, base_folder], partial)
-        del merged
+        del whole_model
         _compare(source, str(base_folder), partial, canary)
     return target
 

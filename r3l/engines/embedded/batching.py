@@ -125,15 +125,15 @@ class Batch:
         return draw(logits_RV, temperatures, uniforms, _allowed(requests, wanted, logits_RV))
 
     def _deliver(self) -> None:
-        finished = [
+        complete = [
             request
             for request in self.active
             if request.finish_reason or (request.sampling is None and not request.unfed)
         ]
-        for request in finished:
+        for request in complete:
             self.active.remove(request)
             self.tree.release(request.segment)
-        for request in finished:
+        for request in complete:
             request.future.set_result(request.result())
 
 

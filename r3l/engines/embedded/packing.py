@@ -40,9 +40,9 @@ class Piece:
 
     def address(self, group: int) -> tuple[int, ...]:
         """Lay out the piece as compiled_attention.c reads it, with `group` query rows per token."""
-        store, skipped = self.segment.store_L2HTD, self.low - self.segment.start
+        store, offset = self.segment.store_L2HTD, self.low - self.segment.start
         assert store is not None
-        first_key = store.data_ptr() + skipped * store.shape[4] * store.element_size()
+        first_key = store.data_ptr() + offset * store.shape[4] * store.element_size()
         return first_key, store.shape[3], self.high - self.low, self.first * group, self.last * group, self.low
 
 
@@ -111,8 +111,8 @@ def plan(feeds: Sequence[Feed], heads: int, group: int = 1, kernel: CompiledAtte
 def _limit(feeds: Sequence[Feed], heads: int) -> int:
     """Choose the tokens of a feed from which torch's fused attention takes it. The compiled one takes all: whether a
     prompt comes in one piece or in many must not show."""
-    cached = max(feed.length for feed in feeds)
-    return max(1, min(LONG, FEED_SCORES // (heads * (cached + LONG))))
+    longest = max(feed.length for feed in feeds)
+    return max(1, min(LONG, FEED_SCORES // (heads * (longest + LONG))))
 
 
 def _prepare(step: Step, group: int, kernel: CompiledAttention | None) -> None:

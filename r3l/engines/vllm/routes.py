@@ -191,7 +191,7 @@ class VllmRoutes:
 
 def largest_rank(rank: int) -> int:
     """Choose the smallest adapter rank that vLLM knows and that has room for `rank`."""
-    return next((known for known in RANKS if known >= rank), RANKS[-1])
+    return next((size for size in RANKS if size >= rank), RANKS[-1])
 
 
 def adapter_name(snapshot: PolicySnapshot) -> str:

@@ -29,7 +29,7 @@ def scientific(match: re.Match[str]) -> str:
 
 
 def repeating(match: re.Match[str]) -> str:
-    r"""Return ``0.1\overline{6}`` as the fraction that it is: 1/10 + 6/90."""
+    r"""Write ``0.1\overline{6}`` as the fraction that it is: 1/10 + 6/90."""
     sign, whole, fixed_digits, again = match[1], match[2] or "0", match[3], match[4] or match[5]
     below = (10 ** len(again) - 1) * 10 ** len(fixed_digits)
     above = int(whole + fixed_digits + again) - int(whole + fixed_digits)

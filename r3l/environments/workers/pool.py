@@ -129,10 +129,10 @@ class WorldPool:
 
         It fails with `WorldError` where the environment has no oracle (`r3l.environments.oracles.has_oracle`).
         """
-        asked = {"task": asdict(task), "actions": actions, "observations": observations}
+        call_arguments = {"task": asdict(task), "actions": actions, "observations": observations}
         return surviving(
             lambda: self.call(
-                self.worker_of(task), "oracle", name, task.task_id, lambda value: Verdict(**value), **asked
+                self.worker_of(task), "oracle", name, task.task_id, lambda value: Verdict(**value), **call_arguments
             )
         )
 

@@ -43,7 +43,7 @@ def chained(first: Future[S], then: Callable[[S], Future[T]]) -> Future[T]:
 
 
 def promised() -> Future[Any]:
-    """Return a future that nobody can cancel: a reader of answers sets its result."""
+    """Make a future that nobody can cancel: a reader of answers sets its result."""
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future

@@ -28,10 +28,10 @@ def weighted_logprobs(
     hidden_NH: Tensor, head: torch.nn.Linear, targets_N: Tensor, gradient_N: Tensor, chunk: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Compute (sum_n gradient[n] logp[n] with a gradient, logp [N], entropies [N])."""
-    weighted, logps_N, entropies_N = _WeightedLogprobs.apply(  # type: ignore[no-untyped-call, unused-ignore]
+    weighted_sum, logps_N, entropies_N = _WeightedLogprobs.apply(  # type: ignore[no-untyped-call, unused-ignore]
         hidden_NH, head.weight, head.bias, targets_N, gradient_N, chunk
     )
-    return weighted, logps_N, entropies_N
+    return weighted_sum, logps_N, entropies_N
 
 
 def _narrow(parameter: Tensor | None, like: Tensor) -> Tensor | None:

@@ -70,9 +70,9 @@ class DenseLayout(ABC):
                 value.backward()
             # the batch's tokens came back as one array: cut it into rows again
             ends = np.cumsum([len(row.positions) for row in batch_rows])[:-1]
-            for collected, values in ((logps, logp), (entropies, entropy)):
+            for by_row, values in ((logps, logp), (entropies, entropy)):
                 for i, part in zip(batch, np.split(values.detach().double().cpu().numpy(), ends), strict=True):
-                    collected[i] = part
+                    by_row[i] = part
             tokens_computed += tokens
         return Pass(logps, entropies, tokens_computed)
 

@@ -36,15 +36,15 @@ def check(decoder: Decoder, segments: bool) -> None:
     ids = torch.arange(1, PROBE_TOKENS + 1, device=decoder.device) * 7919 % vocabulary
     with decoder.precision():
         own = decoder.model(input_ids=ids[None], use_cache=False).logits[0]
-        hidden = decoder.narrow(decoder.body(input_ids=ids[None], use_cache=False).last_hidden_state[0])
-    if _differ(_logits(decoder, hidden), own, decoder.dtype):
+        states = decoder.narrow(decoder.body(input_ids=ids[None], use_cache=False).last_hidden_state[0])
+    if _differ(_logits(decoder, states), own, decoder.dtype):
         raise TrainingError(
             f"the logits of {name} are not those of its output layer (a soft cap or a scale): it can't be trained here"
         )
     if segments:
         first, path = decoder.forward(ids[:SPLIT], 0, [])
         second, _ = decoder.forward(ids[SPLIT:], SPLIT, [path])
-        if _differ(torch.cat([first, second]), hidden, decoder.dtype):
+        if _differ(torch.cat([first, second]), states, decoder.dtype):
             raise TrainingError(
                 f"{name} gives other hidden states for two segments than for one sequence; set training.layout to "
                 "padded"
