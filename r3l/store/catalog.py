@@ -70,7 +70,7 @@ def connect(
     question: str = "",
     newest: int | None = None,
 ) -> duckdb.DuckDBPyConnection:
-    """Return an in-memory connection with every view over these runs (None: all), after verifying their files.
+    """Open an in-memory connection with every view over these runs (None: all), after verifying their files.
 
     A damaged stage is left out, and its run named with the reason in the table `left_out`.
 
@@ -105,12 +105,12 @@ def partly(damage: Mapping[str, str]) -> str:
 
 
 def reason(error: Exception) -> str:
-    """Return why a run is left out, in words."""
+    """Say why a run is left out, in words."""
     return str(error) if isinstance(error, StoreError | OSError) else f"a manifest of another form ({error!r})"
 
 
 def connect_to(store: Store, manifests: Sequence[Manifest]) -> duckdb.DuckDBPyConnection:
-    """Return the same over the stages of these manifests, without verification."""
+    """Open the same over the stages of these manifests, without verification."""
     return opened(store, contents_of(manifests))
 
 
@@ -128,17 +128,16 @@ def opened(
     if left_out:
         connection.executemany("INSERT INTO left_out VALUES (?, ?)", list(left_out.items()))
     tables = only | ({"trajectories"} if only & TRAJECTORIES_OF.keys() else set())
-    seen = {store.files.url(part.path) for part in (*contents.own, *contents.taken_over) if part.table in tables}
-    connection.execute("CREATE TABLE files AS SELECT unnest($1::VARCHAR[]) AS path", [sorted(seen)])
+    urls = {store.files.url(part.path) for part in (*contents.own, *contents.taken_over) if part.table in tables}
+    connection.execute("CREATE TABLE files AS SELECT unnest($1::VARCHAR[]) AS path", [sorted(urls)])
     return connection
 
 
 def needed(question: str) -> frozenset[str]:
-    """Return the names that a question needs; all where it names a table that is none of them, or asks what there
-    is."""
+    """Find the names that a question needs; all where it names a table that is none of them, or asks what there is."""
     words = frozenset(re.findall(r"\w+", question.lower()))
-    known = words & {*ALL, LEFT_OUT} or (words and not words & READS)
-    if not known or words & LOOKS_AROUND or any(word.startswith(("credit_", "mask_")) for word in words):
+    is_known = words & {*ALL, LEFT_OUT} or (words and not words & READS)
+    if not is_known or words & LOOKS_AROUND or any(word.startswith(("credit_", "mask_")) for word in words):
         return ALL
     views = set(words & ALL)
     for view in reversed(VIEWS):
@@ -148,7 +147,7 @@ def needed(question: str) -> frozenset[str]:
 
 
 def named_runs(store: Store) -> list[str]:
-    """Return the folders of the store that a run may lie in."""
+    """List the folders of the store that a run may lie in."""
     return [name for name in store.files.folders("") if NAME.fullmatch(name)]
 
 
@@ -180,14 +179,14 @@ def fill(connection: duckdb.DuckDBPyConnection, table: str, rows: Mapping[str, l
     takes longer than all the rest.
     """
     types = {field.name: duck_type(field.type) for field in STAGES_SCHEMA}
-    declared = ", ".join(f'"{name}" {type_}' for name, type_ in types.items())
+    declarations = ", ".join(f'"{name}" {type_}' for name, type_ in types.items())
     lists = ", ".join(f"unnest(${place}::{type_}[])" for place, type_ in enumerate(types.values(), 1))
-    connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({declared})")
+    connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({declarations})")
     connection.execute(f"INSERT INTO {table} SELECT {lists}", [rows[name] for name in types])
 
 
 def view_sql(view: str) -> str:
-    """Return the view's SQL. Figures of an iteration have their expressions from r3l/store/metrics.py: in `iterations`
+    """Read the view's SQL. Figures of an iteration have their expressions from r3l/store/metrics.py: in `iterations`
     under the names of its parts, in `alarm_figures` under their own."""
     sql = package_files("r3l.store").joinpath("views", f"{view}.sql").read_text(encoding="utf-8")
     figures = {"iterations": select_lists, "alarm_figures": expressions}.get(view)
@@ -195,12 +194,12 @@ def view_sql(view: str) -> str:
 
 
 def committed(store: Store, runs: Sequence[str]) -> list[Manifest]:
-    """Return the manifests of these runs as their stages have them, in the order of the pipeline."""
+    """Load the manifests of these runs as their stages have them, in the order of the pipeline."""
     return sorted(load_all(store, list(runs)), key=place)
 
 
 def line_of_path(root: str) -> tuple[str, str]:
-    """Return SQL for a file's run and branch, of its name alone: a question about one run then opens no file of
+    """Write SQL for a file's run and branch, of its name alone: a question about one run then opens no file of
     another."""
     below = root.count("/") + 1
     name = f"split_part(filename, '/', {below + 1})"
@@ -211,12 +210,12 @@ def line_of_path(root: str) -> tuple[str, str]:
 
 
 def table_views(contents: Contents, root: str, only: frozenset[str]) -> list[str]:
-    """Return CREATE VIEW for each table: in `stored` the rows of each file once, in `lines` also those that branches
+    """Write CREATE VIEW for each table: in `stored` the rows of each file once, in `lines` also those that branches
     took over."""
-    seen = [*contents.own, *contents.taken_over]
+    all_parts = [*contents.own, *contents.taken_over]
     views = {
         f"{schema}.{table}": (table, [part for part in parts if part.table == table])
-        for schema, parts in (("stored", contents.own), ("lines", seen))
+        for schema, parts in (("stored", contents.own), ("lines", all_parts))
         for table in TABLES
         if table in only
     }
@@ -227,7 +226,7 @@ def table_views(contents: Contents, root: str, only: frozenset[str]) -> list[str
             "trajectories",
             [
                 part
-                for part in seen
+                for part in all_parts
                 if part.table == "trajectories"
                 and part.stage in stages
                 and (name != "base_trajectories" or part.kind in ("", "base"))
@@ -237,8 +236,8 @@ def table_views(contents: Contents, root: str, only: frozenset[str]) -> list[str
 
 
 def union(table: str, parts: Sequence[Part], root: str) -> str:
-    """Return the rows of these files with their place. In few scans: each opens its first file before the query begins
-    and all are open at once, while the files of one scan are opened one after another."""
+    """Write SQL for the rows of these files with their place. In few scans: each opens its first file before the query
+    begins and all are open at once, while the files of one scan are opened one after another."""
     if not parts:
         empty = ", ".join(f'NULL::{duck_type(column.type)} AS "{column.name}"' for column in (*PLACE, *TABLES[table]))
         return f"SELECT {empty} WHERE false"
@@ -263,7 +262,7 @@ SHARD = {
 
 
 def pattern_of(path: str) -> str:
-    """Return the pattern that matches this path alone: DuckDB takes every path for a pattern.
+    """Write the pattern that matches this path alone: DuckDB takes every path for a pattern.
 
     Raises:
         StoreError: none does, because a pattern can't hold a backslash.

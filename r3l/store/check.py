@@ -52,7 +52,7 @@ class Finding:
 
 
 def check_run(store: Store, run: str) -> list[Finding]:
-    """Return every finding, damaged files first. Empty: the run is sound.
+    """List every finding, damaged files first. Empty: the run is sound.
 
     The invariants are asked only of a run whose files are sound, and not of iterations whose tokens were pruned.
     """
@@ -65,7 +65,7 @@ def check_run(store: Store, run: str) -> list[Finding]:
 
 
 def ended_under_way(connection: duckdb.DuckDBPyConnection) -> list[Finding]:
-    """Return the stages in which too many attempts failed to learn from the others."""
+    """List the stages in which too many attempts failed to learn from the others."""
     return [
         Finding(
             "failed attempts",
@@ -79,31 +79,33 @@ def ended_under_way(connection: duckdb.DuckDBPyConnection) -> list[Finding]:
 
 def unpruned(contents: list[Manifest]) -> Iterator[Manifest]:
     """Yield the manifests of iterations that still have every column."""
-    pruned = {manifest["iteration"] for manifest in contents if any(part.get("dropped") for part in manifest["parts"])}
-    yield from (manifest for manifest in contents if manifest["iteration"] not in pruned)
+    iterations = {
+        manifest["iteration"] for manifest in contents if any(part.get("dropped") for part in manifest["parts"])
+    }
+    yield from (manifest for manifest in contents if manifest["iteration"] not in iterations)
 
 
 def damaged(store: Store, run: str) -> Iterator[Finding]:
     """Yield what differs from its manifest, and what no manifest names."""
     sizes = store.files.sizes(run)
-    named: set[str] = set()
+    manifest_parts: set[str] = set()
     sound = []
     for path in sizes:
         if key := key_of(path):
             try:
                 manifest = verify(store, key)
-                named |= {f"{key.folder}/{part['file']}" for part in manifest["parts"]}
+                manifest_parts |= {f"{key.folder}/{part['file']}" for part in manifest["parts"]}
                 sound.append(manifest)
             except StoreError as error:
                 yield Finding("files", str(key), str(error))
     for manifest in sound:
-        for outdated in manifests.outdated_parents(store.files, manifest):
-            yield Finding("lineage", str(manifests.reference(manifest).key), outdated)
+        for change in manifests.outdated_parents(store.files, manifest):
+            yield Finding("lineage", str(manifests.reference(manifest).key), change)
     yield from (Finding("lineage", place, what) for place, what in gaps(sound))
     for path in sizes:
         if path.endswith(f"/{MANIFEST}") and key_of(path) is None:
             yield Finding("files", path, "of no stage that this code knows; a later version may have written it")
-        if is_part(path) and path not in named:
+        if is_part(path) and path not in manifest_parts:
             yield Finding("files", path, "no manifest names it; the next start of its iteration sweeps it away")
     yield from (Finding("files", path, what) for path, what in damaged_settings(store, sizes))
     yield from (Finding("policies", place, what) for place, what in lost_policies(store, run))
@@ -111,21 +113,21 @@ def damaged(store: Store, run: str) -> Iterator[Finding]:
 
 def gaps(contents: Iterable[Manifest]) -> Iterator[tuple[str, str]]:
     """Yield iterations that a line can't have begun, since the one before them is not there or has no update."""
-    begun: dict[tuple[str, str], set[int]] = {}
-    done: set[tuple[str, str, int]] = set()
+    begun_iterations: dict[tuple[str, str], set[int]] = {}
+    updates: set[tuple[str, str, int]] = set()
     for one in contents:
         line = one["run"], one["branch"]
         if not STAGES[one["stage"]].apart:
-            begun.setdefault(line, set()).add(one["iteration"])
+            begun_iterations.setdefault(line, set()).add(one["iteration"])
         if STAGES[one["stage"]].trains:
-            done.add((*line, one["iteration"]))
-    for (run, branch), iterations in begun.items():
+            updates.add((*line, one["iteration"]))
+    for (run, branch), iterations in begun_iterations.items():
         first = min(iterations) if branch else 0
         for iteration in sorted(iterations):
             place = iteration_folder(run, branch, iteration)
             if iteration < 0:
                 yield place, "an iteration below 0 has evaluations alone"
-            elif iteration > first and (run, branch, iteration - 1) not in done:
+            elif iteration > first and (run, branch, iteration - 1) not in updates:
                 yield place, f"it follows no iteration {iteration - 1} with an update"
 
 
@@ -147,8 +149,8 @@ def lost_policies(store: Store, run: str) -> Iterator[tuple[str, str]]:
             newest = latest_policy(store, run, branch)
         except StoreError:
             continue  # the manifest of its update is damaged, and among the findings already
-        kept = f"{line_folder(run, branch)}/policies"
-        if newest and newest.place.startswith(f"{kept}/") and store.files.folders(kept):
+        folder = f"{line_folder(run, branch)}/policies"
+        if newest and newest.place.startswith(f"{folder}/") and store.files.folders(folder):
             try:
                 fetch_policy(store, newest.place, newest.policy, verify=True)
             except StoreError as error:
@@ -160,8 +162,8 @@ def lost_policies(store: Store, run: str) -> Iterator[tuple[str, str]]:
 
 
 def verify(store: Store, key: StageKey) -> Manifest:
-    """Return a stage's manifest, its parts verified. Raise StoreError for the first that isn't what the manifest
-    says."""
+    """Verify a stage's parts; the result is its manifest. Raise StoreError for the first part that isn't what the
+    manifest says."""
     manifest = store.manifest(key)
     for part in manifest["parts"]:
         rows, columns = footer(manifests.read_part(store.files, key, part))  # the bytes themselves are vouched for
@@ -171,7 +173,7 @@ def verify(store: Store, key: StageKey) -> Manifest:
 
 
 def broken(connection: duckdb.DuckDBPyConnection) -> list[Finding]:
-    """Return the rows that break an invariant, each named."""
+    """List the rows that break an invariant, each named."""
     breaches = []
     connection.create_function("observation_hash", observation_hash, [VARCHAR], VARCHAR)
     for invariant in INVARIANTS:

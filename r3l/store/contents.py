@@ -57,16 +57,16 @@ class Part(NamedTuple):
 
     @property
     def line(self) -> tuple[str, str]:
-        """The run, and the branch that sees the file."""
+        """Name the run, and the branch that sees the file."""
         run, below = self.path.split("/", 2)[:2]
         own = below.removeprefix("branch=") if below.startswith("branch=") else ""
         return run, own if self.seen_by is None else self.seen_by
 
     @property
     def iteration(self) -> int:
-        found = ITERATION.search(self.path)
-        assert found, f"{self.path} lies in no iteration"
-        return int(found[1])
+        match = ITERATION.search(self.path)
+        assert match, f"{self.path} lies in no iteration"
+        return int(match[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Contents:
         self.taken_over.extend(other.taken_over)
 
     def newest(self, count: int) -> Contents:
-        """Return the contents of the newest iterations alone, `count` of each run and branch."""
+        """Keep the contents of the newest iterations alone, `count` of each run and branch."""
         first: dict[tuple[str, str], int] = {}
         for rows in (self.stages, self.seen):
             for run, branch, iteration in zip(rows["run"], rows["branch"], rows["iteration"], strict=True):
@@ -101,20 +101,20 @@ class Contents:
 
 
 def contents_of(stages: Iterable[Manifest]) -> Contents:
-    """Return the contents of these manifests."""
+    """Collect the contents of these manifests."""
     everything = sorted(stages, key=place)
-    seen = inherited(everything)
+    taken_from = inherited(everything)
     own = [part for manifest in everything for part in parts_of(manifest)]
-    taken_over = [part for branch, manifest in seen for part in parts_of(manifest, branch)]
-    others = [stage_row(manifest) | {"branch": branch} for branch, manifest in seen]
+    taken_over = [part for branch, manifest in taken_from for part in parts_of(manifest, branch)]
+    others = [stage_row(manifest) | {"branch": branch} for branch, manifest in taken_from]
     return Contents(columns([stage_row(manifest) for manifest in everything]), columns(others), own, taken_over)
 
 
 def newest_rows(rows: dict[str, list[Any]], first: dict[tuple[str, str], int]) -> dict[str, list[Any]]:
-    """Return the rows of each line from its first iteration of these on."""
+    """Keep the rows of each line from its first iteration of these on."""
     places = zip(rows["run"], rows["branch"], rows["iteration"], strict=True)
-    kept = [number for number, (run, branch, iteration) in enumerate(places) if iteration >= first[run, branch]]
-    return {name: [column[number] for number in kept] for name, column in rows.items()}
+    row_numbers = [number for number, (run, branch, iteration) in enumerate(places) if iteration >= first[run, branch]]
+    return {name: [column[number] for number in row_numbers] for name, column in rows.items()}
 
 
 def columns(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
@@ -122,13 +122,13 @@ def columns(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
 
 
 def place(manifest: Manifest) -> tuple[str, str, int, int, int]:
-    """Return the order of the pipeline."""
+    """Make the key that sorts manifests in the order of the pipeline."""
     shard = -1 if manifest["shard"] is None else manifest["shard"]
     return manifest["run"], manifest["branch"], manifest["iteration"], ORDER[manifest["stage"]], shard
 
 
 def stage_row(manifest: Manifest) -> dict[str, Any]:
-    """Return a manifest as a row of the view `stages`."""
+    """Write a manifest as a row of the view `stages`."""
     row = {name: manifest.get(name) for name in STAGES_SCHEMA.names}
     return row | {
         "rows": sum(part["rows"] for part in manifest["parts"]),

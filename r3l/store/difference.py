@@ -58,17 +58,17 @@ class Difference:
 
     @property
     def proven(self) -> bool:
-        """Whether the settings are unchanged, and every deterministic stage that was made again has an equal digest, in
-        all its shards; False where there is no such stage."""
+        """Tell whether the settings are unchanged, and every deterministic stage that was made again has an equal
+        digest, in all its shards; False where there is no such stage."""
         return bool(self.deterministic) and all(
             row["same_settings"] and (row["same_rows"] or row["stage"] not in DETERMINISTIC) for row in self.stages
         )
 
     @property
     def deterministic(self) -> list[str]:
-        """The deterministic stages that both branches made."""
-        made = {row["stage"] for row in self.stages}
-        return [stage for stage in DETERMINISTIC if stage in made]
+        """List the deterministic stages that both branches made."""
+        stage_names = {row["stage"] for row in self.stages}
+        return [stage for stage in DETERMINISTIC if stage in stage_names]
 
     def __str__(self) -> str:
         return "\n".join(difference_lines(self))
@@ -77,20 +77,20 @@ class Difference:
 def diff(store: Store, run: str, iteration: int, branch_a: str, branch_b: str) -> Difference:
     """Compare two branches ("" is the run itself). Raise StoreError where one of them made nothing in the iteration."""
     with connect(store, [run]) as connection:
-        made = {
+        stages_of = {
             branch: {(row["stage"], row["shard"]): row for row in rows(connection, MADE, iteration, branch=branch)}
             for branch in (branch_a, branch_b)
         }
-        for branch, stages in made.items():
+        for branch, stages in stages_of.items():
             if not stages:
                 others = ", ".join(store.branches(run)) or "no branches"
                 raise StoreError(f"run {run} iteration {iteration}: branch {branch!r} made nothing; it has {others}")
-        a, b = made[branch_a], made[branch_b]
+        a, b = stages_of[branch_a], stages_of[branch_b]
         both = [(a[key], b[key]) for key in a if key in b]
         twice = {stage for stage, _ in a} & {stage for stage, _ in b}
         sides = {"a": branch_a, "b": branch_b}
-        known = {stage for stage, _ in (*a, *b)}
-        seen_a, seen_b = (visible(stages, branch) & known for branch, stages in ((branch_a, a), (branch_b, b)))
+        stage_names = {stage for stage, _ in (*a, *b)}
+        seen_a, seen_b = (visible(stages, branch) & stage_names for branch, stages in ((branch_a, a), (branch_b, b)))
         return Difference(
             run,
             iteration,
@@ -121,7 +121,7 @@ def rows(connection: duckdb.DuckDBPyConnection, sql: str, iteration: int, **para
 
 
 def counted(pairs: list[Row]) -> Row:
-    """Return the training rows of both sides in numbers."""
+    """Count the training rows of both sides."""
     both = [row for row in pairs if row["in_both"]]
     return {
         "only_a": [row["row_id"] for row in pairs if row["in_a"] and not row["in_both"]],
@@ -137,17 +137,17 @@ def counted(pairs: list[Row]) -> Row:
 
 def changed_settings(both: list[tuple[Row, Row]]) -> Iterator[Row]:
     """Yield the settings that differ, each once per stage."""
-    seen = set()
+    names_told = set()
     for a, b in both:
         before, after = flat(json.loads(a["settings"])), flat(json.loads(b["settings"]))
         for name in sorted(before.keys() | after.keys()):
-            if before.get(name) != after.get(name) and (a["stage"], name) not in seen:
-                seen.add((a["stage"], name))
+            if before.get(name) != after.get(name) and (a["stage"], name) not in names_told:
+                names_told.add((a["stage"], name))
                 yield {"stage": a["stage"], "setting": name, "a": before.get(name), "b": after.get(name)}
 
 
 def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested settings by dotted name."""
+    """Flatten nested settings by dotted name."""
     leaves: dict[str, Any] = {}
     for name, value in settings.items():
         leaves |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
@@ -155,7 +155,7 @@ def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def visible(made: Iterable[tuple[str, int | None]], branch: str) -> set[str]:
-    """Return the stages that a line has in the iteration: its own, and before a branch's first one those that it took
+    """Find the stages that a line has in the iteration: its own, and before a branch's first one those that it took
     over."""
     own = {stage for stage, _ in made}
     order = list(STAGES)

@@ -13,7 +13,7 @@ from r3l.store.tables.schemas import INCIDENTS, VERSIONS, VOLATILE, arrow_schema
 
 
 def canonical(value: object) -> bytes:
-    """Return JSON with sorted keys and no spaces. Raise TypeError for what JSON cannot express, ValueError for NaN."""
+    """Write JSON with sorted keys and no spaces. Raise TypeError for what JSON cannot express, ValueError for NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
@@ -24,7 +24,7 @@ def fingerprint(
     policy: str = "",
     extra: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the identity of a stage's output before it is made: sha256 (hex) over everything that decides its rows.
+    """Hash the identity of a stage's output before it is made: sha256 (hex) over everything that decides its rows.
 
     `settings` has the seed, the prompts that are shown and the version of the code, and leaves out what changes no row;
     `parents` are the fingerprints of the stages that are read.
@@ -43,13 +43,13 @@ def fingerprint(
 
 
 def fingerprint_of(value: object) -> str:
-    """Return 16 hex digits that identify a piece of work by all of its inputs."""
+    """Hash a piece of work by all of its inputs to 16 hex digits."""
     return sha256(canonical(value)).hexdigest()[:16]
 
 
 def table_digest(table: pa.Table) -> str:
-    """Return the sha256 (hex) of a table's rows in order: equal for equal rows, whatever the chunks, encodings or wall
-    times. Of events, those that tell of attempts."""
+    """Hash a table's rows in order (sha256, hex): equal for equal rows, whatever the chunks, encodings or wall times.
+    Of events, those that tell of attempts."""
     table = lasting(table)
     digest = sha256()
     for field, column in zip(table.schema, table.columns, strict=True):
@@ -62,14 +62,14 @@ def table_digest(table: pa.Table) -> str:
 
 
 def lasting(table: pa.Table) -> pa.Table:
-    """Return a table without the events about the machine, which differ when a run is repeated."""
+    """Drop the events about the machine, which differ when a run is repeated."""
     if "event" not in table.column_names:
         return table
     return table.filter(pa.array([event not in INCIDENTS for event in table["event"].to_pylist()], pa.bool_()))
 
 
 def values(array: pa.Array) -> list[bytes]:
-    """Return an array as bytes that depend on its values alone: which are null, list or string lengths, then the
+    """Write an array as bytes that depend on its values alone: which are null, list or string lengths, then the
     items."""
     present = np.packbits(array.is_valid().to_numpy(zero_copy_only=False)).tobytes()
     array = array.drop_null()

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 import duckdb
 
-TOLERATED = (
-    0.10  # the share that counts as usual where a stage's manifest names no other, as rollout.max_failed_share does
-)
+# the share that counts as usual where a stage's manifest names no other, as rollout.max_failed_share does
+TOLERATED = 0.10
 FAILURES = """
 WITH made AS (
     SELECT run, branch, iteration, CASE kind WHEN 'base' THEN 'base' WHEN 'retry' THEN 'retries'
@@ -34,6 +33,6 @@ def failing_stages(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[str,
     """Yield (run, branch, iteration, stage, what, whether there are too many) of each stage that has such rows,
     whatever version wrote it."""
     rows = connection.execute(FAILURES, {"tolerated": TOLERATED}).fetchall()
-    for run, branch, iteration, stage, attempts, failed, first, too_many in rows:
-        what = f"{failed} of {attempts} attempts ended by errors of the engine or the environment; the first: {first}"
+    for run, branch, iteration, stage, attempts, failures, first, too_many in rows:
+        what = f"{failures} of {attempts} attempts ended by errors of the engine or the environment; the first: {first}"
         yield run, branch, iteration, stage, what, too_many

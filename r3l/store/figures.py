@@ -36,15 +36,15 @@ class Remembered:
 
 
 def remembered(store: Store, kind: str, questions: Mapping[str, str], runs: Sequence[str] | None = None) -> Remembered:
-    """Return what each run of the store answers to some questions, asked again only of the runs that changed since; a
-    damaged stage is left out, and its run named.
+    """Answer some questions for each run of the store, asked again only of the runs that changed since; a damaged stage
+    is left out, and its run named.
 
     Args:
         kind: what the questions are for; names the place where the answers are kept.
         questions: SQL without parameters, by name; each answer is a few rows with a column `run`.
         runs: ask of these alone; None: of all.
     """
-    figures, changed = Remembered(), list[Indexed]()
+    figures, indexes = Remembered(), list[Indexed]()
     asked_for = fingerprint_of(dict(questions))
     for run in named_runs(store) if runs is None else runs:
         try:
@@ -54,13 +54,14 @@ def remembered(store: Store, kind: str, questions: Mapping[str, str], runs: Sequ
             continue
         if index.damage:
             figures.left_out[run] = partly(index.damage)
-        kept = recall(index_path(store, run, kind), run)
-        if kept and kept["state"] == [index.state, asked_for]:
-            figures.runs[run] = kept["answers"]
+        cache = recall(index_path(store, run, kind), run)
+        if cache and cache["state"] == [index.state, asked_for]:
+            figures.runs[run] = cache["answers"]
         else:
-            changed.append(index)
-    for first in range(0, len(changed), TOGETHER):
-        some = {index.run: index for index in changed[first : first + TOGETHER]}
+            indexes.append(index)
+    # in parts: each connection holds the files of its runs open
+    for first in range(0, len(indexes), TOGETHER):
+        some = {index.run: index for index in indexes[first : first + TOGETHER]}
         for run, answers in asked(store, list(some.values()), questions, figures.left_out):
             figures.runs[run] = answers
             state = [some[run].state, asked_for]

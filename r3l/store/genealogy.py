@@ -44,7 +44,7 @@ class Story:
 
 
 def why(store: Store, run: str, trajectory_id: str, branch: str = "", turn: int | None = None) -> Story:
-    """Return the story of a trajectory, with the tokens of one turn of it if asked.
+    """Tell the story of a trajectory, with the tokens of one turn of it if asked.
 
     Raises StoreError for a trajectory or turn that isn't stored.
     """
@@ -81,11 +81,11 @@ def one(connection: duckdb.DuckDBPyConnection, run: str, branch: str, trajectory
 
 
 def played(connection: duckdb.DuckDBPyConnection, line: Row) -> list[Row]:
-    """Return the turns with their weights, as the training row has them; all weights 0 where there is no row."""
+    """Read the turns with their weights, as the training row has them; all weights 0 where there is no row."""
     place = {"branch": line["branch"], "id": line["trajectory_id"]}
-    kept = line["pivot_turn"] if line["kind"] in ("retry", "continuation") else 0
+    turns_kept = line["pivot_turn"] if line["kind"] in ("retry", "continuation") else 0
     turns: list[Row] = query(
-        connection, TURNS, place | {"parent": line["parent_id"] or "", "kept": kept or 0}
+        connection, TURNS, place | {"parent": line["parent_id"] or "", "kept": turns_kept or 0}
     ).to_pylist()
     row = query(
         connection,
@@ -95,7 +95,7 @@ def played(connection: duckdb.DuckDBPyConnection, line: Row) -> list[Row]:
     weights = row[0]["weights"] if row else []
     advantages = (row[0]["advantages"] if row else None) or [line["row_advantage"] or 0.0] * len(weights)
     if len(weights) < sum(turn["context_tokens"] + len(turn["response_ids"]) for turn in turns):
-        turns = [turn for turn in turns if turn["turn"] >= (kept or 0)]
+        turns = [turn for turn in turns if turn["turn"] >= (turns_kept or 0)]
     position = 0
     for turn in turns:
         position += turn["context_tokens"]
@@ -112,7 +112,7 @@ def played(connection: duckdb.DuckDBPyConnection, line: Row) -> list[Row]:
 
 
 def tokens(turn: Row) -> list[Row]:
-    """Return one row per sampled token of a turn."""
+    """List one row per sampled token of a turn."""
     return [
         {"token": index, "id": id_, "logprob": logprob, "weight": weight}
         for index, (id_, logprob, weight) in enumerate(
@@ -157,7 +157,7 @@ def story_lines(story: Story) -> Iterator[str]:
 
 
 def guide_of(source: str, level: int | None, policy: str) -> str:
-    """Return who wrote the guidance, in words."""
+    """Say who wrote the guidance, in words."""
     return {
         "policy": "written by the policy itself",
         "teacher": f"written by teacher {plain(policy)}",
@@ -200,14 +200,14 @@ def turn_lines(turns: Sequence[Row]) -> Iterator[str]:
 
 
 def weight_of(turn: Row) -> str:
-    """Return, for example, ``weight 0.25 x 12 tokens, w·A +0.75``: each token's weight times the advantage, whose sign
+    """Write, for example, ``weight 0.25 x 12 tokens, w·A +0.75``: each token's weight times the advantage, whose sign
     says whether it is made likelier or less likely."""
-    said = f"weight {turn['weight']:.6g} x {len(turn['response_ids'])} tokens"
-    return f"{said}, w·A {turn['loss_weight']:+.4g}" if turn["loss_weight"] else said
+    text_so_far = f"weight {turn['weight']:.6g} x {len(turn['response_ids'])} tokens"
+    return f"{text_so_far}, w·A {turn['loss_weight']:+.4g}" if turn["loss_weight"] else text_so_far
 
 
 def plain(text: str) -> str:
-    """Return text of a model or a world on one line and without control characters, so that it cannot control a
+    """Put text of a model or a world on one line and without control characters, so that it cannot control a
     terminal."""
-    shown = "".join(character if character.isprintable() else " " for character in text)
-    return shown if len(shown) <= 300 else f"{shown[:299]}…"
+    line = "".join(character if character.isprintable() else " " for character in text)
+    return line if len(line) <= 300 else f"{line[:299]}…"

@@ -47,7 +47,7 @@ class Indexed:
 
 
 def indexed(store: Store, run: str, verify: bool = False) -> Indexed:
-    """Return what the run holds, every file verified: by its bytes once on this machine (with `verify`, now), then by
+    """Index what the run holds, every file verified: by its bytes once on this machine (with `verify`, now), then by
     its stamp.
 
     A stage of which a file is missing, or is not what it was when it was committed, is left out and named.
@@ -56,10 +56,10 @@ def indexed(store: Store, run: str, verify: bool = False) -> Indexed:
         StoreError: no stage of the run is sound.
     """
     path = index_path(store, run)
-    known, contents = recalled(path, run)
-    if known and not verify and unchanged(store.root, known):
-        return Indexed(run, known["state"], lambda: contents_from(contents))
-    index = made(store, run, path, {} if verify or not known else known["files"])
+    cache, contents = recalled(path, run)
+    if cache and not verify and unchanged(store.root, cache):
+        return Indexed(run, cache["state"], lambda: contents_from(contents))
+    index = made(store, run, path, {} if verify or not cache else cache["files"])
     # A stage may have been made again between its manifest and its files.
     return made(store, run, path, {}) if index.damage else index
 
@@ -68,17 +68,20 @@ def made(store: Store, run: str, path: Path, known: dict[str, Stamp]) -> Indexed
     """Read the run, verify the files that `known` lacks, and cache the result if all of it is sound. Raise StoreError
     where none is."""
     local = isinstance(store.files, LocalFiles)
+    # stamps that are not older than this moment may be those of a file that is still being written
     began = time.time_ns()
+    # before the files: a stage that is committed meanwhile changes its folder, and the index counts as stale
     folders = dict(folder_stamps(store.root, run)) if local else {}
     stages, damage = manifests_of(store, run)
     sizes, stamps = {} if local else store.files.sizes(run), dict[str, Stamp]()
     for manifest in list(stages):
-        named = dict(named_files([manifest]))
+        file_of = dict(named_files([manifest]))
         try:
             if local:
-                stamps |= {name: verified(store, name, entry, known.get(name)) for name, entry in named.items()}
+                stamps |= {name: verified(store, name, entry, known.get(name)) for name, entry in file_of.items()}
             else:
-                verify_sizes(sizes, named)
+                verify_sizes(sizes, file_of)
+        # one damaged stage is left out by name, and the others of the run stay readable
         except (StoreError, OSError) as error:
             stages.remove(manifest)
             damage[manifests.reference(manifest).key.folder] = str(error)
@@ -100,8 +103,8 @@ def made(store: Store, run: str, path: Path, known: dict[str, Stamp]) -> Indexed
 
 
 def with_kinds(root: str, parts: list[Part]) -> list[Part]:
-    """Return the files, those of retries with their kind: most have no extra base, and a question about bases needn't
-    open them."""
+    """Mark the files of retries with their kind: most have no extra base, and a question about bases needn't open
+    them."""
     return [
         part._replace(kind=only_value(f"{root}/{part.path}", "kind"))
         if (part.stage, part.table) == ("retries", "trajectories")
@@ -111,7 +114,7 @@ def with_kinds(root: str, parts: list[Part]) -> list[Part]:
 
 
 def manifests_of(store: Store, run: str) -> tuple[list[Manifest], dict[str, str]]:
-    """Return the manifests of a run and its branches, and what is wrong with the others: damaged, of a place that is
+    """Load the manifests of a run and its branches, and say what is wrong with the others: damaged, of a place that is
     none, or gone while what was made of them stayed."""
     sound: dict[StageKey, Manifest] = {}
     damage: dict[str, str] = {}
@@ -158,7 +161,8 @@ def verify_sizes(sizes: Mapping[str, int], named: dict[str, NamedFile | None]) -
 
 
 def verified(store: Store, name: str, entry: NamedFile | None, known: Stamp | None) -> Stamp:
-    """Return the stamp of a file whose bytes are as expected. Raise StoreError where they are not."""
+    """Verify a file's bytes where its stamp is new; the result is the stamp. Raise StoreError where the bytes are
+    others."""
     stamp = stamp_of(f"{store.root}/{name}")
     if entry is not None and (stamp is None or stamp != known):
         manifests.read_verified(store.files, name, entry)
@@ -168,9 +172,10 @@ def verified(store: Store, name: str, entry: NamedFile | None, known: Stamp | No
 
 
 def unchanged(root: str, known: dict[str, Any]) -> bool:
-    """Return whether the run was there, and every folder and file of the index is unchanged."""
+    """Tell whether the run was there, and every folder and file of the index is unchanged."""
     try:
         return (
+            # a new stage makes a new entry in a folder, so that the folder's time tells of it: no file has to be listed
             bool(known["folders"])
             and all(os.stat(f"{root}/{name}").st_mtime_ns == when for name, when in known["folders"].items())
             and all(stamp_of(f"{root}/{name}") == stamp for name, stamp in known["files"].items())
@@ -187,19 +192,20 @@ def folder_stamps(root: str, run: str) -> Iterator[tuple[str, int]]:
 
 
 def index_path(store: Store, run: str, kind: str = "index") -> Path:
-    """Return the path of a run's cached index or figures."""
+    """Name the path of a run's cached index or figures."""
     return cache_folder() / kind / sha256(store.root.encode()).hexdigest()[:16] / f"{run}.json"
 
 
 def recall(path: Path, run: str) -> dict[str, Any] | None:
-    """Return what is cached of a run; None if there is nothing, it is incomplete, or another version made it."""
+    """Read what is cached of a run; None if there is nothing, it is incomplete, or another version made it."""
     return recalled(path, run)[0]
 
 
 def recalled(path: Path, run: str) -> tuple[dict[str, Any] | None, bytes]:
-    """Return the same, and the second part of what was remembered, not parsed: most questions don't need it."""
+    """Read the same, and the second part of what was remembered, not parsed: most questions don't need it."""
     try:
         head, _, body = path.read_bytes().partition(b"\n")
+        # the checksum comes first: a torn file, or one of another format, is no index
         if head != head_of(body):
             return None, b""
         first, _, second = body.partition(b"\n")
@@ -210,7 +216,7 @@ def recalled(path: Path, run: str) -> tuple[dict[str, Any] | None, bytes]:
 
 
 def contents_from(cached: bytes) -> Contents:
-    """Return the contents that `remember` was given as its second part."""
+    """Parse the contents that `remember` was given as its second part."""
     contents = json.loads(cached)
     parts = {name: [Part(*part) for part in contents[name]] for name in ("own", "taken_over")}
     return Contents(contents["stages"], contents["seen"], **parts)

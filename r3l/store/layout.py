@@ -38,7 +38,7 @@ class StageKey:
 
     @property
     def folder(self) -> str:
-        """The folder relative to the store's root, e.g. ``demo/iteration=00007/base/shard=003``."""
+        """Name the folder relative to the store's root, e.g. ``demo/iteration=00007/base/shard=003``."""
         shard = "" if self.shard is None else f"/shard={self.shard:03d}"
         return f"{iteration_folder(self.run, self.branch, self.iteration)}/{self.stage}{shard}"
 
@@ -78,7 +78,7 @@ def check_name(what: str, name: str) -> None:
 
 
 def line_folder(run: str, branch: str = "") -> str:
-    """Return the folder of a run, or of one branch of it."""
+    """Name the folder of a run, or of one branch of it."""
     check_name("run", run)
     if branch:
         check_name("branch", branch)
@@ -90,7 +90,7 @@ def iteration_folder(run: str, branch: str, iteration: int) -> str:
 
 
 def key_of(manifest_path: str) -> StageKey | None:
-    """Return the key that a manifest's path stands for; None for any other path, whatever names it has."""
+    """Parse the key that a manifest's path stands for; None for any other path, whatever names it has."""
     match = MANIFEST_PATH.fullmatch(manifest_path)
     if not match or match["stage"] not in STAGES:
         return None

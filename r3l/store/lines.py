@@ -9,7 +9,7 @@ ORDER = {stage: place for place, stage in enumerate(STAGES)}
 
 
 def inherited(manifests: Sequence[Manifest]) -> list[tuple[str, Manifest]]:
-    """Return (branch, manifest of another line that it sees). In an iteration that a branch takes up, it sees of its
+    """List (branch, manifest of another line that it sees). In an iteration that a branch takes up, it sees of its
     origin the stages before its own first one; an origin may itself be a branch."""
     origins = find_origins(manifests)
     own: dict[tuple[str, str, int], list[Manifest]] = {}
@@ -32,7 +32,7 @@ def inherited(manifests: Sequence[Manifest]) -> list[tuple[str, Manifest]]:
 
 
 def find_origins(manifests: Sequence[Manifest]) -> dict[tuple[str, str], str]:
-    """Return (run, branch) -> the branch that it was forked from: the one whose stages its own first stages were made
+    """Map (run, branch) to the branch that it was forked from: the one whose stages its own first stages were made
     from."""
     origins: dict[tuple[str, str], str] = {}
     for manifest in manifests:
@@ -47,7 +47,7 @@ def find_origins(manifests: Sequence[Manifest]) -> dict[tuple[str, str], str]:
 
 
 def leads_to(origins: dict[tuple[str, str], str], run: str, branch: str, target: str) -> bool:
-    """Return whether `target` is an origin of `branch`. A cycle means damage: no fork makes one."""
+    """Tell whether `target` is an origin of `branch`. A cycle means damage: no fork makes one."""
     while branch:
         if branch == target:
             return True

@@ -71,14 +71,14 @@ FORM = TypeAdapter(Manifest)
 
 
 def seal(content: Mapping[str, object]) -> bytes:
-    """Return a manifest as the bytes to store, with its own checksum in it."""
+    """Write a manifest as the bytes to store, with its own checksum in it."""
     return json.dumps(
         {**content, "checksum": sha256(canonical(content)).hexdigest()}, indent=1, sort_keys=True
     ).encode()
 
 
 def unsealed(content: bytes, path: str) -> dict[str, Any]:
-    """Return sealed settings without their checksum.
+    """Read sealed settings without their checksum.
 
     Raises:
         StoreError: they are no JSON object, or were changed after they were written.
@@ -104,14 +104,14 @@ def unsealed(content: bytes, path: str) -> dict[str, Any]:
 
 
 def unseal(content: bytes, key: StageKey) -> Manifest:
-    """Return the manifest from its bytes. Raise StoreError where they are no manifest, were changed, or belong to
+    """Parse the manifest from its bytes. Raise StoreError where they are no manifest, were changed, or belong to
     another place."""
     try:
         manifest = json.loads(content)
         if not isinstance(manifest, dict) or not set(manifest) >= FIELDS:
             raise StoreError(f"{key.manifest}: not a stage manifest; delete the file and the stage is made again")
-        kept = {name: value for name, value in manifest.items() if name != "checksum"}
-        checksum = sha256(canonical(kept)).hexdigest()
+        fields = {name: value for name, value in manifest.items() if name != "checksum"}
+        checksum = sha256(canonical(fields)).hexdigest()
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{key.manifest}: not JSON ({error}); delete the file and the stage is made again") from error
     if checksum != manifest["checksum"]:
@@ -120,9 +120,9 @@ def unseal(content: bytes, key: StageKey) -> Manifest:
             f"{checksum[:12]})"
         )
     refuse_other_forms(manifest, key)
-    got = StageKey(manifest["run"], manifest["branch"], manifest["iteration"], manifest["stage"], manifest["shard"])
-    if got != key:
-        raise StoreError(f"{key.manifest}: this manifest belongs to {got}; delete it and the stage is made again")
+    own_key = StageKey(manifest["run"], manifest["branch"], manifest["iteration"], manifest["stage"], manifest["shard"])
+    if own_key != key:
+        raise StoreError(f"{key.manifest}: this manifest belongs to {own_key}; delete it and the stage is made again")
     if manifest["schema_version"] > VERSIONS[key.stage] or set(manifest) > FIELDS:
         raise NewerVersion(
             f"{key.manifest}: version {manifest['schema_version']} of stage {key.stage}; this code reads up to "
@@ -158,7 +158,7 @@ def load(files: Files, key: StageKey) -> Manifest | None:
 
 
 def reference(entry: ManifestRef) -> StageRef:
-    """Return the reference to a stage from its manifest, or from that of a stage which was made from it."""
+    """Make the reference to a stage from its manifest, or from that of a stage which was made from it."""
     return StageRef(
         run=entry["run"],
         branch=entry["branch"],
@@ -171,7 +171,7 @@ def reference(entry: ManifestRef) -> StageRef:
 
 
 def manifest_ref(ref: StageRef) -> ManifestRef:
-    """Return a reference as a manifest holds it."""
+    """Write a reference as a manifest holds it."""
     return {
         "run": ref.run,
         "branch": ref.branch,
@@ -184,29 +184,30 @@ def manifest_ref(ref: StageRef) -> ManifestRef:
 
 
 def outdated_parents(files: Files, manifest: Manifest) -> list[str]:
-    """Return the parents of a stage that have changed: made again with other rows, lost or damaged."""
-    outdated = []
+    """List the parents of a stage that have changed: made again with other rows, lost or damaged."""
+    changes = []
     for parent in manifest["parents"]:
         key = reference(parent).key
         try:
             present = load(files, key)
         except StoreError as error:
-            outdated.append(str(error))
+            changes.append(str(error))
             continue
         if present is None:
-            outdated.append(f"{key.manifest}: missing, though {manifest['stage']} was made from it")
+            changes.append(f"{key.manifest}: missing, though {manifest['stage']} was made from it")
         elif present["digest"] != parent["digest"]:
-            outdated.append(f"{key.manifest}: its rows are not those that {manifest['stage']} was made from")
-    return outdated
+            changes.append(f"{key.manifest}: its rows are not those that {manifest['stage']} was made from")
+    return changes
 
 
 def read_part(files: Files, key: StageKey, part: ManifestPart) -> bytes:
-    """Return the verified bytes of a part. Raise StoreError where it is missing or not what the manifest says."""
+    """Read the verified bytes of a part. Raise StoreError where it is missing or not what the manifest says."""
     return read_verified(files, f"{key.folder}/{part['file']}", part)
 
 
 def read_verified(files: Files, path: str, entry: NamedFile) -> bytes:
-    """Return the bytes of a file with the expected (bytes, sha256). Raise StoreError if it is missing or differs."""
+    """Read the bytes of a file and check them against the expected (bytes, sha256). Raise StoreError if it is missing
+    or differs."""
     content = files.read(path)
     if content is None:
         raise StoreError(

@@ -36,12 +36,12 @@ class Metric:
 
 
 def unseen(column: str, source: str, sql: str = "", followed: bool = False) -> Metric:
-    """Return a figure of the view that is no figure of its own elsewhere; `followed`: trackers have it."""
+    """Make a figure of the view that is no figure of its own elsewhere; `followed`: trackers have it."""
     return Metric(column, source, sql or column, column.replace("_", " "), chart=None, shown=False, followed=followed)
 
 
 def of_steps(column: str) -> str:
-    """Return the mean over the updates that took a step: of the others it says nothing."""
+    """Write the mean over the updates that took a step: of the others it says nothing."""
     return f"avg({column}) FILTER (tokens_computed > 0)"
 
 
@@ -197,7 +197,7 @@ FOLLOWED = tuple(metric for metric in METRICS if metric.followed)
 
 
 def select_lists() -> dict[str, str]:
-    """Return source -> its columns of the view `iterations`, in SQL."""
+    """Map a source to its columns of the view `iterations`, in SQL."""
     lists: dict[str, list[str]] = {}
     for metric in METRICS:
         if metric.source != "iterations":
@@ -206,5 +206,5 @@ def select_lists() -> dict[str, str]:
 
 
 def expressions() -> dict[str, str]:
-    """Return column -> its SQL, over the rows of its source."""
+    """Map a column to its SQL, over the rows of its source."""
     return {metric.column: metric.sql for metric in METRICS}

@@ -23,8 +23,8 @@ LOCKED = (
 def query(
     connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
 ) -> pa.Table:
-    """Return the result of one statement; DuckDB tells columns of one name apart (`run`, `run_1`). Raise `StoreError`
-    with DuckDB's own words where it can't be run."""
+    """Run one statement; DuckDB tells columns of one name apart (`run`, `run_1`). Raise `StoreError` with DuckDB's own
+    words where it can't be run."""
     try:
         relation = connection.sql(sql, params=dict(parameters) if isinstance(parameters, Mapping) else list(parameters))
         if relation is not None and len(set(relation.columns)) < len(relation.columns):
@@ -38,12 +38,12 @@ def query(
 def connect_for_users(
     store: Store, runs: Sequence[str] | None = None, memory: str = "2GB", **asked: Any
 ) -> duckdb.DuckDBPyConnection:
-    """Return a connection for SQL of users. It opens only the files of the views, and its settings are locked. What is
+    """Open a connection for SQL of users. It opens only the files of the views, and its settings are locked. What is
     `asked` for (branch, verify, question), and the runs: as in `connect`."""
     connection = connect(store, runs, **asked)
     files = connection.execute("SELECT path FROM files").fetchall()
-    allowed = {name for (path,) in files for name in (path, pattern_of(path))}  # DuckDB asks for both
-    connection.execute("SET allowed_paths = ?", [sorted(allowed)])
+    paths = {name for (path,) in files for name in (path, pattern_of(path))}  # DuckDB asks for both
+    connection.execute("SET allowed_paths = ?", [sorted(paths)])
     connection.execute("SET memory_limit = ?", [memory])
     for setting in LOCKED:
         connection.execute(setting)
@@ -51,8 +51,7 @@ def connect_for_users(
 
 
 def ask(connection: duckdb.DuckDBPyConnection, sql: str, seconds: float = 60.0) -> pa.Table:
-    """Return the answer to a user's question. Raise StoreError unless it is one SELECT, or where it takes longer than
-    `seconds`.
+    """Answer a user's question. Raise StoreError unless it is one SELECT, or where it takes longer than `seconds`.
 
     In a read-only transaction: a SELECT may hold a DELETE in its WITH.
     """
@@ -72,12 +71,12 @@ def ask(connection: duckdb.DuckDBPyConnection, sql: str, seconds: float = 60.0) 
 
 
 def one_select(sql: str) -> duckdb.Statement:
-    """Return the statement, parsed. Raise StoreError unless it is exactly one SELECT."""
+    """Parse the statement. Raise StoreError unless it is exactly one SELECT."""
     try:
         statements = duckdb.extract_statements(sql)
     except duckdb.Error as error:
         raise StoreError(f"this query can't be run: {error}") from error
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        got = ", ".join(statement.type.name for statement in statements) or "nothing"
-        raise StoreError(f"one SELECT is expected (or FROM, WITH, DESCRIBE, SUMMARIZE, SHOW), got {got}")
+        kinds = ", ".join(statement.type.name for statement in statements) or "nothing"
+        raise StoreError(f"one SELECT is expected (or FROM, WITH, DESCRIBE, SUMMARIZE, SHOW), got {kinds}")
     return statements[0]

@@ -44,7 +44,7 @@ class Store:
 
     @classmethod
     def open(cls, root: str = "", *, reading: bool = False) -> Store:
-        """Return the store at `root`, a folder or ``s3://bucket/prefix``; empty: $R3L_STORE, else data/runs of
+        """Open the store at `root`, a folder or ``s3://bucket/prefix``; empty: $R3L_STORE, else data/runs of
         `r3l.system.home.home()`.
 
         Raises StoreError where it can't be written to, before anything is; with `reading`, where it is not there.
@@ -79,12 +79,15 @@ class Store:
         the rows don't fit the tables, where another writer commits the same stage at the same time, or where other
         settings would rewrite an iteration that the run already went on from.
         """
+        # the manifest as it is now: the conditional write at the end refuses any other
         before = self.files.token(key.manifest)
         if before is not None:
             self._refuse_rewriting(key, fingerprint)
-        checked = storable(key, whole(key, tables))
-        parts = [self._put_part(key, table, rows) for table, rows in checked.items() if rows.num_rows]
-        digests = [[part["table"], part["digest"]] for part in parts if lasting(checked[part["table"]]).num_rows]
+        storable_tables = storable(key, whole(key, tables))
+        parts = [self._put_part(key, table, rows) for table, rows in storable_tables.items() if rows.num_rows]
+        digests = [
+            [part["table"], part["digest"]] for part in parts if lasting(storable_tables[part["table"]]).num_rows
+        ]
         content: Content = {
             "run": key.run,
             "branch": key.branch,
@@ -103,6 +106,7 @@ class Store:
             "parts": parts,
             "committed_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
+        # last of all: whoever reads the manifest finds every part in its place
         if not self.files.put_if(key.manifest, manifests.seal(content), before):
             raise StoreError(f"stage {key}: another writer committed it meanwhile; see who holds the iteration's lock")
         if before is not None:
@@ -142,21 +146,21 @@ class Store:
         }
 
     def _drop_unnamed(self, key: StageKey, parts: list[ManifestPart]) -> None:
-        named = {MANIFEST, *(part["file"] for part in parts)}
+        file_names = {MANIFEST, *(part["file"] for part in parts)}
         for path in self.files.paths(key.folder):
-            if path.removeprefix(f"{key.folder}/") not in named and "/" not in path.removeprefix(f"{key.folder}/"):
+            if path.removeprefix(f"{key.folder}/") not in file_names and "/" not in path.removeprefix(f"{key.folder}/"):
                 self.files.delete(path)
 
     def find(self, key: StageKey, fingerprint: str) -> StageRef | None:
-        """Return the committed stage with this fingerprint, intact and with unchanged parents; otherwise None."""
+        """Find the committed stage with this fingerprint, intact and with unchanged parents; otherwise None."""
         try:
             manifest = manifests.load(self.files, key)
             if manifest is None or manifest["fingerprint"] != fingerprint:
                 return None
             for part in manifest["parts"]:
                 manifests.read_part(self.files, key, part)
-            if outdated := manifests.outdated_parents(self.files, manifest):
-                raise StoreError(outdated[0])
+            if changes := manifests.outdated_parents(self.files, manifest):
+                raise StoreError(changes[0])
         except manifests.NewerVersion:
             raise
         except StoreError as error:
@@ -165,7 +169,7 @@ class Store:
         return manifests.reference(manifest)
 
     def intact(self, ref: StageRef) -> bool:
-        """Return whether the stage still matches `ref` and has all parts with the right sizes; `read` verifies their
+        """Tell whether the stage still matches `ref` and has all parts with the right sizes; `read` verifies their
         bytes."""
         try:
             manifest = manifests.load(self.files, ref.key)
@@ -181,8 +185,8 @@ class Store:
         )
 
     def manifest(self, ref: StageRef | StageKey) -> Manifest:
-        """Return the stage's manifest. Raise StoreError where there is none or, for a ref, where another content took
-        its place."""
+        """Load the stage's manifest. Raise StoreError where there is none or, for a ref, where another content took its
+        place."""
         key = ref.key if isinstance(ref, StageRef) else ref
         content = manifests.load(self.files, key)
         if content is None:
@@ -194,11 +198,11 @@ class Store:
         return content
 
     def pruned(self, ref: StageRef, table: str) -> bool:
-        """Say whether columns of a stage's table were emptied."""
+        """Tell whether columns of a stage's table were emptied."""
         return any(part.get("dropped") for part in self.manifest(ref)["parts"] if part["table"] == table)
 
     def read(self, ref: StageRef, table: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the rows of one table of a stage (or these columns of it), verified against the manifest first."""
+        """Read the rows of one table of a stage (or these columns of it), verified against the manifest first."""
         manifest = self.manifest(ref)
         schema = (
             arrow_schema(table) if columns is None else pa.schema([arrow_schema(table).field(name) for name in columns])
@@ -209,12 +213,12 @@ class Store:
                 content, version = manifests.read_part(self.files, ref.key, part), manifest["schema_version"]
                 if version != VERSIONS[ref.stage]:
                     return upgraded(decode(content), table, version).select(schema.names)
-                needed = sorted({*schema.names, *needed_beside(table, schema.names)})
-                return failed_where_no_number(decode(content, needed)).select(schema.names).cast(schema)
+                column_names = sorted({*schema.names, *needed_beside(table, schema.names)})
+                return failed_where_no_number(decode(content, column_names)).select(schema.names).cast(schema)
         return schema.empty_table()
 
     def stages(self, run: str, branch: str = "", iteration: int | None = None) -> list[StageRef]:
-        """Return the committed stages of a run (or of a branch of it, without the run's own), in the order of the
+        """List the committed stages of a run (or of a branch of it, without the run's own), in the order of the
         pipeline."""
         prefix = line_folder(run, branch) if iteration is None else iteration_folder(run, branch, iteration)
         keys = [key for path in self.files.paths(prefix) if (key := key_of(path)) and key.branch == branch]
@@ -225,7 +229,7 @@ class Store:
         )
 
     def next_iteration(self, run: str, branch: str = "") -> int:
-        """Return the first iteration without a committed update. A branch begins where it was forked."""
+        """Find the first iteration without a committed update. A branch begins where it was forked."""
         keys = {
             key for path in self.files.paths(line_folder(run, branch)) if (key := key_of(path)) and key.branch == branch
         }
@@ -235,11 +239,11 @@ class Store:
         return iteration
 
     def branches(self, run: str) -> list[str]:
-        """Return the names of a run's branches."""
+        """List the names of a run's branches."""
         return [name[7:] for name in self.files.folders(run) if BRANCH.fullmatch(name)]
 
     def runs(self) -> list[str]:
-        """Return the names of the runs that have at least one committed stage."""
+        """List the names of the runs that have at least one committed stage."""
         return [name for name in self.files.folders("") if NAME.fullmatch(name) and self._committed_any(name)]
 
     def _committed_any(self, run: str) -> bool:
@@ -255,7 +259,7 @@ class Store:
             yield
 
     def run_folder(self, run: str, branch: str = "") -> Path:
-        """Return the local folder of a run, made if need be: policy snapshots lie in ``policies/iteration=00007/``
+        """Make the local folder of a run where there is none: policy snapshots lie in ``policies/iteration=00007/``
         under it.
 
         Where the root is an object store it is a mirror: `publish` brings what is written there to the root, `local`
@@ -266,7 +270,7 @@ class Store:
         return folder
 
     def local(self, folder: str) -> Path:
-        """Return a folder under the root (a policy, a stage's parts) as a folder of this machine."""
+        """Bring a folder under the root (a policy, a stage's parts) to this machine."""
         return self.files.fetch(folder)
 
     def publish(self, folder: str) -> None:
@@ -274,26 +278,27 @@ class Store:
         self.files.publish(folder)
 
     def sweep(self, run: str) -> list[str]:
-        """Delete what dead writers left: staged files, and parts that no manifest names. Return the deleted paths."""
+        """Delete what dead writers left: staged files, and parts that no manifest names. The result is the deleted
+        paths."""
         return sweep(self.files, run)
 
 
 def finite(value: object) -> object:
-    """Return the value with null for NaN and infinity, which JSON lacks."""
+    """Replace NaN and infinity, which JSON lacks, by null."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def refuse_dropped(key: StageKey, part: ManifestPart, names: Sequence[str]) -> None:
     """Raise Pruned for a column that was pruned: it is empty where it had been full."""
-    if dropped := set(names) & set(part.get("dropped", ())):
-        columns = f"{part['table']}.{', '.join(sorted(dropped))}"
+    if empty_names := set(names) & set(part.get("dropped", ())):
+        columns = f"{part['table']}.{', '.join(sorted(empty_names))}"
         raise Pruned(f"stage {key}: {columns} was pruned; replay from an earlier stage instead")
 
 
 def whole(key: StageKey, tables: Mapping[str, Rows]) -> dict[str, Rows]:
-    """Return every table of the stage, the empty ones too (they get no file). Raise StoreError for a table that the
+    """Complete the tables of the stage by the empty ones (they get no file). Raise StoreError for a table that the
     stage doesn't write."""
-    allowed = (*STAGES[key.stage].tables, "events")
-    if foreign := set(tables) - set(allowed):
-        raise StoreError(f"stage {key.stage} writes {', '.join(allowed)}, not {', '.join(sorted(foreign))}")
-    return {table: tables.get(table, []) for table in allowed}
+    table_names = (*STAGES[key.stage].tables, "events")
+    if foreign := set(tables) - set(table_names):
+        raise StoreError(f"stage {key.stage} writes {', '.join(table_names)}, not {', '.join(sorted(foreign))}")
+    return {table: tables.get(table, []) for table in table_names}

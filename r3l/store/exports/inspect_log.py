@@ -70,7 +70,7 @@ def write_log(connection: duckdb.DuckDBPyConnection, run: str, nested: str, path
 
 
 def header(connection: duckdb.DuckDBPyConnection, run: str) -> dict[str, Any]:
-    began, ended, code, samples, tasks = connection.execute(HEAD).fetchall()[0]
+    began, end, code, samples, tasks = connection.execute(HEAD).fetchall()[0]
     return {
         "version": VERSION,
         "status": "success",
@@ -82,12 +82,12 @@ def header(connection: duckdb.DuckDBPyConnection, run: str) -> dict[str, Any]:
             "config": {"epochs": 1},
             "packages": {"r3l": code},
         },
-        "stats": {"started_at": began, "completed_at": ended},
+        "stats": {"started_at": began, "completed_at": end},
     }
 
 
 def sample(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a trajectory as Inspect has it. A retry's messages begin at its pivot, as its rows do."""
+    """Write a trajectory as Inspect has it. A retry's messages begin at its pivot, as its rows do."""
     turns = row["turn_list"] or []
     messages = [message for turn in turns for message in exchange(turn, row["policy"])]
     if row["final_observation"]:

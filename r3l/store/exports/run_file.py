@@ -17,8 +17,8 @@ LOG = ".json"
 
 
 def export_run(store: Store, run: str, path: Path) -> int:
-    """Write a run with its branches to a ``.parquet`` or ``.jsonl`` file, or to a ``.json`` log of Inspect. Return its
-    rows.
+    """Write a run with its branches to a ``.parquet`` or ``.jsonl`` file, or to a ``.json`` log of Inspect. The result
+    is the number of its rows.
 
     The file appears whole or not at all. Raise StoreError for an unknown run or ending, and where the file can't be
     written.

@@ -27,15 +27,15 @@ class Files(Protocol):
     def paths(self, prefix: str) -> list[str]: ...
 
     def sizes(self, prefix: str) -> dict[str, int]:
-        """Return every file under a folder with its bytes; hidden folders and policies are not the tables' business."""
+        """List every file under a folder with its bytes; hidden folders and policies are not the tables' business."""
 
     def folders(self, prefix: str) -> list[str]:
-        """Return the names of the folders in a folder, hidden ones left out."""
+        """List the names of the folders in a folder, hidden ones left out."""
 
     def read(self, path: str) -> bytes | None: ...
 
     def token(self, path: str) -> str | None:
-        """Return the token that names the present content of a file, for `put_if`; None where there is no file."""
+        """Read the token that names the present content of a file, for `put_if`; None where there is no file."""
 
     def put(self, path: str, content: bytes) -> None: ...
 
@@ -46,19 +46,19 @@ class Files(Protocol):
     def delete(self, path: str) -> None: ...
 
     def remove(self, folder: str) -> int:
-        """Delete a folder with all that is in it. Return the bytes that it held."""
+        """Delete a folder with all that is in it. The result is the bytes that it held."""
 
     def url(self, path: str) -> str:
-        """Return what DuckDB and pyarrow open."""
+        """Name what DuckDB and pyarrow open."""
 
     def sweep_staging(self) -> list[str]:
-        """Delete what dead writers staged and never moved into place."""
+        """Delete what dead writers staged and never moved into place. The result is what was deleted."""
 
     def attach(self, connection: Any) -> None:
         """Let a DuckDB connection open the files."""
 
     def fetch(self, folder: str) -> Path:
-        """Return a folder under the root as a folder of this machine: itself, or a copy."""
+        """Bring a folder under the root to this machine: the folder itself, or a copy."""
 
     def forget(self, folder: str) -> None:
         """Drop this machine's copy of a folder, so that it is fetched anew; the root itself is left as it is."""
@@ -125,18 +125,19 @@ class LocalFiles:
         return None if content is None else sha256(content).hexdigest()
 
     def put(self, path: str, content: bytes) -> None:
-        staged = self._staging() / staging.staged()
+        staging_file = self._staging() / staging.staged()
         target = self.folder / path
         try:
-            with open(staged, "wb") as file:
+            with open(staging_file, "wb") as file:
                 file.write(content)
                 file.flush()
+                # the bytes first, then the name, then the folder: after a power cut a name never stands for half a file
                 os.fsync(file.fileno())
             target.parent.mkdir(parents=True, exist_ok=True)
-            os.rename(staged, target)
+            os.rename(staging_file, target)
             sync_folder(target.parent)
         except OSError as error:
-            staged.unlink(missing_ok=True)
+            staging_file.unlink(missing_ok=True)
             raise StoreError(
                 f"{target}: can't be written ({error.strerror}); nothing was left half written; run again when there "
                 "is room"
@@ -144,6 +145,7 @@ class LocalFiles:
 
     def put_if(self, path: str, content: bytes, token: str | None) -> bool:
         with self._guard():
+            # under the kernel's lock nothing can change between the comparison and the write
             if self.token(path) != token:
                 return False
             self.put(path, content)
@@ -153,9 +155,9 @@ class LocalFiles:
         (self.folder / path).unlink(missing_ok=True)
 
     def remove(self, folder: str) -> int:
-        held = sum(path.stat().st_size for path in (self.folder / folder).rglob("*") if path.is_file())
+        size = sum(path.stat().st_size for path in (self.folder / folder).rglob("*") if path.is_file())
         shutil.rmtree(self.folder / folder, ignore_errors=True)
-        return held
+        return size
 
     def url(self, path: str) -> str:
         return f"{self.root}/{path}"
@@ -193,16 +195,16 @@ class LocalFiles:
 
 
 def read_object(files: Files, path: str) -> dict[str, Any]:
-    """Return the JSON object in a file; empty where there is no file, or where it was torn."""
+    """Read the JSON object in a file; empty where there is no file, or where it was torn."""
     try:
-        parsed = json.loads(files.read(path) or b"{}")
+        value = json.loads(files.read(path) or b"{}")
     except (ValueError, RecursionError):
         return {}
-    return parsed if isinstance(parsed, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def content_of(path: Path) -> bytes:
-    """Return the bytes of a regular file. Raise StoreError for anything else: a pipe without a writer would keep its
+    """Read the bytes of a regular file. Raise StoreError for anything else: a pipe without a writer would keep its
     reader waiting, and a device may have no end."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     mode = os.fstat(handle).st_mode
@@ -215,7 +217,7 @@ def content_of(path: Path) -> bytes:
 
 
 def size_at(path: str) -> int:
-    """Return the bytes of a file; of a link that leads nowhere -1, so that it is listed, and told of when it is
+    """Measure the bytes of a file; of a link that leads nowhere -1, so that it is listed, and told of when it is
     read."""
     try:
         return os.stat(path).st_size
@@ -232,16 +234,15 @@ def refuse_closed(error: OSError) -> None:
 
 
 def cache_folder() -> Path:
-    """Return the cache folder of this machine, for copies of object stores and indexes of runs."""
+    """Find the cache folder of this machine, for copies of object stores and indexes of runs."""
     return Path(os.environ.get("R3L_CACHE") or "~/.cache/r3l").expanduser()
 
 
 def replace_text(path: Path, text: str) -> None:
     """Write a file of this machine, whole or not at all, durably; its folder is made where there is none."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(
-        f".{path.name}~{uuid.uuid4().hex}"
-    )  # hosts that share a folder may have the same process ids
+    # hosts that share a folder may have the same process ids
+    partial = path.with_name(f".{path.name}~{uuid.uuid4().hex}")
     with open(partial, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()

@@ -33,16 +33,16 @@ class Holder:
 
     @property
     def lease_left(self) -> float:
-        """Seconds for which the lease still runs. One renewed in the future was not renewed by a clock that can be
-        trusted."""
+        """Compute the seconds for which the lease still runs. One renewed in the future was not renewed by a clock that
+        can be trusted."""
         age = time.time() - self.renewed
         return LEASE_SECONDS - age if age >= -SKEW_SECONDS else 0.0
 
     @property
     def lives(self) -> bool:
-        """Whether this exact process lives; if this host cannot tell, whether its lease runs."""
-        known = process.lives(self.process)
-        return self.lease_left > 0 if known is None else known
+        """Tell whether this exact process lives; if this host cannot tell, whether its lease runs."""
+        is_alive = process.lives(self.process)
+        return self.lease_left > 0 if is_alive is None else is_alive
 
     def __str__(self) -> str:
         mark = process.read(self.process)
@@ -50,28 +50,28 @@ class Holder:
 
 
 def holder_of(files: Files, path: str) -> Holder | None:
-    """Return the holder that the lock at `path` names; None where there is no lock, or a torn one."""
+    """Find the holder that the lock at `path` names; None where there is no lock, or a torn one."""
     content = read_object(files, path)
-    mark, since, renewed = (content.get(name) for name in ("process", "since", "renewed"))
+    mark, since, renewal_time = (content.get(name) for name in ("process", "since", "renewed"))
     if (
         not isinstance(mark, str)
         or not isinstance(since, str)
-        or not isinstance(renewed, float)
-        or not math.isfinite(renewed)
+        or not isinstance(renewal_time, float)
+        or not math.isfinite(renewal_time)
     ):
         return None
-    return Holder(mark, since, renewed)
+    return Holder(mark, since, renewal_time)
 
 
 def living(files: Files, path: str) -> Holder | None:
-    """Return the holder of the lock at `path`, if it lives."""
+    """Find the holder of the lock at `path`, if it lives."""
     holder = holder_of(files, path)
     return holder if holder and holder.lives else None
 
 
 @contextmanager
 def held(files: Files, path: str) -> Iterator[None]:
-    """Hold the lock at `path`. Raises StoreError naming host, process and time where a living writer holds it."""
+    """Hold the lock at `path`. Raise StoreError naming host, process and time where a living writer holds it."""
     mine = {
         "process": process.mark(),
         "nonce": uuid.uuid4().hex,
@@ -83,25 +83,27 @@ def held(files: Files, path: str) -> Iterator[None]:
     except StoreError:
         give_up(files, path, mine)  # it may be in its place though its writing failed, as on a disk that is just full
         raise
-    done = threading.Event()
-    renewer = threading.Thread(target=renew, args=(files, path, mine, done), daemon=True, name="r3l-lock")
+    end = threading.Event()
+    renewer = threading.Thread(target=renew, args=(files, path, mine, end), daemon=True, name="r3l-lock")
     renewer.start()
     try:
         yield
     finally:
-        done.set()
+        end.set()
         renewer.join()
         give_up(files, path, mine)
 
 
 def give_up(files: Files, path: str, mine: dict[str, Any]) -> None:
     """Delete the lock, if it is this holder's."""
+    # by the nonce and not by the process: this process may hold a later lock at the same place
     if read_object(files, path).get("nonce") == mine["nonce"]:
         files.delete(path)
 
 
 def take(files: Files, path: str, mine: dict[str, Any]) -> None:
     """Write the lock if it is free or its holder is dead; the conditional write lets one of several takers win."""
+    # read before the holder: if the lock changes hands in between, the conditional write below fails
     token = files.token(path)
     if token and (holder := living(files, path)):
         unseen = f" (which can't be seen from here: its lease ends in {holder.lease_left:.0f} s)" * (
@@ -110,12 +112,13 @@ def take(files: Files, path: str, mine: dict[str, Any]) -> None:
         raise StoreError(
             f"{path}: held by {holder}{unseen}, since {holder.since:.40}; wait for it, or end it and run again"
         )
+    # of several who found the holder dead, one wins here, and the others are told
     if not files.put_if(path, json.dumps(mine).encode(), token):
         raise StoreError(f"{path}: another writer took it just now; wait for it to end")
 
 
 def held_by_me(files: Files, path: str) -> bool:
-    """Return whether this process holds the lock."""
+    """Tell whether this process holds the lock."""
     return read_object(files, path).get("process") == process.mark()
 
 
@@ -124,6 +127,7 @@ def renew(files: Files, path: str, mine: dict[str, Any], done: threading.Event) 
     while not done.wait(RENEW_SECONDS):
         try:
             token = files.token(path)
+            # the lease ran out, and another took the lock: writing on would mix two writers
             if read_object(files, path).get("nonce") != mine["nonce"]:
                 log.error(
                     "%s: lost to another writer, after %.0f s without a renewal; end this run", path, LEASE_SECONDS

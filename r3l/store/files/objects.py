@@ -37,7 +37,7 @@ class ObjectFiles:
             ) from error
 
     def _address(self) -> str:
-        """Return the root as a web address, in which the prefix means what it says: no query, fragment or escape."""
+        """Write the root as a web address, in which the prefix means what it says: no query, fragment or escape."""
         scheme, _, rest = self.root.partition("://")
         bucket, *prefix = rest.split("/")
         if not {"", ".", ".."}.isdisjoint(prefix):
@@ -48,15 +48,15 @@ class ObjectFiles:
         return sorted(self.sizes(prefix))
 
     def sizes(self, prefix: str) -> dict[str, int]:
-        listed = {entry["path"]: entry["size"] for entry in self._store.list(prefix or None).collect()}
-        below = {path: f"/{path[len(prefix) :].lstrip('/')}" for path in listed}
+        size_of = {entry["path"]: entry["size"] for entry in self._store.list(prefix or None).collect()}
+        below = {path: f"/{path[len(prefix) :].lstrip('/')}" for path in size_of}
         return {
-            path: size for path, size in listed.items() if "/." not in below[path] and "/policies/" not in below[path]
+            path: size for path, size in size_of.items() if "/." not in below[path] and "/policies/" not in below[path]
         }
 
     def folders(self, prefix: str) -> list[str]:
-        listed = self._store.list_with_delimiter(prefix or None)["common_prefixes"]
-        names = [path.rstrip("/").rpartition("/")[2] for path in listed]
+        prefixes = self._store.list_with_delimiter(prefix or None)["common_prefixes"]
+        names = [path.rstrip("/").rpartition("/")[2] for path in prefixes]
         return sorted(name for name in names if not name.startswith("."))
 
     def read(self, path: str) -> bytes | None:
@@ -90,11 +90,11 @@ class ObjectFiles:
         self._store.delete(path)
 
     def remove(self, folder: str) -> int:
-        held = self._store.list(f"{folder}/").collect()
-        for entry in held:
+        entries = self._store.list(f"{folder}/").collect()
+        for entry in entries:
             self._store.delete(entry["path"])
         self.forget(folder)
-        return sum(entry["size"] for entry in held)
+        return sum(entry["size"] for entry in entries)
 
     def url(self, path: str) -> str:
         return f"{self.root}/{path}"
@@ -114,15 +114,14 @@ class ObjectFiles:
         connection.execute("SET validate_external_file_cache = 'NO_VALIDATION'")
 
     def fetch(self, folder: str) -> Path:
-        """Return a folder of the store (a policy, a stage's parts) as a local one. Its files are taken to be never
+        """Copy a folder of the store (a policy, a stage's parts) to this machine. Its files are taken to be never
         rewritten."""
         for entry in self._store.list(f"{folder}/").collect():
             target = self.cache / entry["path"]
             if not target.is_file() or target.stat().st_size != entry["size"]:
                 target.parent.mkdir(parents=True, exist_ok=True)
-                arriving = target.with_name(
-                    f".{target.name}~{uuid.uuid4().hex}"
-                )  # hosts may share a cache, and have the same process ids
+                # hosts may share a cache, and have the same process ids
+                arriving = target.with_name(f".{target.name}~{uuid.uuid4().hex}")
                 with open(arriving, "wb") as file:
                     for chunk in self._store.get(entry["path"]):
                         file.write(chunk)
@@ -145,13 +144,13 @@ class ObjectFiles:
 
 
 def bucket_and_key(url: str) -> tuple[str, str]:
-    """Return the two parts of ``s3://bucket/key`` or ``bucket/key``. A key is no web address: it may hold # and ?."""
+    """Split ``s3://bucket/key`` or ``bucket/key``. A key is no web address: it may hold # and ?."""
     bucket, _, key = url.rpartition("://")[2].partition("/")
     return bucket, key
 
 
 def client_options() -> Any:
-    """Return the client's options: plain http only if the endpoint's address says so, as for a server on loopback."""
+    """Make the client's options: plain http only if the endpoint's address says so, as for a server on loopback."""
     endpoint = os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT") or ""
     return {"allow_http": True} if endpoint.startswith("http://") else None
 

@@ -27,13 +27,13 @@ class Mark:
 
 
 def mark(pid: int | None = None) -> str:
-    """Return ``host~boot~namespace~pid~start`` of a process of this pid namespace; None: of this process."""
+    """Write ``host~boot~namespace~pid~start`` of a process of this pid namespace; None: of this process."""
     pid = os.getpid() if pid is None else pid
     return str(Mark(*here(), pid, started(pid) or 0.0))
 
 
 def read(mark_: str) -> Mark | None:
-    """Return a mark's parts; None for a text that is no mark."""
+    """Parse a mark; None for a text that is no mark."""
     try:
         host, boot, namespace, pid, start = mark_.split("~")
         return Mark(host, boot, namespace, int(pid), float(start))
@@ -42,7 +42,7 @@ def read(mark_: str) -> Mark | None:
 
 
 def lives(mark_: str) -> bool | None:
-    """Return whether the process of a mark lives; None where that can't be seen from here: another host, boot or pid
+    """Tell whether the process of a mark lives; None where that can't be seen from here: another host, boot or pid
     namespace."""
     process = read(mark_)
     if process is None or (process.host, process.boot, process.namespace) != here():
@@ -52,7 +52,7 @@ def lives(mark_: str) -> bool | None:
 
 
 def started(pid: int) -> float | None:
-    """Return the seconds from the boot to a process's start; None where there is no such process (a zombie counts as
+    """Measure the seconds from the boot to a process's start; None where there is no such process (a zombie counts as
     none)."""
     try:
         process = psutil.Process(pid)
@@ -65,6 +65,6 @@ def started(pid: int) -> float | None:
 
 
 def here() -> tuple[str, str, str]:
-    """Return the host name, boot id and pid namespace of this process."""
+    """Name the host, boot id and pid namespace of this process."""
     boot = BOOT.read_text().strip() if BOOT.exists() else ""
     return socket.gethostname(), boot, str(NAMESPACE.stat().st_ino) if NAMESPACE.exists() else ""

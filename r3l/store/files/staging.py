@@ -15,18 +15,18 @@ UNSEEN_S = 86_400.0  # seconds after which a file of a maker that can't be seen 
 
 
 def staged(what: str = "file") -> str:
-    """Return a unique name for something that this process writes."""
+    """Make a unique name for something that this process writes."""
     return f"{process.mark()}~{what}-{uuid.uuid4().hex}"
 
 
 def staged_update(iteration: int, what: str = "update") -> str:
-    """Return the same for an update's folder: whoever holds the lock of the iteration may sweep what others left of
+    """Make the same for an update's folder: whoever holds the lock of the iteration may sweep what others left of
     it."""
     return staged(f"{what}-{iteration:05d}")
 
 
 def sweep(folder: Path, iteration: int | None = None) -> list[Path]:
-    """Delete what dead makers staged in `folder`. Return what was deleted.
+    """Delete what dead makers staged in `folder`. The result is what was deleted.
 
     Args:
         iteration: the iteration whose lock the caller holds. A maker on another host, of an update of that iteration,
@@ -42,7 +42,7 @@ def sweep(folder: Path, iteration: int | None = None) -> list[Path]:
 
 
 def left_behind(path: Path, iteration: int | None) -> bool:
-    """Return whether the maker is known to be dead, or nobody can be at work on it any more."""
+    """Tell whether the maker is known to be dead, or nobody can be at work on it any more."""
     maker, _, what = path.name.rpartition("~")
     lives, update = process.lives(maker), UPDATE.match(what)
     if lives is not None:
@@ -53,7 +53,7 @@ def left_behind(path: Path, iteration: int | None) -> bool:
 
 
 def newest(path: Path) -> float:
-    """Return when a file, or anything in a folder, was last written; now where it is just going away."""
+    """Find when a file, or anything in a folder, was last written; now where it is just going away."""
     try:
         return max(one.stat().st_mtime for one in (path, *path.rglob("*")))
     except FileNotFoundError:

@@ -28,7 +28,7 @@ branches, so that nothing is counted twice. `--branch NAME` shows a branch, and 
 
 
 def cookbook(store: Store, folder: Path = DATA / "queries") -> str:
-    """Return the whole page: each question, its SQL, and the first rows of its answer on `store`."""
+    """Write the whole page: each question, its SQL, and the first rows of its answer on `store`."""
     with connect(store) as connection:
         connection.execute("SET threads = 1")  # sums of floats in one order
         sections = [HEAD]
@@ -42,7 +42,7 @@ def cookbook(store: Store, folder: Path = DATA / "queries") -> str:
 
 
 def answer(names: list[str], rows: list[dict[str, Any]]) -> str:
-    """Return a Markdown table of the first rows, and how many more there are."""
+    """Write a Markdown table of the first rows, and how many more there are."""
     if not rows:
         return "No rows in this run."
     lines = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
@@ -52,7 +52,7 @@ def answer(names: list[str], rows: list[dict[str, Any]]) -> str:
 
 
 def cell(value: Any) -> str:
-    """Return one line of Markdown that can't be markup: text of models stands in it."""
+    """Write one line of Markdown that can't be markup: text of models stands in it."""
     if value is None or value != value:  # NaN is not itself
         return ""
     text = f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -43,7 +43,6 @@ Without r3l, the files of a stage that its manifest names are plain Parquet, rea
 
 
 def dictionary() -> str:
-    """Return the whole page."""
     sections = [HEAD, place(), "## Tables"]
     sections += [
         f"### {table}\n\nWritten by: {', '.join(writers(table))}.\n\n{rows(columns)}"
@@ -81,7 +80,7 @@ def escaped(text: str) -> str:
 
 
 def comment(sql: str) -> str:
-    """Return the comment lines that an SQL file begins with, as one text."""
+    """Join the comment lines that an SQL file begins with."""
     lines = []
     for line in sql.splitlines():
         if not line.startswith("--"):
@@ -91,7 +90,7 @@ def comment(sql: str) -> str:
 
 
 def view_pages() -> str:
-    """Return each view with its question and its columns, as DuckDB sees them over an empty store."""
+    """Describe each view by its question and its columns, as DuckDB sees them over an empty store."""
     connection = empty()
     pages = [f"### stages\n\nOne row per manifest.\n\n{shape(connection, 'stages')}"]
     pages += [f"### {view}\n\n{comment(view_sql(view))}\n\n{shape(connection, view)}" for view in VIEWS]
@@ -100,7 +99,7 @@ def view_pages() -> str:
 
 
 def macros() -> str:
-    """Return how each macro is called."""
+    """Write how each macro is called."""
     calls = [
         line.removeprefix("CREATE MACRO ") for line in view_sql(MACROS).splitlines() if line.startswith("CREATE MACRO ")
     ]
@@ -114,8 +113,8 @@ def empty() -> duckdb.DuckDBPyConnection:
 
 
 def shape(connection: duckdb.DuckDBPyConnection, view: str) -> str:
-    described = connection.execute(f"SELECT column_name, column_type FROM (DESCRIBE {view})").fetchall()
-    return ", ".join(f"`{name}` {type_}" for name, type_ in described)
+    columns = connection.execute(f"SELECT column_name, column_type FROM (DESCRIBE {view})").fetchall()
+    return ", ".join(f"`{name}` {type_}" for name, type_ in columns)
 
 
 def invariants() -> str:

@@ -16,8 +16,8 @@ SHARED = ".policies"
 
 
 def place_in_store(store: Store, path: Path | str, digest: str | None = None) -> str:
-    """Return where the folder lies, relative to the store's root. A policy from outside (the starting one) is put
-    there, under its digest."""
+    """Find where the folder lies, relative to the store's root. A policy from outside (the starting one) is put there,
+    under its digest."""
     folder = Path(path).absolute()
     if folder.is_relative_to(store.files.cache):
         return folder.relative_to(store.files.cache).as_posix()
@@ -54,8 +54,8 @@ def put_first(partial: Path, final: Path, digest: str) -> None:
             shutil.rmtree(partial)
             return
         with suppress(FileNotFoundError):  # another starter has moved it away
-            replaced = final.rename(partial.with_name(staged("policy")))
-            shutil.rmtree(replaced)
+            other = final.rename(partial.with_name(staged("policy")))
+            shutil.rmtree(other)
 
 
 def share_tokenizer(store: Store, folder: Path | str, digest: str) -> str:
@@ -72,7 +72,7 @@ def share_tokenizer(store: Store, folder: Path | str, digest: str) -> str:
 
 
 def fetch_tokenizer(store: Store, digest: str) -> Path:
-    """Return the same as a folder of this host. Raise `StoreError` where nobody has put it there."""
+    """Fetch the same as a folder of this host. Raise `StoreError` where nobody has put it there."""
     if store.files.read(f"{tokenizer_place(digest)}.whole") is None:
         raise StoreError(
             f"tokenizer of policy {digest}: not in {store.root}; run the iteration again, its flow puts it there"
@@ -85,53 +85,54 @@ def tokenizer_place(digest: str) -> str:
 
 
 def fetch_policy(store: Store, place: str, digest: str, verify: bool = False) -> Path:
-    """Return a policy of the store as a folder of this host, checked against its digest: with `verify` by its bytes.
+    """Fetch a policy of the store as a folder of this host, checked against its digest: with `verify` by its bytes.
 
     A copy that is another snapshot, as after an iteration was made again elsewhere, is fetched anew.
 
     Raises:
         StoreError: what the store has there is not that policy.
     """
-    got = ""
+    digest_there = ""
     for _ in range(2):
         folder = store.local(place)
-        got = held(folder, verify)
-        if got == digest:
+        digest_there = held(folder, verify)
+        if digest_there == digest:
             return folder
-        store.files.forget(
-            place.removesuffix("/policy")
-        )  # what lies beside it, the optimiser's state, is of the same earlier try
+        # what lies beside it, the optimiser's state, is of the same earlier try
+        store.files.forget(place.removesuffix("/policy"))
     raise StoreError(
-        f"policy {place} in {store.root}: holds {got}, expected {digest}; run the iteration that wrote it again "
+        f"policy {place} in {store.root}: holds {digest_there}, expected {digest}; run the iteration that wrote it "
+        "again "
         "(r3l iterate --iteration ...): only its update is computed again"
     )
 
 
 def fetch_optimiser(store: Store, place: str, digest: str | None, verify: bool = False) -> Path | None:
-    """Return the optimiser's state of the store as a folder of this host, checked against its digest; None where no
-    step was taken so far.
+    """Fetch the optimiser's state of the store as a folder of this host, checked against its digest; None where no step
+    was taken so far.
 
     Where an earlier version of the code noted no digest (None), what is there is taken.
 
     Raises:
         StoreError: the state is missing, or is not what its update wrote.
     """
-    got = ""
+    digest_there = ""
     for _ in range(2):
         folder = store.local(place)
-        got = optimiser_digest(folder, verify)
-        if digest is None or got == digest:
-            return folder if got else None
+        digest_there = optimiser_digest(folder, verify)
+        if digest is None or digest_there == digest:
+            return folder if digest_there else None
         store.files.forget(place)
     raise StoreError(
-        f"optimiser's state {place} in {store.root}: holds {got or 'nothing'}, expected {digest or 'nothing'}, so the "
+        f"optimiser's state {place} in {store.root}: holds {digest_there or 'nothing'}, expected "
+        f"{digest or 'nothing'}, so the "
         "next step would differ. Put the folder back from a copy, or run the iteration that wrote it again "
         "(r3l iterate --iteration ...): only its update is computed again"
     )
 
 
 def held(folder: Path, verify: bool = False) -> str:
-    """Return the digest of the snapshot in a folder; in words where there is none."""
+    """Hash the snapshot in a folder; in words where there is none."""
     try:
         return snapshot_digest(folder, verify)
     except StoreError:

@@ -39,13 +39,13 @@ TOKENIZER = (
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
-    """Return the files of tokenizer and chat template in a policy's folder."""
+    """List the files of tokenizer and chat template in a policy's folder."""
     return sorted({file for pattern in TOKENIZER for file in folder.glob(pattern) if file.is_file()})
 
 
 def snapshot_digest(folder: Path | str, verify: bool = False) -> str:
-    """Return 16 hex digits that identify a snapshot's content, with `verify` of its bytes as they are now. Raise
-    StoreError where the folder holds no weights."""
+    """Hash a snapshot's content to 16 hex digits, with `verify` its bytes as they are now. Raise StoreError where the
+    folder holds no weights."""
     folder = Path(folder)
     files = {path for pattern in IDENTITY for path in folder.glob(pattern)}
     paths = sorted(path for path in files if path.is_file() and not path.name.startswith("optimizer"))
@@ -55,7 +55,7 @@ def snapshot_digest(folder: Path | str, verify: bool = False) -> str:
 
 
 def cut_weights(folder: Path | str) -> str:
-    """Return what is wrong with the weights of a folder by their headers and lengths, in words; empty where they are
+    """Say what is wrong with the weights of a folder by their headers and lengths, in words; empty where they are
     whole.
 
     A download that broke off leaves a file shorter than its header says, or a file of the index out.
@@ -69,16 +69,15 @@ def cut_weights(folder: Path | str) -> str:
             return f"{path.name} has {path.stat().st_size:,} bytes and is cut or damaged ({error})"
     index = folder / "model.safetensors.index.json"
     try:
-        named = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
+        file_names = set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else set()
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         return f"{index.name} is damaged ({error!r})"
-    missing = sorted(name for name in named if not (folder / name).is_file())
+    missing = sorted(name for name in file_names if not (folder / name).is_file())
     return f"{missing[0]} is missing, which {index.name} names" if missing else ""
 
 
 def optimiser_digest(folder: Path | str, verify: bool = False) -> str:
-    """Return 16 hex digits that identify an optimiser's state, moments and counts of steps; empty where there is
-    none."""
+    """Hash an optimiser's state, moments and counts of steps, to 16 hex digits; empty where there is none."""
     paths = sorted(path for path in Path(folder).glob("*") if path.is_file())
     return content_digest(paths, verify) if paths else ""
 
@@ -98,7 +97,7 @@ class Written(NamedTuple):
 
 
 def latest_policy(store: Store, run: str, branch: str = "", before_iteration: int | None = None) -> Written | None:
-    """Return the newest snapshot made before an iteration; None: none was made.
+    """Find the newest snapshot made before an iteration; None: none was made.
 
     A branch without an earlier update of its own goes on from the run's.
     """
@@ -112,6 +111,6 @@ def latest_policy(store: Store, run: str, branch: str = "", before_iteration: in
 
 
 def written(store: Store, ref: StageRef) -> Written:
-    """Return what a stored update wrote."""
+    """Read what a stored update wrote."""
     row = store.read(ref, "updates", ["path", "policy", "optimiser", "step"]).to_pylist()[-1]
     return Written(f"{line_folder(ref.run, ref.branch)}/{row['path']}", row["policy"], row["optimiser"], row["step"])

@@ -52,8 +52,8 @@ class Pruned:
             f"{run}{'/branch=' + branch if branch else ''} iteration {iteration}"
             for run, branch, iteration in self.iterations
         ]
-        freed = f"{self.before - self.after:,} of {self.before:,} bytes given back"
-        return "\n".join([freed, *lines, *(f"no longer replayable there: {what}" for what in self.lost if lines)])
+        summary = f"{self.before - self.after:,} of {self.before:,} bytes given back"
+        return "\n".join([summary, *lines, *(f"no longer replayable there: {what}" for what in self.lost if lines)])
 
 
 def prune_run(store: Store, run: str, keep_last: int, drop: Drop = "all") -> Pruned:
@@ -68,7 +68,7 @@ def prune_run(store: Store, run: str, keep_last: int, drop: Drop = "all") -> Pru
     lines: dict[str, dict[int, list[Manifest]]] = {}
     for manifest in committed(store, [run]):
         lines.setdefault(manifest["branch"], {}).setdefault(manifest["iteration"], []).append(manifest)
-    done, before, after = [], 0, 0
+    iterations_pruned, before, after = [], 0, 0
     for branch, iterations in lines.items():
         for iteration in sorted(iterations)[:-keep_last]:
             with store.writer_lock(run, branch, iteration):
@@ -78,12 +78,13 @@ def prune_run(store: Store, run: str, keep_last: int, drop: Drop = "all") -> Pru
                     for manifest in iterations[iteration]:
                         before += sum(part["bytes"] for part in manifest["parts"])
                         after += empty_stage(store.files, manifest, drop)
-            done.append((run, branch, iteration))
-    return Pruned(done, before, after, LOST[drop])
+            iterations_pruned.append((run, branch, iteration))
+    return Pruned(iterations_pruned, before, after, LOST[drop])
 
 
 def empty_stage(files: Files, manifest: Manifest, drop: Drop) -> int:
-    """Rewrite the parts that have such columns, then the manifest, then delete the old parts. Return the bytes left."""
+    """Rewrite the parts that have such columns, then the manifest, then delete the old parts. The result is the bytes
+    left."""
     key = manifests.reference(manifest).key
     token = files.token(key.manifest)
     parts = [emptied(files, key, part, dropped_columns(part["table"], drop)) for part in manifest["parts"]]
@@ -96,15 +97,15 @@ def empty_stage(files: Files, manifest: Manifest, drop: Drop) -> int:
 
 
 def dropped_columns(table: str, drop: Drop) -> tuple[str, ...]:
-    """Return the columns of a table that pruning empties."""
+    """List the columns of a table that pruning empties."""
     return tuple(column.name for column in TABLES[table] if column.dropped_by(drop))
 
 
 def emptied(files: Files, key: StageKey, part: ManifestPart, names: tuple[str, ...]) -> ManifestPart:
-    """Return the entry of a part without these columns' content; its digest stays that of the rows as they were
-    made."""
-    dropped = set(part.get("dropped", ()))
-    if not part["rows"] or set(names) <= dropped:
+    """Write a part without these columns' content; the result is its entry, whose digest stays that of the rows as they
+    were made."""
+    names_dropped = set(part.get("dropped", ()))
+    if not part["rows"] or set(names) <= names_dropped:
         return part
     rows = decode(manifests.read_part(files, key, part))
     schema = pa.schema([arrow_schema(part["table"]).field(name) for name in rows.column_names])
@@ -114,7 +115,7 @@ def emptied(files: Files, key: StageKey, part: ManifestPart, names: tuple[str, .
     digest = sha256(content).hexdigest()
     name = f"part-{part['table']}-{digest[:12]}.parquet"
     files.put(f"{key.folder}/{name}", content)
-    return part | {"file": name, "bytes": len(content), "sha256": digest, "dropped": sorted(dropped | set(names))}
+    return part | {"file": name, "bytes": len(content), "sha256": digest, "dropped": sorted(names_dropped | set(names))}
 
 
 def blank(column: pa.ChunkedArray) -> pa.Array:

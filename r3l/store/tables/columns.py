@@ -33,14 +33,14 @@ class TableColumn:
         return self.said.meaning
 
     def dropped_by(self, drop: Drop) -> bool:
-        """Return whether pruning empties it."""
+        """Tell whether pruning empties it."""
         order = ("logprobs", "tokens", "all")
         least = self.said.dropped_with
         return bool(least) and drop in order and order.index(least) <= order.index(drop)
 
 
 def columns_of(record: type) -> list[TableColumn]:
-    """Return a column for each field, in the order of the fields.
+    """Make a column for each field, in the order of the fields.
 
     Raises:
         TypeError: a field says no `Column`, or is of a type that no column has.
@@ -50,21 +50,21 @@ def columns_of(record: type) -> list[TableColumn]:
 
 
 def column_of(place: str, name: str, hint: Any) -> TableColumn:
-    kind, *said = get_args(hint) or (hint,)
-    column = next((one for one in said if isinstance(one, Column)), None)
+    kind, *annotations = get_args(hint) or (hint,)
+    column = next((one for one in annotations if isinstance(one, Column)), None)
     if column is None:
         raise TypeError(f"{place}: {hint} says no column; write Annotated[type, Column('what it is')]")
     options = get_args(kind) if NoneType in get_args(kind) else (kind,)
     plain = next(option for option in options if option is not NoneType)
     type_ = NUMBERS.get((plain, column.bits)) or OTHERS.get(plain)
     if type_ is None:
-        known = "int, float, str, bool, list[int], list[float] or list[str], each also with `| None`"
-        raise TypeError(f"{place}: no column has values of {plain}; expected {known}")
+        type_names = "int, float, str, bool, list[int], list[float] or list[str], each also with `| None`"
+        raise TypeError(f"{place}: no column has values of {plain}; expected {type_names}")
     return TableColumn(name, type_, column, nullable=len(options) > 1)
 
 
 def duck_type(type_: pa.DataType) -> str:
-    """Return the DuckDB name of a column's type."""
+    """Name a column's type in DuckDB."""
     if pa.types.is_list(type_):
         return f"{duck_type(type_.value_type)}[]"
     names = {

@@ -20,7 +20,7 @@ class Misfit(StoreError):
 
 
 def to_table(table: str, rows: Rows) -> pa.Table:
-    """Return rows (records of r3l.records, dicts or an Arrow table) in the table's schema.
+    """Convert rows (records of r3l.records, dicts or an Arrow table) to the table's schema.
 
     Raises:
         Misfit: a value doesn't fit its column.
@@ -28,17 +28,18 @@ def to_table(table: str, rows: Rows) -> pa.Table:
     """
     schema = arrow_schema(table)
     try:
-        given = (
+        arrow_rows = (
             rows.select(schema.names) if isinstance(rows, pa.Table) else pa.table(columns(table, rows), schema=schema)
         )
         for column in TABLES[table]:
-            if not column.nullable and given[column.name].null_count:
+            if not column.nullable and arrow_rows[column.name].null_count:
                 raise StoreError(
-                    f"table {table}: column {column.name} is null in {given[column.name].null_count} rows, and must "
+                    f"table {table}: column {column.name} is null in {arrow_rows[column.name].null_count} rows, and "
+                    "must "
                     "not be null"
                 )
-        given.validate(full=True)
-        return given.cast(schema)
+        arrow_rows.validate(full=True)
+        return arrow_rows.cast(schema)
     except KeyError as error:
         raise StoreError(f"table {table}: rows have no column {error}; see data/README.md") from error
     except MISFITS as error:
@@ -66,7 +67,7 @@ def encode(table: pa.Table) -> bytes:
 
 
 def write_settings(schema: pa.Schema) -> dict[str, Any]:
-    """Return the options for pyarrow's writers."""
+    """Choose the options for pyarrow's writers."""
     numbers = [
         field.name for field in schema if pa.types.is_list(field.type) and not pa.types.is_string(field.type.value_type)
     ]
@@ -82,7 +83,7 @@ def write_settings(schema: pa.Schema) -> dict[str, Any]:
 
 
 def decode(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the rows of a part. Raise StoreError for bytes that are no Parquet file."""
+    """Decode the rows of a part. Raise StoreError for bytes that are no Parquet file."""
     try:
         return pq.read_table(pa.BufferReader(content), columns=None if columns is None else list(columns))
     except (pa.ArrowInvalid, OSError) as error:
@@ -90,7 +91,7 @@ def decode(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def footer(content: bytes) -> tuple[int, list[str]]:
-    """Return (rows, names of the columns) of a part, without its rows. Raise StoreError for bytes that are no Parquet
+    """Read (rows, names of the columns) of a part, without its rows. Raise StoreError for bytes that are no Parquet
     file."""
     try:
         with pq.ParquetFile(pa.BufferReader(content)) as file:
@@ -100,8 +101,8 @@ def footer(content: bytes) -> tuple[int, list[str]]:
 
 
 def only_value(path: str, column: str) -> str:
-    """Return the one value that a column of text has in every row of a file, by the file's statistics; empty where it
-    has several, or where they do not say."""
+    """Find the one value that a column of text has in every row of a file, by the file's statistics; empty where it has
+    several, or where they do not say."""
     values: set[str] = set()
     metadata = pq.read_metadata(path)
     for group in (metadata.row_group(number) for number in range(metadata.num_row_groups)):

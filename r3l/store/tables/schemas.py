@@ -11,7 +11,7 @@ TABLES: dict[str, list[TableColumn]] = {table: columns_of(record) for table, rec
 
 
 def arrow_schema(table: str) -> pa.Schema:
-    """Return the Arrow schema of a table."""
+    """Make the Arrow schema of a table."""
     return pa.schema([pa.field(column.name, column.type, nullable=column.nullable) for column in TABLES[table]])
 
 

@@ -19,7 +19,7 @@ log = logging.getLogger("r3l.store")
 
 
 def storable(key: StageKey, tables: Mapping[str, Rows]) -> dict[str, pa.Table]:
-    """Return the tables of a stage in their schemas, without the attempts that can't be stored; each of those is an
+    """Convert the tables of a stage to their schemas, without the attempts that can't be stored; each of those is an
     event.
 
     Raises:
@@ -40,32 +40,32 @@ def storable(key: StageKey, tables: Mapping[str, Rows]) -> dict[str, pa.Table]:
     for event in events:
         log.warning("stage %s: %s left out: %s", key, event.subject_id, event.reason)
     left_out = {event.subject_id for table in ATTEMPTS for event in misfits.get(table, [])}
-    kept = {
+    rows_of = {
         table: [row for row in rows if escaped(value(row, ATTEMPTS[table])) not in left_out]
         for table, rows in tables.items()
         if table in ATTEMPTS
     }
     storable_events = [row for row in tables["events"] if not faults("events", row)]
     both = pa.concat_tables([to_table("events", storable_events), to_table("events", events)])
-    return {table: to_table(table, rows) for table, rows in kept.items()} | {"events": both}
+    return {table: to_table(table, rows) for table, rows in rows_of.items()} | {"events": both}
 
 
 def misfits_of(key: StageKey, table: str, rows: Sequence[Any]) -> list[Event]:
-    """Return an event for each row with values that their columns can't hold."""
+    """Make an event for each row with values that their columns can't hold."""
     misfits = []
     for row in rows:
         if wrong := faults(table, row):
             subject = escaped(value(row, ATTEMPTS.get(table, "subject_id")))
-            shown = "; ".join(f"{name} = {escaped(value(row, name))[:SHOWN]}" for name in wrong)
+            values = "; ".join(f"{name} = {escaped(value(row, name))[:SHOWN]}" for name in wrong)
             reason = f"its row of {table} can't be stored: " + "; ".join(
                 f"{name}: {why}" for name, why in wrong.items()
             )
-            misfits.append(Event(key.iteration, key.stage, subject, "unstorable", reason, shown))
+            misfits.append(Event(key.iteration, key.stage, subject, "unstorable", reason, values))
     return misfits
 
 
 def faults(table: str, row: Any) -> dict[str, str]:
-    """Return the columns that can't hold the row's values, each with the reason."""
+    """Find the columns that can't hold the row's values, each with the reason."""
     reasons = {}
     for column in TABLES[table]:
         try:
@@ -80,7 +80,7 @@ def value(row: Any, name: str) -> Any:
 
 
 def escaped(value: object) -> str:
-    """Return the value as text that UTF-8 can hold. Python writes out no integer of more than 4,300 digits."""
+    """Write the value as text that UTF-8 can hold. Python writes out no integer of more than 4,300 digits."""
     if isinstance(value, int) and value.bit_length() > 4_096:
         return f"an integer of {value.bit_length()} bits"
     return str(value).encode("utf-8", "backslashreplace").decode()

@@ -33,43 +33,43 @@ FAILED: dict[str, float | str | bool] = {
 
 
 def lacking(table: str, version: int) -> dict[str, Before]:
-    """Return the columns that a table of this version doesn't have."""
+    """List the columns that a table of this version doesn't have, with what stands in their place."""
     later = [columns for (name, since), columns in ADDED.items() if name == table and since > version]
     return {column: value for columns in later for column, value in columns.items()}
 
 
 def names_in_version(table: str, version: int) -> list[str]:
-    """Return the columns that a part of this version has, in the present order. What another column equals was stored,
-    if under a name that means something else by now."""
-    added = lacking(table, version)
-    sources = {value.column for value in added.values() if isinstance(value, Same)}
-    return [column.name for column in TABLES[table] if column.name not in added or column.name in sources]
+    """List the columns that a part of this version has, in the present order. What another column equals was stored, if
+    under a name that means something else by now."""
+    later_columns = lacking(table, version)
+    sources = {value.column for value in later_columns.values() if isinstance(value, Same)}
+    return [column.name for column in TABLES[table] if column.name not in later_columns or column.name in sources]
 
 
 def upgraded(rows: pa.Table, table: str, version: int) -> pa.Table:
-    """Return rows of an earlier version in the present schema."""
+    """Convert rows of an earlier version to the present schema."""
     schema = arrow_schema(table)
-    added = lacking(table, version)
+    later_columns = lacking(table, version)
     columns = {
-        name: filled(rows, added[name], schema.field(name).type) if name in added else rows[name]
+        name: filled(rows, later_columns[name], schema.field(name).type) if name in later_columns else rows[name]
         for name in schema.names
     }
     return failed_where_no_number(pa.table(columns).cast(schema))
 
 
 def needed_beside(table: str, names: Iterable[str]) -> set[str]:
-    """Return what has to be read to know the rows that failed."""
+    """Name what has to be read to know the rows that failed."""
     return {"reward"} & set(arrow_schema(table).names) if FAILED.keys() & set(names) else set()
 
 
 def failed_where_no_number(rows: pa.Table) -> pa.Table:
-    """Return the rows, those without a finite reward as failed ones."""
+    """Mark the rows without a finite reward as failed ones."""
     if "reward" not in rows.column_names or pc.all(finite := pc.is_finite(rows["reward"])).as_py() is not False:
         return rows
     for name in FAILED.keys() & set(rows.column_names):
         field = rows.schema.field(name)
-        kept = pc.if_else(finite, rows[name], pa.scalar(FAILED[name], field.type))
-        rows = rows.set_column(rows.schema.get_field_index(name), field, kept)
+        values = pc.if_else(finite, rows[name], pa.scalar(FAILED[name], field.type))
+        rows = rows.set_column(rows.schema.get_field_index(name), field, values)
     return rows
 
 
@@ -78,11 +78,11 @@ def filled(rows: pa.Table, value: Before, type_: pa.DataType) -> pa.Array | pa.C
 
 
 def select_list(table: str, version: int) -> str:
-    """Return the same in SQL: the present columns, out of a part of this version."""
-    added = lacking(table, version)
+    """Write the same in SQL: the present columns, out of a part of this version."""
+    later_columns = lacking(table, version)
     return ", ".join(
-        f"{expression(added[field.name], field.type)} AS {quoted(field.name)}"
-        if field.name in added
+        f"{expression(later_columns[field.name], field.type)} AS {quoted(field.name)}"
+        if field.name in later_columns
         else present(table, field.name)
         for field in arrow_schema(table)
     )
