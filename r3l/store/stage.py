@@ -74,12 +74,10 @@ class Store:
     ) -> StageRef:
         """Write a stage: its parts first, each under a name made of its content, then the manifest.
 
-        A stage that was there before stays readable until the new manifest takes its place. An attempt with a value
-        that its column can't hold becomes an event, and the others are committed. Raise StoreError where
-        the rows don't fit the tables, where another writer commits the same stage at the same time, or where other
-        settings would rewrite an iteration that the run already went on from.
+        A stage that was there before stays readable until then. An attempt with a value that its column can't hold
+        becomes an event, and the others are committed. Raise StoreError where the rows don't fit the tables, where
+        another writer commits the stage meanwhile, or where an iteration that the run went on from would be rewritten.
         """
-        # the manifest as it is now: the conditional write at the end refuses any other
         before = self.files.token(key.manifest)
         if before is not None:
             self._refuse_rewriting(key, fingerprint)
@@ -152,7 +150,7 @@ class Store:
                 self.files.delete(path)
 
     def find(self, key: StageKey, fingerprint: str) -> StageRef | None:
-        """Find the committed stage with this fingerprint, intact and with unchanged parents; otherwise None."""
+        """Find the committed stage with this fingerprint, intact and with unchanged parents; else None."""
         try:
             manifest = manifests.load(self.files, key)
             if manifest is None or manifest["fingerprint"] != fingerprint:
@@ -169,8 +167,7 @@ class Store:
         return manifests.reference(manifest)
 
     def intact(self, ref: StageRef) -> bool:
-        """Tell whether the stage still matches `ref` and has all parts with the right sizes; `read` verifies their
-        bytes."""
+        """Tell whether the stage still matches `ref`, with all parts in their sizes; `read` verifies their bytes."""
         try:
             manifest = manifests.load(self.files, ref.key)
         except manifests.NewerVersion:
@@ -253,8 +250,7 @@ class Store:
 
     @contextmanager
     def writer_lock(self, run: str, branch: str = "", iteration: int = 0) -> Iterator[None]:
-        """Hold the lock of an iteration as its only writer. Raise StoreError with the holder's name if there is a
-        living one."""
+        """Hold the lock of an iteration as its only writer. Raise StoreError that names a living holder."""
         with held(self.files, f"{iteration_folder(run, branch, iteration)}/{LOCK}"):
             yield
 
