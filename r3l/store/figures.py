@@ -25,6 +25,13 @@ FROM stages GROUP BY run, branch ORDER BY run, branch
 # The alarms of a line that stand now, in words. What rings, and why: r3l/store/views/alarms.sql.
 STANDING = "SELECT run, branch, iteration, alarm, advice FROM lines.alarms WHERE standing ORDER BY run, branch, alarm"
 
+# Of the policies that updates wrote: the one of each line with the highest held-out success, of equals the oldest.
+BEST = """
+SELECT run, branch, iteration, avg(success::INTEGER) AS success, count(*) AS episodes
+FROM lines.held_out WHERE iteration >= 0 GROUP BY run, branch, iteration
+QUALIFY row_number() OVER (PARTITION BY run, branch ORDER BY success DESC, iteration) = 1
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
@@ -104,3 +111,9 @@ def standing_alarms(store: Store, run: str, branch: str = "") -> list[str]:
     """Read the past of the run, once per state of it: alarms compare with the start, the best or the first third."""
     answers = remembered(store, "alarms", {"standing": STANDING}, [run]).runs.get(run, {"standing": []})
     return [row["advice"] for row in answers["standing"] if row["branch"] == branch]
+
+
+def best_iteration(store: Store, run: str, branch: str = "") -> int | None:
+    """Return the iteration whose policy has the highest held-out success; None where none was evaluated."""
+    answers = remembered(store, "best", {"best": BEST}, [run]).runs.get(run, {"best": []})
+    return next((row["iteration"] for row in answers["best"] if row["branch"] == branch), None)

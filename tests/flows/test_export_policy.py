@@ -113,6 +113,20 @@ def test_an_iteration_may_be_chosen_and_one_that_is_not_there_is_said(store: Sto
     assert "iteration 5 wrote no policy, the newest is 1" in str(refused.exception)
 
 
+def test_the_best_held_out_policy_is_exported_unless_another_one_is_named(store: Store, tmp_path: Path) -> None:
+    store.commit(
+        StageKey("demo", "", 0, "evaluations", 0),
+        {"evaluations": [episode(0, task, True) for task in range(4)], "trajectories": [], "turns": []},
+        fingerprint="f0",
+    )
+    done = export(store, tmp_path / "best")
+    assert done.exit_code == 0, done.output
+    assert "the policy of iteration 0 of demo" in done.output
+    assert json.loads((tmp_path / "best" / "generation_config.json").read_text()) == {"max_new_tokens": 1}
+    assert export(store, tmp_path / "newest", "--iteration", "1").exit_code == 0
+    assert json.loads((tmp_path / "newest" / "generation_config.json").read_text()) == {"max_new_tokens": 2}
+
+
 def test_it_is_uploaded_as_it_lies_in_the_folder_and_private(store: Store, tmp_path: Path, hub: StandInHub) -> None:
     done = export(store, tmp_path / "out", "--to-hub", "me/mine")
     assert done.exit_code == 0, done.exception

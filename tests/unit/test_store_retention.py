@@ -10,6 +10,7 @@ from r3l.store.check import check_run
 from r3l.store.space.retention import prune_run
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration, commit_stage, iteration_tables
+from tests.unit.test_held_out import evaluated
 
 
 @pytest.fixture
@@ -55,6 +56,13 @@ def test_old_policies_go_whole_and_the_newest_stays(store):
     assert (figures(store), store.stages("demo")) == (before, stages)
     assert "no longer replayable there: the next update, from the weights it began with" in str(pruned)
     assert prune_run(store, "demo", keep_last=1, drop="policies").before == 0
+
+
+def test_the_policy_with_the_highest_held_out_success_stays(store):
+    for iteration, solved in ((-1, 9), (0, 5), (1, 7), (2, 7)):
+        evaluated(store, iteration, 0, "household/heldout", 20, solved)
+    pruned = prune_run(store, "demo", keep_last=1, drop="policies")
+    assert pruned.iterations == [("demo", "", 0)], "of equals the oldest, and the start is none that a run wrote"
 
 
 def test_what_was_pruned_is_refused_by_name_and_the_rest_is_read(store):

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.options import Branch, Root
-from flows.cli.screen.console import say
+from flows.cli.screen.console import say, screen
 from r3l.errors import ConfigError
 from r3l.store.stage import Store
 from r3l.system.home import located
@@ -17,7 +17,8 @@ def export_policy(
     out: Annotated[Path | None, typer.Argument(help="folder for the model; empty: data/export/NAME")] = None,
     base: Annotated[Path | None, typer.Option(help="an adapter's base model; empty: what it names itself")] = None,
     iteration: Annotated[
-        int | None, typer.Option(min=0, help="iteration of the run whose policy is exported; empty: the newest")
+        int | None,
+        typer.Option(min=0, help="iteration whose policy is exported; empty: the best held-out one, else the newest"),
     ] = None,
     branch: Branch = "",
     to_hub: Annotated[str, typer.Option(metavar="ORG/NAME", help="upload it to the hub, with a model card")] = "",
@@ -45,6 +46,7 @@ def export_policy(
         made = export_run(
             Store.open(store, reading=True), policy, goal, branch=branch, iteration=iteration, title=title
         )
+        screen(stderr=True).print(f"the policy of iteration {made.iteration} of {made.run}")
         if to_hub and not dry_run:
             say(push(goal, title, f"Run {made.run}, iteration {made.iteration}, policy {made.digest}", public))
     say(str(goal))

@@ -12,6 +12,7 @@ from r3l.errors import ConfigError
 from r3l.pipeline.export.card import model_card
 from r3l.pipeline.policies import starting_policy
 from r3l.pipeline.settings.saved import load_config
+from r3l.store.figures import best_iteration
 from r3l.store.layout import StageKey
 from r3l.store.manifest import load, reference
 from r3l.store.policies.places import fetch_policy
@@ -35,8 +36,8 @@ class Exported:
 def export_run(
     store: Store, run: str, out: Path, *, branch: str = "", iteration: int | None = None, title: str = ""
 ) -> Exported:
-    """Write the policy of a run's iteration (None: the newest) to `out`, an adapter merged into its base, with a model
-    card made from the run's tables.
+    """Write the policy of a run's iteration to `out`, an adapter merged into its base, with a model card made from the
+    run's tables. None: the iteration with the highest held-out success; the newest where nothing was evaluated.
 
     Raises:
         ConfigError: the run has no such policy.
@@ -46,7 +47,8 @@ def export_run(
     from r3l.training.export import export_policy
 
     newest = store.next_iteration(run, branch) - 1
-    chosen = newest if iteration is None else iteration
+    best = best_iteration(store, run, branch) if iteration is None else iteration
+    chosen = newest if best is None else best
     manifest = load(store.files, StageKey(run, branch, chosen, "updates")) if 0 <= chosen <= newest else None
     if manifest is None:
         raise ConfigError(f"run {run}: iteration {chosen} wrote no policy, the newest is {newest}; see `r3l runs`")

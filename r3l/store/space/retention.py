@@ -10,6 +10,7 @@ import pyarrow as pa
 from r3l.errors import StoreError
 from r3l.store import manifest as manifests
 from r3l.store.catalog import committed
+from r3l.store.figures import best_iteration
 from r3l.store.files.local import Files
 from r3l.store.layout import StageKey, line_folder
 from r3l.store.manifest import Content, Manifest, ManifestPart
@@ -58,7 +59,7 @@ class Pruned:
 
 def prune_run(store: Store, run: str, keep_last: int, drop: Drop = "all") -> Pruned:
     """Empty the heavy columns of all but the newest `keep_last` iterations of the run and of each of its branches, or
-    delete the policies that those wrote, with their optimiser state.
+    delete the policies that those wrote, with their optimiser state; that with the highest held-out success stays.
 
     A later reader of an emptied column gets a StoreError that says so. Raise StoreError where nothing could be kept,
     where a stage is damaged, or where an iteration is at work.
@@ -70,7 +71,10 @@ def prune_run(store: Store, run: str, keep_last: int, drop: Drop = "all") -> Pru
         lines.setdefault(manifest["branch"], {}).setdefault(manifest["iteration"], []).append(manifest)
     iterations_pruned, before, after = [], 0, 0
     for branch, iterations in lines.items():
+        best = best_iteration(store, run, branch) if drop == "policies" else None
         for iteration in sorted(iterations)[:-keep_last]:
+            if iteration == best:
+                continue
             with store.writer_lock(run, branch, iteration):
                 if drop == "policies":
                     before += store.files.remove(f"{line_folder(run, branch)}/policies/iteration={iteration:05d}")
