@@ -1,7 +1,5 @@
 """An episode that a person plays, by the rules that a policy plays by."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 from r3l.config.environments import EnvironmentSettings

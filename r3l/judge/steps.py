@@ -20,11 +20,10 @@ from r3l.store.files.local import Files
 from r3l.store.layout import StageRef, line_folder
 from r3l.store.manifest import Manifest
 from r3l.store.policies.places import fetch_optimiser, fetch_policy
-from r3l.store.policies.snapshots import IDENTITY
+from r3l.store.policies.snapshots import BESIDE, IDENTITY
 
 REPORT = "update.json"
 WRITTEN = ("update.json", CANARY, "job.json", "stderr.log")  # into an update's folder, beside policy and optimiser
-BESIDE = ("*.safetensors.index.json", "added_tokens.json", "README.md")  # into a policy's, and no part of its digest
 
 
 def misled(lines: Lines, place: Place) -> Iterator[tuple[Manifest, str]]:

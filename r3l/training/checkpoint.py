@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from r3l.errors import TrainingError
-from r3l.store.policies.snapshots import optimiser_digest, tokenizer_files
+from r3l.store.policies.snapshots import BESIDE, IDENTITY, optimiser_digest, tokenizer_files
 from r3l.training.parallel.fsdp import sharded_like, whole
 from r3l.training.policy import DTYPES, Policy
 
@@ -78,7 +78,14 @@ def save_policy(policy: Policy, weights: dict[str, Tensor], folder: Path) -> Non
 
 
 def copy_policy(source: Path, folder: Path) -> None:
-    """Copy the snapshot to another path, for a step that was not taken."""
+    """Copy what is the policy's in a folder to another one, for a step that was not taken: a starting policy may have
+    notes beside it, which no update writes."""
+    with written_whole(folder) as partial:
+        for file in {file for pattern in (*IDENTITY, *BESIDE) for file in source.glob(pattern) if file.is_file()}:
+            shutil.copyfile(file, partial / file.name)
+
+
+def copy_optimiser(source: Path, folder: Path) -> None:
     with written_whole(folder) as partial:
         shutil.copytree(source, partial, dirs_exist_ok=True)
 

@@ -18,6 +18,7 @@ from r3l.store.files.local import replace_text
 from r3l.training.balance import Score
 from r3l.training.canary import Canary
 from r3l.training.checkpoint import (
+    copy_optimiser,
     copy_policy,
     optimiser_tensors,
     policy_weights,
@@ -230,7 +231,7 @@ class Update:
         if self.ranks.leads:
             copy_policy(Path(self.job.policy.path), Path(self.job.out) / "policy")
             if self.job.optimiser:
-                copy_policy(Path(self.job.optimiser), Path(self.job.out) / "optimizer")
+                copy_optimiser(Path(self.job.optimiser), Path(self.job.out) / "optimizer")
         self.events.append({"event": "no_step", "reason": "no row has a gradient", "detail": ""})
         return report(self.job, batch, self.job.groups, Measures(), others, -1, grad_norm=0.0)
 

@@ -1,7 +1,5 @@
 """A world whose every step takes as long as the action says."""
 
-from __future__ import annotations
-
 import time
 
 from r3l.config.environments import EnvironmentSettings
@@ -25,7 +23,7 @@ class SlowWorld:
     def tasks(self, split: str) -> list[Task]:
         return [Task(0, 0, f"slow/{split}/{number}", "slow", split, "wait", "{}", number) for number in range(2)]
 
-    def make(self) -> SlowEnvironment:
+    def make(self) -> "SlowEnvironment":
         return SlowEnvironment()
 
 

@@ -1,7 +1,5 @@
 """`r3l play`: a person sees what a policy sees, takes its turns by its rules, and rolls back as a retry does."""
 
-from __future__ import annotations
-
 from typer.testing import CliRunner
 
 from flows.cli.app import app_of

@@ -13,8 +13,11 @@ from r3l.config import compose
 from r3l.engines.base import PolicySnapshot
 from r3l.engines.embedded.loading import load_model
 from r3l.errors import ConfigError, EngineError, TrainingError
+from r3l.judge.steps import strangers
 from r3l.pipeline.preflight import check_adapter
+from r3l.store.policies.snapshots import snapshot_digest
 from r3l.training import export
+from r3l.training.checkpoint import copy_policy
 from r3l.training.export import export_policy
 from tests.support.update_world import SIZE, write_policy
 from tests.unit.test_training_resume import step
@@ -127,3 +130,11 @@ def test_the_engine_leaves_no_bias_of_an_adapter_out(tmp_path: Path) -> None:
     folder = adapter(base, tmp_path / "adapter", target_modules=["q_proj"], lora_bias=True)
     with pytest.raises(EngineError, match="expected plain LoRA"):
         load_model(PolicySnapshot(str(folder), "d", base_path=str(base)), torch.bfloat16, torch.device("cpu"))
+
+
+def test_a_step_that_is_not_taken_copies_the_policy_without_the_notes_beside_it(tmp_path: Path) -> None:
+    start, update = write_policy(tmp_path / "start"), tmp_path / "update"
+    (start / "warm_start.json").write_text("{}")
+    copy_policy(start, update / "policy")
+    assert snapshot_digest(update / "policy") == snapshot_digest(start)
+    assert not list(strangers(update, "demo/policies/iteration=00000"))

@@ -1,7 +1,5 @@
 """`r3l play`: a person plays a task in the terminal."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import closing
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Calls that outlive a worker which another session's call took down."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import Future
 from itertools import count

@@ -27,6 +27,12 @@ IDENTITY = (
     "chat_template.*",
 )
 
+BESIDE = (
+    "*.safetensors.index.json",
+    "added_tokens.json",
+    "README.md",
+)  # in a policy's folder, and no part of its digest
+
 TOKENIZER = (
     "tokenizer*",
     "*.jinja",
