@@ -1,8 +1,11 @@
-"""Build the wheel with the parts of data/ that the project needs wherever it is installed: see `r3l/system/home.py`."""
+"""Build the wheel: with the parts of data/ that the project needs wherever it is installed (`r3l/system/home.py`), and
+with `flows/` as the package `r3l_flows`, because `flows` is a name that other people give to their own."""
 
+import re
 import shutil
 from pathlib import Path
 
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
 SHIPPED = (
@@ -39,3 +42,22 @@ class WithData(build_py):
     def get_source_files(self) -> list[str]:
         """List what the source distribution holds, from which the same wheel is built."""
         return [*super().get_source_files(), "infra/build_wheel.py", *map(str, shipped())]
+
+
+# The package in imports, in entry points, and in texts that name a module; not the word, nor `prefect.flows`.
+FLOWS = re.compile(
+    r"(?<=from )flows(?=[ .])|(?<=import )flows\b|(?<![\w./])flows(?=\.[a-z_]+[.:\w])|^flows$", re.MULTILINE
+)
+
+
+class Renamed(bdist_wheel):
+    """Rename `flows` once all files of the wheel are in place. An editable install imports the checkout's folder."""
+
+    def write_wheelfile(self, wheelfile_base: str, *words: str, **options: str) -> None:
+        super().write_wheelfile(wheelfile_base, *words, **options)
+        if self.get_finalized_command("build_py").editable_mode:
+            return
+        root = Path(self.bdist_dir)
+        (root / "flows").rename(root / "r3l_flows")
+        for file in [*root.glob("r3l*/**/*.py"), *Path(wheelfile_base).glob("*.txt")]:
+            file.write_text(FLOWS.sub("r3l_flows", file.read_text(encoding="utf-8")), encoding="utf-8")

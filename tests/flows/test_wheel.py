@@ -32,20 +32,21 @@ def test_it_holds_what_ships_and_nothing_that_was_written(wheel):
         "r3l/shipped/data/experiments/main_alfworld.toml", "r3l/shipped/data/experiments/parts/sizes.toml",
         "r3l/shipped/data/queries/01_iterations.sql", "r3l/shipped/data/problems/arithmetic.jsonl",
         "r3l/shipped/data/claims.toml",
-        "r3l/presets/methods/paper.toml", "flows/own_server.py",
+        "r3l/presets/methods/paper.toml", "r3l_flows/own_server.py",
     } <= names  # fmt: skip
     (points,) = [name for name in names if name.endswith(".dist-info/entry_points.txt")]
     assert "household = r3l.lab.warm_start.recipes:household" in zipfile.ZipFile(wheel).read(points).decode()
-    assert not [
-        name for name in names if name.startswith(("tests/", "r3l/shipped/data/runs", "r3l/shipped/data/tasks"))
-    ]
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"r3l", "r3l_flows"}
+    assert not [name for name in names if name.startswith(("r3l/shipped/data/runs", "r3l/shipped/data/tasks"))]
 
 
 def test_an_iteration_from_an_empty_folder(installed, tmp_path):
     person, empty = tmp_path / "person", tmp_path / "empty"
     person.mkdir()
     empty.mkdir()
-    environment = clean(person, installed)
+    (tmp_path / "strange").mkdir()
+    (tmp_path / "strange" / "flows.py").write_text("raise AssertionError('the package of another project')")
+    environment = clean(person, installed) | {"PYTHONPATH": str(tmp_path / "strange")}
 
     def r3l(*words: str) -> str:
         return run(installed / "r3l", *words, cwd=empty, env=environment).stdout
