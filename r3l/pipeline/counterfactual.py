@@ -27,7 +27,7 @@ class Counterfactual:
 def counterfactuals(
     store: Store, run: str, branch: str, iteration: int, presets: Sequence[str] = ()
 ) -> tuple[list[Counterfactual], list[str]]:
-    """Return (what each method would have made of the iteration, the presets that sample other rollouts).
+    """Compute (what each method would have made of the iteration, the presets that sample other rollouts).
 
     Args:
         presets: method presets; empty: all of them.
@@ -42,9 +42,9 @@ def counterfactuals(
         raise ConfigError(f"unknown method preset {unknown[0]!r}: expected one of {', '.join(preset_names('methods'))}")
     settings: dict[str, MethodSettings] = {name: compose(method=name).method for name in names}
     size = config.rollout.group_size
-    wanted = per_task(config.method, size)
-    without = replace(wanted, continued_turns=0, continuations=0)  # a method that asks for none passes them over
-    same = [name for name in names if per_task(settings[name], size) in (wanted, without)]
+    own_plan = per_task(config.method, size)
+    without = replace(own_plan, continued_turns=0, continuations=0)  # a method that asks for none passes them over
+    same = [name for name in names if per_task(settings[name], size) in (own_plan, without)]
     episodes, reflections, faults = rollouts(store, run, branch, iteration)
     own = Counterfactual("this run", mass_of(config.method, episodes, reflections, faults), own=True)
     others = [Counterfactual(name, mass_of(settings[name], episodes, reflections, faults)) for name in same]
@@ -52,14 +52,14 @@ def counterfactuals(
 
 
 def per_task(settings: MethodSettings, group_size: int) -> SamplingPlan:
-    """Return what a method wants sampled for one task, however many tasks follow."""
+    """Plan what a method wants sampled for one task, however many tasks follow."""
     return replace(plan(settings, group_size), resample_rounds=0)
 
 
 def rollouts(
     store: Store, run: str, branch: str, iteration: int
 ) -> tuple[list[Episode], list[Reflection], dict[str, int]]:
-    """Return (all stored attempts of an iteration, its reflections, failed base to the turn that the oracle names)."""
+    """Read (all stored attempts of an iteration, its reflections, failed base to the turn that the oracle names)."""
     refs = store.stages(run, branch, iteration)
     attempts = [ref for ref in refs if ref.stage in {"base", "retries", "distilled", "continuations"}]
     if not any(ref.stage == "base" for ref in attempts):

@@ -47,27 +47,28 @@ def evaluate(
 
 
 def play(bench: Workbench, test: Posed, iteration: int) -> StageRef:
-    """Return the stored evaluation where there is one of the same policy and settings; else play it and store it beside
+    """Find the stored evaluation where there is one of the same policy and settings; else play it and store it beside
     the others, at the next place where another one took its place meanwhile."""
     config, store = bench.config, bench.store
-    posed = {"benchmark": test.benchmark, "format": test.format, "protocol": test.protocol}
-    settings = posed | stage_settings(config, "evaluations")
-    made: stage_io.Tables = {}
+    terms = {"benchmark": test.benchmark, "format": test.format, "protocol": test.protocol}
+    settings = terms | stage_settings(config, "evaluations")
+    tables: stage_io.Tables = {}
 
     def compute() -> stage_io.Tables:
-        return made or played(bench, test, iteration, settings, made)
+        return tables or played(bench, test, iteration, settings, tables)
 
     while True:
         key = placing.place(store, config, iteration, settings, bench.policies.behaviour.digest)
         try:
-            return run_stage(bench, "evaluations", key.shard, [], compute, extra=posed)
+            return run_stage(bench, "evaluations", key.shard, [], compute, extra=terms)
         except StoreError:
             if key == placing.place(store, config, iteration, settings, bench.policies.behaviour.digest):
                 raise
 
 
 def evaluated_iteration(config: Config, store: Store) -> int:
-    """Return the iteration whose new policy is evaluated: the one asked for (-1: the starting policy), else the newest.
+    """Choose the iteration whose new policy is evaluated: the one asked for (-1: the starting policy), else the
+    newest.
 
     Raises:
         ConfigError: the run has not come so far.
@@ -84,11 +85,11 @@ def evaluated_iteration(config: Config, store: Store) -> int:
 def played(
     bench: Workbench, test: Posed, iteration: int, settings: dict[str, Any], made: stage_io.Tables
 ) -> stage_io.Tables:
-    """Return the tables of the evaluation, kept in `made`: what has been played is played once."""
-    asked = bench.config.evaluation
+    """Play the evaluation, and keep its tables in `made`: what has been played is played once."""
+    evaluation = bench.config.evaluation
     tasks, whole = evaluated_tasks(bench.config, iteration)
     about = placing.about(test, settings, len(tasks), whole)
     name = f"evaluation-{about['evaluation']}"
-    episodes = evaluation_stage(bench.explorer, tasks, asked.repeats, asked.temperature, name=name)
+    episodes = evaluation_stage(bench.explorer, tasks, evaluation.repeats, evaluation.temperature, name=name)
     made |= {"evaluations": evaluation_rows(episodes, about)} | stage_io.tables(episodes)
     return made

@@ -14,22 +14,22 @@ KNOWN = {metric.column: metric for metric in METRICS}
 
 
 def headline(summary: Summary) -> list[tuple[str, str, str]]:
-    """Return (name, figure, change since the iteration before) of the figures that are looked at first."""
+    """List (name, figure, change since the iteration before) of the figures that are looked at first."""
     before, rows = summary.get("before", {}), []
     success, tasks = summary.get("evaluation_success"), summary.get("evaluated")
     for column in HEADLINE:
         metric, value = KNOWN[column], summary.get(column)
-        moved = change(value, before.get(column), metric.format)
-        if moved and column == "evaluation_success" and success is not None and tasks:
+        change_text = change(value, before.get(column), metric.format)
+        if change_text and column == "evaluation_success" and success is not None and tasks:
             # of a sample of tasks: without an interval it says nothing
             low, high = difference((success, tasks), (before[column], before["evaluated"]))
-            moved += f" [{100 * low:+.0f} to {100 * high:+.0f}]"
-        rows.append((metric.name, figure(value, metric.format), moved))
+            change_text += f" [{100 * low:+.0f} to {100 * high:+.0f}]"
+        rows.append((metric.name, figure(value, metric.format), change_text))
     return rows
 
 
 def change(now: object, before: object, pattern: str) -> str:
-    """Return the difference with its sign, in the format of the figure; of percentages in points. Empty where one is
+    """Write the difference with its sign, in the format of the figure; of percentages in points. Empty where one is
     missing."""
     if not isinstance(now, int | float) or not isinstance(before, int | float) or math.isnan(now - before):
         return ""
@@ -39,23 +39,23 @@ def change(now: object, before: object, pattern: str) -> str:
 
 
 def in_short(summary: Summary) -> str:
-    """Return a line like ``base 54 % · held-out 31 % · loss 0.031``: a card of Prefect's UI has room for 35 characters
+    """Write a line like ``base 54 % · held-out 31 % · loss 0.031``: a card of Prefect's UI has room for 35 characters
     or so."""
     parts = (
         ("base", "base_success", "{:.0%}"),
         ("held-out", "evaluation_success", "{:.0%}"),
         ("loss", "loss", "{:.3f}"),
     )
-    known = [(name, figure(summary.get(column), pattern)) for name, column, pattern in parts]
-    return " · ".join(f"{name} {said.replace('%', ' %')}" for name, said in known if said != "–")
+    figures = [(name, figure(summary.get(column), pattern)) for name, column, pattern in parts]
+    return " · ".join(f"{name} {text.replace('%', ' %')}" for name, text in figures if text != "–")
 
 
 def sparkline(values: Sequence[float | None]) -> str:
-    """Return one bar character per value, scaled from the least to the greatest; a space where there is no value."""
-    known = [value for value in values if value is not None and not math.isnan(value)]
-    if not known:
+    """Draw one bar character per value, scaled from the least to the greatest; a space where there is no value."""
+    numbers = [value for value in values if value is not None and not math.isnan(value)]
+    if not numbers:
         return ""
-    low, span = min(known), (max(known) - min(known)) or 1.0
+    low, span = min(numbers), (max(numbers) - min(numbers)) or 1.0
     return "".join(
         " " if value is None or math.isnan(value) else BARS[round((value - low) / span * (len(BARS) - 1))]
         for value in values
@@ -63,12 +63,12 @@ def sparkline(values: Sequence[float | None]) -> str:
 
 
 def trends(past: Sequence[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
-    """Return (name, sparkline, first figure, newest figure) of the figures that are looked at first, over the newest
+    """List (name, sparkline, first figure, newest figure) of the figures that are looked at first, over the newest
     iterations; without those that no iteration has."""
     rows = []
     for metric in (KNOWN[column] for column in HEADLINE):
         values = [row.get(metric.column) for row in past][-TREND:]
-        known = [said for said in (figure(value, metric.format) for value in values) if said != "–"]
-        if known:
-            rows.append((metric.name, sparkline(values), known[0], known[-1]))
+        texts = [text for text in (figure(value, metric.format) for value in values) if text != "–"]
+        if texts:
+            rows.append((metric.name, sparkline(values), texts[0], texts[-1]))
     return rows

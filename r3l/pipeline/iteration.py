@@ -26,23 +26,24 @@ from r3l.system import memory
 
 
 def the_iteration(config: Config, store: Store) -> int:
-    """Return the iteration asked for, or else the run's next one. Raise `ConfigError` for one that the run has not come
+    """Choose the iteration asked for, or else the run's next one. Raise `ConfigError` for one that the run has not come
     to, and for -1, which only evaluations know."""
-    asked, run = config.iteration, config.run
-    if asked == -1:
+    number, run = config.iteration, config.run
+    if number == -1:
         raise ConfigError(
             "iteration=-1 names the starting policy, for evaluations only; leave it empty or give 0 or more"
         )
-    forked = config.branch and config.branch not in store.branches(run)  # a branch may begin anywhere on the run
-    upcoming = store.next_iteration(run, "" if forked else config.branch)
-    if asked is None:
-        return 0 if forked else upcoming
-    if asked > upcoming:
+    is_fork = config.branch and config.branch not in store.branches(run)  # a branch may begin anywhere on the run
+    upcoming = store.next_iteration(run, "" if is_fork else config.branch)
+    if number is None:
+        return 0 if is_fork else upcoming
+    if number > upcoming:
         raise ConfigError(
-            f"iteration={asked}: run {run} has come to iteration {upcoming}, which is the next; leave it empty or give "
+            f"iteration={number}: run {run} has come to iteration {upcoming}, which is the next; leave it empty or "
+            "give "
             f"0 to {upcoming}"
         )
-    return asked
+    return number
 
 
 @contextmanager
@@ -99,17 +100,18 @@ def open_iteration(
 
 
 def iterate_directly(config: Config, store: Store, tools: Tools, progress: Progress | None = None) -> Summary:
-    """Run one iteration without Prefect, its stages side by side on threads, and return its figures; trackers get them
+    """Run one iteration without Prefect, its stages side by side on threads, and give its figures; trackers get them
     too.
 
     Raises:
         ConfigError: the settings ask for other hosts, which Prefect would reach.
         R3LError: as of `open_iteration`, and whatever stopped a stage.
     """
-    placed = config.placement
-    if placed.shards != "here" or placed.update_deployment:
+    placement = config.placement
+    if placement.shards != "here" or placement.update_deployment:
         raise ConfigError(
-            f"placement.shards={placed.shards}, placement.update_deployment={placed.update_deployment!r}: other hosts "
+            f"placement.shards={placement.shards}, placement.update_deployment={placement.update_deployment!r}: other "
+            "hosts "
             "are reached by Prefect alone; run the flow, or leave both as they are by default"
         )
     iteration = the_iteration(config, store)
@@ -131,8 +133,8 @@ def working(bench: Workbench) -> Iterator[None]:
         with bench.runner.heeding_cancel(bench.close):
             yield
     except BaseException as error:
-        if said := bench.runner.ending(error):
-            raise Interrupted(bench.ended or said) from error
+        if ending := bench.runner.ending(error):
+            raise Interrupted(bench.ended or ending) from error
         raise
     finally:
         bench.close()
@@ -151,14 +153,14 @@ def withdraw_others(bench: Workbench, refs: list[StageRef]) -> None:
 
 
 def run_stages(bench: Workbench) -> list[StageRef]:
-    """Return all stages of the iteration. Shards run side by side; only the update waits for all."""
+    """Run all stages of the iteration. Shards run side by side; only the update waits for all."""
     if bench.wants("updates"):
         policies.check_optimiser(bench.store, bench.policies)  # before sampling for a step that can't be taken
     batch: StageRef = bench.runner.call(calls.draw_tasks, bench)
     shards = range(shards_of(bench.config.rollout.tasks, bench.config.rollout.tasks_per_shard))
     bench.progress.add("shards", planned=len(shards))
-    placed = bench.placement.shards(bench, batch, shards) if bench.placement and bench.replay is None else None
-    refs = [batch, *(shard_stages(bench, batch, shards) if placed is None else placed)]
+    elsewhere = bench.placement.shards(bench, batch, shards) if bench.placement and bench.replay is None else None
+    refs = [batch, *(shard_stages(bench, batch, shards) if elsewhere is None else elsewhere)]
     for wave in waves(bench):
         refs += wave_stages(bench, refs, wave)
     if bench.replay is None:
@@ -166,6 +168,6 @@ def run_stages(bench: Workbench) -> list[StageRef]:
     if bench.wants("updates"):
         read = ("base", "credit", "training_rows")
         bases, credit, rows = ([ref for ref in refs if ref.stage == stage] for stage in read)
-        replayed = [bench.runner.call(calls.replay_groups, bench, credit, rows)] if replay_buffer.active(bench) else []
-        refs += [*replayed, bench.runner.call(calls.update, bench, bases, credit, rows, replayed)]
+        replays = [bench.runner.call(calls.replay_groups, bench, credit, rows)] if replay_buffer.active(bench) else []
+        refs += [*replays, bench.runner.call(calls.update, bench, bases, credit, rows, replays)]
     return refs

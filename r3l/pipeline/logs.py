@@ -8,13 +8,13 @@ REASONS = 4  # most frequent ones in a line of the log; the tables have all
 
 
 def log() -> logging.Logger:
-    """Return the logger of the pipeline."""
+    """Find the logger of the pipeline."""
     return logging.getLogger("r3l.pipeline")
 
 
 def log_line(stage: str, tables: dict[str, Any]) -> str:
-    """Return what a stage came to, in one line: its rows, the mean reward, how attempts ended, what was dropped or
-    skipped and why."""
+    """Say what a stage came to, in one line: its rows, the mean reward, how attempts ended, what was dropped or skipped
+    and why."""
     parts = [
         ", ".join(f"{len(rows)} {name}" for name, rows in tables.items() if len(rows) and name != "events") or "no rows"
     ]

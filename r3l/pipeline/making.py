@@ -14,13 +14,13 @@ from r3l.system.home import located
 
 def ensure_policy(config: Config) -> PolicySnapshot:
     """Make or fetch the starting policy, and the teacher where a folder is one; say beforehand what is made and how
-    long that takes. Return the starting policy.
+    long that takes. The result is the starting policy.
 
     Raises:
         ConfigError: nothing tells how to make it, or what it is made from is not there.
     """
-    taught = teacher_settings(config)
-    for policy in (config.policy, *([taught.policy] if taught else [])):
+    teacher = teacher_settings(config)
+    for policy in (config.policy, *([teacher.policy] if teacher else [])):
         path = located(policy.path)
         base = base_of(path)
         ensure_model(policy.name if base is None else base.name, base or path)
@@ -35,13 +35,13 @@ def ensure_model(name: str, folder: Path) -> None:
 
 
 def recipe_of(name: str, folder: Path) -> Recipe | None:
-    """Return how a policy is made: fetched, merged from an adapter that lies beside it, or as a plug-in knows."""
+    """Find how a policy is made: fetched, merged from an adapter that lies beside it, or as a plug-in knows."""
     makers = [plugins.load_function("policy", kind) for kind in plugins.installed("policy")]
     return next(filter(None, (maker(name, folder) for maker in (fetched_here, merged, *makers))), None)
 
 
 def merged(name: str, folder: Path) -> Recipe | None:
-    """Return how the policy of the adapter in the folder NAME-adapter is merged into its base."""
+    """Find how the policy of the adapter in the folder NAME-adapter is merged into its base."""
     adapter = adapter_of(folder)
     base = base_of(adapter) if adapter else None
     if adapter is None or base is None:
@@ -57,7 +57,7 @@ def merged(name: str, folder: Path) -> Recipe | None:
 
 
 def adapter_of(folder: Path) -> Path | None:
-    """Return the folder of the adapter that a policy folder is made from: beside it, or among those that ship."""
+    """Find the folder of the adapter that a policy folder is made from: beside it, or among those that ship."""
     name = f"{folder.name}-adapter"
     places = (folder.with_name(name), located(Path("data/policies", name)))
     return next((place for place in places if base_of(place)), None)

@@ -28,10 +28,10 @@ def check_packages(config: Config, training: bool = True) -> None:
     if not lacking:
         return
     extras = sorted({need.extra for need in lacking if need.extra})
-    wanted = [f"'r3l[{','.join(extras)}]'"] if extras else []
-    wanted += [name for need, names in lacking.items() if not need.extra for name in names]
-    said = "; ".join(f"{need.setting} needs {', '.join(names)}" for need, names in lacking.items())
-    raise ConfigError(f"{said}: pip install {' '.join(wanted)}")
+    requirements = [f"'r3l[{','.join(extras)}]'"] if extras else []
+    requirements += [name for need, names in lacking.items() if not need.extra for name in names]
+    reasons = "; ".join(f"{need.setting} needs {', '.join(names)}" for need, names in lacking.items())
+    raise ConfigError(f"{reasons}: pip install {' '.join(requirements)}")
 
 
 def needs(config: Config, training: bool) -> Iterator[Need]:
@@ -44,9 +44,9 @@ def needs(config: Config, training: bool) -> Iterator[Need]:
         if isinstance(world, Packaged):
             yield Need(f"environment.kind={kind}", world.packages, kind if kind in ENVIRONMENTS else "")
     if here and config.engine.kind == "transformers_local":
-        constrained = ("llguidance",) if config.rollout.structured_reflections else ()
+        grammar_packages = ("llguidance",) if config.rollout.structured_reflections else ()
         yield Need(f"engine.kind={config.engine.kind}", ("torch", "transformers"), "trainer")
-        yield Need("rollout.structured_reflections=true", constrained, "structured")
+        yield Need("rollout.structured_reflections=true", grammar_packages, "structured")
     if training and not config.placement.update_deployment:
         yield Need("the update", ("torch", "transformers", "peft"), "trainer")
 

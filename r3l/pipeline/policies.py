@@ -42,21 +42,21 @@ class Policies:
     optimiser: str | None = None  # digest of the state that the learner's next step goes on from, as `Written` has it
 
     def as_evaluated(self) -> Policies:
-        """Return the policies with the newest one as behaviour policy, whatever the synchronization interval."""
+        """Take the newest policy as behaviour policy, whatever the synchronization interval."""
         return replace(self, behaviour=self.learner, behaviour_folder=self.learner_folder)
 
 
 def find(config: Config, store: Store, iteration: int) -> Policies:
-    """Raise `ConfigError` where the starting policy's folder is missing or is none that the run's weights come from,
-    `StoreError` where a later policy is not what its update wrote."""
+    """Find the policies of an iteration. Raise `ConfigError` where the starting policy's folder is missing or is none
+    that the run's weights come from, `StoreError` where a later policy is not what its update wrote."""
     start = starting_policy(config)
-    synced = iteration - iteration % config.training.sync_interval
+    sync_iteration = iteration - iteration % config.training.sync_interval
     newest = latest_policy(store, config.run, config.branch, iteration)
     learner, learner_folder = _fetched(store, newest, start)
     behaviour, behaviour_folder = (
         (learner, learner_folder)
-        if synced == iteration
-        else _fetched(store, latest_policy(store, config.run, config.branch, synced), start)
+        if sync_iteration == iteration
+        else _fetched(store, latest_policy(store, config.run, config.branch, sync_iteration), start)
     )
     refuse_other_start(config, store, start, learner)
     steps, optimiser = (newest.step, newest.optimiser) if newest else (0, "")
@@ -90,7 +90,7 @@ def refuse_other_start(config: Config, store: Store, start: PolicySnapshot, lear
 
 
 def optimiser_of(policies: Policies) -> Path | None:
-    """Return the folder of the optimiser's state that the learner's next step goes on from; None: none was written."""
+    """Find the folder of the optimiser's state that the learner's next step goes on from; None: none was written."""
     if policies.learner_folder is None or policies.optimiser == "":
         return None
     folder = policies.learner_folder / "optimizer"
@@ -104,15 +104,15 @@ def check_optimiser(store: Store, policies: Policies) -> None:
 
 
 def pullable(store: Store, snapshot: PolicySnapshot) -> PolicySnapshot:
-    """Return the policy with its place in the store, for servers on hosts that pull it from there; a starting policy is
-    put there first."""
+    """Give the policy its place in the store, for servers on hosts that pull it from there; a starting policy is put
+    there first."""
     return (
         snapshot if snapshot.place else replace(snapshot, place=place_in_store(store, snapshot.path, snapshot.digest))
     )
 
 
 def teacher_of(config: Config) -> str:
-    """Return the digest of the policy that writes the reflections; empty where it is the behaviour policy itself, or
+    """Find the digest of the policy that writes the reflections; empty where it is the behaviour policy itself, or
     where no policy does. A model of a server is known by its name."""
     method = config.method
     if not isinstance(method, GuidedSettings) or method.guidance != "teacher":
@@ -125,14 +125,14 @@ def on_a_server(method: GuidedSettings) -> bool:
 
 
 def teacher_policy(config: Config) -> PolicySnapshot:
-    """Return the teacher. Raise `ConfigError` where its folder is missing or its weights are cut."""
+    """Find the teacher. Raise `ConfigError` where its folder is missing or its weights are cut."""
     settings = teacher_settings(config)
     assert settings is not None, "no folder teaches"
     return starting_policy(settings)
 
 
 def teacher_settings(config: Config) -> Config | None:
-    """Return the settings whose starting policy is the teacher; None where no policy of a folder teaches."""
+    """Make the settings whose starting policy is the teacher; None where no policy of a folder teaches."""
     method = config.method
     if not isinstance(method, GuidedSettings) or method.guidance != "teacher" or on_a_server(method):
         return None

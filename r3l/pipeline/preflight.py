@@ -44,8 +44,8 @@ def ready(config: Config, training: bool = True) -> Store:
 
 
 def check(config: Config, training: bool = True) -> Store:
-    """Return the opened store, if the run can start. An evaluation needs no training tasks: its benchmark may have
-    none.
+    """Check whether the run can start; the result is the opened store. An evaluation needs no training tasks: its
+    benchmark may have none.
 
     Raises:
         StoreError: the store is not writable, or what the run would go on from is not what its update wrote.
@@ -115,14 +115,14 @@ def check_adapter(config: Config, start: PolicySnapshot, training: bool = True) 
     if "bfloat16" in (config.policy.dtype, config.training.dtype):
         check_variant(Path(start.path))
     policy, rank = config.policy, adapter_config(Path(start.path)).get("r")
-    merged = "set policy.path to a folder that it is merged into (NAME for NAME-adapter is made on first use)"
+    remedy = "set policy.path to a folder that it is merged into (NAME for NAME-adapter is made on first use)"
     if rank != policy.lora_rank or (training and policy.adapter != "lora"):
         raise ConfigError(
             f"policy folder {start.path} is an adapter of rank {rank}; got policy.adapter={policy.adapter}, "
-            f"policy.lora_rank={policy.lora_rank}; set policy.adapter=lora and policy.lora_rank={rank}, or {merged}"
+            f"policy.lora_rank={policy.lora_rank}; set policy.adapter=lora and policy.lora_rank={rank}, or {remedy}"
         )
     if config.placement.shards != "here" or config.placement.update_deployment:
-        raise ConfigError(f"policy folder {start.path} is an adapter, which other hosts can't start from: {merged}")
+        raise ConfigError(f"policy folder {start.path} is an adapter, which other hosts can't start from: {remedy}")
 
 
 def check_waves(config: Config) -> None:

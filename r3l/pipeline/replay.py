@@ -86,7 +86,8 @@ def recompute(
 def replay_config(
     store: Store, run: str, iteration: int, asked: Replay, assignments: list[str], branch: str = ""
 ) -> Config:
-    """Return the settings of the branch that a replay makes: of an unstarted one too, to know beforehand what is wrong.
+    """Make the settings of the branch that a replay makes: of an unstarted one too, to know beforehand what is
+    wrong.
 
     Raises:
         ConfigError: an unknown stage, an order that is none, an unknown setting.
@@ -112,11 +113,13 @@ def check_taken(before: Config, config: Config, name: str, asked: Replay) -> Non
     if stages and not of_replays:
         raise ConfigError(f"{name} belongs to {stages[0]}, which no replay makes; set it for `r3l evaluate`")
     method = name.startswith("method.") and before.method.kind == config.method.kind
-    planned = [stage for stage in ORDER if method and _plan(before, stage) != _plan(config, stage)]
+    planned_stages = [stage for stage in ORDER if method and _plan(before, stage) != _plan(config, stage)]
     first, last = ORDER.index(asked.from_stage), ORDER.index(asked.to_stage)
     places = [ORDER.index(stage) for stage in of_replays]
-    if planned and ORDER.index(planned[0]) < first:  # another method is credited on what is stored; a plan is not
-        raise ConfigError(f"{name} belongs to {planned[0]}; use --from {planned[0]}")
+    if (
+        planned_stages and ORDER.index(planned_stages[0]) < first
+    ):  # another method is credited on what is stored; a plan is not
+        raise ConfigError(f"{name} belongs to {planned_stages[0]}; use --from {planned_stages[0]}")
     if places and not any(first <= place <= last for place in places):
         way = "--from" if places[0] < first else "--to"
         raise ConfigError(f"{name} belongs to {of_replays[0]}; use {way} {of_replays[0]}")
@@ -136,13 +139,13 @@ def check_stages(first: str, last: str) -> None:
 
 
 def free_branch(store: Store, run: str) -> str:
-    """Return `replay-1`, or the first such name that no branch has."""
-    taken = store.branches(run)
-    return next(name for number in range(1, len(taken) + 2) if (name := f"replay-{number}") not in taken)
+    """Find `replay-1`, or the first such name that no branch has."""
+    branches = store.branches(run)
+    return next(name for number in range(1, len(branches) + 2) if (name := f"replay-{number}") not in branches)
 
 
 def compared(store: Store, refs: list[StageRef], source_branch: str) -> list[ReplayedStage]:
-    """Return for each replayed stage whether it equals the original: same fingerprint, same rows."""
+    """Compare each replayed stage with the original: same fingerprint, same rows."""
     originals = (
         {(ref.stage, ref.shard): ref for ref in store.stages(refs[0].run, source_branch, refs[0].iteration)}
         if refs

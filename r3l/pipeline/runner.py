@@ -38,7 +38,7 @@ class Runner:
     """Run every stage immediately in the calling thread. Subclasses define other ways."""
 
     def call(self, stage: Callable[..., Any], *args: Any) -> Any:
-        """Run one stage and return its result."""
+        """Run one stage."""
         return stage(*map(settled, args))
 
     def submit(self, stage: Callable[..., Any], *args: Any) -> Coming:
@@ -94,7 +94,7 @@ class _Thread:
 
 
 def settled(value: Any) -> Any:
-    """Return the results of futures, also in lists; other values as they are."""
+    """Wait for the results of futures, also in lists; other values stay as they are."""
     if isinstance(value, Done | _Thread):
         return value.result()
     return [settled(one) for one in value] if isinstance(value, list) else value

@@ -64,15 +64,15 @@ class Summary(TypedDict):
 
 
 def questions(summary: Summary) -> list[str]:
-    """Return questions that the iteration can answer, as commands to paste."""
+    """List questions that the iteration can answer, as commands to paste."""
     line = f"--run {summary['run']}" + (f" --branch {summary['branch']}" if summary["branch"] else "")
     line += at_store(summary["store"]) if "store" in summary else ""
-    asked = OF_BASES if summary.get("retry_improvement") is None else OF_RETRIES
-    return [f'{program()} sql "{question}" {line}' for question in asked]
+    sql_questions = OF_BASES if summary.get("retry_improvement") is None else OF_RETRIES
+    return [f'{program()} sql "{question}" {line}' for question in sql_questions]
 
 
 def summarise(store: Store, run: str, branch: str, iteration: int) -> Summary:
-    """Return the row of the `iterations` view; `stages`: stage -> seconds, from the start of its first shard to the end
+    """Read the row of the `iterations` view; `stages`: stage -> seconds, from the start of its first shard to the end
     of its last one; `before`: column -> figure of the iteration before, empty for the first; and `alarms`, in words."""
     with connect(store, [run], question=ROW) as connection:
         place = [run, branch, iteration]
@@ -84,18 +84,18 @@ def summarise(store: Store, run: str, branch: str, iteration: int) -> Summary:
         if row.num_rows
         else {"run": run, "branch": branch, "iteration": iteration, "no_step": None}
     )
-    spent = {stage: float(total or 0) for stage, total in seconds}
-    stages = {stage: spent[stage] for stage in STAGES if stage in spent}
-    kept = figures | {
+    seconds_of = {stage: float(total or 0) for stage, total in seconds}
+    stages = {stage: seconds_of[stage] for stage in STAGES if stage in seconds_of}
+    summary = figures | {
         "stages": stages,
         "before": {column: before[0][column] for column in (*HEADLINE, "evaluated")} if before else {},
         "alarms": standing_alarms(store, run, branch),
     }
-    return cast(Summary, kept)
+    return cast(Summary, summary)
 
 
 def history(store: Store, run: str, branch: str) -> list[dict[str, Any]]:
-    """Return the `iterations` view of a run, oldest first."""
+    """Read the `iterations` view of a run, oldest first."""
     with connect(store, [run], question=ROW) as connection:
         rows = query(
             connection, "SELECT * FROM lines.iterations WHERE run = ? AND branch = ? ORDER BY iteration", [run, branch]
@@ -104,7 +104,7 @@ def history(store: Store, run: str, branch: str) -> list[dict[str, Any]]:
 
 
 def shown(summary: Summary) -> list[tuple[str, str]]:
-    """Return (name, figure) pairs, those that do not apply as a dash; an evaluation's only where there is one."""
+    """List (name, figure) pairs, those that do not apply as a dash; an evaluation's only where there is one."""
     return [
         (metric.name, figure(summary.get(metric.column), metric.format))
         for metric in METRICS
@@ -113,7 +113,7 @@ def shown(summary: Summary) -> list[tuple[str, str]]:
 
 
 def figure(value: object, pattern: str) -> str:
-    """Return a number in its format; a dash where there is none."""
+    """Write a number in its format; a dash where there is none."""
     if not isinstance(value, int | float) or math.isnan(value):
         return "–"
     return pattern.format(int(value) if pattern.endswith("d}") else value)

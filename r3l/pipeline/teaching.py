@@ -21,7 +21,7 @@ KEY = "R3L_TEACHER_KEY"
 
 
 def make_teacher(config: Config) -> Teacher:
-    """Return the teacher: a policy's folder runs in this process, beside the engine of the policy that it teaches.
+    """Make the teacher: a policy's folder runs in this process, beside the engine of the policy that it teaches.
 
     Raises:
         ConfigError: its folder is missing. EngineError: the policy can't be loaded.
@@ -42,7 +42,7 @@ def make_teacher(config: Config) -> Teacher:
 
 
 def same_tokens(one: Path, other: Path) -> bool:
-    """Return whether two policies have one tokenizer."""
+    """Tell whether two policies have one tokenizer."""
     files = [folder / "tokenizer.json" for folder in (one, other)]
     return all(file.is_file() for file in files) and files[0].read_bytes() == files[1].read_bytes()
 

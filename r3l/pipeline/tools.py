@@ -34,7 +34,7 @@ class Tools:
         self._lock = threading.Lock()
 
     def pool(self, config: Config) -> WorldPool:
-        """Return the workers of the configured environment. Raise `Interrupted` after `close`."""
+        """Start the workers of the configured environment, once. Raise `Interrupted` after `close`."""
         name = config.environment.model_dump_json()
         with self._lock:
             if name not in self._pools:
@@ -44,14 +44,14 @@ class Tools:
             return self._pools[name]
 
     def engine(self, config: Config) -> Engine:
-        """Return the configured engine. Raise `Interrupted` after `close`."""
+        """Start the configured engine, once. Raise `Interrupted` after `close`."""
         with self._lock:
             if self._engine is None:
                 self._engine = self._kept(make_engine(config.engine, config.policy))
             return self._engine
 
     def teacher(self, config: Config) -> Teacher:
-        """Return the model that writes the reflections. Raise `Interrupted` after `close`."""
+        """Start the model that writes the reflections, once. Raise `Interrupted` after `close`."""
         name = teacher_of(config)
         with self._lock:
             if name not in self._teachers:
@@ -66,12 +66,13 @@ class Tools:
                 threading.Thread(target=_early, name="r3l-early", args=[start, config], daemon=True).start()
 
     def make_room(self) -> None:
-        """Have the engine leave its GPU to an update on this host. Raises `EngineError` where it can't."""
+        """Have the engine leave its GPU to an update on this host. Raise `EngineError` where it can't."""
         if isinstance(self._engine, Sleeping):
             self._engine.sleep()
 
     def _kept(self, tool: Tool) -> Tool:
-        """Raise `Interrupted` where the tools were closed while this one started; it is closed at once."""
+        """Keep a tool that has started. Where the tools were closed meanwhile, close it at once and raise
+        `Interrupted`."""
         if self.closed:
             tool.close()
             raise Interrupted("the engine and the environment workers were closed")

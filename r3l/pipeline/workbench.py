@@ -46,10 +46,10 @@ class Placement(Protocol):
     """Take work to other hosts. Each returns None where the work is to be done here."""
 
     def shards(self, bench: Workbench, batch: StageRef, shards: range, /) -> list[StageRef] | None:
-        """Return the stages of all shards."""
+        """Run the stages of all shards."""
 
     def update(self, bench: Workbench, job: JobSpec, rows: list[str], /) -> UpdateResult | None:
-        """Return what `take_step` returns, for a job with this host's paths of policies and these files of training
+        """Take the step as `take_step` does, for a job with this host's paths of policies and these files of training
         rows, relative to the store's root."""
 
 
@@ -137,21 +137,21 @@ class Workbench:
         engine = self.tools.engine(self.config)
         if isinstance(engine, Hosting):
             engine.attach(self.store.run_folder(self.config.run) / LOGS, self.incidents.note)
-        pulled = getattr(self.config.engine, "puller_port", 0)
+        puller_port = getattr(self.config.engine, "puller_port", 0)
         for snapshot in self._loaded_by(engine):
-            engine.load_policy(pullable(self.store, snapshot) if pulled else snapshot)
+            engine.load_policy(pullable(self.store, snapshot) if puller_port else snapshot)
         self.canary_error = check_canary(
             engine,
             canary_of(self.policies.behaviour_folder),
             self.config.policy.dtype,
             self.config.engine.canary_tolerance,
         )
-        seen = (
+        comparison = (
             "not compared: no update wrote this policy"
             if self.canary_error is None
             else f"the log-probabilities of the engine and the trainer differ by {self.canary_error:.3g} per token"
         )
-        self.incidents.note("canary", self.policies.behaviour.digest, seen)
+        self.incidents.note("canary", self.policies.behaviour.digest, comparison)
         return engine
 
     def _loaded_by(self, engine: Engine) -> Iterator[PolicySnapshot]:
@@ -163,17 +163,17 @@ class Workbench:
         yield behaviour
 
     def wants(self, stage: str) -> bool:
-        """Return whether the stage is part of what is being run: a replay may end early."""
+        """Tell whether the stage is part of what is being run: a replay may end early."""
         return self.replay is None or ORDER.index(stage) <= ORDER.index(self.replay.to_stage)
 
     def takes_from_store(self, stage: str) -> bool:
-        """Return whether a replay takes the stage as it was stored."""
+        """Tell whether a replay takes the stage as it was stored."""
         return self.replay is not None and ORDER.index(stage) < ORDER.index(self.replay.from_stage)
 
     @property
     def asks_oracle(self) -> bool:
-        """Whether failed bases are judged by an oracle: not where a replay takes the bases with their verdicts from the
-        store."""
+        """Tell whether failed bases are judged by an oracle: not where a replay takes the bases with their verdicts
+        from the store."""
         return (
             has_oracle(self.config.environment)
             and self.wants("oracle_pivots")
@@ -202,11 +202,11 @@ class Workbench:
 
 
 def limits(config: Config) -> Limits:
-    """Return the bounds of an episode, drawn from the settings."""
+    """Take the bounds of an episode from the settings."""
     return taken(Limits, config.environment, config.rollout)
 
 
 def canary_of(folder: Path | None) -> Path | None:
-    """Return the canary that the update wrote beside its policy; a starting policy has none."""
+    """Find the canary that the update wrote beside its policy; a starting policy has none."""
     path = folder / CANARY if folder else None
     return path if path and path.is_file() else None

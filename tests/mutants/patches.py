@@ -100,7 +100,7 @@ MUTANTS = [
     Mutant("connections without end", PULLER, "if self._free.acquire(blocking=False):", "if True:", T_PULLER),
     Mutant("a stage without max_turns", "r3l/config/section.py", "            settings[name] = value\n",
            '            settings |= {} if name == "max_turns" else {name: value}\n', T_IDENTITY),
-    Mutant("a stage without its prompts", IDENTITY, '**({"prompts": fingerprint_of(shown)} if shown else {}),', "", T_IDENTITY),
+    Mutant("a stage without its prompts", IDENTITY, '**({"prompts": fingerprint_of(prompt_texts)} if prompt_texts else {}),', "", T_IDENTITY),
     Mutant("a stage without its code", IDENTITY, '        "code": CODE_VERSIONS[stage],\n', "", T_IDENTITY),
     Mutant("a stage without its parents", DIGESTS, '"parents": parents,', '"parents": [],', f"{T_STAGE} {T_TRIP}"),
     Mutant("a stage without its policy", DIGESTS, '"policy": policy,', '"policy": "",', f"{T_STAGE} {T_TRIP}"),

@@ -26,18 +26,18 @@ GB = 1e9
 
 def weights(config: Config, folder: Path) -> Iterator[Finding]:
     """Yield the architecture, its size, and whether its weights can be read."""
-    said = model_config(folder)
+    model = model_config(folder)
     if wrong := why_not(folder):
         yield fails("weights", wrong)
         return
     shape = shape_of(config.policy)
-    named = ", ".join(map(str, said.get("architectures") or [said.get("model_type", "?")]))
-    yield works("weights", f"{named}, {shape.parameters / 1e6:,.1f} million parameters, safetensors")
+    architectures = ", ".join(map(str, model.get("architectures") or [model.get("model_type", "?")]))
+    yield works("weights", f"{architectures}, {shape.parameters / 1e6:,.1f} million parameters, safetensors")
 
 
 def tokenizer(chat: ChatFormat, folder: Path) -> Iterator[Finding]:
     """Yield whether text survives the tokenizer, and the model has a row for each token."""
-    lost = [
+    changed_texts = [
         text for text in TEXTS if chat.tokenizer.decode(chat.tokenizer.encode(text, add_special_tokens=False)) != text
     ]
     largest = max([0, *chat.tokenizer.added_tokens_decoder])
@@ -48,10 +48,10 @@ def tokenizer(chat: ChatFormat, folder: Path) -> Iterator[Finding]:
             f"its largest token is {largest}, and the model has {rows} rows",
             "the tokenizer is another model's: take both from one place",
         )
-    elif lost:
+    elif changed_texts:
         yield note(
             "tokenizer",
-            f"{lost[0]!r} does not come back as it went in",
+            f"{changed_texts[0]!r} does not come back as it went in",
             "observations are shown as the tokenizer has them; sampled ids are kept as they are",
         )
     else:
@@ -74,18 +74,18 @@ def template(chat: ChatFormat) -> Iterator[Finding]:
 
 def thinking(chat: ChatFormat) -> Iterator[Finding]:
     """Yield what becomes of `<think>` of a reasoning model."""
-    kept = chat.keeps_thinking
-    if kept is None:
+    keeps_thinking = chat.keeps_thinking
+    if keeps_thinking is None:
         yield works("thinking", "the template knows none; a reply is kept as it was sampled")
         return
-    opened = f"; a reply opens with {chat.reply_opening!r}" if chat.reply_opening else ""
-    opened += ", and is parsed with it" if chat.thought_opening else ""
-    if kept:
-        yield works("thinking", f"the template keeps it between turns, and so do the ids{opened}")
+    opening = f"; a reply opens with {chat.reply_opening!r}" if chat.reply_opening else ""
+    opening += ", and is parsed with it" if chat.thought_opening else ""
+    if keeps_thinking:
+        yield works("thinking", f"the template keeps it between turns, and so do the ids{opening}")
         return
     yield note(
         "thinking",
-        f"the template drops it from earlier turns; the ids keep it{opened}",
+        f"the template drops it from earlier turns; the ids keep it{opening}",
         "the policy is trained on what it saw and wrote, so its thoughts fill the context; a server that renders the "
         "chat anew shows it another prompt. policy.thinking=false turns it off where the template can",
     )
@@ -93,37 +93,37 @@ def thinking(chat: ChatFormat) -> Iterator[Finding]:
 
 def context(config: Config, folder: Path) -> Iterator[Finding]:
     """Yield whether the context limit is one that the model was made for."""
-    limit, asked = trained_context(model_config(folder)), config.policy.context_tokens
-    if limit is not None and asked > limit:
+    limit, tokens = trained_context(model_config(folder)), config.policy.context_tokens
+    if limit is not None and tokens > limit:
         yield fails(
-            "context", f"policy.context_tokens={asked:,}, made for {limit:,}", f"--set policy.context_tokens={limit}"
+            "context", f"policy.context_tokens={tokens:,}, made for {limit:,}", f"--set policy.context_tokens={limit}"
         )
     else:
-        yield works("context", f"policy.context_tokens={asked:,}, made for {f'{limit:,}' if limit else 'any number'}")
+        yield works("context", f"policy.context_tokens={tokens:,}, made for {f'{limit:,}' if limit else 'any number'}")
 
 
 def memory(config: Config, machine: Machine | None) -> Iterator[Finding]:
     """Yield whether engine and update have room: on the machine's GPU, or in this host's memory."""
     shape = shape_of(config.policy)
     if machine and machine.shared:
-        found = fit(config, machine.gpu)
-        said = f"one {machine.gpu} ({found.memory_gb:g} GB) in turns: {found.context_tokens:,} of "
-        said += f"{config.policy.context_tokens:,} tokens, {found.needs_gb:.1f} GB"
-        if found.context_tokens >= config.policy.context_tokens // 1024 * 1024:
-            yield works("memory", said)
+        gpu_fit = fit(config, machine.gpu)
+        summary = f"one {machine.gpu} ({gpu_fit.memory_gb:g} GB) in turns: {gpu_fit.context_tokens:,} of "
+        summary += f"{config.policy.context_tokens:,} tokens, {gpu_fit.needs_gb:.1f} GB"
+        if gpu_fit.context_tokens >= config.policy.context_tokens // 1024 * 1024:
+            yield works("memory", summary)
         else:
-            yield fails("memory", said, "a shorter policy.context_tokens, or policy.adapter=lora; see `r3l plan`")
+            yield fails("memory", summary, "a shorter policy.context_tokens, or policy.adapter=lora; see `r3l plan`")
         return
     engine = shape.parameters * WIDTHS[config.policy.dtype]
     update, free = training_memory(config, shape, 1).gpu, psutil.virtual_memory().available
-    said = f"engine {engine / GB:.2f} GB, update {update / GB:.2f} GB at the longest path"
+    summary = f"engine {engine / GB:.2f} GB, update {update / GB:.2f} GB at the longest path"
     if config.training.device == "cuda" or config.engine.kind != "transformers_local":
-        yield works("memory", f"{said}; `r3l plan` has the machine")
+        yield works("memory", f"{summary}; `r3l plan` has the machine")
     elif engine + update < free:
-        yield works("memory", f"{said}, {free / GB:.1f} GB free here")
+        yield works("memory", f"{summary}, {free / GB:.1f} GB free here")
     else:
         yield fails(
-            "memory", f"{said}, {free / GB:.1f} GB free here", "a shorter policy.context_tokens, or another machine"
+            "memory", f"{summary}, {free / GB:.1f} GB free here", "a shorter policy.context_tokens, or another machine"
         )
 
 

@@ -35,12 +35,13 @@ def canary(config: Config, snapshot: PolicySnapshot, engine: Engine, chat: ChatF
         return
     messages = [{"role": "system", "content": "s"}, {"role": "user", "content": PROBE}]
     ids = [*chat.opening(messages), *chat.tokenizer.encode(PROBE, add_special_tokens=False), chat.stop_ids[0]]
-    trained = starting_logprobs(snapshot.path, snapshot.base_path, config.policy, ids)
+    logprobs = starting_logprobs(snapshot.path, snapshot.base_path, config.policy, ids)
     yield works("update", "the trainer runs its layers along a trie of shared prefixes")
     tolerance = config.engine.canary_tolerance or TOLERANCES[config.policy.dtype]
-    seen = compare(engine, ids, trained, tolerance)
+    mean_difference = compare(engine, ids, logprobs, tolerance)
     yield works(
-        "canary", f"engine and trainer differ by {seen:.2g} per token, {tolerance:.2g} allowed, {len(ids)} tokens"
+        "canary",
+        f"engine and trainer differ by {mean_difference:.2g} per token, {tolerance:.2g} allowed, {len(ids)} tokens",
     )
 
 
@@ -49,33 +50,33 @@ def attempt(config: Config, engine: Engine, chat: ChatFormat, pool: WorldPool, d
     world, task = make_world(config.environment), tasks_of(config.environment, config.environment.split)[0]
     short = replace(limits(config), max_turns=min(TURNS, config.environment.max_turns))
     explorer = Explorer(world, pool, engine, chat, digest, short)
-    asked = replace(plan(config.method, config.rollout.group_size), bases=1)
-    [base] = base_stage(explorer, [task], asked)
+    one_base = replace(plan(config.method, config.rollout.group_size), bases=1)
+    [base] = base_stage(explorer, [task], one_base)
     if not base.turns:
         yield note("reply", f"{base.trajectory.status}: {base.trajectory.reason}", "no turn was played")
         return
     answer = base.turns[1].observation if len(base.turns) > 1 else base.trajectory.final_observation
     turn, length = base.turns[0], len(base.turns[0].context_ids)
     yield works("task", f"{config.environment.kind}: opens with {length:,} tokens, {_room(config, length)}")
-    said = f"{turn.response[:SHOWN]!r}, {len(turn.response_ids)} tokens, ended by {turn.finish_reason}"
+    summary = f"{turn.response[:SHOWN]!r}, {len(turn.response_ids)} tokens, ended by {turn.finish_reason}"
     if turn.valid:
-        yield works("reply", f"{said}; action {turn.action!r}")
+        yield works("reply", f"{summary}; action {turn.action!r}")
     else:
-        yield note("reply", f"{said}; no action in it", f"the world answered: {answer[:SHOWN]}")
-    [told] = reflections_stage(explorer, [task], replace(asked, retried_bases=None), [base], [base], 0)
-    said = f"{told.text[:SHOWN]!r}, {len(told.response_ids)} tokens, ended by {told.finish_reason}"
-    if told.status == Status.PARSED:
-        yield works("reflection", f"{said}; outcome {told.outcome}, pivot {told.pivot_turn}")
+        yield note("reply", f"{summary}; no action in it", f"the world answered: {answer[:SHOWN]}")
+    [reflection] = reflections_stage(explorer, [task], replace(one_base, retried_bases=None), [base], [base], 0)
+    summary = f"{reflection.text[:SHOWN]!r}, {len(reflection.response_ids)} tokens, ended by {reflection.finish_reason}"
+    if reflection.status == Status.PARSED:
+        yield works("reflection", f"{summary}; outcome {reflection.outcome}, pivot {reflection.pivot_turn}")
     else:
         yield note(
             "reflection",
-            f"{said}; {told.status}: {told.reason}",
+            f"{summary}; {reflection.status}: {reflection.reason}",
             "rollout.structured_reflections=true holds it to the format",
         )
 
 
 def _room(config: Config, opening: int) -> str:
-    """Return how many turns go into the context, if each reply is as long as it may be."""
+    """Say how many turns go into the context, if each reply is as long as it may be."""
     turns = max(0, config.policy.context_tokens - opening) // config.environment.reply_tokens
     return (
         f"room for {min(turns, config.environment.max_turns)} of {config.environment.max_turns} turns of full replies"
@@ -83,7 +84,7 @@ def _room(config: Config, opening: int) -> str:
 
 
 def loaded(config: Config, snapshot: PolicySnapshot, tools: Tools) -> Engine:
-    """Return the configured engine with the policy. Raise `EngineError` where it can't be loaded."""
+    """Load the policy into the configured engine. Raise `EngineError` where it can't be loaded."""
     engine = tools.engine(config)
     engine.load_policy(snapshot)
     return engine

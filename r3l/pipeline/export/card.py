@@ -23,15 +23,8 @@ from r3l.system.visible import visible
 from r3l.version import __version__
 
 ROWS = 24  # of the curve
-SECTIONS = (
-    "seed",
-    "method",
-    "environment",
-    "policy",
-    "rollout",
-    "training",
-    "evaluation",
-)  # the others are the machine's
+# the others are the machine's
+SECTIONS = ("seed", "method", "environment", "policy", "rollout", "training", "evaluation")
 CURVE = ("base_success", "base_reward", "retry_improvement", "loss", "entropy", "kl_start")
 CURVE_ROWS = "FROM iterations WHERE iteration <= ? ORDER BY iteration"
 EVALUATED = """
@@ -50,7 +43,7 @@ def model_card(store: Store, config: Config, iteration: int, digest: str, title:
     """
     with connect(store, [config.run], config.branch, question=CURVE_ROWS + EVALUATED) as connection:
         rows = query(connection, CURVE_ROWS, [iteration]).to_pylist()
-        evaluated = query(connection, EVALUATED, [iteration]).to_pylist()
+        evaluations = query(connection, EVALUATED, [iteration]).to_pylist()
     base = base_model(config)
     return Template(package_files(__package__).joinpath("model_card.md").read_text(encoding="utf-8")).substitute(
         base_line=f"base_model: {base}\n" if base else "",
@@ -61,7 +54,7 @@ def model_card(store: Store, config: Config, iteration: int, digest: str, title:
         iterations=iteration + 1,
         run=cell(config.run),
         digest=digest,
-        evaluations=_evaluations(evaluated),
+        evaluations=_evaluations(evaluations),
         curve=_curve(rows),
         data=_data(config),
         settings=json.dumps(shown_settings(config), indent=1, ensure_ascii=False),
@@ -70,21 +63,21 @@ def model_card(store: Store, config: Config, iteration: int, digest: str, title:
 
 
 def base_model(config: Config) -> str:
-    """Return the name on the hub of the model that the run started from; empty if it has none."""
-    named = hub_name(located(config.policy.path)) or HUB.get(config.policy.name, "")
-    return named.partition("@")[0]
+    """Name the model of the hub that the run started from; empty if it has none."""
+    hub_model = hub_name(located(config.policy.path)) or HUB.get(config.policy.name, "")
+    return hub_model.partition("@")[0]
 
 
 def shown_settings(config: Config) -> dict[str, Any]:
-    """Return the settings that made the policy, without those that name a place of a machine."""
+    """Choose the settings that made the policy, without those that name a place of a machine."""
     whole = config.model_dump(mode="json")
     return {name: _without_places(whole[name]) for name in SECTIONS if name in whole}
 
 
 def cell(text: object) -> str:
-    """Return a text as it stands in a table of Markdown: it acts neither in a terminal nor on the page."""
-    shown = " ".join(visible(str(text)).split())
-    return shown.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|").replace("`", "'")
+    """Write a text as it stands in a table of Markdown: it acts neither in a terminal nor on the page."""
+    text_shown = " ".join(visible(str(text)).split())
+    return text_shown.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|").replace("`", "'")
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -95,47 +88,47 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 def _evaluations(rows: Sequence[dict[str, Any]]) -> str:
     if not rows:
         return "Not evaluated."
-    found = []
+    table_rows = []
     for row in rows:
         one = score(list(zip(row["success"], row["reward"], strict=True)), row["ids"])
         of = "the start" if row["iteration"] == -1 else "this policy"
         sample = f"{row['tasks']} of {row['of_tasks']}" if row["of_tasks"] else f"{len(set(row['ids']))}"
         interval = f"{one.low:.1%} to {one.high:.1%}"
-        found.append(
+        table_rows.append(
             [row["benchmark"], of, sample, f"{row['temperature']:g}", f"{one.rate:.1%}", interval, f"{one.reward:.3f}"]
         )
-    return table(["benchmark", "policy", "tasks", "temperature", "success", "95 % interval", "mean reward"], found)
+    return table(["benchmark", "policy", "tasks", "temperature", "success", "95 % interval", "mean reward"], table_rows)
 
 
 def _curve(rows: Sequence[dict[str, Any]]) -> str:
-    """At most `ROWS` iterations, spread evenly, the last one among them."""
+    """Draw at most `ROWS` iterations, spread evenly, the last one among them."""
     step = max(1, -(-len(rows) // ROWS))
-    kept = [row for place, row in enumerate(rows) if place % step == 0 or place == len(rows) - 1]
-    known = {metric.column: metric for metric in METRICS}
-    metrics = [known[column] for column in CURVE]
+    curve_rows = [row for place, row in enumerate(rows) if place % step == 0 or place == len(rows) - 1]
+    metric_of = {metric.column: metric for metric in METRICS}
+    metrics = [metric_of[column] for column in CURVE]
     return table(
         ["iteration", *(metric.name for metric in metrics)],
-        [[row["iteration"], *(figure(row[one.column], one.format) for one in metrics)] for row in kept],
+        [[row["iteration"], *(figure(row[one.column], one.format) for one in metrics)] for row in curve_rows],
     )
 
 
 def _data(config: Config) -> str:
-    """What the tasks are made from, where the environment says it."""
-    asked = config.environment
-    said = f"Tasks of `{cell(asked.kind)}`, split `{cell(asked.split)}`, {config.rollout.tasks} per iteration, "
-    said += f"{config.rollout.group_size} trajectories per task."
+    """Say what the tasks are made from, where the environment says it."""
+    environment = config.environment
+    sentence = f"Tasks of `{cell(environment.kind)}`, split `{cell(environment.split)}`, {config.rollout.tasks} per "
+    sentence += f"iteration, {config.rollout.group_size} trajectories per task."
     try:
-        world = make_world(asked)
-        source = world.data(asked.split) if isinstance(world, Sourced) else ""
+        world = make_world(environment)
+        source = world.data(environment.split) if isinstance(world, Sourced) else ""
     except R3LError:  # its package or its data are not on this host
         source = ""
-    return f"{said} Source: {cell(source)}." if source else said
+    return f"{sentence} Source: {cell(source)}." if source else sentence
 
 
 def _without_places(value: Any) -> Any:
     if isinstance(value, dict):
-        kept = {name: _without_places(one) for name, one in value.items()}
-        return {name: one for name, one in kept.items() if one is not None or value[name] is None}
+        items = {name: _without_places(one) for name, one in value.items()}
+        return {name: one for name, one in items.items() if one is not None or value[name] is None}
     if isinstance(value, list):
         return [one for one in map(_without_places, value) if one is not None]
     return None if isinstance(value, str) and ("/" in value or "\\" in value or "@" in value) else value

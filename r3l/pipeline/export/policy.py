@@ -48,23 +48,23 @@ def export_run(
 
     newest = store.next_iteration(run, branch) - 1
     best = best_iteration(store, run, branch) if iteration is None else iteration
-    chosen = newest if best is None else best
-    manifest = load(store.files, StageKey(run, branch, chosen, "updates")) if 0 <= chosen <= newest else None
+    number = newest if best is None else best
+    manifest = load(store.files, StageKey(run, branch, number, "updates")) if 0 <= number <= newest else None
     if manifest is None:
-        raise ConfigError(f"run {run}: iteration {chosen} wrote no policy, the newest is {newest}; see `r3l runs`")
-    config, made = load_config(store, run, branch, chosen), written(store, reference(manifest))
-    policy = fetch_policy(store, made.place, made.policy)
+        raise ConfigError(f"run {run}: iteration {number} wrote no policy, the newest is {newest}; see `r3l runs`")
+    config, update = load_config(store, run, branch, number), written(store, reference(manifest))
+    policy = fetch_policy(store, update.place, update.policy)
     adapter = (policy / ADAPTER).is_file()
     exact = config.policy.dtype == "float32"  # else the update scored rounded weights, and those are not written
     canary = scored(policy.parent / CANARY) if exact else None
     export_policy(policy, out, starting_policy(config).model_path if adapter else None, canary)
-    card = model_card(store, config.model_copy(update={"branch": branch}), chosen, made.policy, title or run)
+    card = model_card(store, config.model_copy(update={"branch": branch}), number, update.policy, title or run)
     (out / CARD).write_text(card, encoding="utf-8")
-    return Exported(out, run, chosen, made.policy)
+    return Exported(out, run, number, update.policy)
 
 
 def scored(path: Path) -> tuple[list[int], list[float]] | None:
-    """Return the token ids and log-probabilities that the update left beside its policy; None where it left none."""
+    """Read the token ids and log-probabilities that the update left beside its policy; None where it left none."""
     if not path.is_file():
         return None
     canary = json.loads(path.read_text(encoding="utf-8"))
@@ -73,7 +73,7 @@ def scored(path: Path) -> tuple[list[int], list[float]] | None:
 
 def push(folder: Path, name: str, message: str, public: bool = False) -> str:
     """Upload a folder to ``ORGANISATION/NAME`` of the hub, which is made, private unless `public`, where it is not
-    there. Returns its address.
+    there. The result is its address.
 
     Raises:
         ConfigError: no such name, nobody is logged in, or the hub refuses it; the folder stays.
@@ -85,7 +85,7 @@ def push(folder: Path, name: str, message: str, public: bool = False) -> str:
         raise ConfigError(f"{name} can't be uploaded: pip install huggingface_hub; the folder is {folder}") from error
     api = HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None)
     try:
-        made = api.create_repo(name, private=not public, exist_ok=True)
+        address = api.create_repo(name, private=not public, exist_ok=True)
         api.upload_folder(repo_id=name, folder_path=folder, commit_message=message)
     except LocalTokenNotFoundError as error:
         raise ConfigError(
@@ -96,7 +96,7 @@ def push(folder: Path, name: str, message: str, public: bool = False) -> str:
             f"{name} can't be uploaded: {' '.join(str(error).split())[:300]}. The folder is {folder}; upload it "
             f"again with `hf upload {name} {folder}`"
         ) from error
-    return str(made)
+    return str(address)
 
 
 def checked_name(name: str) -> str:

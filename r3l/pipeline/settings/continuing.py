@@ -32,7 +32,7 @@ class Change(NamedTuple):
 
 
 def settled(asked: Asked, training: bool = True) -> Config:
-    """Return the settings that are asked for on top of those that the run has, if it is there; of a new run, on top of
+    """Compose the settings that are asked for on top of those that the run has, if it is there; of a new run, on top of
     the usual presets. Every command, flow and form goes by this.
 
     Args:
@@ -48,15 +48,15 @@ def settled(asked: Asked, training: bool = True) -> Config:
         store = Store.open(place.store.root, reading=True)
     except StoreError:
         return composed(asked)  # no store yet, so no run; one that can't be made is refused when it is written to
-    found = begun(store, place.run, place.branch, place.iteration if training else None)
-    if found is None:
+    newest = begun(store, place.run, place.branch, place.iteration if training else None)
+    if newest is None:
         return composed(asked)
-    own = found[1].model_dump(mode="json", exclude={"store", "iteration"})
+    own = newest[1].model_dump(mode="json", exclude={"store", "iteration"})
     return composed(asked, own | {"branch": place.branch})
 
 
 def changes(before: Config, after: Config) -> list[Change]:
-    """Return the settings that differ; of a section of another kind, only the kind."""
+    """List the settings that differ; of a section of another kind, only the kind."""
     old, new = (config.model_dump(mode="json", exclude=set(PLACE)) for config in (before, after))
     for name in new:
         kinds = [part[name].get("kind") for part in (old, new) if isinstance(part[name], dict)]
@@ -66,7 +66,7 @@ def changes(before: Config, after: Config) -> list[Change]:
 
 
 def stages_of_setting(config: Config, name: str) -> tuple[str, ...]:
-    """Return the stages whose rows a setting has a part in, in their order. A policy's folder is known by its digest,
+    """List the stages whose rows a setting has a part in, in their order. A policy's folder is known by its digest,
     which an update has as that of the starting policy."""
     if name == "policy.path":
         return ("updates",)
@@ -79,7 +79,7 @@ def stages_of_setting(config: Config, name: str) -> tuple[str, ...]:
 
 
 def check_changes(store: Store, config: Config, iteration: int, training: bool = True) -> list[Change]:
-    """Return the settings that differ from what the run had so far.
+    """List the settings that differ from what the run had so far.
 
     Raises:
         ConfigError: the run would go on with another policy, environment or method, and `config.change` does not allow
@@ -87,33 +87,37 @@ def check_changes(store: Store, config: Config, iteration: int, training: bool =
             environment, but not of another policy.
         StoreError: the settings of the run can't be read.
     """
-    found = begun(store, config.run, config.branch, iteration if training else None)
-    if found is None:
+    newest = begun(store, config.run, config.branch, iteration if training else None)
+    if newest is None:
         return []
-    number, before = found
-    made = changes(before, config)
+    number, before = newest
+    all_changes = changes(before, config)
     if training:
-        guarded = [one for one in made if one.name.partition(".")[0] in GUARDED and stages_of_setting(config, one.name)]
+        guarded_changes = [
+            one for one in all_changes if one.name.partition(".")[0] in GUARDED and stages_of_setting(config, one.name)
+        ]
     else:
-        guarded = [one for one in made if one.name == "policy.path"]
+        guarded_changes = [one for one in all_changes if one.name == "policy.path"]
     whose = f"run {config.run}{config.branch and ' branch '}{config.branch}: iteration {number} had"
-    named = "; ".join(f"{one.name}={one.before}, now {one.after}" for one in guarded)
-    if guarded and not training:
+    change_text = "; ".join(f"{one.name}={one.before}, now {one.after}" for one in guarded_changes)
+    if guarded_changes and not training:
         raise ConfigError(
-            f"{whose} {named}: an evaluation plays the run's own policy; give another one's evaluation a run of its own"
+            f"{whose} {change_text}: an evaluation plays the run's own policy; give another one's evaluation a run of "
+            "its own"
         )
-    if guarded and not config.change:
+    if guarded_changes and not config.change:
         raise ConfigError(
-            f"{whose} {named}; leave that out to go on as before, give another run's name, or allow the change "
+            f"{whose} {change_text}; leave that out to go on as before, give another run's name, or allow the change "
             "(--change; change=true in a form or in Python), which becomes a row of events"
         )
-    lost = [one for one in guarded if one.name in PARAMETERS]
-    if lost and latest_policy(store, config.run, config.branch, iteration):
+    lost_parameters = [one for one in guarded_changes if one.name in PARAMETERS]
+    if lost_parameters and latest_policy(store, config.run, config.branch, iteration):
         raise ConfigError(
-            f"{whose} {'; '.join(f'{one.name}={one.before}, now {one.after}' for one in lost)}: its weights and the "
+            f"{whose} {'; '.join(f'{one.name}={one.before}, now {one.after}' for one in lost_parameters)}: its "
+            "weights and the "
             "optimiser's state are of other parameters, so not even --change can go on from them; start another run"
         )
-    return made
+    return all_changes
 
 
 def keep_settings(store: Store, config: Config, iteration: int, replaying: bool = False) -> None:
@@ -125,12 +129,12 @@ def keep_settings(store: Store, config: Config, iteration: int, replaying: bool 
 
 
 def change_events(store: Store, config: Config, iteration: int, stage: str) -> list[Event]:
-    """Return an event for each setting that differs from those of the iteration before and of which `stage` is the
-    first that goes by it: so it is stored with the first rows that differ."""
-    found = begun(store, config.run, config.branch, iteration - 1) if iteration > 0 else None
-    if found is None:
+    """Make an event for each setting that differs from those of the iteration before and of which `stage` is the first
+    that goes by it: so it is stored with the first rows that differ."""
+    newest = begun(store, config.run, config.branch, iteration - 1) if iteration > 0 else None
+    if newest is None:
         return []
-    number, before = found
+    number, before = newest
     return [
         Event(
             iteration,

@@ -17,7 +17,7 @@ def save_config(store: Store, config: Config, iteration: int) -> None:
 
 
 def load_config(store: Store, run: str, branch: str, iteration: int) -> Config:
-    """Raise `StoreError` where the iteration was never begun."""
+    """Load the settings of an iteration. Raise `StoreError` where the iteration was never begun."""
     content = store.files.read(_path(run, branch, iteration))
     if content is None:
         raise StoreError(
@@ -28,7 +28,7 @@ def load_config(store: Store, run: str, branch: str, iteration: int) -> Config:
 
 
 def begun(store: Store, run: str, branch: str = "", last: int | None = None) -> tuple[int, Config] | None:
-    """Return the newest iteration that was begun (up to `last`), and its settings; of a branch that has none, those of
+    """Find the newest iteration that was begun (up to `last`), and its settings; of a branch that has none, those of
     the run. None: there is none.
 
     Raises:
@@ -44,7 +44,7 @@ def begun(store: Store, run: str, branch: str = "", last: int | None = None) -> 
 
 
 def as_config(content: bytes, path: str) -> Config:
-    """Return settings as they were stored.
+    """Parse settings as they were stored.
 
     Raises:
         StoreError: they are damaged, or have a setting that this version does not know.

@@ -21,12 +21,12 @@ from r3l.store.layout import StageRef
 
 
 def plan_of(bench: Workbench) -> SamplingPlan:
-    """Return what the method wants sampled."""
+    """Plan what the method wants sampled."""
     return plan(bench.config.method, bench.config.rollout.group_size)
 
 
 def slots(bench: Workbench, shard: int) -> range:
-    """Return the slots that belong to a shard; the last ones of a batch may be none of its tasks."""
+    """List the slots that belong to a shard; the last ones of a batch may be none of its tasks."""
     size = bench.config.rollout.tasks_per_shard
     return range(shard * size, (shard + 1) * size)
 
@@ -42,7 +42,7 @@ def draw_tasks(bench: Workbench, wave: int = 0, missing: int = 0, credit: Sequen
 
 
 def label(bench: Workbench, shard: int, round_: int) -> int:
-    """Return the folder number of a shard's later rounds: after all shards of the rounds before."""
+    """Number the folder of a shard's later rounds: after all shards of the rounds before."""
     config = bench.config.rollout
     return round_ * -(-config.tasks // config.tasks_per_shard) + shard
 
@@ -57,9 +57,11 @@ def of_a_shard(stage: str) -> Callable[[Callable[..., stage_io.Tables]], Callabl
     def call_of(compute: Callable[..., stage_io.Tables]) -> Callable[..., StageRef]:
         @wraps(compute)
         def call(bench: Workbench, batch: StageRef, parents: Parents, shard: int, round_: int = 0) -> StageRef:
-            given = (bench, batch, parents, shard, *([round_] if STAGES[stage].rounds else []))
+            arguments = (bench, batch, parents, shard, *([round_] if STAGES[stage].rounds else []))
             extra = other_world(bench, batch) if STAGES[stage].plays else None
-            return run_stage(bench, stage, label(bench, shard, round_), parents, lambda: compute(*given), extra=extra)
+            return run_stage(
+                bench, stage, label(bench, shard, round_), parents, lambda: compute(*arguments), extra=extra
+            )
 
         CALLS[stage] = call
         return call
@@ -72,7 +74,7 @@ def _shard_tasks(bench: Workbench, batch: StageRef, shard: int) -> list[Task]:
 
 
 def _episodes(bench: Workbench, parents: Parents, *stages: str) -> list[Episode]:
-    """Return the episodes of these stages, in the order of the stages."""
+    """Read the episodes of these stages, in the order of the stages."""
     return stage_io.episodes(bench.store, [ref for stage in stages for ref in parents if ref.stage == stage])
 
 
@@ -81,7 +83,7 @@ def _rows(bench: Workbench, refs: Sequence[StageRef], table: str, kind: type[sta
 
 
 def _grown(bench: Workbench, parents: Parents) -> tuple[list[Episode], list[Episode]]:
-    """Return (bases, for each the newest attempt grown from it)."""
+    """Read (bases, for each the newest attempt grown from it)."""
     bases = _episodes(bench, parents, "base")
     return bases, exploration.latest(bases, _episodes(bench, parents, "distilled"))
 
@@ -103,16 +105,20 @@ def find_oracle_pivots(bench: Workbench, batch: StageRef, parents: Parents, shar
 @of_a_shard("reflections")
 def reflect(bench: Workbench, batch: StageRef, parents: Parents, shard: int, round_: int) -> stage_io.Tables:
     """Reflect on every base of a shard, or from the second round on, on the attempt that grew from it."""
-    tasks, grown = _shard_tasks(bench, batch, shard), _grown(bench, parents)
-    return {"reflections": exploration.reflections_stage(bench.explorer, tasks, plan_of(bench), *grown, round_)}
+    tasks, bases_and_latest = _shard_tasks(bench, batch, shard), _grown(bench, parents)
+    return {
+        "reflections": exploration.reflections_stage(bench.explorer, tasks, plan_of(bench), *bases_and_latest, round_)
+    }
 
 
 @of_a_shard("retries")
 def retry(bench: Workbench, batch: StageRef, parents: Parents, shard: int, round_: int) -> stage_io.Tables:
     """Retry from the pivots that the reflections name."""
-    tasks, grown = _shard_tasks(bench, batch, shard), _grown(bench, parents)
+    tasks, bases_and_latest = _shard_tasks(bench, batch, shard), _grown(bench, parents)
     reflections = _rows(bench, [ref for ref in parents if ref.stage == "reflections"], "reflections", Reflection)
-    return stage_io.tables(exploration.retries_stage(bench.explorer, tasks, plan_of(bench), *grown, reflections))
+    return stage_io.tables(
+        exploration.retries_stage(bench.explorer, tasks, plan_of(bench), *bases_and_latest, reflections)
+    )
 
 
 @of_a_shard("distilled")
@@ -134,8 +140,8 @@ def assign_credit(bench: Workbench, batch: StageRef, parents: Parents, shard: in
     """Compute advantages, amplification and pivot masks of a shard's groups."""
     of_members = [ref for ref in parents if ref.stage != "continuations"]  # extra bases are sampled in place of retries
     turns = _rows(bench, of_members, "turns", Turn) if credits_turns(bench.config.method) else []
-    played = _rows(bench, parents, "trajectories", Trajectory)
-    credit, events = credit_stage(bench.config.method, played, turns)
+    trajectories = _rows(bench, parents, "trajectories", Trajectory)
+    credit, events = credit_stage(bench.config.method, trajectories, turns)
     return {"credit": credit, "events": events}
 
 

@@ -12,7 +12,7 @@ from r3l.store.layout import StageKey
 
 
 def tolerable(bench: Workbench, key: StageKey, tables: Mapping[str, Sequence[Any]]) -> dict[str, float]:
-    """Return `attempts` and `failed_attempts` of what a stage made, and the share that was allowed, for its manifest.
+    """Count `attempts` and `failed_attempts` of what a stage made, and the share that was allowed, for its manifest.
 
     The share is that of the whole stage: a shard counts with those that are committed, and those to come count as being
     of its size.
@@ -23,26 +23,26 @@ def tolerable(bench: Workbench, key: StageKey, tables: Mapping[str, Sequence[Any
     if not STAGES[key.stage].samples:
         return {}
     attempts = [*tables.get("trajectories", ()), *tables.get("reflections", ())]
-    failed = [one for one in attempts if Status(one.status).failed]
+    failures = [one for one in attempts if Status(one.status).failed]
     share = bench.config.rollout.max_failed_share
-    counts: dict[str, float] = {"attempts": len(attempts), "failed_attempts": len(failed), "max_failed_share": share}
-    if not failed:
+    counts: dict[str, float] = {"attempts": len(attempts), "failed_attempts": len(failures), "max_failed_share": share}
+    if not failures:
         return counts
     before, shards = siblings(bench, key)
-    expected = (len(attempts) + sum(one["attempts"] for one in before)) / (len(before) + 1) * shards
-    together = len(failed) + sum(one["failed_attempts"] for one in before)
-    if together > share * expected:
+    attempts_expected = (len(attempts) + sum(one["attempts"] for one in before)) / (len(before) + 1) * shards
+    together = len(failures) + sum(one["failed_attempts"] for one in before)
+    if together > share * attempts_expected:
         raise FailedAttempts(
-            f"{key.stage}: {len(failed)} of {len(attempts)} attempts ended by errors of the engine or the environment"
-            f"{f' ({together} of about {expected:.0f} in the whole stage)' if shards > 1 else ''}, more than "
-            f"rollout.max_failed_share={share:g} allows; nothing of it is stored. The first: {failed[0].status}: "
-            f"{failed[0].reason}"
+            f"{key.stage}: {len(failures)} of {len(attempts)} attempts ended by errors of the engine or the environment"
+            f"{f' ({together} of about {attempts_expected:.0f} in the whole stage)' if shards > 1 else ''}, more than "
+            f"rollout.max_failed_share={share:g} allows; nothing of it is stored. The first: {failures[0].status}: "
+            f"{failures[0].reason}"
         )
     return counts
 
 
 def siblings(bench: Workbench, key: StageKey) -> tuple[list[dict[str, float]], int]:
-    """Return counts of the stage's other shards that are committed, of the same round; and how many shards it has."""
+    """Read counts of the stage's other shards that are committed, of the same round; and how many shards it has."""
     if key.shard is None or not STAGES[key.stage].sharded:
         return [], 1
     rollout = bench.config.rollout

@@ -24,30 +24,30 @@ CODE_VERSIONS = {name: stage.code for name, stage in STAGES.items()}
 
 
 def stage_settings(config: Config, stage: str) -> dict[str, Any]:
-    """Return all that a stage is made with, but for the stages and policies that it is made from: its settings, its
+    """Collect all that a stage is made with, but for the stages and policies that it is made from: its settings, its
     prompts, its code."""
-    sampled = plan(config.method, config.rollout.group_size)
+    sampling_plan = plan(config.method, config.rollout.group_size)
     tasks_of = STAGES[stage].tasks_of
     split = getattr(config, tasks_of).split if tasks_of else ""
-    shown = texts(config, sampled, stage)
+    prompt_texts = texts(config, sampling_plan, stage)
     return {
         "code": CODE_VERSIONS[stage],
         **settings_of(config, stage),
         **({"method_version": version} if (version := version_of(config, stage)) else {}),
-        **({"plan": planned} if (planned := plan_of_stage(sampled, stage)) else {}),
+        **({"plan": stage_plan} if (stage_plan := plan_of_stage(sampling_plan, stage)) else {}),
         **(world_of(config, split) if split else {}),  # stages after the tasks have it from them
-        **({"prompts": fingerprint_of(shown)} if shown else {}),
+        **({"prompts": fingerprint_of(prompt_texts)} if prompt_texts else {}),
     }
 
 
 def version_of(config: Config, stage: str) -> int:
-    """Return the version of the rules of a plug-in's method in the stages that go by them; 0: they have none."""
+    """Find the version of the rules of a plug-in's method in the stages that go by them; 0: they have none."""
     belongs = stage in MethodSettings.IDENTITY_OF and config.method.kind not in METHODS
     return method_of(config.method).version if belongs else 0
 
 
 def world_of(config: Config, split: str) -> dict[str, Any]:
-    """Return what a world's settings do not say of it: what its tasks are made from, and the version of its rules."""
+    """Find what a world's settings do not say of it: what its tasks are made from, and the version of its rules."""
     world = make_world(config.environment)
     return {
         "data": data_of(config.environment, split),
@@ -56,15 +56,15 @@ def world_of(config: Config, split: str) -> dict[str, Any]:
 
 
 def plan_of_stage(sampled: SamplingPlan, stage: str) -> dict[str, Any]:
-    """Return what a stage does of the method's plan. Methods that want the same bases share them."""
+    """Choose what a stage does of the method's plan. Methods that want the same bases share them."""
     part = STAGES[stage].plan
     whole = asdict(sampled)
-    continued = {name: whole.pop(name) for name in ("continued_turns", "continuations")}
-    return {"": {}, "bases": {"bases": sampled.bases}, "continuations": continued, "whole": whole}[part]
+    continuation_fields = {name: whole.pop(name) for name in ("continued_turns", "continuations")}
+    return {"": {}, "bases": {"bases": sampled.bases}, "continuations": continuation_fields, "whole": whole}[part]
 
 
 def texts(config: Config, sampled: SamplingPlan, stage: str) -> list[Any]:
-    """Return the texts that a stage shows to the policy, with an example in the places of what differs from attempt to
+    """List the texts that a stage shows to the policy, with an example in the places of what differs from attempt to
     attempt."""
     if STAGES[stage].samples and STAGES[stage].plays:
         reflection_texts = [guidance("{report}")] if stage == "retries" else []
@@ -77,14 +77,14 @@ def texts(config: Config, sampled: SamplingPlan, stage: str) -> list[Any]:
 
 
 def work_identity(config: Config) -> dict[str, Any]:
-    """Return the same of all stages: what names a piece of work that has several."""
+    """Collect the same of all stages: what names a piece of work that has several."""
     return {stage: stage_settings(config, stage) for stage in STAGES}
 
 
 def other_world(bench: Workbench, batch: StageRef) -> dict[str, Any]:
-    """Return data and version of the world, if a replay plays tasks that were drawn under others: no setting and no
+    """Find data and version of the world, if a replay plays tasks that were drawn under others: no setting and no
     parent of its stages tells of them."""
     if bench.replay is None:
         return {}
-    now, drawn = world_of(bench.config, bench.config.environment.split), bench.store.manifest(batch)["settings"]
-    return {} if all(drawn[name] == value for name, value in now.items()) else now
+    now, drawn_under = world_of(bench.config, bench.config.environment.split), bench.store.manifest(batch)["settings"]
+    return {} if all(drawn_under[name] == value for name, value in now.items()) else now

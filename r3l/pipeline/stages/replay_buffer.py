@@ -24,61 +24,61 @@ from r3l.system.seeds import derive
 
 
 def active(bench: Workbench) -> bool:
-    """Say whether anything of earlier iterations may be learned again."""
+    """Tell whether anything of earlier iterations may be learned again."""
     return buffers(bench) or all(memory(bench.config.method))
 
 
 def buffers(bench: Workbench) -> bool:
-    """Say whether the buffer is on: S > 1 (paper, appendix Synchronization Frequency)."""
+    """Tell whether the buffer is on: S > 1 (paper, appendix Synchronization Frequency)."""
     return bench.config.training.sync_interval > 1
 
 
 def earlier(bench: Workbench, iteration: int, stage: str) -> list[StageRef]:
-    """Return the stages of one kind of an earlier iteration: the branch's own, else the run's."""
+    """Find the stages of one kind of an earlier iteration: the branch's own, else the run's."""
     store, config = bench.store, bench.config
     own = [ref for ref in store.stages(config.run, config.branch, iteration) if ref.stage == stage]
     return own or [ref for ref in store.stages(config.run, "", iteration) if ref.stage == stage]
 
 
 def unpruned(bench: Workbench, iteration: int) -> list[StageRef]:
-    """Return the stages whose training rows can be learned again: not those that `r3l prune` emptied."""
+    """Find the stages whose training rows can be learned again: not those that `r3l prune` emptied."""
     rows = earlier(bench, iteration, "training_rows")
     return [ref for ref in rows if not bench.store.pruned(ref, "training_rows")]
 
 
 def history(bench: Workbench) -> list[StageRef]:
-    """Return what the replay stage is made from beside this iteration: the last one's rows, and its replay, which had
-    the ones before; and the rows that the memory of corrections was read from."""
+    """List what the replay stage is made from beside this iteration: the last one's rows, and its replay, which had the
+    ones before; and the rows that the memory of corrections was read from."""
     last = bench.iteration - 1
     before = ("training_rows", "replay") if buffers(bench) and last >= 0 else ()
-    buffered = [ref for stage in before for ref in earlier(bench, last, stage)]
-    return list(dict.fromkeys([*buffered, *remembered(bench)[0]]))
+    buffer_refs = [ref for stage in before for ref in earlier(bench, last, stage)]
+    return list(dict.fromkeys([*buffer_refs, *remembered(bench)[0]]))
 
 
 def candidates(bench: Workbench) -> list[Candidate]:
-    """Return every group of an earlier iteration that has training rows, with the updates that have learned from it."""
-    sampled: dict[str, int] = {}
+    """List every group of an earlier iteration that has training rows, with the updates that have learned from it."""
+    iteration_of: dict[str, int] = {}
     uses: Counter[str] = Counter()
     for iteration in range(bench.iteration):
         for ref in unpruned(bench, iteration):
-            sampled |= dict.fromkeys(
+            iteration_of |= dict.fromkeys(
                 bench.store.read(ref, "training_rows", ["group_id"])["group_id"].to_pylist(), iteration
             )
         for ref in earlier(bench, iteration, "replay"):
             uses.update(bench.store.read(ref, "replay", ["group_id"])["group_id"].to_pylist())
-    return [Candidate(group, bench.iteration - iteration, 1 + uses[group]) for group, iteration in sampled.items()]
+    return [Candidate(group, bench.iteration - iteration, 1 + uses[group]) for group, iteration in iteration_of.items()]
 
 
 def replay_tables(bench: Workbench, fresh: int, own: Sequence[StageRef] = ()) -> stage_io.Tables:
-    """Return the groups drawn, and their rows and those from memory as rows of this iteration. Corrections from memory
-    are no groups: they add to the meta-task term, and leave the mean over the batch as it is.
+    """Draw groups; the tables have them, and their rows and those from memory as rows of this iteration. Corrections
+    from memory are no groups: they add to the meta-task term, and leave the mean over the batch as it is.
 
     Args:
         fresh: groups that count in this iteration's own batch.
         own: the stages with its training rows.
     """
     settings = bench.config.training
-    drawn = choose(
+    groups_drawn = choose(
         candidates(bench) if buffers(bench) else [],
         fresh,
         share=settings.replay_share,
@@ -86,7 +86,10 @@ def replay_tables(bench: Workbench, fresh: int, own: Sequence[StageRef] = ()) ->
         limit=settings.replay_limit,
         seed=derive(bench.config.seed, "replay", bench.iteration),
     )
-    rows = {one.group_id: list(rows_of(bench, bench.iteration - one.age, "group_id", {one.group_id})) for one in drawn}
+    rows = {
+        one.group_id: list(rows_of(bench, bench.iteration - one.age, "group_id", {one.group_id}))
+        for one in groups_drawn
+    }
     learned_again = remembered_rows(bench, fresh, own, rows.keys())
     return {
         "training_rows": [*(row for group in rows.values() for row in group), *learned_again],
@@ -100,7 +103,7 @@ def replay_tables(bench: Workbench, fresh: int, own: Sequence[StageRef] = ()) ->
                 priority=priority(one, settings.replay_decay),
                 rows=len(rows[one.group_id]),
             )
-            for one in drawn
+            for one in groups_drawn
         ],
     }
 
@@ -114,7 +117,7 @@ def rows_of(bench: Workbench, iteration: int, column: str, names: Set[str]) -> I
 
 
 def remembered(bench: Workbench) -> tuple[list[StageRef], list[Correction]]:
-    """Return the corrections in memory, and the stages that they were looked for in: back from the last iteration until
+    """Find the corrections in memory, and the stages that they were looked for in: back from the last iteration until
     the memory is full. Of a task the newest iteration that corrected it counts."""
     capacity, _ = memory(bench.config.method)
     read: list[StageRef] = []
@@ -128,11 +131,11 @@ def remembered(bench: Workbench) -> tuple[list[StageRef], list[Correction]]:
         for one in won_in(bench, iteration, rows):
             if one.task_id not in newer and (one.task_id in of_task or len(of_task) < capacity):
                 of_task.setdefault(one.task_id, []).append(one)
-    return read, [one for found in of_task.values() for one in found]
+    return read, [one for task_corrections in of_task.values() for one in task_corrections]
 
 
 def won_in(bench: Workbench, iteration: int, rows: list[StageRef]) -> list[Correction]:
-    """Return the corrections of an earlier iteration, in the order of its rows."""
+    """Find the corrections of an earlier iteration, in the order of its rows."""
     columns = ["row_id", "group_id", "iteration", "role", "source_id"]
     tasks = [one for ref in earlier(bench, iteration, "tasks") for one in stage_io.tasks(bench.store, ref)]
     retries = [
@@ -150,10 +153,10 @@ def won_in(bench: Workbench, iteration: int, rows: list[StageRef]) -> list[Corre
 def remembered_rows(
     bench: Workbench, groups: int, own: Sequence[StageRef], replayed_groups: Set[str]
 ) -> list[TrainingRow]:
-    """Return the rows that the step learns from memory: a share of all its meta-task rows. Where it has fewer of its
-    own than groups, they are counted as one per group: memory is there for when corrections run dry."""
+    """Draw the rows that the step learns from memory: a share of all its meta-task rows. Where it has fewer of its own
+    than groups, they are counted as one per group: memory is there for when corrections run dry."""
     roles = [role for ref in own for role in bench.store.read(ref, "training_rows", ["role"])["role"].to_pylist()]
-    drawn = remember(
+    corrections_drawn = remember(
         [one for one in remembered(bench)[1] if one.group_id not in replayed_groups],
         max(sum(role in META_TASKS for role in roles), groups),
         memory(bench.config.method).share,
@@ -161,22 +164,22 @@ def remembered_rows(
     )
     return [
         row
-        for iteration in sorted({one.iteration for one in drawn})
-        for row in rows_of(bench, iteration, "row_id", {one.row_id for one in drawn})
+        for iteration in sorted({one.iteration for one in corrections_drawn})
+        for row in rows_of(bench, iteration, "row_id", {one.row_id for one in corrections_drawn})
     ]
 
 
 def behaviours(bench: Workbench, replay: StageRef) -> dict[str, str]:
-    """Return digest -> folder of the policies that sampled the replayed rows."""
-    wanted = set(bench.store.read(replay, "training_rows", ["behaviour_policy"])["behaviour_policy"].to_pylist())
-    known = {bench.policies.start.digest: bench.policies.start.path}
+    """Map a digest to the folder of the policies that sampled the replayed rows."""
+    digests = set(bench.store.read(replay, "training_rows", ["behaviour_policy"])["behaviour_policy"].to_pylist())
+    path_of = {bench.policies.start.digest: bench.policies.start.path}
     for iteration in range(bench.iteration):
         for ref in earlier(bench, iteration, "updates"):
-            made: list[dict[str, Any]] = bench.store.read(ref, "updates", ["policy", "path"]).to_pylist()
+            update_rows: list[dict[str, Any]] = bench.store.read(ref, "updates", ["policy", "path"]).to_pylist()
             line = line_folder(ref.run, ref.branch)
-            known |= {
+            path_of |= {
                 one["policy"]: str(bench.store.local(f"{line}/{one['path']}"))
-                for one in made
-                if one["policy"] in wanted
+                for one in update_rows
+                if one["policy"] in digests
             }
-    return {digest: path for digest, path in known.items() if digest in wanted}
+    return {digest: path for digest, path in path_of.items() if digest in digests}

@@ -27,7 +27,7 @@ def run_stage(
     intact: Callable[[Workbench, StageRef], bool] = lambda bench, ref: True,
     extra: Mapping[str, Any] | None = None,
 ) -> StageRef:
-    """Return the stored stage if it has the same identity and what it names beyond its tables is `intact`; otherwise
+    """Find the stored stage if it has the same identity and what it names beyond its tables is `intact`; otherwise
     compute and commit it.
 
     Args:
@@ -71,7 +71,7 @@ def run_stage(
 
 
 def computed(bench: Workbench, key: StageKey, compute: Compute) -> tuple[stage_io.Tables, dict[str, float]]:
-    """Return (tables, metrics of the manifest). Raises what `run_stage` says."""
+    """Compute (tables, metrics of the manifest). Raise what `run_stage` says."""
     began = time.monotonic()
     with bench.runner.holding(key.stage, bench.going_on):
         tables = compute()
@@ -85,8 +85,8 @@ def computed(bench: Workbench, key: StageKey, compute: Compute) -> tuple[stage_i
 
 
 def policies_of(bench: Workbench, stage: str) -> tuple[str, dict[str, str]]:
-    """Return (digest of the policy that a stage works with, further digests of its identity); an update measures
-    against the starting policy."""
+    """Find (digest of the policy that a stage works with, further digests of its identity); an update measures against
+    the starting policy."""
     if STAGES[stage].samples:
         teacher = teacher_of(bench.config) if stage == "reflections" else ""
         return bench.policies.behaviour.digest, {"teacher": teacher} if teacher else {}

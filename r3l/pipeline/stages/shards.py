@@ -14,7 +14,7 @@ IN_ROUNDS = stages_that(lambda stage: stage.rounds)
 
 
 def in_order(chain: Chain) -> list[Coming]:
-    """Return a shard's futures in the order in which they can end."""
+    """List a shard's futures in the order in which they can end."""
     return [future for stage in CALLS for future in chain[stage]]
 
 
@@ -45,21 +45,21 @@ def steps(bench: Workbench) -> Iterator[tuple[str, int]]:
 
 
 def parents(stage: str, batch: StageRef, chain: Chain) -> list[StageRef | Coming]:
-    """Return what a stage is made from, in the order of `Stage.parents`.
+    """List what a stage is made from, in the order of `Stage.parents`.
 
     In a round, a stage reads what this round made before it, and of what this round has not made yet all that the
     rounds before have: a retry goes by the newest reflection, on the attempt that all stitches so far led to.
     """
     refs: list[StageRef | Coming] = []
     for name in STAGES[stage].parents:
-        made = [batch] if name == "tasks" else chain[name]
+        futures = [batch] if name == "tasks" else chain[name]
         this_round = name in IN_ROUNDS and stage in IN_ROUNDS and IN_ROUNDS.index(name) < IN_ROUNDS.index(stage)
-        refs += made[-1:] if this_round else made
+        refs += futures[-1:] if this_round else futures
     return refs
 
 
 def shard_stages(bench: Workbench, batch: StageRef, shards: Sequence[int]) -> list[StageRef]:
-    """Return all stages of these shards, once they are committed. Up to `shards_in_flight` shards are worked on at
+    """Run all stages of these shards until they are committed. Up to `shards_in_flight` shards are worked on at
     once."""
     chains, most = list[Chain](), bench.config.rollout.shards_in_flight
     with ended_together(bench, chains):

@@ -13,12 +13,12 @@ Record = TypeVar("Record", Task, Trajectory, Turn, Reflection, OraclePivot, Cred
 
 
 def records(store: Store, ref: StageRef, table: str, kind: type[Record]) -> list[Record]:
-    """Return all rows of one table of a stage, in the order they were written."""
+    """Read all rows of one table of a stage, in the order they were written."""
     return [kind(**row) for row in store.read(ref, table).to_pylist()]
 
 
 def reference(store: Store, key: StageKey) -> StageRef:
-    """Return the stage that is stored under a key. Raise `StoreError` where there is none."""
+    """Find the stage that is stored under a key. Raise `StoreError` where there is none."""
     manifest = store.manifest(key)
     return StageRef(
         run=key.run,
@@ -32,23 +32,25 @@ def reference(store: Store, key: StageKey) -> StageRef:
 
 
 def tasks(store: Store, ref: StageRef, slots: range | None = None) -> list[Task]:
-    """Return the batch, or the slots of one shard of it."""
+    """Read the batch, or the slots of one shard of it."""
     return [task for task in records(store, ref, "tasks", Task) if slots is None or task.task in slots]
 
 
 def episodes(store: Store, refs: Iterable[StageRef]) -> list[Episode]:
-    """Return trajectories with their turns, over several stages."""
-    made = []
+    """Read trajectories with their turns, over several stages."""
+    all_episodes = []
     for ref in refs:
         turns: dict[str, list[Turn]] = defaultdict(list)
         for turn in records(store, ref, "turns", Turn):
             turns[turn.trajectory_id].append(turn)
-        made += [Episode(one, turns[one.trajectory_id]) for one in records(store, ref, "trajectories", Trajectory)]
-    return made
+        all_episodes += [
+            Episode(one, turns[one.trajectory_id]) for one in records(store, ref, "trajectories", Trajectory)
+        ]
+    return all_episodes
 
 
 def tables(episodes: Sequence[Episode], events: Sequence[Event] = ()) -> Tables:
-    """Return the tables of a stage that made episodes."""
+    """Make the tables of a stage that made episodes."""
     return {
         "trajectories": [one.trajectory for one in episodes],
         "turns": [turn for one in episodes for turn in one.turns],

@@ -11,7 +11,7 @@ from r3l.system.seeds import derive
 
 
 def draw(config: Config, iteration: int) -> list[Task]:
-    """Return the batch of `iteration`, each task with its slot and seed.
+    """Draw the batch of `iteration`, each task with its slot and seed.
 
     Raises:
         ConfigError: more tasks are asked for than the split has.
@@ -30,17 +30,16 @@ def draw(config: Config, iteration: int) -> list[Task]:
 
 
 def replacements(config: Config, iteration: int, wave: int, missing: int) -> list[Task]:
-    """Return tasks in the place of `missing` groups: of the rest of the split, in an order drawn by seed, none of them
+    """Draw tasks in the place of `missing` groups: of the rest of the split, in an order drawn by seed, none of them
     drawn before in this iteration. As many as are left, where they are fewer. The slots of a wave begin at a shard of
-    their own.
-    """
+    their own."""
     pool, size, per_shard = (
         tasks_of(config.environment, config.environment.split),
         config.rollout.tasks,
         config.rollout.tasks_per_shard,
     )
-    taken = {task.task_id for task in draw(config, iteration)}
-    rest = [task for task in pool if task.task_id not in taken]
+    names_in_batch = {task.task_id for task in draw(config, iteration)}
+    rest = [task for task in pool if task.task_id not in names_in_batch]
     Random(derive(config.seed, "replacement", iteration)).shuffle(rest)
     first = wave * shards_of(size, per_shard) * per_shard
     return [
@@ -50,7 +49,7 @@ def replacements(config: Config, iteration: int, wave: int, missing: int) -> lis
 
 
 def shards_of(tasks: int, per_shard: int) -> int:
-    """Return how many shards so many tasks are."""
+    """Count the shards that so many tasks are."""
     return -(-tasks // per_shard)
 
 

@@ -24,7 +24,7 @@ from r3l.training.job import JobSpec, UpdateResult
 def update_tables(
     bench: Workbench, rows: Sequence[StageRef], bases: Sequence[StageRef], groups: int, older: dict[str, str]
 ) -> stage_io.Tables:
-    """Run the job, put its policy where the run keeps them, and return the tables of the stage.
+    """Run the job, put its policy where the run keeps them, and make the tables of the stage.
 
     Args:
         bases: the stages whose turns the drift is measured on, where it is bounded.
@@ -65,8 +65,8 @@ def update_tables(
 
 
 def policy_is_there(bench: Workbench, ref: StageRef) -> bool:
-    """Return whether the policy and the optimiser's state of a stored update are still what it wrote; where they
-    aren't, the update is taken again."""
+    """Tell whether the policy and the optimiser's state of a stored update are still what it wrote; where they aren't,
+    the update is taken again."""
     policy = written(bench.store, ref)
     try:
         fetch_policy(bench.store, policy.place, policy.policy)
@@ -78,7 +78,7 @@ def policy_is_there(bench: Workbench, ref: StageRef) -> bool:
 
 
 def job(bench: Workbench, groups: int, older: dict[str, str]) -> JobSpec:
-    """Return the job's spec but for its rows and the folder that it writes to: everything it may know, as paths and
+    """Describe the job but for its rows and the folder that it writes to: everything it may know, as paths and
     settings."""
     config, policies = bench.config, bench.policies
     optimiser = optimiser_of(policies)
@@ -102,22 +102,22 @@ def job(bench: Workbench, groups: int, older: dict[str, str]) -> JobSpec:
 
 
 def files(store: Store, ref: StageRef, table: str) -> list[str]:
-    """Return the stage's files of a table, relative to the store's root."""
+    """List the stage's files of a table, relative to the store's root."""
     parts = store.manifest(ref)["parts"]
     return [f"{ref.key.folder}/{part['file']}" for part in parts if part["table"] == table and part["rows"]]
 
 
 def local_files(store: Store, ref: StageRef, table: str) -> list[Path]:
-    """Return the same as files of this host."""
+    """Fetch the same as files of this host."""
     paths = files(store, ref, table)
     folder = store.local(ref.key.folder) if paths else Path()
     return [folder / path.rpartition("/")[2] for path in paths]
 
 
 def _rows(bench: Workbench, result: UpdateResult, path: str) -> list[OptimiserStep]:
-    """Return what the job reported of each step under a column's name, plus what only the flow knows. Nothing reported:
+    """Put what the job reported of each step under a column's name, with what only the flow knows. Nothing reported:
     null is not allowed, so a figure that does not apply is NaN (float columns)."""
-    known: dict[str, Any] = {
+    flow_columns: dict[str, Any] = {
         "policy": result["policy"],
         "optimiser": result["optimiser"],
         "iteration": bench.iteration,
@@ -126,7 +126,9 @@ def _rows(bench: Workbench, result: UpdateResult, path: str) -> list[OptimiserSt
         "canary_error": math.nan if bench.canary_error is None else bench.canary_error,
     }
     columns = {column.name for column in fields(OptimiserStep)}
-    rows = ({name: value for name, value in (step | known).items() if name in columns} for step in result["steps"])
+    rows = (
+        {name: value for name, value in (step | flow_columns).items() if name in columns} for step in result["steps"]
+    )
     return [OptimiserStep(**row) for row in rows]
 
 

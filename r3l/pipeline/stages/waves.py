@@ -8,21 +8,21 @@ from r3l.store.layout import StageRef
 
 
 def waves(bench: Workbench) -> range:
-    """Return the numbers of the waves that may follow the batch. A replay that takes its tasks from the store has those
-    that are stored."""
+    """Number the waves that may follow the batch. A replay that takes its tasks from the store has those that are
+    stored."""
     if bench.takes_from_store("tasks"):
         assert bench.replay is not None
-        stored = bench.store.stages(bench.config.run, bench.replay.source_branch, bench.iteration)
-        return range(1, 1 + sum(ref.stage == "tasks" and ref.shard is not None for ref in stored))
+        refs = bench.store.stages(bench.config.run, bench.replay.source_branch, bench.iteration)
+        return range(1, 1 + sum(ref.stage == "tasks" and ref.shard is not None for ref in refs))
     return range(1, 1 + (calls.plan_of(bench).resample_rounds if bench.wants("credit") else 0))
 
 
 def wave_stages(bench: Workbench, refs: list[StageRef], wave: int) -> list[StageRef]:
-    """Return the stages of as many new tasks as groups are missing after the waves before; none where none is."""
+    """Run the stages of as many new tasks as groups are missing after the waves before; none where none is."""
     credit = [ref for ref in refs if ref.stage == "credit"]
-    stored = bench.takes_from_store("tasks")
-    missing = 0 if stored else bench.config.rollout.tasks - calls.counted(bench, credit)
-    if not stored and missing <= 0:
+    is_stored = bench.takes_from_store("tasks")
+    missing = 0 if is_stored else bench.config.rollout.tasks - calls.counted(bench, credit)
+    if not is_stored and missing <= 0:
         return []
     batch: StageRef = bench.runner.call(calls.draw_tasks, bench, wave, missing, credit)
     shards = shards_of_batch(bench, batch)
@@ -32,7 +32,7 @@ def wave_stages(bench: Workbench, refs: list[StageRef], wave: int) -> list[Stage
 
 
 def shards_of_batch(bench: Workbench, batch: StageRef) -> range:
-    """Return the shards that the tasks of a wave belong to."""
-    drawn = [task.task for task in stage_io.tasks(bench.store, batch)]
+    """List the shards that the tasks of a wave belong to."""
+    slots = [task.task for task in stage_io.tasks(bench.store, batch)]
     size = bench.config.rollout.tasks_per_shard
-    return range(min(drawn) // size, max(drawn) // size + 1) if drawn else range(0)
+    return range(min(slots) // size, max(slots) // size + 1) if slots else range(0)

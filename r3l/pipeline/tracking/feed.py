@@ -40,8 +40,8 @@ def fed(config: Config, store: Store, to: str) -> str:
 
 
 def run_tracker(command: list[str], timeout_s: float) -> str:
-    """Run the command. Return "" if it succeeds in time; otherwise its last line, or that it was stopped together with
-    its children."""
+    """Run the command. The result is "" if it succeeds in time; otherwise its last line, or that it was stopped
+    together with its children."""
     with TemporaryFile("w+", errors="replace") as words:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, start_new_session=True

@@ -30,7 +30,7 @@ class TrackerError(R3LError):
 
 
 def track(store: Store, run: str, to: str, where: str = "", branch: str = "") -> int:
-    """Write the measures of every iteration to a tracker; the number of iterations written.
+    """Write the measures of every iteration to a tracker, and count the iterations written.
 
     `where`: TensorBoard: the log folder (default ``runs``). MLflow: the tracking URI. W&B, trackio: the project
     (default ``r3l``). Raise TrackerError where the tracker's package is missing or the tracker refuses, StoreError
@@ -54,13 +54,13 @@ def track(store: Store, run: str, to: str, where: str = "", branch: str = "") ->
 
 
 def point(row: Row) -> Point:
-    """Return the measures that an iteration has; one that does not apply is left out, never written as 0."""
+    """Collect the measures that an iteration has; one that does not apply is left out, never written as 0."""
     metrics = {name: float(row[name]) for name in NAMES if not absent(row[name])}
     return row["iteration"], datetime.fromisoformat(row["last_commit"]).timestamp(), metrics
 
 
 def needed(module: str, package: str) -> Any:
-    """Return an optional package. Raise TrackerError saying how to get it."""
+    """Import an optional package. Raise TrackerError saying how to get it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -68,7 +68,8 @@ def needed(module: str, package: str) -> Any:
 
 
 def to_tensorboard(line: Line, points: Sequence[Point], where: str) -> int:
-    """Return event file ``<where>/<run>[/<branch>]/events.out.tfevents….r3l``; the one written before is replaced."""
+    """Write the event file ``<where>/<run>[/<branch>]/events.out.tfevents….r3l``; the one written before is
+    replaced."""
     writer_module = needed("tensorboard.summary.writer.event_file_writer", "tensorboard")
     event = needed("tensorboard.compat.proto.event_pb2", "tensorboard")
     summary = needed("tensorboard.compat.proto.summary_pb2", "tensorboard")
@@ -85,51 +86,51 @@ def to_tensorboard(line: Line, points: Sequence[Point], where: str) -> int:
 
 
 def to_mlflow(line: Line, points: Sequence[Point], where: str) -> int:
-    """Return one MLflow run per line, in the experiment ``r3l``; found again by its tag."""
+    """Write one MLflow run per line, in the experiment ``r3l``; found again by its tag."""
     mlflow = needed("mlflow", "mlflow")
     client = mlflow.MlflowClient(tracking_uri=where or None)
     experiment = client.get_experiment_by_name("r3l")
     experiment_id = experiment.experiment_id if experiment else client.create_experiment("r3l")
     matches = client.search_runs([experiment_id], filter_string=f"tags.`{TAG}` = '{line}'", max_results=1)
     run = matches[0] if matches else client.create_run(experiment_id, run_name=str(line), tags={TAG: str(line)})
-    known = {
+    points_there = {
         (name, metric.step) for name in run.data.metrics for metric in client.get_metric_history(run.info.run_id, name)
     }
-    added = 0
+    iterations_written = 0
     for iteration, time, metrics in points:
         batch = [
             mlflow.entities.Metric(name, value, int(1000 * time), iteration)
             for name, value in metrics.items()
-            if (name, iteration) not in known
+            if (name, iteration) not in points_there
         ]
         if batch:
             client.log_batch(run.info.run_id, metrics=batch)
-            added += 1
+            iterations_written += 1
     client.set_terminated(run.info.run_id)
-    return added
+    return iterations_written
 
 
 def to_wandb(line: Line, points: Sequence[Point], where: str) -> int:
-    """Return one W&B run per line, resumed by its id. W&B's own steps only go up, so `iteration` is the axis: what
-    comes later, such as an evaluation, is a point of its own. An offline run can't be resumed: it is written whole each
-    time; sync the newest."""
+    """Write one W&B run per line, resumed by its id. W&B's own steps only go up, so `iteration` is the axis: what comes
+    later, such as an evaluation, is a point of its own. An offline run can't be resumed: it is written whole each time;
+    sync the newest."""
     wandb = needed("wandb", "wandb")
-    added = 0
+    iterations_written = 0
     with wandb.init(project=where or "r3l", id=str(line).replace("/", "-"), name=str(line), resume="allow") as run:
         run.define_metric("*", step_metric="iteration")
-        known = dict(run.summary.get(NEWEST) or {})
+        newest_of = dict(run.summary.get(NEWEST) or {})
         for iteration, _, metrics in points:
-            new = {name: value for name, value in metrics.items() if iteration > known.get(name, -1)}
+            new = {name: value for name, value in metrics.items() if iteration > newest_of.get(name, -1)}
             if new:
                 run.log({"iteration": iteration, **new})
-                known |= dict.fromkeys(new, iteration)
-                added += 1
-        run.summary[NEWEST] = known
-    return added
+                newest_of |= dict.fromkeys(new, iteration)
+                iterations_written += 1
+        run.summary[NEWEST] = newest_of
+    return iterations_written
 
 
 def to_trackio(line: Line, points: Sequence[Point], where: str) -> int:
-    """Return a trackio run per line; the one written before is replaced, as trackio's runs have no steps to resume
+    """Write a trackio run per line; the one written before is replaced, as trackio's runs have no steps to resume
     from."""
     trackio = needed("trackio", "trackio")
     name = str(line).replace("/", "-")

@@ -18,7 +18,7 @@ from r3l.training.job import JobSpec, UpdateResult
 
 
 def policy_place(line: str, iteration: int) -> str:
-    """Return the folder, relative to the store's root, that an iteration's update writes."""
+    """Name the folder, relative to the store's root, that an iteration's update writes."""
     return f"{line}/policies/iteration={iteration:05d}"
 
 
@@ -73,7 +73,7 @@ SAID = 4  # lines of the log while the passes go on
 
 
 def counted(progress: Progress) -> Callable[[dict[str, Any]], None]:
-    """Return a function that takes the job's lines: it counts micro-batches and tokens, says what the job is doing, and
+    """Make the function that takes the job's lines: it counts micro-batches and tokens, says what the job is doing, and
     logs its milestones."""
 
     step, steps = 0, 1
@@ -96,9 +96,9 @@ def counted(progress: Progress) -> Callable[[dict[str, Any]], None]:
         elif event == "out_of_memory":
             log().warning("updates: out of memory; the passes begin again with smaller limits (%s)", line["limits"])
         elif event == "micro_batch" and "of" in line:
-            done, of = step * line["of"] + line["index"] + 1, steps * line["of"]
-            progress.put("updates", done=done, planned=of)
-            if SAID * done // of > SAID * (done - 1) // of:
-                log().info("updates: micro-batch %d of %d", done, of)
+            batches_done, of = step * line["of"] + line["index"] + 1, steps * line["of"]
+            progress.put("updates", done=batches_done, planned=of)
+            if SAID * batches_done // of > SAID * (batches_done - 1) // of:
+                log().info("updates: micro-batch %d of %d", batches_done, of)
 
     return on_line

@@ -55,11 +55,11 @@ class Output:
                 going_on(stopped)  # whoever ended the work may have closed the process by now
                 self.ended = True
                 return
-            said = parsed(line)
-            if said.get("event") == IDLE:
+            event = parsed(line)
+            if event.get("event") == IDLE:
                 return
             silent_since = time.monotonic()
-            yield said
+            yield event
 
 
 def going_on(stopped: threading.Event) -> None:
@@ -81,12 +81,12 @@ def begun(command: Sequence[str], log: IO[str] | int, stdin: int | None = None) 
 
 
 def parsed(line: str) -> dict[str, Any]:
-    """Return a line as the event that it is; any other line is an event of the kind text."""
+    """Parse a line as the event that it is; any other line is an event of the kind text."""
     try:
-        found = json.loads(line)
+        value = json.loads(line)
     except json.JSONDecodeError:
         return {"event": "text", "text": line.rstrip()}
-    return found if isinstance(found, dict) else {"event": "text", "text": line.rstrip()}
+    return value if isinstance(value, dict) else {"event": "text", "text": line.rstrip()}
 
 
 def stop(process: subprocess.Popen[str]) -> None:

@@ -51,9 +51,9 @@ def launch(
     process, output = (waiting.take(spec, processes) if waiting else None) or started(spec, processes)
     causes: list[str] = []
     try:
-        for said in output.of_a_job(timeout_s, stopped or threading.Event()):
-            causes += [str(said.get("cause"))] if said.get("event") == "failed" else []
-            on_line(said)
+        for event in output.of_a_job(timeout_s, stopped or threading.Event()):
+            causes += [str(event.get("cause"))] if event.get("event") == "failed" else []
+            on_line(event)
     except BaseException:
         stop(process)
         raise
@@ -82,7 +82,7 @@ def run_here(job: JobSpec, on_line: Callable[[dict[str, Any]], None]) -> UpdateR
 
 
 def result_of(job: JobSpec) -> UpdateResult:
-    """Return what a finished job wrote."""
+    """Read what a finished job wrote."""
     result: UpdateResult = json.loads((Path(job["out"]) / "update.json").read_text())
     return result
 

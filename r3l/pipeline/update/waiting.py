@@ -31,8 +31,8 @@ class WaitingProcess:
             self._output, self._ranks = Output(self._process), ranks
 
     def take(self, spec: Path, ranks: int) -> tuple[subprocess.Popen[str], Output] | None:
-        """Hand the job over. Return the process that does it with what it prints, or None where none waits with so many
-        ranks."""
+        """Hand the job over. The result is the process that does it with what it prints, or None where none waits with
+        so many ranks."""
         with self._lock:
             process, output = self._process, self._output
             if (
