@@ -27,9 +27,9 @@ STANDING = "SELECT run, branch, iteration, alarm, advice FROM lines.alarms WHERE
 
 # Of the policies that updates wrote: the one of each line with the highest held-out success, of equals the oldest.
 BEST = """
-SELECT run, branch, iteration, avg(success::INTEGER) AS success, count(*) AS episodes
-FROM lines.held_out WHERE iteration >= 0 GROUP BY run, branch, iteration
-QUALIFY row_number() OVER (PARTITION BY run, branch ORDER BY success DESC, iteration) = 1
+WITH evaluated AS (
+    SELECT run, branch, iteration, avg(success::INTEGER) AS share FROM lines.held_out WHERE iteration >= 0 GROUP BY ALL)
+SELECT run, branch, arg_max(iteration, (share, -iteration)) AS iteration FROM evaluated GROUP BY run, branch
 """
 
 

@@ -62,7 +62,9 @@ def test_the_policy_with_the_highest_held_out_success_stays(store):
     for iteration, solved in ((-1, 9), (0, 5), (1, 7), (2, 7)):
         evaluated(store, iteration, 0, "household/heldout", 20, solved)
     pruned = prune_run(store, "demo", keep_last=1, drop="policies")
-    assert pruned.iterations == [("demo", "", 0)], "of equals the oldest, and the start is none that a run wrote"
+    assert pruned.iterations == [("demo", "", -1), ("demo", "", 0)], (
+        "of equals the oldest, and the start is none that a run wrote"
+    )
 
 
 def test_what_was_pruned_is_refused_by_name_and_the_rest_is_read(store):
