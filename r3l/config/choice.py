@@ -53,7 +53,7 @@ def said_by(texts: dict[str, str], between: str = " ") -> str:
 
 def shown(default: Any) -> str:
     """Write a default as a person would type it."""
-    named = {None: "none", True: "on", False: "off", "": "empty"}
-    if isinstance(default, bool | str | None) and default in named:
-        return named[default]
+    words = {None: "none", True: "on", False: "off", "": "empty"}
+    if isinstance(default, bool | str | None) and default in words:
+        return words[default]
     return "empty" if default in ([], {}, ()) else str(default)

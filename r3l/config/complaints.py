@@ -20,40 +20,40 @@ CLASSES = r"\[([^\]]+)\]|(\\d)|(,)"  # of characters in a pattern of the setting
 SEVERAL = {kinds.section: kinds for kinds in (METHOD_KINDS, ENVIRONMENT_KINDS, ENGINE_KINDS)}
 
 
-def nearest_first(name: str, known: Iterable[str]) -> list[str]:
-    """Return `known` names, the most similar to `name` first, equally similar ones in alphabetical order."""
-    return sorted(sorted(known), key=lambda one: -SequenceMatcher(None, name.lower(), one.lower()).ratio())
+def nearest_first(name: str, names: Iterable[str]) -> list[str]:
+    """Sort names: the most similar to `name` first, equally similar ones in alphabetical order."""
+    return sorted(sorted(names), key=lambda one: -SequenceMatcher(None, name.lower(), one.lower()).ratio())
 
 
 def complaints(error: ValidationError) -> str:
-    """Return one line per fault."""
+    """Write one line per fault."""
     return "\n  ".join(["these settings can't be used:", *map(complaint, error.errors())])  # type: ignore[arg-type]
 
 
 def complaint(item: dict[str, Any]) -> str:
-    """Return the message about one fault: the setting as it is typed, the given value and what is expected."""
-    place, given = typed(item["loc"]), item.get("input")
+    """Say what is wrong in one fault: the setting as it is typed, the given value and what is expected."""
+    place, value = typed(item["loc"]), item.get("input")
     name = ".".join(place)
     if item["type"] == "extra_forbidden":
         return unknown(place, fields(place[:-1]))
     if item["type"] in {"union_tag_invalid", "literal_error"}:
-        got = str(given.get("kind", "")) if isinstance(given, dict) else str(given)
+        kind_text = str(value.get("kind", "")) if isinstance(value, dict) else str(value)
         choices = re.findall(r"'([^']*)'", item["ctx"].get("expected_tags") or item["ctx"]["expected"])
         choices += plugins.installed(name) if item["type"] == "union_tag_invalid" else []
         if choices:
             setting = f"{name}.kind" if item["type"] == "union_tag_invalid" else name
-            return f"{setting}: got {got!r:.200}, expected one of {', '.join(nearest_first(got, choices))}"
+            return f"{setting}: got {kind_text!r:.200}, expected one of {', '.join(nearest_first(kind_text, choices))}"
     if item["type"] == "string_pattern_mismatch":
-        return f"{name}: {mismatch(str(given), item['ctx']['pattern'])}"
-    if isinstance(said := item.get("ctx", {}).get("error"), ConfigError):
-        return str(said)
-    return f"{name}: {item['msg']} (got {shown(given)})"
+        return f"{name}: {mismatch(str(value), item['ctx']['pattern'])}"
+    if isinstance(config_error := item.get("ctx", {}).get("error"), ConfigError):
+        return str(config_error)
+    return f"{name}: {item['msg']} (got {shown(value)})"
 
 
 def mismatch(given: str, pattern: str) -> str:
-    """Return which characters of a text its pattern does not have, or that they stand where they may not."""
+    """Say which characters of a text its pattern does not have, or that they stand where they may not."""
     bare = re.sub(r"\{[^}]*\}", "", pattern)  # without counts, whose comma is none of the text's
-    classes = "|".join(f"[{part}]" for found in re.findall(CLASSES, bare) for part in found if part)
+    classes = "|".join(f"[{part}]" for groups in re.findall(CLASSES, bare) for part in groups if part)
     wrong = dict.fromkeys(letter for letter in given if not re.match(classes, letter))
     if wrong:
         return f"{given!r:.200} has {', '.join(map(repr, wrong))}; expected only characters of {classes}"
@@ -62,7 +62,7 @@ def mismatch(given: str, pattern: str) -> str:
 
 
 def unknown(place: list[str], known: Iterable[str]) -> str:
-    """Return the message about an unknown setting."""
+    """Say that there is no such setting, and which there are."""
     *section, key = place
     known = list(known)
     there = ", ".join(nearest_first(key, known))
@@ -71,7 +71,7 @@ def unknown(place: list[str], known: Iterable[str]) -> str:
 
 
 def typed(loc: tuple[int | str, ...]) -> list[str]:
-    """Return pydantic's location of a setting as a person types it: without the kind that pydantic adds after a section
+    """Write pydantic's location of a setting as a person types it: without the kind that pydantic adds after a section
     that has several kinds."""
     place = [str(part) for part in loc]
     several = SEVERAL.get(place[0]) if len(place) > 1 else None
@@ -79,7 +79,7 @@ def typed(loc: tuple[int | str, ...]) -> list[str]:
 
 
 def fields(section: list[str]) -> Iterable[str]:
-    """Return the settings of a section, or the top-level settings if `section` is empty."""
+    """List the settings of a section, or the top-level settings if `section` is empty."""
     model: Any = Config
     for name in section:
         field = model.model_fields.get(name) if isinstance(model, type) and issubclass(model, BaseModel) else None

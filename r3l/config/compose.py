@@ -27,12 +27,12 @@ SECTIONS = {"environments": "environment", "methods": "method"}  # of whose fold
 
 
 def preset_names(folder: str) -> list[str]:
-    """Return the names of the presets in a folder of r3l/presets."""
+    """List the presets in a folder of r3l/presets."""
     return sorted(path.stem for path in (PRESETS / folder).glob("*.toml"))
 
 
 def load_preset(folder: str, name: str, files: bool = True) -> dict[str, Any]:
-    """Return the settings of one preset: its name, or the path of a file that ends in .toml. In place of a preset of
+    """Read the settings of one preset: its name, or the path of a file that ends in .toml. In place of a preset of
     environments or methods, a plug-in: the name that an installed package gives it, or ``module:Class``. Without
     `files` no path is read: for names that a page sends.
 
@@ -41,7 +41,7 @@ def load_preset(folder: str, name: str, files: bool = True) -> dict[str, Any]:
     """
     path = Path(name).expanduser() if files and name.endswith(".toml") else PRESETS / folder / f"{name}.toml"
     section = SECTIONS.get(folder, "")
-    offered = plugins.installed(section) if section else {}
+    plugin_names = plugins.installed(section) if section else {}
     if path.is_file() and (files or name in preset_names(folder)):
         if section and not name.endswith(".toml"):
             plugins.refuse_taken(section, name, [name])
@@ -49,11 +49,11 @@ def load_preset(folder: str, name: str, files: bool = True) -> dict[str, Any]:
             return tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: a preset is a TOML file; this one can't be read: {error}") from error
-    if section and (plugins.dotted(name) or name in offered):
+    if section and (plugins.dotted(name) or name in plugin_names):
         return {section: {"kind": name}}
-    known = [*preset_names(folder), *offered]
+    names = [*preset_names(folder), *plugin_names]
     raise ConfigError(
-        f"unknown preset {name!r} in {folder}: expected one of {', '.join(nearest_first(name, known))}, or a file that "
+        f"unknown preset {name!r} in {folder}: expected one of {', '.join(nearest_first(name, names))}, or a file that "
         f"ends in .toml{', or module:Class' if section else ''}"
     )
 
@@ -61,19 +61,19 @@ def load_preset(folder: str, name: str, files: bool = True) -> dict[str, Any]:
 def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     """Merge `above` into `below`, section by section. A section of another `kind` replaces the one below; one of a kind
     that is derived from it (a world's class with a reward of one's own) keeps the settings that it knows."""
-    merged = dict(below)
+    result = dict(below)
     for key, value in above.items():
-        under = merged.get(key)
+        under = result.get(key)
         if isinstance(under, dict) and isinstance(value, dict):
             before = under.get("kind", "")
             kind = value.get("kind", before)
             if kind != before:
-                shared = SEVERAL[key].shared(str(kind), before) if key in SEVERAL and before else set()
-                under = {name: under[name] for name in under if name in shared}
-            merged[key] = merge(under, value)
+                common_names = SEVERAL[key].shared(str(kind), before) if key in SEVERAL and before else set()
+                under = {name: under[name] for name in under if name in common_names}
+            result[key] = merge(under, value)
         else:
-            merged[key] = value
-    return merged
+            result[key] = value
+    return result
 
 
 def resolve_conditions(settings: dict[str, Any]) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def resolve_conditions(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def assignment(text: str) -> dict[str, Any]:
-    """Return ``method.alpha=5`` as a nested dict. The value is JSON if it parses as JSON, otherwise text.
+    """Read ``method.alpha=5`` as a nested dict. The value is JSON if it parses as JSON, otherwise text.
 
     Raises:
         ConfigError: The text has no equals sign or no key.
@@ -93,14 +93,14 @@ def assignment(text: str) -> dict[str, Any]:
     if not equals or not key.strip():
         raise ConfigError(f"--set {text!r}: expected key=value, for example --set method.alpha=5")
     try:
-        parsed = json.loads(value)
+        json_value = json.loads(value)
     except (ValueError, RecursionError):  # no JSON, or more digits or brackets than Python reads
-        parsed = value
+        json_value = value
     *sections, name = key.strip().split(".")
-    nested: dict[str, Any] = {name: parsed}
+    settings: dict[str, Any] = {name: json_value}
     for section in reversed(sections):
-        nested = {section: nested}
-    return nested
+        settings = {section: settings}
+    return settings
 
 
 def assigned(settings: dict[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
@@ -137,9 +137,11 @@ class Asked:
     ) -> Asked:
         """Gather presets that are named, `top` settings that are not None, and ``key=value`` assignments on top of
         those."""
-        named = {"policies": policy, "environments": environment, "methods": method, "machines": machine}
-        given = {key: value for key, value in top.items() if value is not None}
-        return cls({folder: name for folder, name in named.items() if name}, assigned(given, assignments))
+        preset_of_folder = {"policies": policy, "environments": environment, "methods": method, "machines": machine}
+        top_settings = {key: value for key, value in top.items() if value is not None}
+        return cls(
+            {folder: name for folder, name in preset_of_folder.items() if name}, assigned(top_settings, assignments)
+        )
 
 
 def refuse_contradictions(options: Mapping[str, tuple[str, Any]], assignments: Iterable[str]) -> None:
@@ -149,21 +151,23 @@ def refuse_contradictions(options: Mapping[str, tuple[str, Any]], assignments: I
     Args:
         options: the setting and its value, by the option's name; without a value the option is not given.
     """
-    said = {name: (option, value) for option, (name, value) in options.items() if value is not None and value != ""}
+    setter_of = {
+        name: (option, value) for option, (name, value) in options.items() if value is not None and value != ""
+    }
     for text in assignments:
         for name, value in leaves(assignment(text)).items():
-            option, before = said.setdefault(name, (f"--set {text}", value))
+            option, before = setter_of.setdefault(name, (f"--set {text}", value))
             if before != value:
                 raise ConfigError(f"{option} ({name}={before}) and --set {text} contradict each other: leave one out")
 
 
 def leaves(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``{"method": {"alpha": 3}}`` as ``{"method.alpha": 3}``."""
-    flat: dict[str, Any] = {}
+    """Write ``{"method": {"alpha": 3}}`` as ``{"method.alpha": 3}``."""
+    leaf_of_name: dict[str, Any] = {}
     for key, value in settings.items():
         inner = {f"{key}.{name}": leaf for name, leaf in leaves(value).items()} if isinstance(value, dict) else {}
-        flat |= inner if isinstance(value, dict) else {key: value}
-    return flat
+        leaf_of_name |= inner if isinstance(value, dict) else {key: value}
+    return leaf_of_name
 
 
 def compose(**asked: Any) -> Config:
@@ -196,9 +200,9 @@ def composed(asked: Asked, stored: dict[str, Any] | None = None) -> Config:
         settings = merge(settings, {key: value for key, value in layout.items() if key != "machine"})
     parts = {name: part for name, part in asked.settings.items() if isinstance(part, dict)}
     kinds = {name: {"kind": part["kind"]} for name, part in parts.items() if "kind" in part}
-    settings = resolve_conditions(
-        merge(settings, kinds)
-    )  # a preset's `when` goes by the kind that is played in the end
+    # A preset's `when` goes by the kind that is played in the end.
+    settings = resolve_conditions(merge(settings, kinds))
+    # What was asked for is merged again: a `when` table never overrides it.
     return validated(merge(settings, dict(asked.settings)))
 
 
@@ -209,8 +213,8 @@ def with_preset(
     what the run has already (the same policy's folder, a kind with the same settings) brings nothing else: its other
     sections were for the run's beginning."""
     own, over = {section: preset.get(section, {})}, {section: given.get(section, {})}
-    named, present = (merge(below, over)[section] for below in (merge(stored, own), stored))
-    if named == present or (section == "policy" and named["path"] == present["path"]):
+    with_own, present = (merge(below, over)[section] for below in (merge(stored, own), stored))
+    if with_own == present or (section == "policy" and with_own["path"] == present["path"]):
         return stored
     world = preset.get("environment", {}).get("kind")
     foreign = section != "environment" and world is not None and world != stored["environment"]["kind"]
@@ -234,7 +238,7 @@ def allow_named(settings: Mapping[str, Any]) -> None:
 
 
 def validated(settings: dict[str, Any]) -> Config:
-    """Return a `Config`, or raise a `ConfigError` with one line per fault."""
+    """Make a `Config` of settings, or raise a `ConfigError` with one line per fault."""
     refuse_unknown(settings)
     try:
         return Config.model_validate(settings)
@@ -253,8 +257,8 @@ def refuse_unknown(settings: dict[str, Any]) -> None:
         return  # an unknown kind: the validation of all settings reports it
     for name in ("method", "environment", "engine"):
         member = getattr(defaults, name)
-        known = type(member).model_fields
-        given = settings.get(name)
-        for key in given if isinstance(given, dict) else ():
-            if key not in known:
-                raise ConfigError(f"{unknown([name, key], known)} (kind {member.kind})")
+        fields = type(member).model_fields
+        section = settings.get(name)
+        for key in section if isinstance(section, dict) else ():
+            if key not in fields:
+                raise ConfigError(f"{unknown([name, key], fields)} (kind {member.kind})")

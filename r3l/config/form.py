@@ -38,12 +38,12 @@ class Tabs:
         schema = TypeAdapter(self.of).core_schema
         if schema["type"] == "function-wrap":  # several kinds: the handler asks only inner schemas for plug-ins' tabs
             schema = core_schema.with_default_schema(schema)
-        found = handler(schema)
-        found.pop("description", None)  # of the class, for who reads the code
-        if kinds := found.get("anyOf"):
+        whole = handler(schema)
+        whole.pop("description", None)  # of the class, for who reads the code
+        if kinds := whole.get("anyOf"):
             tabs = [one_of([handler.resolve_ref_schema(kind) for kind in kinds])]
         else:
-            tabs = [found | {"title": "Set here"}]
+            tabs = [whole | {"title": "Set here"}]
         if self.presets:
             tabs = [{"title": "Preset", "type": "string", "enum": preset_names(self.presets)}, *tabs]
         if self.empty:
@@ -64,7 +64,7 @@ class Named:
 
 
 def same(name: str, **changes: Any) -> Any:
-    """Return the field of `Config`, with the same bounds and description."""
+    """Repeat the field of `Config`, with its bounds and its description."""
     field = Config.model_fields[name]
     return Field(description=field.description, **changes) if changes else field
 
@@ -82,17 +82,17 @@ class Answers(Section):
         return {name: value for name, value in given.model_dump(mode="json").items() if name in cls.model_fields}
 
     def asked(self) -> Asked:
-        """Return what was answered; what was left open is the run's own."""
-        given = dict(self)
+        """Gather what was answered; what was left open is the run's own."""
+        answers = dict(self)
         sections = {name: value for name, value in self if name not in SCALARS and value != {}}
         presets = {
             folder: sections.pop(section) if isinstance(sections[section], str) else ""
             for section, folder in PRESETS.items()
             if section in sections
         }
-        if given["machine"] != HERE:
-            presets["machines"] = given["machine"]
-        scalars = {name: given[name] for name in SCALARS if name != "machine" and given.get(name) is not None}
+        if answers["machine"] != HERE:
+            presets["machines"] = answers["machine"]
+        scalars = {name: answers[name] for name in SCALARS if name != "machine" and answers.get(name) is not None}
         return Asked(presets, sections | scalars, of_page=True)
 
 

@@ -16,7 +16,7 @@ from r3l.errors import ConfigError
 
 @lru_cache(maxsize=64)
 def renamed(settings: type[Member]) -> type[Member]:
-    """Return a class of settings for another kind than its own: of a plug-in that takes over another's settings."""
+    """Derive a class of settings for another kind than its own: of a plug-in that takes over another's settings."""
     anything: Any = (str, "")
     return create_model(settings.__name__, __base__=settings, __module__=settings.__module__, kind=anything)
 
@@ -34,11 +34,11 @@ class Kinds:
     own: tuple[type[Member], ...]
 
     def names(self) -> list[str]:
-        """Return the package's own kinds."""
+        """List the package's own kinds."""
         return [member.model_fields["kind"].default for member in self.own]
 
     def settings_class(self, kind: str) -> type[Member] | None:
-        """Return the class of a kind's settings; None of a kind that is unknown, or may not be imported."""
+        """Find the class of a kind's settings; None of a kind that is unknown, or may not be imported."""
         for member in self.own:
             if member.model_fields["kind"].default == kind:
                 return member
@@ -46,7 +46,7 @@ class Kinds:
         return self.of_plugin(kind) if kind in outside else None
 
     def shared(self, kind: str, other: str) -> set[str]:
-        """Return the settings that a kind takes over from another: all that it knows, where one of the two classes is
+        """Name the settings that a kind takes over from another: all that it knows, where one of the two classes is
         derived from the other; else none."""
         ours, theirs = self.settings_class(kind), self.settings_class(other)
         if ours is None or theirs is None or self.base in {ours, theirs}:
@@ -76,28 +76,33 @@ class Kinds:
         return self.of_plugin(kind).model_validate(value)
 
     def of_plugin(self, kind: str) -> type[Member]:
-        """Return the class of a plug-in's settings. Raise `ConfigError` as `plugins.settings_class` does."""
-        found: type[Member] = plugins.settings_class(self.section, kind, self.base)
-        return found if found.model_fields["kind"].annotation is str else renamed(found)
+        """Load the class of a plug-in's settings. Raise `ConfigError` as `plugins.settings_class` does."""
+        settings: type[Member] = plugins.settings_class(self.section, kind, self.base)
+        return settings if settings.model_fields["kind"].annotation is str else renamed(settings)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """List the kinds as `anyOf`: Prefect's forms know no `oneOf` with a discriminator."""
-        shown = handler(schema)
-        shown.pop("discriminator", None)
-        shown["anyOf"] = [*shown.pop("oneOf"), *(handler(form.__pydantic_core_schema__) for form in self._forms())]
-        return shown
+        form_schema = handler(schema)
+        form_schema.pop("discriminator", None)
+        form_schema["anyOf"] = [
+            *form_schema.pop("oneOf"),
+            *(handler(form.__pydantic_core_schema__) for form in self._forms()),
+        ]
+        return form_schema
 
     def _forms(self) -> list[type[Member]]:
-        """Return the settings of installed plug-ins, each with its kind fixed. One that can't be imported is left out
+        """Derive the settings of installed plug-ins, each with its kind fixed. One that can't be imported is left out
         with a warning: whoever asks for it is told why."""
         forms = []
         for kind in sorted(plugins.installed(self.section)):
             try:
                 plugins.refuse_taken(self.section, kind, self.names())
-                found = self.of_plugin(kind)
+                settings = self.of_plugin(kind)
             except ConfigError as error:
                 logging.getLogger(__name__).warning("the form leaves out a plug-in: %s", error)
                 continue
-            fixed: Any = (Literal[kind], kind)
-            forms.append(create_model(found.__name__, __base__=found, __module__=found.__module__, kind=fixed))
+            kind_field: Any = (Literal[kind], kind)
+            forms.append(
+                create_model(settings.__name__, __base__=settings, __module__=settings.__module__, kind=kind_field)
+            )
         return forms

@@ -19,7 +19,7 @@ class Machine(Section):
 
 
 def load_machine(name: str, **changes: Any) -> Machine:
-    """Return the machine of a preset in r3l/presets/machines, with those `changes` that are not None.
+    """Read the machine of a preset in r3l/presets/machines, with those `changes` that are not None.
 
     Raises:
         ConfigError: There is no such preset.

@@ -77,5 +77,5 @@ class Config(Section):
     store: StoreSettings = Field(default_factory=StoreSettings, description="Where the tables are kept.")
 
     def kept_at(self, root: str) -> Config:
-        """Return a copy with the store at `root`, for a run that is played on another host."""
+        """Copy the settings, with the store at `root`: for a run that is played on another host."""
         return self.model_copy(update={"store": StoreSettings(root=root)})

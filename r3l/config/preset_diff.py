@@ -9,7 +9,7 @@ Difference = tuple[str, Any, Any]
 
 
 def diff_presets(a: str, b: str, folder: str = "methods") -> list[Difference]:
-    """Return (setting, value in a, value in b) for every setting that differs; None where a preset lacks it.
+    """List (setting, value in a, value in b) for every setting that differs; None where a preset lacks it.
 
     A difference in one environment only is named with the environment: ``environment.malformed_reward (webshop)``.
 
@@ -30,7 +30,7 @@ def diff_presets(a: str, b: str, folder: str = "methods") -> list[Difference]:
 
 
 def resolved(folder: str, name: str, environment: str) -> dict[str, Any]:
-    """Return every setting, with one preset on top of the defaults."""
+    """Read every setting, with one preset on top of the defaults."""
     settings = merge({"environment": {"kind": environment}}, load_preset(folder, name))
     return validated(resolve_conditions(settings)).model_dump(mode="json")
 

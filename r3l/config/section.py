@@ -16,7 +16,7 @@ WEEK_S = 7 * 24 * 3600.0  # the longest time that anything is waited for
 
 
 def identity_of(*stages: str) -> dict[str, Any]:
-    """Return name the stages whose identity a field belongs to: ``Field(..., json_schema_extra=identity_of("base"))``.
+    """Mark the stages whose identity a field belongs to: ``Field(..., json_schema_extra=identity_of("base"))``.
 
     Without a stage the field belongs to none, because it changes no stored row. A field without this mark belongs to
     the stages of its section.
@@ -45,7 +45,7 @@ class Section(BaseModel):
 
 
 def shown(value: object) -> str:
-    """Return a value as a message shows it: Python writes out no integer of more than 4,300 digits."""
+    """Write a value as a message shows it: Python writes out no integer of more than 4,300 digits."""
     if isinstance(value, int) and value.bit_length() > 4_096:
         return f"an integer of {value.bit_length()} bits"
     return f"{value!r:.200}"
@@ -79,12 +79,12 @@ def taken(kind: Callable[..., T], *sections: Section, **more: Any) -> T:
         more: the fields that no setting gives, and those that differ from the setting of their name.
     """
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    found = {name: getattr(one, name) for one in sections for name in names if name in type(one).model_fields}
-    return kind(**(found | more))
+    values = {name: getattr(one, name) for one in sections for name in names if name in type(one).model_fields}
+    return kind(**(values | more))
 
 
 def stages_of(section: type[Section], field: str) -> tuple[str, ...] | None:
-    """Return the stages whose identity a field is part of: by the field's own mark, else by its section's; None: all
+    """Name the stages whose identity a field is part of: by the field's own mark, else by its section's; None: all
     stages."""
     extra = section.model_fields[field].json_schema_extra
     mark = extra.get("identity") if isinstance(extra, dict) else None
@@ -92,13 +92,13 @@ def stages_of(section: type[Section], field: str) -> tuple[str, ...] | None:
 
 
 def belongs(section: type[Section], field: str, stage: str) -> bool:
-    """Return whether a field is part of a stage's identity."""
+    """Tell whether a field is part of a stage's identity."""
     stages = stages_of(section, field)
     return stages is None or stage in stages
 
 
 def settings_of(section: Section, stage: str) -> dict[str, Any]:
-    """Return the settings that are part of a stage's identity, as JSON values, without empty sections."""
+    """Collect the settings that are part of a stage's identity, as JSON values, without empty sections."""
     settings: dict[str, Any] = {}
     for name, value in section.model_dump(mode="json").items():
         part = getattr(section, name)

@@ -34,7 +34,6 @@ WORDS = {"str": "text", "int": "integer", "float": "number", "bool": "true or fa
 
 
 def page() -> str:
-    """Return the page."""
     stages = list(STAGES)
     sections = [part for name, field in Config.model_fields.items() for part in parts(name, field)]
     whole = table("", {name: field for name, field in Config.model_fields.items() if scalar(field)}, Config, stages)
@@ -66,15 +65,15 @@ def parts(name: str, field: FieldInfo) -> Iterator[tuple[str, str, str, type[Sec
 def shown(
     heading: str, name: str, about: str, section: type[Section], base: type[Section] | None, stages: list[str]
 ) -> list[str]:
-    """Return the lines of one section; of a kind only what differs from `base`."""
-    known = base.model_fields if base else {}
+    """Write the lines of one section; of a kind only what differs from `base`."""
+    base_fields = base.model_fields if base else {}
     fields = {
         key: field
         for key, field in section.model_fields.items()
-        if key != "kind" and (key not in known or row(known[key]) != row(field))
+        if key != "kind" and (key not in base_fields or row(base_fields[key]) != row(field))
     }
-    told = table(f"{name}.", fields, section, stages) if fields else "No further settings."
-    return ["", heading, "", about, "", told]
+    body = table(f"{name}.", fields, section, stages) if fields else "No further settings."
+    return ["", heading, "", about, "", body]
 
 
 def table(prefix: str, fields: dict[str, FieldInfo], section: type[Section], stages: list[str]) -> str:
@@ -82,13 +81,13 @@ def table(prefix: str, fields: dict[str, FieldInfo], section: type[Section], sta
     for name, field in fields.items():
         kind, default, limits, meaning = row(field)
         part = [stage for stage in stages if belongs(section, name, stage)]
-        named = "all" if part == stages else ", ".join(part) or "–"
-        lines.append(f"| `{prefix}{name}` | {kind} | {default} | {limits} | {meaning} | {named} |")
+        stage_names = "all" if part == stages else ", ".join(part) or "–"
+        lines.append(f"| `{prefix}{name}` | {kind} | {default} | {limits} | {meaning} | {stage_names} |")
     return "\n".join(lines)
 
 
 def row(field: FieldInfo) -> tuple[str, str, str, str]:
-    """Return type, default, bounds and meaning in words."""
+    """Write type, default, bounds and meaning in words."""
     default = field.get_default(call_default_factory=True, validated_data={})
     shown_default = (
         ""
@@ -106,7 +105,7 @@ def row(field: FieldInfo) -> tuple[str, str, str, str]:
 
 
 def type_name(annotation: Any) -> str:
-    """Return a type in words: choices as they are typed, lists of what they hold."""
+    """Write a type in words: choices as they are typed, lists of what they hold."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         return ", ".join(f"`{choice}`" for choice in inner)

@@ -34,14 +34,14 @@ SECTIONS = {
 
 
 def section_title(section: type) -> str:
-    """Return the title of a section: Policy, not PolicySettings."""
+    """Entitle a section: Policy, not PolicySettings."""
     name = section.__name__.removesuffix("Settings")
     return SECTIONS.get(name, name)
 
 
 def setting_title(name: str, _: Any) -> str:
-    """Return the title of a setting: KL coefficient, not kl_coefficient."""
+    """Entitle a setting: KL coefficient, not kl_coefficient."""
     words = name.split("_")
     last = UNITS.get(words[-1], "") if len(words) > 1 else ""
-    said = " ".join(WRITTEN.get(word, word) for word in (words[:-1] if last else words))
-    return f"{said[:1].upper()}{said[1:]} {last}".rstrip()
+    title = " ".join(WRITTEN.get(word, word) for word in (words[:-1] if last else words))
+    return f"{title[:1].upper()}{title[1:]} {last}".rstrip()

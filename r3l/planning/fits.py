@@ -25,17 +25,17 @@ class Fit:
 
 
 def fits(machine: str, asked: Config) -> list[Fit]:
-    """Return what fits on one GPU of 24, 48 and 80 GB: the examples, and the policy that was asked for."""
+    """List what fits on one GPU of 24, 48 and 80 GB: the examples, and the policy that was asked for."""
     examples = [
         compose(policy=model, machine=machine, assignments=[f"policy.adapter={adapter}"]) for model, adapter in EXAMPLES
     ]
-    known = {(one.policy.name, one.policy.adapter) for one in examples}
-    others = [] if (asked.policy.name, asked.policy.adapter) in known else [asked]
+    example_policies = {(one.policy.name, one.policy.adapter) for one in examples}
+    others = [] if (asked.policy.name, asked.policy.adapter) in example_policies else [asked]
     return [fit(config, gpu) for config in [*examples, *others] for gpu in SIZES]
 
 
 def fit(config: Config, gpu: str) -> Fit:
-    """Return the longest context of `config`'s policy on one GPU, in steps of 1,024 tokens.
+    """Find the longest context of `config`'s policy on one GPU, in steps of 1,024 tokens.
 
     Raises:
         ConfigError: the policy's shape is not known.
@@ -43,8 +43,8 @@ def fit(config: Config, gpu: str) -> Fit:
     shape, most = shape_of(config.policy), config.policy.context_tokens
     lengths = list(range(STEP, most + 1, STEP)) or [most]
     longest = max((length for length in lengths if _holds(config, shape, gpu, length)), default=0)
-    needed = _update_bytes(config, shape, longest or lengths[0])
-    return Fit(config.policy.name, config.policy.adapter, gpu, GPUS[gpu].memory_gb, longest, needed / 1e9)
+    update_bytes = _update_bytes(config, shape, longest or lengths[0])
+    return Fit(config.policy.name, config.policy.adapter, gpu, GPUS[gpu].memory_gb, longest, update_bytes / 1e9)
 
 
 def _holds(config: Config, shape: Shape, gpu: str, length: int) -> bool:

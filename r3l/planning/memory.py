@@ -25,38 +25,36 @@ class TrainingMemory:
 
 
 def training_memory(config: Config, shape: Shape, processes: int) -> TrainingMemory:
-    """Return weights as `r3l.training` holds them; activations of the longest path, which is all that a depth-first
-    pass keeps at once."""
+    """Count weights as `r3l.training` holds them; activations of the longest path, which is all that a depth-first pass
+    keeps at once."""
     settings, policy = config.training, config.policy
     width = WIDTHS[settings.dtype]
-    all_, trained = shape.parameters, shape.parameters
+    weights_in_all, trained_weights = shape.parameters, shape.parameters
     if policy.adapter == "lora":
-        trained = shape.adapter_parameters(policy.lora_rank)
-        weights = all_ * width + trained * 16.0
+        trained_weights = shape.adapter_parameters(policy.lora_rank)
+        weights = weights_in_all * width + trained_weights * 16.0
     elif settings.sharding == "fsdp2":
         # What is sharded: master, gradient, two moments. Gathered until the step's end: weights in `dtype`, gradients
         # in float32.
-        weights = trained * 16.0 / processes + trained * (width + 4.0)
+        weights = trained_weights * 16.0 / processes + trained_weights * (width + 4.0)
     else:
-        weights = trained * (16.0 + (width if settings.dtype == "bfloat16" else 0))
+        weights = trained_weights * (16.0 + (width if settings.dtype == "bfloat16" else 0))
     path = policy.context_tokens
     activations = (
         shape.hidden * 2.0 * width * shape.layers * path
         if settings.checkpoint_segments
         else shape.activation_bytes(width) * path
     )
-    logits = (
-        3.0 * 4 * settings.logits_chunk * shape.vocabulary
-    )  # a chunk in float32: logits, their softmax, their gradient
-    loading = (
-        processes * all_ * (width if policy.adapter == "lora" else 4.0)
-    )  # each process reads the whole model before it is sharded
-    return TrainingMemory(weights, float(activations), logits, max(loading, trained * saved_bytes(config)))
+    # A chunk in float32: logits, their softmax, their gradient.
+    logits = 3.0 * 4 * settings.logits_chunk * shape.vocabulary
+    # Each process reads the whole model before it is sharded.
+    loading = processes * weights_in_all * (width if policy.adapter == "lora" else 4.0)
+    return TrainingMemory(weights, float(activations), logits, max(loading, trained_weights * saved_bytes(config)))
 
 
 def saved_bytes(config: Config) -> float:
-    """Return bytes that a step writes for each trained weight: the policy, two moments, and masters where the policy is
-    not float32."""
+    """Count the bytes that a step writes for each trained weight: the policy, two moments, and masters where the policy
+    is not float32."""
     if config.policy.adapter == "lora":
         return 4.0 + 8.0
     policy = WIDTHS[config.policy.dtype]
@@ -64,7 +62,7 @@ def saved_bytes(config: Config) -> float:
 
 
 def engine_cache_tokens(config: Config, shape: Shape, gpu_gb: float) -> float:
-    """Return tokens whose keys and values one sampling GPU holds beside the weights (one data-parallel rank a GPU);
+    """Count the tokens whose keys and values one sampling GPU holds beside the weights (one data-parallel rank a GPU);
     negative: no room."""
     width = WIDTHS[config.policy.dtype]
     return (RESERVE * gpu_gb * 1e9 - shape.parameters * width) / shape.kv_bytes(width)

@@ -34,19 +34,19 @@ class ObservedRun:
 
 
 def observe_run(store: Store, run: str) -> ObservedRun:
-    """Raise `StoreError` where the run has no finished rollouts."""
+    """Sum up what a run has cost. Raise `StoreError` where it has no finished rollouts."""
     with connect(store, [run]) as connection:
         row = connection.execute(COUNTS, [run]).fetchone()
-        spent = connection.execute(SPENT, [run]).fetchall()
+        stage_rows = connection.execute(SPENT, [run]).fetchall()
     if row is None or not row[0]:
         raise StoreError(f"run {run}: no rollouts in {store.root} to plan from; see `r3l runs`")
-    tasks, turns, sampled, trained = (int(value or 0) for value in row)
+    tasks, turns, sampled_tokens, trained_tokens = (int(value or 0) for value in row)
     return ObservedRun(
         run,
         tasks,
         turns,
-        sampled,
-        trained,
-        sum(int(size) for _, _, size in spent),
-        {stage: float(seconds or 0) for stage, seconds, _ in spent},
+        sampled_tokens,
+        trained_tokens,
+        sum(int(size) for _, _, size in stage_rows),
+        {stage: float(seconds or 0) for stage, seconds, _ in stage_rows},
     )

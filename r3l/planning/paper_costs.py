@@ -59,7 +59,7 @@ ALFWORLD_TURNS = 25
 
 
 def row_for(config: Config, parameters: int, sizes: dict[str, int]) -> CostRow:
-    """Return the row of the model itself, else of the model nearest in size (by ratio); mathematics has its own rows,
+    """Choose the row of the model itself, else of the model nearest in size (by ratio); mathematics has its own rows,
     every other world takes ALFWorld's; a method without a row samples N whole trajectories, as GRPO does.
 
     Args:

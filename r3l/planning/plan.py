@@ -11,9 +11,8 @@ from r3l.planning.observed import ObservedRun
 from r3l.planning.paper_costs import ENGINE_GPUS, GPU, GROUP, TASKS, TRAINING_GPUS, CostRow, row_for
 from r3l.planning.shapes import PAPER, Shape, shape_of
 
-TABLE_BYTES = (
-    12.0  # of all tables, for each response token of base, retry and distilled trajectories (data/LOG.md, "The plan")
-)
+# Of all tables, for each response token of base, retry and distilled trajectories (data/LOG.md, "The plan").
+TABLE_BYTES = 12.0
 GB = 1e9
 
 
@@ -37,10 +36,10 @@ class ResourcePlan:
 
 
 def make_plan(config: Config, machine: Machine, observed: ObservedRun | None = None) -> ResourcePlan:
-    """Return what one iteration of `config` needs on `machine`.
+    """Plan what one iteration of `config` needs on `machine`.
 
     Args:
-        stored: figures of a run in the store; they replace the paper's for tokens, and for time where the run was on
+        observed: figures of a run in the store; they replace the paper's for tokens, and for time where the run was on
             this machine.
 
     Raises:
@@ -50,12 +49,12 @@ def make_plan(config: Config, machine: Machine, observed: ObservedRun | None = N
     row = row_for(config, shape.parameters, {name: one.parameters for name, one in PAPER.items()})
     memory, troubles = _memory(config, shape, machine)
     tokens = _tokens(config, row, observed)
-    sampled = next(figure.value for figure in tokens if figure.name == "response tokens")
+    tokens_in_tables = next(figure.value for figure in tokens if figure.name == "response tokens")
     figures = [
         *memory,
         *tokens,
         *_time(config, shape, machine, row, observed),
-        *_storage(config, shape, sampled, observed),
+        *_storage(config, shape, tokens_in_tables, observed),
     ]
     return ResourcePlan(figures, _assumptions(config, machine, row, observed), troubles)
 
@@ -139,7 +138,7 @@ def _memory_troubles(config: Config, machine: Machine, training_bytes: float, ca
 
 
 def _scale(config: Config) -> float:
-    """Return the size of the batch in the paper's batches."""
+    """Express the size of the batch in the paper's batches."""
     return config.rollout.tasks / TASKS * config.rollout.group_size / GROUP
 
 
@@ -147,11 +146,13 @@ def _tokens(config: Config, row: CostRow, observed: ObservedRun | None) -> list[
     if observed:
         source = f"run {observed.run}: {observed.tasks} tasks measured"
         share = config.rollout.tasks / observed.tasks
-        turns, sampled, trained = (figure * share for figure in (observed.turns, observed.sampled, observed.trained))
+        turns, sampled_tokens, trained_tokens = (
+            figure * share for figure in (observed.turns, observed.sampled, observed.trained)
+        )
         return [
             Figure("tokens", "turns", turns, "", source),
-            Figure("tokens", "sampled tokens", sampled, "tokens", source),
-            Figure("tokens", "response tokens", trained, "tokens", source),
+            Figure("tokens", "sampled tokens", sampled_tokens, "tokens", source),
+            Figure("tokens", "response tokens", trained_tokens, "tokens", source),
         ]
     source = f"paper: {row.method}, {row.model}, {row.world}"
     scale = TASKS * _scale(config) * row.turns_scale
@@ -164,12 +165,18 @@ def _tokens(config: Config, row: CostRow, observed: ObservedRun | None) -> list[
 def _time(config: Config, shape: Shape, machine: Machine, row: CostRow, observed: ObservedRun | None) -> list[Figure]:
     if observed and observed.seconds:
         source = f"run {observed.run}, where it ran"
-        spent = {name: seconds * config.rollout.tasks / observed.tasks for name, seconds in observed.seconds.items()}
-        figures = [Figure("time", name, seconds, "s", source) for name, seconds in spent.items()]
+        seconds_of_stage = {
+            name: seconds * config.rollout.tasks / observed.tasks for name, seconds in observed.seconds.items()
+        }
+        figures = [Figure("time", name, seconds, "s", source) for name, seconds in seconds_of_stage.items()]
         return [
             *figures,
             Figure(
-                "time", "iteration", sum(spent.values()), "s", "stages and shards one after another; side by side: less"
+                "time",
+                "iteration",
+                sum(seconds_of_stage.values()),
+                "s",
+                "stages and shards one after another; side by side: less",
             ),
         ]
     gpu, paper = GPUS[machine.gpu], GPUS[GPU]
@@ -184,37 +191,49 @@ def _time(config: Config, shape: Shape, machine: Machine, row: CostRow, observed
 
 
 def _storage(config: Config, shape: Shape, sampled: float, observed: ObservedRun | None) -> list[Figure]:
-    trained = shape.adapter_parameters(config.policy.lora_rank) if config.policy.adapter == "lora" else shape.parameters
-    tables = observed.bytes / observed.trained * sampled if observed else TABLE_BYTES * sampled
+    trained_weights = (
+        shape.adapter_parameters(config.policy.lora_rank) if config.policy.adapter == "lora" else shape.parameters
+    )
+    table_bytes = observed.bytes / observed.trained * sampled if observed else TABLE_BYTES * sampled
     source = (
         f"run {observed.run}: {observed.bytes / observed.trained:.1f} bytes a response token"
         if observed
         else (f"measured: {TABLE_BYTES:g} bytes a response token, everything in it")
     )
-    saved = saved_bytes(config) * trained
+    checkpoint_bytes = saved_bytes(config) * trained_weights
     return [
-        Figure("storage", "tables", tables / GB, "GB", source),
-        Figure("storage", "policy and optimiser", saved / GB, "GB", f"{saved_bytes(config):g} bytes a trained weight"),
-        Figure("storage", "in all", (tables + saved) / GB, "GB", "for an iteration"),
+        Figure("storage", "tables", table_bytes / GB, "GB", source),
+        Figure(
+            "storage",
+            "policy and optimiser",
+            checkpoint_bytes / GB,
+            "GB",
+            f"{saved_bytes(config):g} bytes a trained weight",
+        ),
+        Figure("storage", "in all", (table_bytes + checkpoint_bytes) / GB, "GB", "for an iteration"),
     ]
 
 
 def _assumptions(config: Config, machine: Machine, row: CostRow, observed: ObservedRun | None) -> list[str]:
-    said = [
+    sentences = [
         "memory: activations without fragmentation; one path of policy.context_tokens, the longest there can be",
         "storage: every iteration's policy and optimiser are kept until they are pruned",
     ]
     if observed:
-        said.append(f"tokens: as run {observed.run} had them for a task; another policy, world, method or N has others")
+        sentences.append(
+            f"tokens: as run {observed.run} had them for a task; another policy, world, method or N has others"
+        )
     else:
-        said += [
+        sentences += [
             "tokens: the paper's table counts sampled tokens only; prompts come on top and are mostly found in the "
             "prefix cache",
             f"time: linear in tasks, N and parameters; {machine.engine_gpus} GPU{'s'[: machine.engine_gpus > 1]} "
             f"sample and {machine.training_gpus} train; the paper's sixteen {GPU} taken as eight and eight",
         ]
         if row.turns_scale != 1.0:
-            said.append(f"{config.environment.kind}: ALFWorld's row times {row.turns_scale:g}, the ratio of max_turns")
+            sentences.append(
+                f"{config.environment.kind}: ALFWorld's row times {row.turns_scale:g}, the ratio of max_turns"
+            )
         if row.method != config.method.kind:
-            said.append(f"{config.method.kind}: the row of {row.method}, which samples as many whole trajectories")
-    return said
+            sentences.append(f"{config.method.kind}: the row of {row.method}, which samples as many whole trajectories")
+    return sentences

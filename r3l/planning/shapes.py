@@ -28,7 +28,7 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        """Return the number of all weights, counted per matrix."""
+        """Count all weights, matrix by matrix."""
         attention = self.hidden * self.head_size * (2 * self.heads + 2 * self.kv_heads)
         attention += (
             self.head_size * (self.heads + 2 * self.kv_heads) * self.biased_qkv + 2 * self.head_size * self.normed_qk
@@ -37,20 +37,20 @@ class Shape:
         return self.layers * block + self.vocabulary * self.hidden * (1 if self.tied else 2) + self.hidden
 
     def kv_bytes(self, width: int = 2) -> int:
-        """Return bytes of keys and values for one token of context."""
+        """Count the bytes of keys and values for one token of context."""
         return 2 * self.layers * self.kv_heads * self.head_size * width
 
     def activation_bytes(self, width: int = 2) -> int:
-        """Return bytes that the backward pass keeps for one token, without recomputation: for each layer two inputs and
-        two norms of the hidden size, queries before and after rotation and the attention's output, keys and values
+        """Count the bytes that the backward pass keeps for one token, without recomputation: for each layer two inputs
+        and two norms of the hidden size, queries before and after rotation and the attention's output, keys and values
         before and after, and gate, up, activated gate and their product."""
-        kept = (
+        numbers = (
             4 * self.hidden
             + 3 * self.heads * self.head_size
             + 4 * self.kv_heads * self.head_size
             + 4 * self.feed_forward
         )
-        return self.layers * kept * width
+        return self.layers * numbers * width
 
     def adapter_parameters(self, rank: int) -> int:
         """Count the parameters of LoRA on every linear layer of the blocks: rank x (in + out) each."""
@@ -67,7 +67,7 @@ PAPER = {
 
 
 def shape_of(policy: PolicySettings) -> Shape:
-    """Return the shape in the policy's folder, or of the paper's model of that name where it is not fetched yet.
+    """Read the shape in the policy's folder, or take the paper's model of that name where it is not fetched yet.
 
     Raises:
         ConfigError: neither is there, or the folder's config.json names no such decoder.
