@@ -50,7 +50,7 @@ def show_page(store: Store, config: Config, summary: Summary, score: Scores | No
 
 
 def closing_line(summary: Summary) -> str:
-    """Return the last line of an iteration's log: what it came to, its policy, and where to look."""
+    """Compose the last line of an iteration's log: what it came to, its policy, and where to look."""
     line = Line(summary["run"], summary["branch"])
     policy = f"policy {summary['policy']}" if summary.get("policy") else "no new policy"
     return (
@@ -60,12 +60,12 @@ def closing_line(summary: Summary) -> str:
 
 
 def artifact_key(run: str, branch: str) -> str:
-    """Return a key that Prefect accepts: lower-case letters, digits and dashes."""
+    """Derive a key that Prefect accepts: lower-case letters, digits and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", f"r3l-{run}-{branch}".lower()).strip("-")
 
 
 def page(store: Store, line: Line, summary: Summary, score: Scores | None = None) -> str:
-    """Return the iteration as Markdown: where to look at it, headline, evaluation, trend, all figures, seconds per
+    """Write the iteration as Markdown: where to look at it, headline, evaluation, trend, all figures, seconds per
     stage, questions."""
     past = history(store, *line.place)
     lines = [
@@ -92,7 +92,7 @@ def page(store: Store, line: Line, summary: Summary, score: Scores | None = None
 
 
 def held_out(score: Scores) -> list[str]:
-    """Return the section on an evaluation: solved episodes by task type, with intervals."""
+    """Write the section on an evaluation: solved episodes by task type, with intervals."""
     rows = score["table"]
     names = list(rows[0])
     return [
@@ -106,12 +106,12 @@ def held_out(score: Scores) -> list[str]:
 
 
 def cell(value: object) -> str:
-    """Return the text of a table's cell: a task type is a world's own word, and acts on nothing."""
+    """Write the text of a table's cell: a task type is a world's own word, and acts on nothing."""
     return escape(visible(str(value))).replace("|", "&#124;")
 
 
 def look(line: Line, iteration: int, root: str) -> str:
-    """Return a link to the iteration's groups in the audit app, and the command that serves it."""
+    """Link to the iteration's groups in the audit app, and give the command that serves it."""
     address = os.environ.get("R3L_AUDIT_URL", "http://127.0.0.1:4300").rstrip("/")
     return (
         f"[Its groups, side by side]({address}{line_url(line, 'groups', iteration=iteration)}) while `r3l audit "

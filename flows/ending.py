@@ -29,8 +29,8 @@ def ending(error: BaseException) -> str:
 
 
 def unless_ended(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Return what `fn` returns; where its work was ended, a state that ends the flow run or task run as Cancelled, with
-    one line as its message, instead of as a crash; where a server is away, as Failed."""
+    """Call `fn`; where its work was ended, give a state that ends the flow run or task run as Cancelled, with one line
+    as its message, instead of as a crash; where a server is away, as Failed."""
     try:
         return fn(*args, **kwargs)
     except ENDED as ended:
@@ -60,10 +60,10 @@ def cancellable(fn: Callable[P, R]) -> Callable[P, R]:
 
 
 def watched_flow(flow: Flow[..., R], fn: Callable[..., R]) -> Flow[..., R]:
-    """Return the same flow with another function, for whoever calls it from the process that draws its progress."""
-    watched = copy(flow)
-    watched.fn = wraps(flow.fn)(fn)
-    return watched
+    """Copy a flow with another function, for whoever calls it from the process that draws its progress."""
+    flow_copy = copy(flow)
+    flow_copy.fn = wraps(flow.fn)(fn)
+    return flow_copy
 
 
 class _Quiet(logging.Filter):

@@ -56,7 +56,7 @@ def evaluate(config: EvaluationForm = EvaluationForm()) -> Scores:  # noqa: B008
 
 
 def watched(progress: Progress | None, checked: bool = True, tools: Tools | None = None) -> Flow[..., Scores]:
-    """Return the flow for a caller in the same process that watches it, or that has an engine and workers which outlive
+    """Give the flow to a caller in the same process that watches it, or that has an engine and workers which outlive
     it.
 
     Args:
@@ -91,7 +91,7 @@ def evaluation_of(
 
 
 def scored(config: Config, ref: StageRef, store: Store) -> Scores:
-    """Return the score, in all and by task type, as an artifact and as the result."""
+    """Count the score, in all and by task type, as an artifact and as the result."""
     rows = store.read(ref, "evaluations").to_pylist()
     tasks = [row["task_id"] for row in rows]
     whole = score([(row["success"], row["reward"]) for row in rows], tasks)
@@ -107,18 +107,18 @@ def scored(config: Config, ref: StageRef, store: Store) -> Scores:
         }
         for name, one in [*types.items(), ("all", whole)]
     ]
-    posed = ", ".join(filter(None, (rows[0][name] for name in ("benchmark", "format", "protocol"))))
+    terms = ", ".join(filter(None, (rows[0][name] for name in ("benchmark", "format", "protocol"))))
     sample = f"{rows[0]['tasks']:,} of {rows[0]['of_tasks']:,} tasks, {rows[0]['data']}"
     create_table_artifact(
         table=table,
         key=f"{artifact_key(config.run, config.branch)}-evaluation",
-        description=f"{whole.rate:.0%} of {posed}, policy of iteration {ref.iteration}; {sample}",
+        description=f"{whole.rate:.0%} of {terms}, policy of iteration {ref.iteration}; {sample}",
     )
-    broken = [row["trajectory_id"] for row in rows if row["status"] in {"environment_error", "engine_error"}]
-    played: dict[str, Any] = {"run": config.run, "branch": config.branch, "iteration": ref.iteration}
-    played |= {name: rows[0][name] for name in KEPT}
-    played |= {
-        "posed": posed,
+    broken_ids = [row["trajectory_id"] for row in rows if row["status"] in {"environment_error", "engine_error"}]
+    scores: dict[str, Any] = {"run": config.run, "branch": config.branch, "iteration": ref.iteration}
+    scores |= {name: rows[0][name] for name in KEPT}
+    scores |= {
+        "posed": terms,
         "sample": sample,
         "solved": whole.solved,
         "episodes": whole.episodes,
@@ -126,6 +126,6 @@ def scored(config: Config, ref: StageRef, store: Store) -> Scores:
         "low": whole.low,
         "high": whole.high,
         "table": table,
-        "broken": broken,
+        "broken": broken_ids,
     }
-    return cast(Scores, played)
+    return cast(Scores, scores)

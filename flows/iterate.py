@@ -30,15 +30,15 @@ from r3l.store.stage import Store  # noqa: E402
 
 def _flow_run_name() -> str:
     """E.g. ``demo iteration=7``: a run without an iteration number is named after the one that it takes."""
-    asked = Form.model_validate(flow_run.parameters["config"])
+    form = Form.model_validate(flow_run.parameters["config"])
     try:
-        config = settled(asked.asked())
+        config = settled(form.asked())
         return (
             f"{config.run}{config.branch and '/'}{config.branch} "
             f"iteration={the_iteration(config, Store.open(config.store.root))}"
         )
     except R3LError:
-        return asked.run  # what is wrong is said by the preflight, as the run's failure
+        return form.run  # what is wrong is said by the preflight, as the run's failure
 
 
 @flow(name="r3l", flow_run_name=_flow_run_name, task_runner=RUNNER, validate_parameters=True)
@@ -57,14 +57,14 @@ def iterate(config: Form = Form()) -> Summary:  # noqa: B008 (frozen; what the f
 
 
 def as_state(summary: Summary) -> Summary:
-    """Return the figures; where no step was taken, a state that says so: the list of runs shows its message."""
+    """Pass on the figures; where no step was taken, a state that says so: the list of runs shows its message."""
     if isinstance(summary, dict) and summary["no_step"]:
         return Completed(data=summary, message=summary["no_step"])  # type: ignore[return-value]
     return summary
 
 
 def watched(progress: Progress | None, checked: bool = True, tools: Tools | None = None) -> Flow[..., Summary]:
-    """Return the flow for a caller in the same process that watches it, or that has an engine and workers which outlive
+    """Give the flow to a caller in the same process that watches it, or that has an engine and workers which outlive
     it.
 
     Args:

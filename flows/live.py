@@ -20,9 +20,8 @@ class Live:
 
     def __init__(self, key: str, iteration: int, progress: Progress) -> None:
         self.iteration, self.progress = iteration, progress
-        self._artifact: UUID = create_progress_artifact(
-            progress=0.0, key=key, description=f"iteration {iteration} begins"
-        )  # type: ignore[assignment]
+        begins = f"iteration {iteration} begins"
+        self._artifact: UUID = create_progress_artifact(progress=0.0, key=key, description=begins)  # type: ignore[assignment]
         self._lock, self._told = threading.Lock(), time.monotonic()
 
     def tell(self) -> None:
@@ -51,17 +50,18 @@ class Live:
 
 
 def how_far(counts: dict[str, dict[str, float]]) -> tuple[float, str]:
-    """(share of the iteration's stages and shards that are finished, what was finished so far in words)."""
+    """Measure the share of the iteration's stages and shards that are finished, and say in words what was finished
+    last."""
     shards = max(1.0, counts.get("shards", {}).get("planned", 0.0))
     ever = [name for name, stage in STAGES.items() if not stage.apart and (not stage.optional or counts.get(name))]
     parts = {name: shards if STAGES[name].sharded else 1.0 for name in ever}
-    done = {name: min(counts.get(name, {}).get("shards", 0.0), parts[name]) for name in ever}
-    words = [worded(name, done[name], parts[name], counts[name]) for name in ever if done[name]]
-    return sum(done.values()) / sum(parts.values()), " · ".join(words[-2:]) or "begins"
+    parts_done = {name: min(counts.get(name, {}).get("shards", 0.0), parts[name]) for name in ever}
+    words = [worded(name, parts_done[name], parts[name], counts[name]) for name in ever if parts_done[name]]
+    return sum(parts_done.values()) / sum(parts.values()), " · ".join(words[-2:]) or "begins"
 
 
-def worded(name: str, done: float, parts: float, counts: dict[str, float]) -> str:
-    """Return a line like ``base 3 of 4 shards, mean reward 0.31–0.44``."""
-    said = f"{name} {done:.0f} of {parts:.0f} shards" if parts > 1 else name
+def worded(name: str, parts_done: float, parts: float, counts: dict[str, float]) -> str:
+    """Write a line like ``base 3 of 4 shards, mean reward 0.31–0.44``."""
+    words = f"{name} {parts_done:.0f} of {parts:.0f} shards" if parts > 1 else name
     reward = mean_reward(counts)
-    return f"{said}, mean reward {reward}" if reward else said
+    return f"{words}, mean reward {reward}" if reward else words

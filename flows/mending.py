@@ -42,17 +42,17 @@ def sign_and_mend() -> None:
 
 
 def orphans(client: SyncPrefectClient) -> list[UUID]:
-    """Return the unfinished flow runs whose process is known, ran on this host and has ended."""
-    unfinished = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=OPEN)))
-    marks = {run.id: run.labels.get(LABEL) for run in client.read_flow_runs(flow_run_filter=unfinished, limit=200)}
+    """Find the unfinished flow runs whose process is known, ran on this host and has ended."""
+    open_runs = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=OPEN)))
+    marks = {run.id: run.labels.get(LABEL) for run in client.read_flow_runs(flow_run_filter=open_runs, limit=200)}
     return [id_ for id_, owner in marks.items() if isinstance(owner, str) and lives(owner) is False]
 
 
 def crash(client: SyncPrefectClient, flow_run_id: UUID) -> None:
     """End a flow run and its task runs."""
     of_it = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id]))
-    unfinished = TaskRunFilter(state=TaskRunFilterState(type=TaskRunFilterStateType(any_=OPEN)))
-    for task_run in client.read_task_runs(flow_run_filter=of_it, task_run_filter=unfinished, limit=200):
+    open_tasks = TaskRunFilter(state=TaskRunFilterState(type=TaskRunFilterStateType(any_=OPEN)))
+    for task_run in client.read_task_runs(flow_run_filter=of_it, task_run_filter=open_tasks, limit=200):
         client.set_task_run_state(task_run.id, Crashed(message=GONE), force=True)
     client.set_flow_run_state(flow_run_id, Crashed(message=GONE), force=True)
     log().info("flow run %s: %s", flow_run_id, GONE)

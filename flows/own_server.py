@@ -28,17 +28,17 @@ class Own:
 
 
 def own_server(folder: Path) -> Own | None:
-    """Return the server whose state lies in `folder` (PREFECT_HOME), or None where it does not run."""
+    """Find the server whose state lies in `folder` (PREFECT_HOME), or None where it does not run."""
     address = remembered(folder)
     return address if address and lives(address.processes.get("server", "")) else None
 
 
 def remembered(folder: Path) -> Own | None:
-    """Return what was started last in `folder`, whether it runs or not."""
+    """Read what was started last in `folder`, whether it runs or not."""
     try:
-        said = json.loads((folder / STATE).read_text(encoding="utf-8"))
+        state = json.loads((folder / STATE).read_text(encoding="utf-8"))
         key = (folder / KEY).read_text(encoding="utf-8").strip()
-        return Own(str(said["api"]), key, {str(name): str(mark) for name, mark in said["processes"].items()})
+        return Own(str(state["api"]), key, {str(name): str(mark) for name, mark in state["processes"].items()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -53,7 +53,7 @@ def forget(folder: Path) -> None:
 
 
 def key_of(folder: Path) -> str:
-    """Return the server's key, which is made at the first start. Only its owner can read the file; of two first starts
+    """Read the server's key, which is made at the first start. Only its owner can read the file; of two first starts
     one makes it.
 
     Raises:
@@ -66,6 +66,7 @@ def key_of(folder: Path) -> str:
         with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(f"r3l:{secrets.token_hex(24)}\n")
         try:
+            # A link, unlike a rename, never replaces the key that another first start has made meanwhile.
             os.link(fresh, path)
         except FileExistsError:
             pass

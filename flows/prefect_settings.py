@@ -57,14 +57,14 @@ def apply(quiet: bool = False) -> None:
 
 
 def own_level() -> int:
-    """Return from where on the project's own lines are shown: Prefect's level, but a quiet terminal has warnings.
+    """Choose from where on the project's own lines are shown: Prefect's level, but a quiet terminal has warnings.
     Prefect gives an extra logger its handlers and no level, so that Python's own would count, which is WARNING."""
-    asked = logging.getLevelNamesMapping().get(os.environ.get(LOGGING[0], "INFO").upper(), logging.INFO)
-    return min(asked, logging.WARNING)
+    level = logging.getLevelNamesMapping().get(os.environ.get(LOGGING[0], "INFO").upper(), logging.INFO)
+    return min(level, logging.WARNING)
 
 
 def loud() -> dict[str, str]:
-    """Return the environment for a process whose log is kept: without what `apply` set for a quiet terminal."""
+    """Copy the environment for a process whose log is kept: without what `apply` set for a quiet terminal."""
     return {name: value for name, value in os.environ.items() if name not in LOGGING or value != "CRITICAL"}
 
 
@@ -90,16 +90,16 @@ def reach(own: Own | None) -> None:
 
 
 def server_is_named() -> bool:
-    """Return whether the environment or the user's profile of Prefect has the address of a server."""
+    """Tell whether the environment or the user's profile of Prefect has the address of a server."""
     return URL in os.environ or names_a_server()
 
 
 def names_a_server() -> bool:
-    """Return whether the user's profile of Prefect has the address of a server."""
+    """Tell whether the user's profile of Prefect has the address of a server."""
     path = Path(os.environ.get("PREFECT_PROFILES_PATH") or prefect_home() / "profiles.toml").expanduser()
     try:
         profiles = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError):
         return False  # none, or one that Prefect itself will complain about
-    chosen = os.environ.get("PREFECT_PROFILE") or profiles.get("active", "")
-    return URL in profiles.get("profiles", {}).get(chosen, {})
+    profile = os.environ.get("PREFECT_PROFILE") or profiles.get("active", "")
+    return URL in profiles.get("profiles", {}).get(profile, {})

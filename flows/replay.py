@@ -45,13 +45,13 @@ def replay(
         store: folder or s3:// address of the store; empty: R3L_STORE, else data/runs.
     """
     check_stages(from_stage, to_stage)
-    asked = Replay(source_branch, from_stage, to_stage)
+    request = Replay(source_branch, from_stage, to_stage)
     return attended(
         recompute,
         Store.open(store),
         run,
         iteration,
-        asked,
+        request,
         assignments or [],
         branch,
         runner=runner(),

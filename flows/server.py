@@ -35,26 +35,26 @@ PROGRESS = "r3l.stage.committed"
 
 
 def lasting() -> str:
-    """Return the address of the server that outlives this process; empty: there is none."""
+    """Find the address of the server that outlives this process; empty: there is none."""
     api = PREFECT_API_URL.value() or ""
     return "" if is_tied(api) else api
 
 
 def watched() -> bool:
-    """Return whether this is a flow run on a server that outlives it."""
+    """Tell whether this is a flow run on a server that outlives it."""
     return bool(lasting() and flow_run.id)
 
 
 @lru_cache(maxsize=64)
 def limits(flow_run_id: str) -> frozenset[str]:
-    """Return which of the two limits the server has: asked once in a flow run."""
+    """Ask which of the two limits the server has: once in a flow run."""
     with get_client(sync_client=True) as client:
         return frozenset({ENGINE, GPU} & {limit.name for limit in client.read_global_concurrency_limits(limit=200)})
 
 
 @lru_cache(maxsize=64)
 def root(flow_run_id: str) -> str:
-    """Return the flow run that the server started: the one that can be cancelled from there."""
+    """Find the flow run that the server started: the one that can be cancelled from there."""
     return str(flow_run.root_flow_run_id)
 
 
@@ -71,11 +71,12 @@ def holding(stage: str, going_on: Callable[[], None] = lambda: None) -> Iterator
         yield
         return
     log().info("%s: asks for a slot of %s", stage, name)
-    with ExitStack() as held:
+    with ExitStack() as slots:
         while True:
             going_on()
+            # Short tries instead of one long wait: a cancel is heard between two of them.
             with suppress(TimeoutError):
-                held.enter_context(concurrency(name, lease_duration=LEASE_S, timeout_seconds=ASK_S))
+                slots.enter_context(concurrency(name, lease_duration=LEASE_S, timeout_seconds=ASK_S))
                 break
         yield
 
@@ -113,7 +114,7 @@ def heeding_cancel(end: Callable[[str], None]) -> Iterator[None]:
 
 
 def cancelling(flow_run_id: str) -> bool:
-    """Return whether somebody asked for the end of a flow run. A server that does not answer asks for nothing."""
+    """Tell whether somebody asked for the end of a flow run. A server that does not answer asks for nothing."""
     try:
         with get_client(sync_client=True) as client:
             state = client.read_flow_run(UUID(flow_run_id)).state

@@ -27,8 +27,8 @@ TELLING = {"shard": "shard", "round_": "round", "iteration": "iteration"}  # arg
 def is_task(call: Callable[..., Any], name: str, run_name: str = "") -> None:
     """Make a call of the pipeline a Prefect task. Its runs are named `run_name`, which may hold the call's arguments in
     braces; by default after the task and what tells its runs apart."""
-    given = [argument for argument in TELLING if argument in signature(call).parameters]
-    run_name = run_name or " ".join([name, *(f"{TELLING[argument]}={{{argument}}}" for argument in given)])
+    arguments = [argument for argument in TELLING if argument in signature(call).parameters]
+    run_name = run_name or " ".join([name, *(f"{TELLING[argument]}={{{argument}}}" for argument in arguments)])
     TASKS[call] = task(name=name, task_run_name=run_name, cache_policy=NO_CACHE)(cancellable(call))
 
 
@@ -73,13 +73,13 @@ class PrefectRunner(Runner):
 
 
 def runner() -> Runner:
-    """Return the runner for a flow's function: tasks in a flow run, plain calls where the function is called without
+    """Choose the runner for a flow's function: tasks in a flow run, plain calls where the function is called without
     one."""
     return PrefectRunner() if FlowRunContext.get() else Runner()
 
 
 def result_of(returned: Any) -> Any:
-    """Return what a task returned. Raises the project's own error, or `Interrupted`, where the task ended itself by a
+    """Unwrap what a task returned. Raise the project's own error, or `Interrupted`, where the task ended itself by a
     state."""
     if isinstance(returned, State):
         raise returned.data if isinstance(returned.data, R3LError) else Interrupted(str(returned.message))

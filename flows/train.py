@@ -28,7 +28,7 @@ class Watcher(Protocol):
     """A caller in the same process that watches the iterations and has done the preflight."""
 
     def begins(self) -> Progress:
-        """Note that an iteration begins, and return the counter of its progress."""
+        """Note that an iteration begins. The result counts its progress."""
 
     def ended(self, summary: Summary) -> None:
         """Note that an iteration ended with these figures."""
@@ -49,7 +49,7 @@ def train(config: Form = Form(), iterations: int = 10) -> list[Summary]:  # noqa
 
 
 def watched(watcher: Watcher, tools: Tools | None = None) -> Flow[..., list[Summary]]:
-    """Return the flow for a caller that watches it, or that has an engine and workers which outlive it."""
+    """Give the flow to a caller that watches it, or that has an engine and workers which outlive it."""
     return watched_flow(
         train,
         lambda config, iterations: attended(lambda: iterations_of(settled(config.asked()), iterations, watcher, tools)),
@@ -62,16 +62,16 @@ def iterations_of(
     """Do what the flow does. One engine serves all iterations, because servers that the run starts take minutes."""
     if config.iteration is not None:
         raise ConfigError(f"iteration={config.iteration}: a training runs further iterations; leave it empty")
-    done: list[Summary] = []
+    summaries: list[Summary] = []
     with nullcontext(tools) if tools else closing(Tools()) as tools:
         for number in range(iterations):
-            progress, checked = watcher.begins() if watcher else None, watcher is not None
+            progress, preflight_done = watcher.begins() if watcher else None, watcher is not None
             log().info("iteration %d of %d", number + 1, iterations)
-            done.append(iteration_flow.watched(progress, checked, tools)(Form.model_validate(config)))
-            if config.evaluation.every and (done[-1]["iteration"] + 1) % config.evaluation.every == 0:
-                done[-1]["evaluation"] = evaluation_flow.watched(progress, checked, tools)(config)
+            summaries.append(iteration_flow.watched(progress, preflight_done, tools)(Form.model_validate(config)))
+            if config.evaluation.every and (summaries[-1]["iteration"] + 1) % config.evaluation.every == 0:
+                summaries[-1]["evaluation"] = evaluation_flow.watched(progress, preflight_done, tools)(config)
                 # its held-out success may ring, or end an alarm
-                done[-1]["alarms"] = standing_alarms(Store.open(config.store.root), config.run, config.branch)
+                summaries[-1]["alarms"] = standing_alarms(Store.open(config.store.root), config.run, config.branch)
             if watcher:
-                watcher.ended(done[-1])
-    return done
+                watcher.ended(summaries[-1])
+    return summaries

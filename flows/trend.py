@@ -20,7 +20,7 @@ STYLE = """text{font:11px system-ui,sans-serif;fill:#5d6878}.head{font-size:13px
 
 
 def image(line: Line, past: Sequence[dict[str, Any]]) -> str:
-    """Return markdown of the image: the charts of the audit app, two by two, over the newest iterations."""
+    """Draw the charts of the audit app, two by two, over the newest iterations, as an image in Markdown."""
     charts = [chart for chart in CHARTS if chart.title in SHOWN]
     panels = "".join(
         panel(alone(chart, past[-NEWEST:], hover=False), 12 + k % 2 * (WIDTH + 24), 8 + k // 2 * (HEIGHT + HEAD + 8))
@@ -36,7 +36,7 @@ def image(line: Line, past: Sequence[dict[str, Any]]) -> str:
 
 
 def panel(chart: dict[str, Any], x: int, y: int) -> str:
-    """Return a chart with its title and the names of its lines above it."""
+    """Draw a chart with its title and the names of its lines above it."""
     names, at = [], x + 4
     for k, name in enumerate(chart["legend"]):
         names.append(

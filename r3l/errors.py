@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a question to add to a message about a name that is not there; empty where none is like it."""
-    by_letters = {one.lower(): one for one in known}
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Ask a question, to add to a message about a name that is not there; empty where none is like it."""
+    by_letters = {one.lower(): one for one in names}
     close = get_close_matches(name.lower(), by_letters, n=1)
     return f"; did you mean {by_letters[close[0]]!r}?" if close else ""
 

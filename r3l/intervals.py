@@ -8,7 +8,7 @@ Z95 = 1.959963984540054
 
 
 def wilson(solved: float, episodes: float) -> tuple[float, float]:
-    """Return the 95 % Wilson score interval of a success rate; (0, 1) where there is no episode."""
+    """Compute the 95 % Wilson score interval of a success rate; (0, 1) where there is no episode."""
     if not episodes:
         return 0.0, 1.0
     rate, z2 = solved / episodes, Z95**2
@@ -18,23 +18,22 @@ def wilson(solved: float, episodes: float) -> tuple[float, float]:
 
 
 def difference(now: tuple[float, float], before: tuple[float, float]) -> tuple[float, float]:
-    """Return the 95 % interval of the difference of two success rates (Newcombe's, of their Wilson intervals), each
+    """Compute the 95 % interval of the difference of two success rates (Newcombe's, of their Wilson intervals), each
     given as (rate, episodes)."""
     (rate, episodes), (rate_before, episodes_before) = now, before
     low, high = wilson(rate * episodes, episodes)
     low_before, high_before = wilson(rate_before * episodes_before, episodes_before)
-    moved = rate - rate_before
+    change = rate - rate_before
     return (
-        moved - math.hypot(rate - low, high_before - rate_before),
-        moved + math.hypot(high - rate, rate_before - low_before),
+        change - math.hypot(rate - low, high_before - rate_before),
+        change + math.hypot(high - rate, rate_before - low_before),
     )
 
 
 def independent_episodes(successes: Sequence[bool], clusters: Sequence[str]) -> float:
-    """Return how many independent episodes tell as much as these: their number divided by the design effect, which is
+    """Count how many independent episodes tell as much as these: their number divided by the design effect, which is
     the variance of the rate over clusters relative to that over episodes, and never below 1. Where all episodes or none
-    succeeded the variance says nothing: then it is the number of clusters.
-    """
+    succeeded the variance says nothing: then it is the number of clusters."""
     episodes, kinds = len(successes), len(set(clusters))
     if kinds == episodes or not 0 < sum(successes) < episodes:
         return kinds
@@ -45,9 +44,8 @@ def independent_episodes(successes: Sequence[bool], clusters: Sequence[str]) -> 
 
 
 def variance_of_mean(values: Sequence[float], clusters: Sequence[str]) -> float:
-    """Return the cluster-robust variance of a mean: with C clusters of n values in all, C / (C - 1) times the sum over
-    clusters of (sum of deviations from the mean) squared, divided by n squared. NaN for a single cluster.
-    """
+    """Compute the cluster-robust variance of a mean: with C clusters of n values in all, C / (C - 1) times the sum over
+    clusters of (sum of deviations from the mean) squared, divided by n squared. NaN for a single cluster."""
     mean = sum(values) / len(values) if values else math.nan
     sums: dict[str, float] = defaultdict(float)
     for value, cluster in zip(values, clusters, strict=True):

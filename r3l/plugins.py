@@ -32,7 +32,7 @@ SETTINGS = "Settings"  # the attribute of a plug-in's class that names the class
 
 
 def dotted(kind: str) -> bool:
-    """Return whether a kind is the path of a class in a module, not a name."""
+    """Tell whether a kind is the path of a class in a module, not a name."""
     return ":" in kind
 
 
@@ -43,25 +43,25 @@ def allow(kind: str) -> None:
 
 
 def allowed() -> list[str]:
-    """Return the dotted paths that the user named."""
+    """List the dotted paths that the user named."""
     return [path for one in os.environ.get(NAMED, "").split(",") if (path := one.strip())]
 
 
 def installed(section: str) -> dict[str, list[EntryPoint]]:
-    """Return the kinds that installed packages offer for a section, with whoever claims each. Nothing is imported."""
+    """List the kinds that installed packages offer for a section, with whoever claims each. Nothing is imported."""
     reach()
     return _installed(section, tuple(sys.path))
 
 
 @lru_cache(maxsize=16)
 def _installed(section: str, path: tuple[str, ...]) -> dict[str, list[EntryPoint]]:
-    found: dict[str, list[EntryPoint]] = {}
+    entries_of: dict[str, list[EntryPoint]] = {}
     for entry in entry_points(group=GROUPS[section]):
-        found.setdefault(entry.name, []).append(entry)
+        entries_of.setdefault(entry.name, []).append(entry)
     for entry in of_checkout(GROUPS[section]):
-        if entry.value not in [other.value for other in found.setdefault(entry.name, [])]:
-            found[entry.name].append(entry)
-    return found
+        if entry.value not in [other.value for other in entries_of.setdefault(entry.name, [])]:
+            entries_of[entry.name].append(entry)
+    return entries_of
 
 
 def of_checkout(group: str) -> Iterator[EntryPoint]:
@@ -77,28 +77,30 @@ def refuse_taken(section: str, kind: str, own: Iterable[str]) -> None:
     """Raise `ConfigError` where several packages claim a kind, or one claims a kind of r3l's own."""
     claims = installed(section).get(kind, [])
     if claims and (kind in own or len(claims) > 1):
-        claimed = " and ".join([*(["r3l itself"] if kind in own else []), *sorted(map(package, claims))])
+        claimants = " and ".join([*(["r3l itself"] if kind in own else []), *sorted(map(package, claims))])
         raise ConfigError(
-            f"{section}.kind={kind}: the name is taken: {claimed} have it; remove one of them, or name the class "
+            f"{section}.kind={kind}: the name is taken: {claimants} have it; remove one of them, or name the class "
             f"({claims[0].value})"
         )
 
 
 def package(entry: EntryPoint) -> str:
-    """Return the package that an entry point belongs to, with its version."""
+    """Name the package that an entry point belongs to, with its version."""
     return f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.value
 
 
 def load(section: str, kind: str) -> type:
-    """Return the class that a kind from outside names, imported if need be.
+    """Load the class that a kind from outside names, imported if need be.
 
     Raises:
         ConfigError: the kind is unknown, claimed twice, or a path that the user did not name; or its import fails.
     """
     refuse_taken(section, kind, ())
     if not dotted(kind) and kind not in installed(section):
-        known = ", ".join(sorted(installed(section))) or "none"
-        raise ConfigError(f"{section}.kind: got {kind!r:.200}, which no installed package offers (they offer: {known})")
+        offers = ", ".join(sorted(installed(section))) or "none"
+        raise ConfigError(
+            f"{section}.kind: got {kind!r:.200}, which no installed package offers (they offer: {offers})"
+        )
     if dotted(kind) and kind not in allowed():
         raise ConfigError(
             f"{section}.kind={kind!r:.200} names code that this process may not import; if you trust it, set "
@@ -106,24 +108,26 @@ def load(section: str, kind: str) -> type:
         )
     if dotted(kind):
         reach_named()
-    found = _load(section, kind, tuple(sys.path))
-    if not isinstance(found, type):
-        raise ConfigError(f"{section}.kind={kind}: {entry_of(section, kind).value} is {found!r:.100}, expected a class")
-    return found
+    plugin = _load(section, kind, tuple(sys.path))
+    if not isinstance(plugin, type):
+        raise ConfigError(
+            f"{section}.kind={kind}: {entry_of(section, kind).value} is {plugin!r:.100}, expected a class"
+        )
+    return plugin
 
 
 def load_function(section: str, name: str, own: Iterable[str] = ()) -> Callable[..., Any]:
-    """Return the function that an installed package offers under a name.
+    """Load the function that an installed package offers under a name.
 
     Raises:
         ConfigError: several offer that name, or r3l itself has it; its import fails, or it is no function.
     """
     refuse_taken(section, name, own)
-    found = _load(section, name, tuple(sys.path))
-    if not callable(found):
-        raise ConfigError(f"{section} {name}: {entry_of(section, name).value} is {found!r:.100}, expected a function")
-    made: Callable[..., Any] = found
-    return made
+    plugin = _load(section, name, tuple(sys.path))
+    if not callable(plugin):
+        raise ConfigError(f"{section} {name}: {entry_of(section, name).value} is {plugin!r:.100}, expected a function")
+    function: Callable[..., Any] = plugin
+    return function
 
 
 def entry_of(section: str, kind: str) -> EntryPoint:
@@ -135,14 +139,14 @@ def _load(section: str, kind: str, path: tuple[str, ...]) -> object:
     entry = entry_of(section, kind)
     try:
         module: Any = import_module(entry.module)
-        found = entry.load()
+        plugin = entry.load()
     except Exception as error:  # code from outside: whatever it raises is for the user to read
         whose = "" if dotted(kind) else f" of {package(entry)}"
         raise ConfigError(
             f"{section}.kind={kind}: importing {entry.value}{whose} failed: {type(error).__name__}: {error}"
         ) from error
     remember_folder(module, entry)
-    return found
+    return plugin
 
 
 def reach() -> None:
@@ -175,18 +179,18 @@ def remember_folder(module: Any, entry: EntryPoint) -> None:
 
 
 def settings_class(section: str, kind: str, base: type) -> type:
-    """Return the class of a plug-in's settings: its attribute ``Settings``, or `base` where it has none.
+    """Find the class of a plug-in's settings: its attribute ``Settings``, or `base` where it has none.
 
     Raises:
         ConfigError: as of `load`; or ``Settings`` is not derived from `base`.
     """
-    found = getattr(load(section, kind), SETTINGS, base)
-    if not (isinstance(found, type) and issubclass(found, base)):
+    settings = getattr(load(section, kind), SETTINGS, base)
+    if not (isinstance(settings, type) and issubclass(settings, base)):
         raise ConfigError(
-            f"{section}.kind={kind}: its {SETTINGS} is {found!r:.100}, expected a class derived from "
+            f"{section}.kind={kind}: its {SETTINGS} is {settings!r:.100}, expected a class derived from "
             f"{base.__module__}.{base.__name__}"
         )
-    return found
+    return settings
 
 
 @contextmanager
@@ -205,7 +209,7 @@ def blaming(section: str, kind: str, own: Iterable[str]) -> Iterator[None]:
 
 
 def fulfilling(kind: str, found: type, contract: type) -> type:
-    """Return `found`, a class from outside. Raise `ConfigError` where it lacks something of its contract."""
+    """Check a class from outside. Raise `ConfigError` where it lacks something of its contract."""
     names = [name for name in {**contract.__annotations__, **vars(contract)} if not name.startswith("_")]
     lacking = [
         name

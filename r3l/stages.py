@@ -100,5 +100,5 @@ STAGES: dict[str, Stage] = {
 
 
 def stages_that(have: Callable[[Stage], bool]) -> tuple[str, ...]:
-    """Return the names of the stages of which something is true, in the order of the pipeline."""
+    """Name the stages of which something is true, in the order of the pipeline."""
     return tuple(name for name, stage in STAGES.items() if have(stage))

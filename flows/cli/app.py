@@ -45,7 +45,7 @@ PLUGGED_IN = "From plug-ins"  # the box of the commands that other packages add
 
 
 def module_of(command: str) -> tuple[str, str]:
-    """Return the module and the name of a command's function."""
+    """Find the module and the name of a command's function."""
     if command not in PLACES:
         plugins.refuse_taken("command", command, PLACES)
         entry = plugins.installed("command")[command][0]
@@ -54,8 +54,8 @@ def module_of(command: str) -> tuple[str, str]:
     return f"flows.cli.{PLACES[command][0]}.{name}", name
 
 
-def tell_version(asked: bool) -> None:
-    if asked:
+def tell_version(wants_version: bool) -> None:
+    if wants_version:
         say(f"r3l {__version__}")
         raise typer.Exit
 
@@ -76,8 +76,8 @@ class TakesSql(TyperCommand):
 
 
 def app_of(commands: Iterable[str], find: Callable[[str], Callable[..., None]] | None = None) -> typer.Typer:
-    """Return the command line with these commands. `find` gives a command's function: by default the real one, for
-    which its module is imported."""
+    """Make the command line of these commands. `find` gives a command's function: by default the real one, for which
+    its module is imported."""
     app = typer.Typer(
         no_args_is_help=True,
         pretty_exceptions_enable=False,
@@ -93,17 +93,17 @@ def app_of(commands: Iterable[str], find: Callable[[str], Callable[..., None]] |
 
 
 def function(command: str) -> Callable[..., None]:
-    """Return the function of a command, of the module that it is in."""
+    """Import the function of a command, of the module that it is in."""
     if command not in PLACES:
         return plugins.load_function("command", command, PLACES)
     module, name = module_of(command)
-    written: Callable[..., None] = getattr(import_module(module), name)
-    return written
+    command_function: Callable[..., None] = getattr(import_module(module), name)
+    return command_function
 
 
 def listed(command: str) -> Callable[..., None]:
-    """Return a function with a command's description, for `--help`: taken from the source, because importing every
-    module takes seconds."""
+    """Make a function with a command's description, for `--help`: taken from the source, because importing every module
+    takes seconds."""
 
     def described() -> None:
         raise AssertionError(f"{command} is only listed here")
@@ -155,13 +155,15 @@ def main() -> None:
     except Exception as error:
         if debug:
             raise
-        refused = isinstance(error, R3LError)
+        is_refusal = isinstance(error, R3LError)
         first = next(iter(str(error).strip().splitlines()), "")
-        said = (
-            runnable(str(error), store_named()) if refused else f"{type(error).__name__}: {first} (--debug shows where)"
+        message = (
+            runnable(str(error), store_named())
+            if is_refusal
+            else f"{type(error).__name__}: {first} (--debug shows where)"
         )
-        screen(stderr=True).print(Text("error:", style="red"), said, soft_wrap=True)
-        sys.exit(2 if refused else 3)
+        screen(stderr=True).print(Text("error:", style="red"), message, soft_wrap=True)
+        sys.exit(2 if is_refusal else 3)
 
 
 def end_printing() -> None:
@@ -176,12 +178,12 @@ def end_printing() -> None:
 
 def command() -> None:
     """Run the command that the first word names; without one, list them all."""
-    asked = sys.argv[1:2]
-    if asked and (asked[0] in PLACES or asked[0] in plugins.installed("command")):
+    first_word = sys.argv[1:2]
+    if first_word and (first_word[0] in PLACES or first_word[0] in plugins.installed("command")):
         from flows import prefect_settings
 
         prefect_settings.apply(quiet=True)
-        app_of(asked)()
+        app_of(first_word)()
     else:
         app_of(dict.fromkeys([*PLACES, *plugins.installed("command")]), listed)()
 

@@ -63,17 +63,17 @@ Direct = Annotated[bool, typer.Option("--direct", help="run without Prefect, whi
 AsJson = Annotated[bool, typer.Option("--json", help="print the result as JSON")]
 
 
-def the_run(word: str, named: str, default: str = "") -> str:
-    """Return the run that the command line names.
+def the_run(word: str, option: str, default: str = "") -> str:
+    """Choose the run that the command line names.
 
     Raises:
         ConfigError: it names none, or two.
     """
-    if word and named and word != named:
-        raise ConfigError(f"two runs are named, {word!r} and --run {named!r}: leave one out")
-    if not (found := word or named or default):
+    if word and option and word != option:
+        raise ConfigError(f"two runs are named, {word!r} and --run {option!r}: leave one out")
+    if not (name := word or option or default):
         raise ConfigError("no run is named: give its name, or --run NAME; `r3l runs` lists them")
-    return found
+    return name
 
 
 def how_much(quiet: bool, verbose: bool) -> None:
@@ -83,5 +83,5 @@ def how_much(quiet: bool, verbose: bool) -> None:
 
 
 def at(store: str, assignments: list[str] | None) -> list[str]:
-    """Return the assignments with the store that `--store` names before them."""
+    """Put the store that `--store` names before the assignments."""
     return [*([f"store.root={json.dumps(store)}"] if store else []), *(assignments or [])]

@@ -23,14 +23,14 @@ def settings(
     training: bool = True,
     **top: Any,
 ) -> Config:
-    """Return a `Config` from the options that all running commands share. What is left empty is the run's own.
+    """Compose a `Config` from the options that all running commands share. What is left empty is the run's own.
 
     Raises:
         ConfigError: an unknown preset or setting, a value out of bounds, a folder that is not there, or options that
             contradict each other.
     """
-    chosen = method_preset(preset, method)
-    kinds = {"environment": ("environments", environment), "method": ("methods", chosen)}
+    method_name = method_preset(preset, method)
+    kinds = {"environment": ("environments", environment), "method": ("methods", method_name)}
     options = {
         f"--{section}": (f"{section}.kind", load_preset(folder, name).get(section, {}).get("kind"))
         for section, (folder, name) in kinds.items()
@@ -38,22 +38,22 @@ def settings(
     }
     options |= {f"--{name}": (name, value) for name, value in {"run": run, **top}.items() if name != "machine"}
     refuse_contradictions(options | {"--engine": ("engine.kind", engine)}, assignments or [])
-    model, given = model_of(policy, top.get("machine") or "") if policy else ("", [])
+    model, policy_settings = model_of(policy, top.get("machine") or "") if policy else ("", [])
     if engine:
-        given.append(f"engine.kind={engine}")
-    asked = Asked.of(
+        policy_settings.append(f"engine.kind={engine}")
+    request = Asked.of(
         policy=model,
         environment=environment,
-        method=chosen,
-        assignments=[*given, *(assignments or [])],
+        method=method_name,
+        assignments=[*policy_settings, *(assignments or [])],
         run=run,
         **top,
     )
-    return settled(asked, training)
+    return settled(request, training)
 
 
 def method_preset(preset: str, method: str) -> str:
-    """Return the preset of the method that two options name; empty: neither does.
+    """Choose the preset of the method that two options name; empty: neither does.
 
     Raises:
         ConfigError: they name two.

@@ -20,8 +20,8 @@ from r3l.store.stage import Store
 
 
 def run_iteration(config: Config, *, quiet: bool = False, verbose: bool = False, prefect: bool = True) -> Summary:
-    """Run one iteration in this process, on the configured Prefect server or an ephemeral one, or without Prefect, and
-    return its summary.
+    """Run one iteration in this process, on the configured Prefect server or an ephemeral one, or without Prefect. The
+    result is its summary.
 
     Raises:
         R3LError: whatever is wrong, before work starts where it can be known.
@@ -53,14 +53,14 @@ def run_training(config: Config, iterations: int, *, quiet: bool = False, verbos
         begin(tools, config)
         watcher = OnTerminal(display, config, iterations, quiet, verbose)
         with on_prefect():
-            done = list(train.watched(watcher, tools)(config, iterations))
-    if not quiet and done:
+            summaries = list(train.watched(watcher, tools)(config, iterations))
+    if not quiet and summaries:
         trend(display.console, config.run, history(Store.open(config.store.root), config.run, config.branch))
-    return done
+    return summaries
 
 
 def run_evaluation(config: Config, *, quiet: bool = False) -> Scores:
-    """Test episodes with a policy of the run."""
+    """Play test episodes with a policy of the run, and print the score."""
     with displayed(pose(config).config, quiet, training=False) as display, closing(Tools()) as tools:
         from flows import evaluate
 
@@ -111,7 +111,7 @@ def next_iteration(display: Display, config: Config, count: str = "") -> Progres
 
 
 def title(config: Config) -> str:
-    """Return what is run, in the panel's frame."""
+    """Say what is run, in the panel's frame."""
     branch = f" branch {config.branch}" if config.branch else ""
     return f"r3l · run {config.run}{branch} · {config.method.kind} on {config.environment.kind}"
 

@@ -63,11 +63,11 @@ def compare(
         log().info("%s", ended)
         update_progress_artifact(progress, progress=100.0 * ended.number / ended.of)
 
-    made = run_experiment(path, size, store, results, max(1, workers), minutes, Only(arms, seeds, rates), on_ended)
+    page_text = run_experiment(path, size, store, results, max(1, workers), minutes, Only(arms, seeds, rates), on_ended)
     create_markdown_artifact(
-        markdown=made, key=artifact_key(f"compare-{experiment.name}", ""), description=experiment.title
+        markdown=page_text, key=artifact_key(f"compare-{experiment.name}", ""), description=experiment.title
     )
-    return made
+    return page_text
 
 
 def run_experiment(
@@ -81,7 +81,7 @@ def run_experiment(
     on_ended: Callable[[Ended], None],
     page_alone: bool = False,
 ) -> str:
-    """Do what the flow does, without Prefect, and return the page.
+    """Do what the flow does, without Prefect. The result is the page.
 
     Args:
         page_alone: run nothing: the page is that of the stored and the kept runs.
@@ -89,31 +89,31 @@ def run_experiment(
     Raises:
         ConfigError: no such experiment, size, arm, seed or rate, settings that can't be, or no scipy.
     """
-    experiment, opened = load_experiment(located(path)), Store.open(store)
+    experiment, run_store = load_experiment(located(path)), Store.open(store)
     statistics()  # what the page needs is missed before the runs, not after them
-    wanted = only.of(experiment.cells(size))
+    wanted_cells = only.of(experiment.cells(size))
     file = file_of(located(results), experiment, size)
-    kept = with_shared_runs(kept_results(file), file.parent, experiment, size)
-    present = read_results(experiment, size, opened, kept)
-    unfinished = set(present.unfinished)
-    missing = [cell for cell in wanted if cell.config.run in unfinished and not page_alone]
+    past_results = with_shared_runs(kept_results(file), file.parent, experiment, size)
+    results_before = read_results(experiment, size, run_store, past_results)
+    open_runs = set(results_before.unfinished)
+    missing_cells = [cell for cell in wanted_cells if cell.config.run in open_runs and not page_alone]
     for ended in run_cells(
         experiment,
-        missing,
+        missing_cells,
         experiment.sizes[size].iterations,
-        opened,
+        run_store,
         min(workers, os.cpu_count() or 1),
         minutes or math.inf,
         {
-            (cell.seed, cell.rate): present.policies[cell.config.run]
-            for cell in present.cells
-            if cell.config.run in present.policies
+            (cell.seed, cell.rate): results_before.policies[cell.config.run]
+            for cell in results_before.cells
+            if cell.config.run in results_before.policies
         },
     ):
         on_ended(ended)
-    measured = read_results(experiment, size, opened, kept) if missing else present
-    write_results(located(results), measured)
-    return page(measured)
+    results_now = read_results(experiment, size, run_store, past_results) if missing_cells else results_before
+    write_results(located(results), results_now)
+    return page(results_now)
 
 
 class Only(NamedTuple):
@@ -137,9 +137,9 @@ def rate_name(cell: Cell) -> str:
     return f"{cell.config.training.learning_rate:g}"
 
 
-def chosen(asked: str, known: list[str]) -> list[str]:
-    """Return those of `known` that are asked for. Raise `ConfigError` for one that is none."""
-    names = [name.strip() for name in asked.split(",") if name.strip()]
-    if wrong := [name for name in names if name not in known]:
-        raise ConfigError(f"{', '.join(wrong)}: this experiment has {', '.join(dict.fromkeys(known))}")
-    return names or known
+def chosen(text: str, offers: list[str]) -> list[str]:
+    """Choose those of the names that are asked for. Raise `ConfigError` for one that is none."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if wrong := [name for name in names if name not in offers]:
+        raise ConfigError(f"{', '.join(wrong)}: this experiment has {', '.join(dict.fromkeys(offers))}")
+    return names or offers

@@ -34,8 +34,8 @@ class Beat:
             self.superseded.set()
             return
         self.number += 1
-        said = {"attempt": self.attempt, "number": self.number, "counts": self.counts()}
-        self.files.put(self.path, json.dumps(said).encode())
+        beat = {"attempt": self.attempt, "number": self.number, "counts": self.counts()}
+        self.files.put(self.path, json.dumps(beat).encode())
 
     def check(self) -> None:
         """Raise `Superseded` if another host has the job now. Call this before putting anything in its place."""
@@ -56,17 +56,17 @@ def hear_interrupts() -> None:
 def beating(files: Files, path: str, attempt: int, every_s: float, counts: Callable[[], Counts]) -> Iterator[Beat]:
     """Beat every `every_s` seconds for as long as the block runs, with what `counts` says. A store that can't be
     reached is tried again."""
-    beat, done = Beat(files, path, attempt, counts), threading.Event()
+    beat, over = Beat(files, path, attempt, counts), threading.Event()
     beat.check()
     hear_interrupts()
 
     def run() -> None:
-        while not done.wait(every_s) and not beat.superseded.is_set():
+        while not over.wait(every_s) and not beat.superseded.is_set():
             try:
                 beat.write()
             except (StoreError, OSError) as error:
                 log().warning("%s: no heartbeat written (%s)", path, error)
-        if beat.superseded.is_set() and not done.is_set():
+        if beat.superseded.is_set() and not over.is_set():
             # Nobody waits for this try any more. A signal ends a wait of the main thread; a flag would not be seen in
             # it.
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
@@ -76,7 +76,7 @@ def beating(files: Files, path: str, attempt: int, every_s: float, counts: Calla
     try:
         yield beat
     finally:
-        done.set()
+        over.set()
         thread.join()
 
 
@@ -93,26 +93,28 @@ class Listener:
         self._changed = time.monotonic()
 
     def listen(self) -> Counts:
-        """Return what was counted since the last time. A store that can't be reached has nothing new."""
+        """Read what was counted since the last time. A store that can't be reached has nothing new."""
         try:
-            said = read_object(self.files, self.path)
+            beat = read_object(self.files, self.path)
         except (StoreError, OSError):
-            said = self._last
-        if said == self._last or said.get("attempt") != self.attempt:
+            beat = self._last
+        if beat == self._last or beat.get("attempt") != self.attempt:
             return {}
-        before, self._last, self._changed = self._last.get("counts", {}), said, time.monotonic()
+        # Beats hold sums, so that a beat which nobody heard loses no counts: the difference to the last one heard is
+        # what is new.
+        before, self._last, self._changed = self._last.get("counts", {}), beat, time.monotonic()
         return {
             stage: {name: value - before.get(stage, {}).get(name, 0.0) for name, value in counts.items()}
-            for stage, counts in said["counts"].items()
+            for stage, counts in beat["counts"].items()
         }
 
     def silent(self) -> float:
-        """Return the seconds since the last change."""
+        """Measure the seconds since the last change."""
         return time.monotonic() - self._changed
 
 
 def counts_of(progress: Progress) -> Callable[[], Counts]:
-    """Return the sums of `progress`, without its times and what this host counts for itself alone."""
+    """Sum up `progress`, without its times and what this host counts for itself alone."""
 
     def counts() -> Counts:
         return {

@@ -28,16 +28,17 @@ class PrefectPlacement:
         return None if bench.config.placement.shards == "here" else placed(bench, batch, shards)
 
     def update(self, bench: Workbench, job: JobSpec, rows: list[str]) -> UpdateResult | None:
-        """Return whether it goes to the deployment that is set."""
+        """Send the update to the deployment that is set; None where none is."""
         return remote_update.ask(bench, job, rows) if bench.config.placement.update_deployment else None
 
 
 def placed(bench: Workbench, batch: StageRef, shards: range) -> list[StageRef]:
-    """Return every shard played on another host, and its stages, which are in the store."""
+    """Have every shard played on another host, and gather its stages, which are in the store."""
     with _submitting(bench, batch) as submit:
         futures: list[Any] = []
         try:
             for shard in shards:
+                # A window, not a pool: no more shards are out than hosts may play, and the oldest is waited for first.
                 if shard >= bench.config.rollout.shards_in_flight:
                     futures[shard - bench.config.rollout.shards_in_flight].wait()
                 futures.append(submit(shard))
@@ -50,9 +51,9 @@ def placed(bench: Workbench, batch: StageRef, shards: range) -> list[StageRef]:
 
 @contextmanager
 def _submitting(bench: Workbench, batch: StageRef) -> Iterator[Callable[[int], Any]]:
-    known = share_policies(bench.config, bench.store, bench.policies)
+    shared_policies = share_policies(bench.config, bench.store, bench.policies)
     if bench.config.placement.shards == "workers":
-        yield lambda shard: bench.runner.submit(wait_for_shard, bench, batch, shard, known)
+        yield lambda shard: bench.runner.submit(wait_for_shard, bench, batch, shard, shared_policies)
         return
     config = bench.config.kept_at(bench.store.root)
     bench.equip()
@@ -60,7 +61,8 @@ def _submitting(bench: Workbench, batch: StageRef) -> Iterator[Callable[[int], A
     with _ray(config) as (runner, options):
         with options(num_cpus=slots):
             yield lambda shard: runner.submit(
-                ray_shard_task, {"config": config_json, "iteration": bench.iteration, "shard": shard, "policies": known}
+                ray_shard_task,
+                {"config": config_json, "iteration": bench.iteration, "shard": shard, "policies": shared_policies},
             )
 
 
@@ -91,5 +93,7 @@ def _ray(config: Config) -> Iterator[Any]:
 @task(name="shard", task_run_name="shard={shard}", cache_policy=NO_CACHE)
 def ray_shard_task(config: dict[str, Any], iteration: int, shard: int, policies: dict[str, Any]) -> list[StageRef]:
     """Play a shard in a process of a Ray host; its stages are plain calls there, not tasks of the server."""
-    asked = Config.model_validate(config)
-    return remote_shard.play(asked, Store.open(asked.store.root), iteration, shard, policies, Progress(), Runner())
+    settings = Config.model_validate(config)
+    return remote_shard.play(
+        settings, Store.open(settings.store.root), iteration, shard, policies, Progress(), Runner()
+    )

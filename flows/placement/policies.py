@@ -25,14 +25,14 @@ def with_adopted_servers(config: Config) -> Config:
 
 
 def share_policies(config: Config, store: Store, policies: Policies) -> dict[str, Any]:
-    """Return the policies, for hosts that see the store alone. A starting policy is put there first."""
+    """Describe the policies for hosts that see the store alone. A starting policy is put there first."""
     start, behaviour = policies.start, policies.behaviour
     if isinstance(config.engine, VllmServerSettings):
-        sampled = pullable(store, behaviour) if config.engine.puller_port else behaviour
+        snapshot = pullable(store, behaviour) if config.engine.puller_port else behaviour
         return {
             "start": start.digest,
             "tokenizer": share_tokenizer(store, start.path, start.digest),
-            "behaviour": asdict(sampled),
+            "behaviour": asdict(snapshot),
         }
     place, sampling = (
         place_in_store(store, start.path, start.digest),
@@ -46,7 +46,7 @@ def share_policies(config: Config, store: Store, policies: Policies) -> dict[str
 
 
 def fetch_policies(config: Config, store: Store, digests: dict[str, Any]) -> Policies:
-    """Return the policies as a visiting host has them; it trains none. Raise `StoreError` where the store's are not
+    """Fetch the policies as a visiting host has them; it trains none. Raise `StoreError` where the store's are not
     those that were told."""
     if config.engine.kind == "vllm_server":  # its path is the servers' own, and its canary was checked by the flow
         behaviour = PolicySnapshot(**digests["behaviour"])
@@ -58,12 +58,12 @@ def fetch_policies(config: Config, store: Store, digests: dict[str, Any]) -> Pol
             None,
         )
     start = PolicySnapshot(str(fetch_policy(store, digests["place"], digests["start"])), digests["start"])
-    asked = digests["behaviour"]
-    path = fetch_policy(store, asked["place"], asked["digest"])
-    behaviour = PolicySnapshot(str(path), asked["digest"], start.path if asked["adapter"] else None, asked["place"])
+    source = digests["behaviour"]
+    path = fetch_policy(store, source["place"], source["digest"])
+    behaviour = PolicySnapshot(str(path), source["digest"], start.path if source["adapter"] else None, source["place"])
     folder = path.parent
     if not (folder / CANARY).is_file() and (
-        canary := store.files.read(f"{asked['place'].rpartition('/')[0]}/{CANARY}")
+        canary := store.files.read(f"{source['place'].rpartition('/')[0]}/{CANARY}")
     ):
         replace_text(folder / CANARY, canary.decode())
     return Policies(start, behaviour, behaviour, None, folder)

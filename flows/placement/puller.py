@@ -46,8 +46,7 @@ class Puller:
         self._lock = threading.Lock()
 
     def pull(self, place: str, digest: str) -> Path:
-        """Return the policy's folder here. Raise `StoreError` for a place that is none, or that holds another
-        policy."""
+        """Bring the policy's folder here. Raise `StoreError` for a place that is none, or that holds another policy."""
         if not PLACE.fullmatch(place):
             raise StoreError(f"place {place!r}: expected RUN/policies/iteration=00007/policy, or .policies/DIGEST")
         with self._lock:
@@ -99,8 +98,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         key, puller = self.server.key, self.server.puller
-        given = (self.headers.get("Authorization") or "").encode()
-        if key and not hmac.compare_digest(given, f"Bearer {key}".encode()):
+        authorization = (self.headers.get("Authorization") or "").encode()
+        if key and not hmac.compare_digest(authorization, f"Bearer {key}".encode()):
             return self.refuse(401, f"{KEY} is set here: send it as a bearer token")
         if self.path != "/pull":
             return self.refuse(404, "POST /pull is all there is")
@@ -108,8 +107,10 @@ class Handler(BaseHTTPRequestHandler):
         if not LENGTH.fullmatch(length) or int(length) > MOST_BYTES:
             return self.refuse(413, f"Content-Length {length!r:.40}: expected 0 to {MOST_BYTES} bytes")
         try:
-            asked = json.loads(self.rfile.read(int(length)))
-            return self.answer(200, {"path": str(puller.pull(str(asked["place"]), str(asked["digest"])).absolute())})
+            request = json.loads(self.rfile.read(int(length)))
+            return self.answer(
+                200, {"path": str(puller.pull(str(request["place"]), str(request["digest"])).absolute())}
+            )
         except TimeoutError:
             return self.refuse(408, f"no {length} bytes within {self.timeout:g} s")
         except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -128,8 +129,8 @@ class Handler(BaseHTTPRequestHandler):
                 if not self.connection.recv(4_096):
                     break
 
-    def answer(self, status: int, said: dict[str, Any]) -> None:
-        content = json.dumps(said).encode()
+    def answer(self, status: int, body: dict[str, Any]) -> None:
+        content = json.dumps(body).encode()
         self.close_connection = True
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -153,13 +154,13 @@ def main() -> None:
     )
     parser.add_argument("--port", type=int, default=8010)
     parser.add_argument("--keep", type=int, default=KEEP, help="policies kept on this host")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     key = os.environ.get(KEY, "")
-    if not key and not (asked.host.startswith("127.") or asked.host in ("localhost", "::1")):
-        parser.error(f"--host {asked.host} is not loopback: set {KEY}")
+    if not key and not (options.host.startswith("127.") or options.host in ("localhost", "::1")):
+        parser.error(f"--host {options.host} is not loopback: set {KEY}")
     logging.basicConfig(level=logging.INFO)
-    server = PullerServer((asked.host, asked.port), Puller(Store.open(asked.store), asked.keep), key)
-    log.info("pulling policies of %s, listening on %s:%d", asked.store, asked.host, server.server_address[1])
+    server = PullerServer((options.host, options.port), Puller(Store.open(options.store), options.keep), key)
+    log.info("pulling policies of %s, listening on %s:%d", options.store, options.host, server.server_address[1])
     server.serve_forever()
 
 

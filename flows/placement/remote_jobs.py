@@ -50,7 +50,7 @@ def run_remote(
     stopped: threading.Event,
     on_counts: Callable[[Counts], None],
 ) -> Result:
-    """Return what `finished` finds in the store once the work is done.
+    """Have a piece of work done elsewhere, and give back what `finished` finds in the store.
 
     Args:
         finished: the work's result, None as long as it is not whole.
@@ -59,9 +59,9 @@ def run_remote(
 
     Raises:
         Interrupted: the caller has ended.
-        ElsewhereError: it failed or was cancelled there, or its host was lost `settings.attempts` times.
+        RemoteJobError: it failed or was cancelled there, or its host was lost `settings.attempts` times.
     """
-    lost = 0
+    lost_hosts = 0
     for attempt in itertools.count():
         if (result := finished()) is not None:
             return result
@@ -77,10 +77,11 @@ def run_remote(
                 f"{state.name}{f' ({state.message})' if state.message else ''}"
                 f"{'; it left no result in the store' if state.is_completed() else ''}"
             )
-        lost += 1
-        if lost >= settings.attempts:
+        lost_hosts += 1
+        if lost_hosts >= settings.attempts:
             raise RemoteJobError(
-                f"{errand.deployment}: its host was lost {lost} times, last in flow run {run.name} ({state.message}); "
+                f"{errand.deployment}: its host was lost {lost_hosts} times, last in flow run {run.name} "
+                f"({state.message}); "
                 "run the iteration again, which continues from what is stored"
             )
         log().warning("%s: flow run %s was lost (%s); sent again", errand.deployment, run.name, state.message)
@@ -88,7 +89,7 @@ def run_remote(
 
 
 def submit(errand: Errand, attempt: int) -> FlowRun:
-    """Return the flow run of this try: a new one, or the one that is there already."""
+    """Start the flow run of this try, or find the one that is there already."""
     run: Any = patiently(
         lambda: run_deployment(
             errand.deployment,
@@ -111,6 +112,7 @@ def wait(
             on_counts(listener.listen())
             if state is not None and state.is_final():
                 return state
+            # Silence counts from the first beat on: a run that waits for a worker has no host that could be lost.
             if state is not None and not (state.is_running() or state.is_cancelling()):
                 listener.begin()  # it waits for a worker
             elif listener.silent() > silent_s:
@@ -123,7 +125,7 @@ def wait(
 
 
 def state_of(run: FlowRun) -> State[Any] | None:
-    """Return None while the server can't be reached: the run goes on without it."""
+    """Ask for the run's state; None while the server can't be reached: the run goes on without it."""
     try:
         with get_client(sync_client=True) as client:
             return client.read_flow_run(run.id).state
@@ -146,7 +148,7 @@ def give_up(run: FlowRun, reason: str) -> State[Any]:
 
 
 def patiently(ask: Callable[[], Result]) -> Result:
-    """Return the answer of Prefect's server, which may be away for some minutes. What it refuses is raised at once."""
+    """Ask Prefect's server, which may be away for some minutes. What it refuses is raised at once."""
     for _ in range(int(PATIENCE_S / PAUSE_S)):
         try:
             return ask()

@@ -54,9 +54,9 @@ def ask(bench: Workbench, batch: StageRef, shard: int, policies: dict[str, Any])
 
     if finished() is None:
         bench.equip()
-    asked = {"config": config_json, "iteration": bench.iteration, "shard": shard, "key": key, "policies": policies}
+    parameters = {"config": config_json, "iteration": bench.iteration, "shard": shard, "key": key, "policies": policies}
     errand = Errand(
-        config.placement.shard_deployment, f"r3l-shard-{key}", asked, beat_place(config, bench.iteration, shard)
+        config.placement.shard_deployment, f"r3l-shard-{key}", parameters, beat_place(config, bench.iteration, shard)
     )
     refs = run_remote(errand, store.files, config.placement, finished, bench.stopped, bench.count)
     bench.progress.add("shards", done=1)
@@ -65,7 +65,7 @@ def ask(bench: Workbench, batch: StageRef, shard: int, policies: dict[str, Any])
 
 @flow(name="r3l-shard", flow_run_name="{config.run} iteration={iteration} shard={shard}", task_runner=RUNNER)
 def shard(config: Config, iteration: int, shard: int, key: str, policies: dict[str, Any], attempt: int = 0) -> int:
-    """Play one shard on this host, for a flow `r3l` that waits for it. Returns how many stages it has.
+    """Play one shard on this host, for a flow `r3l` that waits for it. The result is the number of its stages.
 
     Args:
         config: as for the iteration; the store must be one that all hosts see.
@@ -96,7 +96,7 @@ def play(
     progress: Progress,
     runner: Runner,
 ) -> list[StageRef]:
-    """Return the shard's stages, each found in the store or made here."""
+    """Compute the shard's stages, each found in the store or made here."""
     batch = stage_io.reference(store, StageKey(config.run, config.branch, iteration, "tasks"))
     bench = Workbench(
         with_adopted_servers(config), store, iteration, fetch_policies(config, store, policies), progress, runner=runner

@@ -69,13 +69,12 @@ def ask(bench: Workbench, job: JobSpec, rows: list[str]) -> UpdateResult:
 
 
 def portable(store: Store, job: JobSpec, rows: list[str]) -> JobSpec:
-    """Return the spec with places in the store instead of this host's paths. A starting policy is put into the store
+    """Write the spec with places in the store instead of this host's paths. A starting policy is put into the store
     first."""
     policy = job["policy"]
     places = {digest: place_in_store(store, path, digest) for digest, path in job["policies"].items()}
-    base = (
-        place_in_store(store, policy["base_path"]) if policy["base_path"] else None
-    )  # the starting policy, as the reference is
+    # The base of an adapter is the starting policy, as the reference is.
+    base = place_in_store(store, policy["base_path"]) if policy["base_path"] else None
     return job | {
         "rows": rows,
         "policies": places,
@@ -90,8 +89,7 @@ def portable(store: Store, job: JobSpec, rows: list[str]) -> JobSpec:
 
 
 def at_home(store: Store, job: JobSpec, start: str) -> JobSpec:
-    """Return the spec with paths of this host: everything fetched from the store, every policy checked by its
-    digest."""
+    """Write the spec with paths of this host: everything fetched from the store, every policy checked by its digest."""
     policy = job["policy"]
     turns = job.get("turns", [])
     folders = sorted({path.rpartition("/")[0] for path in [*job["rows"], *turns]})
@@ -124,21 +122,24 @@ def update(store: str, job: str, attempt: int = 0) -> dict[str, Any]:
         job: the job's file in the store.
         attempt: which try of the job this is, 0-based.
     """
-    opened = Store.open(store)
-    request = json.loads(opened.files.read(job) or b"null")
+    shared_store = Store.open(store)
+    request = json.loads(shared_store.files.read(job) or b"null")
     if request is None:
-        raise StoreError(f"{job}: no such job in {opened.root}; the flow r3l-update is started by the flow r3l")
+        raise StoreError(f"{job}: no such job in {shared_store.root}; the flow r3l-update is started by the flow r3l")
     spec: JobSpec = request["job"]
-    staging.sweep(
-        opened.files.cache / request["line"] / STAGED, spec["iteration"]
-    )  # of tries that died, or that this one replaces
+    # Of tries that died, or that this one replaces.
+    staging.sweep(shared_store.files.cache / request["line"] / STAGED, spec["iteration"])
     progress = Progress()
-    with beating(opened.files, request["heartbeat"], attempt, request["heartbeat_s"], counts_of(progress)) as beat:
+    with beating(
+        shared_store.files, request["heartbeat"], attempt, request["heartbeat_s"], counts_of(progress)
+    ) as beat:
         log().info(
             "iteration %d: %d files of rows, policy %s", spec["iteration"], len(spec["rows"]), spec["policy"]["digest"]
         )
-        job_here = at_home(opened, spec, request["start"])
-        result = take_step(opened, request["line"], spec["iteration"], job_here, counted(progress), beat.check, STAGED)
+        job_here = at_home(shared_store, spec, request["start"])
+        result = take_step(
+            shared_store, request["line"], spec["iteration"], job_here, counted(progress), beat.check, STAGED
+        )
         place = policy_place(request["line"], spec["iteration"])
-        opened.files.put(f"{place}/{RESULT}", json.dumps({"key": request["key"], "result": result}).encode())
+        shared_store.files.put(f"{place}/{RESULT}", json.dumps({"key": request["key"], "result": result}).encode())
     return {"policy": result["policy"], "loss": result.get("loss")}

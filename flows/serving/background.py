@@ -45,8 +45,8 @@ def up(folder: Path, port: int, begins: Callable[[str], None] = lambda step: Non
         down(folder)  # a worker whose server has ended
         refuse_taken(port)
         begins("the server starts; with flows and worker: half a minute, on a busy machine two minutes or three")
-        started = spawn(folder, "server", [*R3L, "server", "--port", str(port)])
-        wait(folder, "server", started, lambda: answers(own_server(folder)))
+        server_process = spawn(folder, "server", [*R3L, "server", "--port", str(port)])
+        wait(folder, "server", server_process, lambda: answers(own_server(folder)))
     own = own_server(folder)
     if own is None:
         raise BackgroundError(f"the server has ended; see {folder / 'server.log'}")
@@ -70,13 +70,13 @@ def register() -> None:
     if not REGISTER.is_file():
         raise BackgroundError(f"{REGISTER} is not there: deployments are registered from a checkout of the project")
     environment = prefect_settings.loud() | {"VENV": sys.prefix}
-    done = subprocess.run(["bash", str(REGISTER)], env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise BackgroundError(f"registering the flows failed: {(done.stderr or done.stdout)[-2000:].strip()}")
+    script = subprocess.run(["bash", str(REGISTER)], env=environment, capture_output=True, text=True, check=False)
+    if script.returncode:
+        raise BackgroundError(f"registering the flows failed: {(script.stderr or script.stdout)[-2000:].strip()}")
 
 
 def spawn(folder: Path, name: str, command: list[str]) -> subprocess.Popen[bytes]:
-    """Return a process in a group of its own, which outlives this one; what it says goes to ``<name>.log``."""
+    """Start a process in a group of its own, which outlives this one; what it says goes to ``<name>.log``."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / f"{name}.log").open("w") as log:
         return subprocess.Popen(
@@ -93,13 +93,13 @@ def wait(folder: Path, name: str, process: subprocess.Popen[bytes], ready: Calla
     end = time.monotonic() + START_S
     while not ready():
         if process.poll() is not None or time.monotonic() > end:
-            said = (folder / f"{name}.log").read_text(errors="replace")[-1000:].strip()
-            raise BackgroundError(f"the {name} did not start; {folder / f'{name}.log'} ends with:\n{said}")
+            last_words = (folder / f"{name}.log").read_text(errors="replace")[-1000:].strip()
+            raise BackgroundError(f"the {name} did not start; {folder / f'{name}.log'} ends with:\n{last_words}")
         time.sleep(0.2)
 
 
 def answers(own: Own | None) -> bool:
-    """Return whether the server takes its key."""
+    """Tell whether the server takes its key."""
     if own is None:
         return False
     user, _, password = own.key.partition(":")
@@ -110,7 +110,7 @@ def answers(own: Own | None) -> bool:
 
 
 def down(folder: Path) -> list[str]:
-    """Stop worker and server, the worker first. Return the names of those that ran."""
+    """Stop worker and server, the worker first. The result is the names of those that ran."""
     own = remembered(folder)
     if own is None:
         return []

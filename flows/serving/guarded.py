@@ -12,8 +12,8 @@ from r3l.audit.web.access import HOSTS, RefuseOtherSites
 
 
 def guarded(origins: Sequence[str], names: Sequence[str] = ()) -> FastAPI:
-    """Return Prefect's app, which asks for its key, answering only to the names of this machine and `names`, and to
-    pages of `origins`."""
+    """Make Prefect's app, which asks for its key, answering only to the names of this machine and `names`, and to pages
+    of `origins`."""
     app = create_app(final=True)
     app.add_middleware(RefuseOtherSites, origins=origins)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*HOSTS, *names], www_redirect=False)

@@ -51,12 +51,12 @@ def begin() -> None:
 
 
 def has_begun() -> bool:
-    """Return whether this process has a server of its own."""
+    """Tell whether this process has a server of its own."""
     return _server is not None
 
 
 def is_tied(api: str | None) -> bool:
-    """Return whether the address is that of this process's own server."""
+    """Tell whether the address is that of this process's own server."""
     return _server is not None and api == _server.api
 
 

@@ -27,6 +27,6 @@ def audit(
 
     if word and store and word != store:
         raise ConfigError(f"two stores are named, {word!r} and --store {store!r}: leave one out")
-    opened = Store.open(word or store, reading=True)
-    address = f"http://{host}:{port}/ shows {opened.root}; Ctrl + C ends it"
-    serve(opened, port, not no_browser, host, name or [], begins=lambda: screen(stderr=True).print(address))
+    run_store = Store.open(word or store, reading=True)
+    address = f"http://{host}:{port}/ shows {run_store.root}; Ctrl + C ends it"
+    serve(run_store, port, not no_browser, host, name or [], begins=lambda: screen(stderr=True).print(address))

@@ -20,11 +20,11 @@ def bisect(
 ) -> None:
     """Find the first iteration, stage, row, turn and token in which two runs differ, and the cause."""
     lines = [_line(word, root) for word, root in ((a, store), (b, other_store or store))]
-    found = parting(*lines)
+    difference = parting(*lines)
     if as_json:
-        say_json(None if found is None else asdict(found))
+        say_json(None if difference is None else asdict(difference))
     else:
-        say(str(found) if found else f"{a} and {b}: equal as far as both go")
+        say(str(difference) if difference else f"{a} and {b}: equal as far as both go")
 
 
 def _line(word: str, root: str) -> Line:

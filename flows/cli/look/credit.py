@@ -24,16 +24,16 @@ def credit(
 ) -> None:
     """Show the credit that each method would have given to the rollouts of an iteration. Nothing is sampled, trained or
     stored."""
-    opened = Store.open(store, reading=True)
-    known(opened, [run])
+    run_store = Store.open(store, reading=True)
+    known(run_store, [run])
     names = [name for name in methods.split(",") if name]
-    made, others = counterfactuals(opened, run, branch, iteration, names)
+    rows, others = counterfactuals(run_store, run, branch, iteration, names)
     if as_json:
-        for one in made:
+        for one in rows:
             say_json({"method": one.preset, **asdict(one.mass)})
         return
     console = screen()
-    console.print(table(made, f"{run}, iteration {iteration}"))
+    console.print(table(rows, f"{run}, iteration {iteration}"))
     console.print(
         "Mass: coefficient × weight × advantage, summed over tokens, as shares of a method's own total. Before the "
         "fault: of the mass on failed base trajectories, the part on turns before the one that the oracle names.",
@@ -43,13 +43,13 @@ def credit(
         console.print(f"Other rollouts are sampled by: {', '.join(others)}.", style="dim")
 
 
-def table(made: list[Counterfactual], title: str) -> Table:
-    """Return one line per method."""
-    shown = Table(title=title, title_justify="left")
-    shown.add_column("method", no_wrap=True)
+def table(rows: list[Counterfactual], title: str) -> Table:
+    """Draw one line per method."""
+    grid = Table(title=title, title_justify="left")
+    grid.add_column("method", no_wrap=True)
     for name in ("rows", "likelier", "less likely", "on lessons", "before the fault", "after it"):
-        shown.add_column(name, justify="right")
-    for one in made:
+        grid.add_column(name, justify="right")
+    for one in rows:
         mass, total = one.mass, one.mass.raised + one.mass.lowered
         before = mass.share_before
         shares: list[float | None] = [None, None, None]
@@ -57,5 +57,5 @@ def table(made: list[Counterfactual], title: str) -> Table:
             shares = [mass.raised / total, mass.lowered / total, mass.lessons / total]
         shares += [before, None if before is None else 1 - before]
         cells = ["–" if share is None else f"{share:.0%}" for share in shares]
-        shown.add_row(one.preset, str(mass.rows), *cells, style="bold" if one.own else None)
-    return shown
+        grid.add_row(one.preset, str(mass.rows), *cells, style="bold" if one.own else None)
+    return grid

@@ -26,5 +26,5 @@ def track(
     if to not in WRITERS:
         raise typer.BadParameter(f"{to!r}: choose one of {', '.join(WRITERS)}", param_hint="--to")
     run = the_run(word, run)
-    written = write(Store.open(store, reading=True), run, to, where, branch)
-    say(f"{run}: {written} iterations written to {to}")
+    iterations = write(Store.open(store, reading=True), run, to, where, branch)
+    say(f"{run}: {iterations} iterations written to {to}")

@@ -21,17 +21,17 @@ def why(
 ) -> None:
     """Explain why a trajectory was trained with its weights: row, credit, retry, reflection, base, task, and the step
     it went into."""
-    opened = Store.open(store, reading=True)
-    screen().print(story(str(genealogy(opened, only_run(opened, run), trajectory, branch, turn))), soft_wrap=True)
+    run_store = Store.open(store, reading=True)
+    screen().print(story(str(genealogy(run_store, only_run(run_store, run), trajectory, branch, turn))), soft_wrap=True)
 
 
-def only_run(store: Store, named: str) -> str:
-    """Return the run that is named, else the store's only one.
+def only_run(store: Store, name: str) -> str:
+    """Choose the run that is named, else the store's only one.
 
     Raises:
         ConfigError: none is named, and the store has none or several.
     """
-    runs = [named] if named else store.runs()
+    runs = [name] if name else store.runs()
     if len(runs) != 1:
         raise ConfigError(
             f"--run is needed: the runs of {store.root} are {', '.join(runs)}" if runs else f"{store.root} has no run"

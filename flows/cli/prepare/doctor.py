@@ -40,25 +40,25 @@ def doctor(
     config = settings("doctor", "paper", "r3l", policy, environment, engine, set_, machine=machine)
     there = load_machine(machine) if machine else None
     console = screen(stderr=True)
-    found = []
+    findings = []
     with console.status("looking at the policy") as status:
         for one in examine(config, there, sampling):
-            found.append(one)
+            findings.append(one)
             status.update(f"looked at: {one.check}")
     if as_json:
-        say_json([asdict(one) for one in found], indent=1)
+        say_json([asdict(one) for one in findings], indent=1)
     else:
-        show(screen(), f"{config.policy.name} on {config.environment.kind}", found)
-    if any(one.verdict == Verdict.FAILS for one in found):
+        show(screen(), f"{config.policy.name} on {config.environment.kind}", findings)
+    if any(one.verdict == Verdict.FAILS for one in findings):
         sys.exit(REFUSED)
 
 
-def show(console: Console, title: str, found: Iterable[Finding]) -> None:
+def show(console: Console, title: str, findings: Iterable[Finding]) -> None:
     """Print the table: what was looked at, whether it works, what was seen, and what to do."""
     table = Table("", "check", "what was seen", title=title, header_style="bold", show_lines=False)
-    for one in found:
-        seen = Text(one.seen)
+    for one in findings:
+        cell = Text(one.seen)
         if one.advice:
-            seen.append(f"\n→ {one.advice}", style="italic")
-        table.add_row(Text(one.verdict, style=STYLES[one.verdict]), one.check, seen)
+            cell.append(f"\n→ {one.advice}", style="italic")
+        table.add_row(Text(one.verdict, style=STYLES[one.verdict]), one.check, cell)
     console.print(table)

@@ -43,10 +43,17 @@ def export_policy(
             )
         export(policy, str(goal), str(base) if base else None)
     else:
-        made = export_run(
+        export_of_run = export_run(
             Store.open(store, reading=True), policy, goal, branch=branch, iteration=iteration, title=title
         )
-        screen(stderr=True).print(f"the policy of iteration {made.iteration} of {made.run}")
+        screen(stderr=True).print(f"the policy of iteration {export_of_run.iteration} of {export_of_run.run}")
         if to_hub and not dry_run:
-            say(push(goal, title, f"Run {made.run}, iteration {made.iteration}, policy {made.digest}", public))
+            say(
+                push(
+                    goal,
+                    title,
+                    f"Run {export_of_run.run}, iteration {export_of_run.iteration}, policy {export_of_run.digest}",
+                    public,
+                )
+            )
     say(str(goal))

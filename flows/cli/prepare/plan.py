@@ -35,21 +35,21 @@ def plan(
 ) -> None:
     """Estimate what one iteration needs: memory, tokens, time and storage, each figure with its source. Run
     nothing."""
-    model, given = model_of(policy, machine)
+    model, assignments = model_of(policy, machine)
     config = compose(
-        policy=model, environment=environment, method=preset, machine=machine, assignments=[*given, *(set_ or [])]
+        policy=model, environment=environment, method=preset, machine=machine, assignments=[*assignments, *(set_ or [])]
     )
     there = load_machine(machine, gpu=gpu or None)
-    made = make_plan(config, there, observe_run(Store.open(store, reading=True), like) if like else None)
+    resources = make_plan(config, there, observe_run(Store.open(store, reading=True), like) if like else None)
     fitting = fits(machine, config) if there.shared else []
     if as_json:
-        say_json(asdict(made) | ({"fits": [asdict(one) for one in fitting]} if fitting else {}), indent=1)
+        say_json(asdict(resources) | ({"fits": [asdict(one) for one in fitting]} if fitting else {}), indent=1)
     else:
-        show(screen(), config, there, made)
+        show(screen(), config, there, resources)
         show_fits(screen(), fitting)
 
 
-def show(console: Console, config: Config, machine: Machine, made: ResourcePlan) -> None:
+def show(console: Console, config: Config, machine: Machine, resources: ResourcePlan) -> None:
     """Print the plan as a table, what it takes for granted below it, and what will not fit in red."""
     console.print(
         f"{config.policy.name} on {config.environment.kind}, {config.method.kind}, {config.rollout.tasks} tasks x N = "
@@ -57,7 +57,7 @@ def show(console: Console, config: Config, machine: Machine, made: ResourcePlan)
     )
     table = Table("", "figure", "value", "from", header_style="bold")
     before = ""
-    for figure in made.figures:
+    for figure in resources.figures:
         table.add_row(
             "" if figure.section == before else figure.section,
             figure.name,
@@ -66,9 +66,9 @@ def show(console: Console, config: Config, machine: Machine, made: ResourcePlan)
         )
         before = figure.section
     console.print(table)
-    for line in made.assumptions:
+    for line in resources.assumptions:
         console.print(f"- {line}", style="dim")
-    for line in made.troubles:
+    for line in resources.troubles:
         console.print(f"does not fit: {line}", style="red")
 
 
@@ -84,12 +84,12 @@ def show_fits(console: Console, fitting: list[Fit]) -> None:
         return
     rows: dict[tuple[str, str], list[str]] = {}
     for one in fitting:
-        said = f"{one.context_tokens:,} tokens" if one.context_tokens else f"no: {one.needs_gb:.0f} GB"
-        rows.setdefault((one.policy, "LoRA" if one.adapter == "lora" else "all weights"), []).append(said)
+        cell = f"{one.context_tokens:,} tokens" if one.context_tokens else f"no: {one.needs_gb:.0f} GB"
+        rows.setdefault((one.policy, "LoRA" if one.adapter == "lora" else "all weights"), []).append(cell)
     sizes = dict.fromkeys(f"{one.memory_gb:g} GB ({one.gpu})" for one in fitting)
     table = Table("policy", "trains", *sizes, header_style="bold", title="What fits on one GPU: the longest context")
-    for (policy, trained), cells in rows.items():
-        table.add_row(policy, trained, *cells)
+    for (policy, weights), cells in rows.items():
+        table.add_row(policy, weights, *cells)
     console.print(table)
 
 

@@ -30,12 +30,12 @@ def prepare(
     settings = assigned({"games": "downloaded", "partial": True} if partial else {}, set_ or [])
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=screen(stderr=True), transient=True) as bars:
-        shown: dict[str, Any] = {}
+        bar_of: dict[str, Any] = {}
 
         def report(what: str, done: int, total: int) -> None:
-            if what not in shown:
-                shown[what] = bars.add_task(what, total=total)
-            bars.update(shown[what], completed=done, total=total)
+            if what not in bar_of:
+                bar_of[what] = bars.add_task(what, total=total)
+            bars.update(bar_of[what], completed=done, total=total)
 
         ready = make_ready(kind, data_root, settings, splits=split or (), download=not offline, progress=report)
     for note in ready.notes:

@@ -59,16 +59,17 @@ def evaluate(
     """Play test episodes with a policy of a run, or with a bare model, and score them (the flow `r3l-evaluate`)."""
     if whole and tasks is not None:
         raise ConfigError(f"--tasks {tasks} and --whole contradict each other: leave one out")
-    asked = {
+    scope = {
         "benchmark": benchmark,
         "answer_format": answer_format,
         "attempts": attempts,
         "tasks": 0 if whole else tasks,
         "repeats": repeats,
     }
-    given = [f"evaluation.{name}={value}" for name, value in asked.items() if value is not None] + at(store, set_)
-    named = {"preset": preset, "method": method, "policy": policy, "environment": environment}
-    config = config_of(the_run(word, run, "demo"), named, engine, given, iteration)
+    assignments = [f"evaluation.{name}={value}" for name, value in scope.items() if value is not None]
+    assignments += at(store, set_)
+    options = {"preset": preset, "method": method, "policy": policy, "environment": environment}
+    config = config_of(the_run(word, run, "demo"), options, engine, assignments, iteration)
     from flows.cli.terminal import run_evaluation
 
     figures = run_evaluation(config, quiet=quiet or as_json)
@@ -76,13 +77,13 @@ def evaluate(
         say_json(figures)
 
 
-def config_of(run: str, named: dict[str, str], engine: str, given: list[str], iteration: int | None) -> Config:
-    """Return the settings that the run was last trained with, what is named or `given` on top. Where a benchmark is
-    named, `given` settings of the environment are those of its environment."""
-    ours = [text for text in given if text.startswith("environment.")]
-    others = [text for text in given if text not in ours]
+def config_of(run: str, options: dict[str, str], engine: str, assignments: list[str], iteration: int | None) -> Config:
+    """Compose the settings that the run was last trained with, what is named or assigned on top. Where a benchmark is
+    named, assigned settings of the environment are those of its environment."""
+    ours = [text for text in assignments if text.startswith("environment.")]
+    others = [text for text in assignments if text not in ours]
     benchmark = str(assigned({}, others).get("evaluation", {}).get("benchmark") or "")
-    if benchmark and (environment := named["environment"]):
+    if benchmark and (environment := options["environment"]):
         kind = benchmark_named(benchmark).environment["kind"]
         if kind != load_preset("environments", environment)["environment"]["kind"]:
             raise ConfigError(
@@ -90,5 +91,5 @@ def config_of(run: str, named: dict[str, str], engine: str, given: list[str], it
                 "one out"
             )
     if ours and benchmark:
-        return with_environment(config_of(run, named, engine, others, iteration), ours)
-    return settings(run, **named, engine=engine, assignments=given, iteration=iteration, training=False)
+        return with_environment(config_of(run, options, engine, others, iteration), ours)
+    return settings(run, **options, engine=engine, assignments=assignments, iteration=iteration, training=False)

@@ -46,8 +46,8 @@ def play(
     world = make_world(config.environment)
     chat = chat_of(config, world) if as_policy else None
     with closing(WorldPool(config.environment, workers=1)) as pool:
-        chosen = task_named(task, tasks_of(config.environment, split or config.environment.split))
-        Player(ByHand(world, pool, config.environment, chosen, chat)).play()
+        chosen_task = task_named(task, tasks_of(config.environment, split or config.environment.split))
+        Player(ByHand(world, pool, config.environment, chosen_task, chat)).play()
 
 
 def chat_of(config: Config, world: World) -> ChatFormat:
@@ -76,12 +76,12 @@ class Player:
         self.console.print(f"{self.game.task.task_id} · {KEYS}", style="dim")
         self.show(self.game.prompt(opening), opening)
         while len(self.game.actions) < self.game.settings.max_turns:
-            typed = self.typed()
-            if typed is None:
+            line = self.typed()
+            if line is None:
                 return
-            if typed.startswith("/"):
-                self.obey(typed)
-            elif self.took(self.game.take(typed)):
+            if line.startswith("/"):
+                self.obey(line)
+            elif self.took(self.game.take(line)):
                 return
         self.console.print(f"not done after {self.game.settings.max_turns} turns", style="yellow")
 
@@ -95,8 +95,8 @@ class Player:
             self.console.print(line, style="bold")  # a terminal shows what is typed into it, a pipe does not
         return None if line == "/quit" else line
 
-    def obey(self, typed: str) -> None:
-        command, _, turn = typed.partition(" ")
+    def obey(self, line: str) -> None:
+        command, _, turn = line.partition(" ")
         if command == "/actions":
             self.console.print("\n".join(self.admissible) or "this world does not list its actions")
         elif command == "/back" and turn.strip().isdecimal():
@@ -111,7 +111,7 @@ class Player:
             self.console.print(KEYS, style="dim")
 
     def took(self, step: Step) -> bool:
-        """Show what a turn did, and return whether the episode is over."""
+        """Show what a turn did, and tell whether the episode is over."""
         self.show(self.game.context(step.observation), step.observation)
         reward = step.reward if step.done else step.standing
         over = f"done, {'solved' if step.success else 'not solved'}" if step.done else "goes on"

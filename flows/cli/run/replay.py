@@ -39,9 +39,9 @@ def replay(
 ) -> None:
     """Recompute stages of a stored iteration into a branch (the flow `r3l-replay`); the original never changes."""
     run = the_run(word, run)
-    opened, asked = Store.open(store), Replay(source, from_, to)
+    run_store, request = Store.open(store), Replay(source, from_, to)
     allow_named(assigned({}, set_ or []))
-    replay_config(opened, run, iteration, asked, set_ or [], branch)  # what is wrong is said before Prefect starts
+    replay_config(run_store, run, iteration, request, set_ or [], branch)  # what is wrong is said before Prefect starts
     console = screen(stderr=True)
     with console.status("replaying") if console.is_terminal and not as_json else contextlib.nullcontext():
         from flows.cli.terminal import on_prefect
@@ -51,7 +51,7 @@ def replay(
 
         with on_prefect():
             result = flow(run, iteration, from_, to, set_ or [], branch, source, store)
-    again = played_again(opened, run, iteration, source, result["branch"]) if verify else []
+    again = played_again(run_store, run, iteration, source, result["branch"]) if verify else []
     if as_json:
         say_json({**result, "again": [asdict(stage) for stage in again]} if verify else result)
     elif verify:

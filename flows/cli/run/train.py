@@ -64,6 +64,6 @@ def train(
         machine=machine,
         change=change or None,
     )
-    done = run_training(config, iterations, quiet=quiet or as_json, verbose=verbose)
+    summaries = run_training(config, iterations, quiet=quiet or as_json, verbose=verbose)
     if as_json:
-        say_json(done)
+        say_json(summaries)

@@ -26,7 +26,7 @@ STYLES = {  # of the lines of `r3l why`
 
 
 def cell(value: object, most: int = CELL) -> str:
-    """Return a value as one line of text, shortened."""
+    """Write a value as one line of text, shortened."""
     if value is None:
         return ""
     text = f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -34,16 +34,16 @@ def cell(value: object, most: int = CELL) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def rows_view(found: pa.Table, width: int) -> RenderableType:
-    """Return the rows of an answer: a table with numbers to the right, or records where it is wider than `width`
+def rows_view(answer: pa.Table, width: int) -> RenderableType:
+    """Draw the rows of an answer: a table with numbers to the right, or records where it is wider than `width`
     columns."""
-    rows = [[cell(value) for value in row.values()] for row in found.to_pylist()]
-    names = found.column_names
+    rows = [[cell(value) for value in row.values()] for row in answer.to_pylist()]
+    names = answer.column_names
     widths = [max(len(text) for text in column) for column in zip(names, *rows, strict=True)]
     if rows and sum(widths) + 3 * len(widths) + 1 > width:
-        return records(names, [list(row.values()) for row in found.to_pylist()])
+        return records(names, [list(row.values()) for row in answer.to_pylist()])
     table = Table(header_style="bold")
-    for name, field in zip(names, found.schema, strict=True):
+    for name, field in zip(names, answer.schema, strict=True):
         table.add_column(name, justify="right" if is_number(field.type) else "left", no_wrap=bool(rows))
     for row in rows:
         table.add_row(*row)
@@ -55,7 +55,7 @@ def is_number(type_: pa.DataType) -> bool:
 
 
 def records(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Group:
-    """Return a block for each row, with a line for each of its columns."""
+    """Draw a block for each row, with a line for each of its columns."""
     parts: list[RenderableType] = []
     for number, row in enumerate(rows):
         block = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
@@ -68,18 +68,18 @@ def records(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Group:
 
 
 def story(text: str) -> Text:
-    """Return what `r3l why` tells, in colour: what is learnt in green, what is unlearnt in red."""
-    shown = Text(text)
-    for number, line in enumerate(shown.split("\n", allow_blank=True)):
+    """Colour what `r3l why` tells: what is learnt in green, what is unlearnt in red."""
+    coloured_text = Text(text)
+    for number, line in enumerate(coloured_text.split("\n", allow_blank=True)):
         for pattern, style in STYLES.items():
             if number == 0 or pattern != r"^\S+ ":
                 line.highlight_regex(pattern, style)
-        shown = line if number == 0 else shown.append("\n").append_text(line)
-    return shown
+        coloured_text = line if number == 0 else coloured_text.append("\n").append_text(line)
+    return coloured_text
 
 
 def warn_of_left_out(left_out: Mapping[str, str]) -> None:
     """Print a warning for each run of which something is left out."""
     for run, why in left_out.items():
-        said = runnable(f"warning: run {run} is damaged: {why}; `r3l check {run}` names what is", store_named())
-        screen(stderr=True).print(Text(said, style="yellow"), soft_wrap=True)
+        warning = runnable(f"warning: run {run} is damaged: {why}; `r3l check {run}` names what is", store_named())
+        screen(stderr=True).print(Text(warning, style="yellow"), soft_wrap=True)

@@ -32,7 +32,7 @@ class CleanConsole(Console):
 
 
 def screen(stderr: bool = False) -> CleanConsole:
-    """Return the console of standard output, which has results, or of standard error, which has messages."""
+    """Open the console of standard output, which has results, or of standard error, which has messages."""
     return CleanConsole(stderr=stderr)
 
 
@@ -47,7 +47,7 @@ def write_what_the_terminal_can() -> None:
 
 
 def store_named() -> str:
-    """Return the store that the command line names; empty where it names none."""
+    """Find the store that the command line names; empty where it names none."""
     words = sys.argv[1:]
     following = [after for word, after in pairwise(words) if word == "--store"]
     return next((word.partition("=")[2] for word in words if word.startswith("--store=")), "") or "".join(following[:1])

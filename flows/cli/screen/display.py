@@ -46,22 +46,22 @@ class Display:
             table.add_column(name, justify="right")
         for stage in ("engine", *shown_stages(counts)):
             table.add_row(*row(stage, counts.get(stage, {}), counts.get("shards", {}).get("planned", 0)))
-        spent = Text(" " + " · ".join([self.now(), self.clock(), *self.eta_texts(counts)]), style="dim")
+        status_line = Text(" " + " · ".join([self.now(), self.clock(), *self.eta_texts(counts)]), style="dim")
         head = Table.grid()
-        head.add_row(self._spinner, spent)
+        head.add_row(self._spinner, status_line)
         return Panel(Group(table, head), title=Text(self.title), title_align="left", border_style="blue")
 
     def now(self) -> str:
-        """Return what is being waited for: what the last stage that says so is doing, or else the phase."""
+        """Say what is being waited for: what the last stage that says so is doing, or else the phase."""
         updating = self.progress.doing("updates")
         return f"the update {updating}" if updating and not self.progress.ended("updates") else self.phase
 
     def clock(self) -> str:
-        """Return the time since the display began, as minutes and seconds."""
+        """Write the time since the display began, as minutes and seconds."""
         return clock(time.monotonic() - self.began)
 
     def eta_texts(self, counts: dict[str, dict[str, float]]) -> list[str]:
-        """Return the tokens per second and the remaining sampling time, as far as they are known."""
+        """Write the tokens per second and the remaining sampling time, as far as they are known."""
         now = time.monotonic()
         speed, left = tokens_per_second(counts, now), seconds_left(counts, self.planned, now)
         if not speed or left == 0:
@@ -69,7 +69,7 @@ class Display:
         return [f"{speed:,.0f} tokens/s", *([f"sampling: about {clock(left)} left"] if left else [])]
 
     def line(self) -> str:
-        """Return the same in one plain line, for logs: without what changes although nothing happens."""
+        """Write the same in one plain line, for logs: without what changes although nothing happens."""
         counts = self.progress.snapshot()
         parts = [
             f"{stage} {counts[stage].get('done', 0):.0f}/{counts[stage].get('planned', 0):.0f}"
@@ -80,32 +80,34 @@ class Display:
 
 
 def clock(seconds: float) -> str:
-    """Return a time like 1:05 for 65 seconds, 1:00:05 for an hour more."""
+    """Write a time like 1:05 for 65 seconds, 1:00:05 for an hour more."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def shown_stages(counts: dict[str, dict[str, float]]) -> list[str]:
-    """Return those that have begun and those that will; of an evaluation alone, no others."""
-    begun = [STAGES[name] for name in STAGES if counts.get(name)]
-    iterates = not begun or not all(stage.apart for stage in begun)
+    """List the stages that have begun and those that will; of an evaluation alone, no others."""
+    stages = [STAGES[name] for name in STAGES if counts.get(name)]
+    iterates = not stages or not all(stage.apart for stage in stages)
     return [name for name, stage in STAGES.items() if counts.get(name) or (iterates and not stage.optional)]
 
 
 def row(stage: str, counts: dict[str, float], shards: float) -> list[Any]:
-    """Return the cells of one stage, or of the engine. A stage without attempts of its own is done when all its shards
+    """Write the cells of one stage, or of the engine. A stage without attempts of its own is done when all its shards
     are."""
     its = STAGES.get(stage, ENGINE)
-    planned, done = counts.get("planned", 0), counts.get("done", 0)
-    complete = counts.get("shards", 0) >= (shards or 1 if its.sharded else 1) or (its is ENGINE and bool(done))
-    share = done / planned if planned else 0.0
+    attempts_planned, attempts_done = counts.get("planned", 0), counts.get("done", 0)
+    complete = counts.get("shards", 0) >= (shards or 1 if its.sharded else 1) or (its is ENGINE and bool(attempts_done))
+    share = attempts_done / attempts_planned if attempts_planned else 0.0
     if complete:
         share = 1.0
-    bar = ProgressBar(total=1.0, completed=share, width=24, pulse=bool(counts) and not planned and not complete)
+    bar = ProgressBar(
+        total=1.0, completed=share, width=24, pulse=bool(counts) and not attempts_planned and not complete
+    )
     attempts = "done" if complete else ""
-    if planned and (its.samples or its.trains):  # of an update: micro-batches
-        attempts = f"{done:.0f}/{planned:.0f}"
+    if attempts_planned and (its.samples or its.trains):  # of an update: micro-batches
+        attempts = f"{attempts_done:.0f}/{attempts_planned:.0f}"
     turns, tokens = (f"{counts[name]:,.0f}" if counts.get(name) else "" for name in ("turns", "tokens"))
     return [stage, bar, attempts, turns, tokens, mean_reward(counts)]
 

@@ -22,10 +22,10 @@ def result(console: Console, summary: Summary, ask: bool = True, verbose: bool =
         before = summary["before"] | {"evaluation_success": None}
         summary = summary | {"evaluation_success": summary["evaluation"]["rate"], "before": before}
     both = Table.grid(padding=(0, 6, 0, 0))
-    spent = [(stage, f"{seconds:.1f}") for stage, seconds in summary["stages"].items()]
+    seconds_of_stage = [(stage, f"{seconds:.1f}") for stage, seconds in summary["stages"].items()]
     both.add_row(
         pairs(title, shown(summary)) if verbose else changes(title, headline(summary)),
-        pairs("seconds by the clock", spent),
+        pairs("seconds by the clock", seconds_of_stage),
     )
     console.print(both)
     if summary.get("failed_attempts") and not verbose:
@@ -47,7 +47,7 @@ def result(console: Console, summary: Summary, ask: bool = True, verbose: bool =
 
 
 def changes(title: str, rows: Sequence[tuple[str, str, str]]) -> Table:
-    """Print names, figures and how they changed since the iteration before."""
+    """Draw names, figures and how they changed since the iteration before."""
     table = Table(title=title, show_header=False, min_width=len(title), **TITLE)  # type: ignore[arg-type]
     table.add_column()
     table.add_column(justify="right")
@@ -69,21 +69,21 @@ def trend(console: Console, run: str, past: Sequence[dict[str, Any]]) -> None:
     console.print(table)
 
 
-def evaluated(console: Console, found: Scores) -> None:
+def evaluated(console: Console, scores: Scores) -> None:
     """Print the score of an evaluation, by task type and in all."""
-    title = f"{found['run']}, policy of iteration {found['iteration']} on {found['posed']}: {found['sample']}"
+    title = f"{scores['run']}, policy of iteration {scores['iteration']} on {scores['posed']}: {scores['sample']}"
     table = Table(title=title, **TITLE)  # type: ignore[arg-type]
-    for name in found["table"][0]:
+    for name in scores["table"][0]:
         table.add_column(name, justify="left" if name == "task type" else "right")
-    for one in found["table"]:
+    for one in scores["table"]:
         table.add_row(*map(str, one.values()))
     console.print(table)
-    if found["broken"]:
-        console.print(f"counted as 0, since the world or the engine failed: {', '.join(found['broken'])}")
+    if scores["broken"]:
+        console.print(f"counted as 0, since the world or the engine failed: {', '.join(scores['broken'])}")
 
 
 def pairs(title: str, rows: Sequence[tuple[str, str]]) -> Table:
-    """Return names and figures under a title."""
+    """Draw names and figures under a title."""
     table = Table(title=title, show_header=False, min_width=len(title), **TITLE)  # type: ignore[arg-type]
     table.add_column()
     table.add_column(justify="right")

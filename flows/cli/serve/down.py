@@ -7,5 +7,5 @@ from flows.serving import background
 
 def down() -> None:
     """Stop what `r3l up` started. Active runs end; the next start continues from the last committed shard."""
-    stopped = background.down(prefect_settings.prefect_home())
-    say(f"stopped: {', '.join(stopped)}" if stopped else "nothing runs")
+    names = background.down(prefect_settings.prefect_home())
+    say(f"stopped: {', '.join(names)}" if names else "nothing runs")

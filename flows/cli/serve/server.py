@@ -33,8 +33,8 @@ def server(
     origins = [
         f"{scheme}://{one}"
         for scheme in ("http", "https")
-        for known in ("127.0.0.1", "localhost", *names)
-        for one in (known, f"{known}:{port}")
+        for host_name in ("127.0.0.1", "localhost", *names)
+        for one in (host_name, f"{host_name}:{port}")
     ]
     os.environ |= {
         prefect_settings.URL: own.api,

@@ -20,8 +20,8 @@ def check(
 ) -> None:
     """Verify a run: manifests, hashes, every invariant, that no gold answer was shown; then make each stage again from
     its parents, with what was sampled, and compare. Exit code 1 if anything differs."""
-    run, opened = the_run(word, run), Store.open(store, reading=True)
-    verdict = judge(opened, run, quick)
+    run, run_store = the_run(word, run), Store.open(store, reading=True)
+    verdict = judge(run_store, run, quick)
     for finding in verdict.findings:
         say(str(finding))
     if verdict.stages:

@@ -38,13 +38,13 @@ def sql(
     """Ask the tables in SQL (DuckDB). Views: tasks, base, reflections, pivots, retries, distilled, credit, iterations,
     ... Exit code 1 where damaged stages are left out of the answer."""
     question = asked(question, file)
-    opened = Store.open(store, reading=True)
-    known(opened, run or ())
-    with connect_for_users(opened, run, branch=branch, verify=verify, question=question) as connection:
+    run_store = Store.open(store, reading=True)
+    known(run_store, run or ())
+    with connect_for_users(run_store, run, branch=branch, verify=verify, question=question) as connection:
         left_out = dict(connection.execute("FROM left_out").fetchall())
         warn_of_left_out(left_out)
         if branch:
-            refuse_unknown_branch(opened, run or opened.runs(), branch)
+            refuse_unknown_branch(run_store, run or run_store.runs(), branch)
         answer = ask(connection, question, seconds=QUERY_SECONDS)
     if as_json:
         for row in answer.to_pylist():
@@ -55,20 +55,20 @@ def sql(
         return
     console = screen()
     console.print(rows_view(answer, console.width))
-    pooled = [] if "run" in answer.column_names else {*(run or opened.runs())} - left_out.keys()
-    over = f" of {len(pooled)} runs together; --run names one" if len(pooled) > 1 else ""
+    runs_asked = [] if "run" in answer.column_names else {*(run or run_store.runs())} - left_out.keys()
+    over = f" of {len(runs_asked)} runs together; --run names one" if len(runs_asked) > 1 else ""
     screen(stderr=True).print(f"{answer.num_rows} rows{over}", style="dim")
     refuse_damaged(left_out, allow_damaged)
 
 
-def refuse_damaged(left_out: Mapping[str, str], allowed: bool) -> None:
+def refuse_damaged(left_out: Mapping[str, str], allow: bool) -> None:
     """End with exit code 1 where something is left out of the answer and nobody said that this is fine."""
-    if left_out and not allowed:
+    if left_out and not allow:
         raise typer.Exit(1)
 
 
 def asked(question: str, file: str) -> str:
-    """Return the question, of the command line or of a file.
+    """Read the question, of the command line or of a file.
 
     Raises:
         ConfigError: there is none, there are two, or the file can't be read.

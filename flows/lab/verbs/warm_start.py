@@ -61,7 +61,8 @@ def adapted(
     minutes: float | None,
     init: Path | None,
 ) -> dict[str, Any]:
-    """Train a LoRA adapter of a pretrained model, and return what was done. Raise `ConfigError` for what it can't."""
+    """Train a LoRA adapter of a pretrained model. The result says what was done. Raise `ConfigError` for what it
+    can't."""
     if adapter != "lora" or not policy or environment != "household" or forgets is not None:
         raise ConfigError(
             "warm-start of a pretrained model: expected --policy NAME --adapter lora --environment household, without "
@@ -89,23 +90,24 @@ def made(
     minutes: float | None,
     init: Path | None,
 ) -> dict[str, Any]:
-    """Make the policy that is asked for, and return what was done. Raise `ConfigError` where no recipe makes it."""
+    """Make the policy that is asked for. The result says what was done. Raise `ConfigError` where no recipe makes
+    it."""
 
     policies = home() / "data/policies"
     if environment == "household":
         from r3l.lab.warm_start.household.start import household_start
 
         recipe = recipe or "easy"
-        named = "-".join(["household", recipe, *([] if forgets is None else [f"{forgets:g}"]), str(seed)])
+        folder_name = "-".join(["household", recipe, *([] if forgets is None else [f"{forgets:g}"]), str(seed)])
         return household_start(
-            out or policies / named, recipe, seed, minutes, progress=log_line, init=init, forgets=forgets
+            out or policies / folder_name, recipe, seed, minutes, progress=log_line, init=init, forgets=forgets
         )
     if (environment, recipe) == ("alfworld", "latent"):
         from r3l.lab.warm_start.latent import latent_start
 
         share = 1.0 if forgets is None else forgets
-        named = f"alfworld-latent-{share:g}-{seed}"
-        return latent_start(out or policies / named, seed, share, progress=log_line, init=init)
+        folder_name = f"alfworld-latent-{share:g}-{seed}"
+        return latent_start(out or policies / folder_name, seed, share, progress=log_line, init=init)
     if environment != "alfworld" or recipe not in {"", "standard"} or forgets is not None:
         raise ConfigError(
             f"warm-start of {environment} with recipe {recipe or 'standard'}: expected alfworld with standard or "
