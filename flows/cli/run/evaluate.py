@@ -59,13 +59,8 @@ def evaluate(
     """Play test episodes with a policy of a run, or with a bare model, and score them (the flow `r3l-evaluate`)."""
     if whole and tasks is not None:
         raise ConfigError(f"--tasks {tasks} and --whole contradict each other: leave one out")
-    scope = {
-        "benchmark": benchmark,
-        "answer_format": answer_format,
-        "attempts": attempts,
-        "tasks": 0 if whole else tasks,
-        "repeats": repeats,
-    }
+    scope = {"benchmark": benchmark, "answer_format": answer_format, "attempts": attempts}
+    scope |= {"tasks": 0 if whole else tasks, "repeats": repeats}
     assignments = [f"evaluation.{name}={value}" for name, value in scope.items() if value is not None]
     assignments += at(store, set_)
     options = {"preset": preset, "method": method, "policy": policy, "environment": environment}

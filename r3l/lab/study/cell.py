@@ -47,11 +47,11 @@ def run_cell(
     store, tools = preflight.ready(config), Tools()
     try:
         evaluate_cell(config, store, -1, tools)
-        finished = store.next_iteration(config.run)
+        next_iteration = store.next_iteration(config.run)
         for iteration in range(iterations):
             if time.time() > until:
                 return False
-            if iteration >= finished:
+            if iteration >= next_iteration:
                 iterate_cell(config, store, iteration, tools)
                 on_iteration(iteration + 1)
             if config.evaluation.every and (iteration + 1) % config.evaluation.every == 0:
@@ -89,8 +89,8 @@ def fork_cell(config: Config, store: Store, iteration: int, fork: Fork, tools: T
     """Retry the stored bases and reflections of an iteration under other settings, as a branch named after the fork."""
     settings = assigned(config.model_dump(mode="json"), fork.settings)
     other = validated(settings | {"branch": fork.name, "iteration": iteration})
-    asked = Replay("", "retries", "distilled")
-    with open_iteration(other, store, iteration, tools=tools, replay=asked) as bench:
+    replay_request = Replay("", "retries", "distilled")
+    with open_iteration(other, store, iteration, tools=tools, replay=replay_request) as bench:
         run_stages(bench)
 
 

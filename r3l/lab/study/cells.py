@@ -61,6 +61,7 @@ def run_cells(
 
     for number, (place, outcome) in enumerate(outcomes(experiment, configs, iterations, workers, until, unlike), 1):
         whole, seconds, error = outcome
+        # All cells are taken to be of one length: arms differ by less than a machine's load does.
         rest = (time.time() - began) / number * (len(cells) - number)
         yield Ended(cells[place], whole, seconds, number, len(cells), rest, error)
 
@@ -69,13 +70,14 @@ Start = tuple[int, float | None]  # a seed and a learning rate
 
 
 def other_start(cell: Cell, digest: str, begun: Mapping[Start, str]) -> str:
-    """Return why the cell can't be compared with the finished runs of its seed and learning rate; empty: it can."""
-    known = begun.get((cell.seed, cell.rate))
-    if known in (None, digest):
+    """Say why the cell can't be compared with the finished runs of its seed and learning rate; empty: it can."""
+    digest_of_runs = begun.get((cell.seed, cell.rate))
+    if digest_of_runs in (None, digest):
         return ""
     return (
         f"left out: {cell.config.policy.path} has the digest {digest}, and the finished runs of seed {cell.seed} began "
-        f"from {known}; put the policy with that digest there, or begin anew with an empty --results and --store"
+        f"from {digest_of_runs}; put the policy with that digest there, or begin anew with an empty --results and "
+        "--store"
     )
 
 

@@ -70,7 +70,7 @@ def load_claims(path: Path) -> Claims:
 
 
 def differences(results: Results, claim: Claim) -> dict[int, tuple[float, float]]:
-    """Return (the arm's value, what it is held against) for each seed that has both."""
+    """Pair (the arm's value, what it is held against) for each seed that has both."""
     if claim.question:
         return {seed: (ours["won"], theirs["won"]) for seed, (ours, theirs) in shares(results, claim).items()}
     if claim.measure in BY_COST:
@@ -83,18 +83,18 @@ def differences(results: Results, claim: Claim) -> dict[int, tuple[float, float]
 
 
 def at_equal_cost(results: Results, claim: Claim) -> dict[int, tuple[float, float]]:
-    """Return, by seed, the success of both arms when each had sampled what the thriftier one sampled in all, or its
+    """Compare, by seed, the success of both arms when each had sampled what the thriftier one sampled in all, or its
     mean until then; straight lines between evaluations."""
     cost, unit = BY_COST[claim.measure]
     mine, theirs = (
         {seed: by_cost(results, run, cost) for seed, run in runs(results, claim, arm).items()}
         for arm in (claim.arm, claim.against)
     )
-    measured = {}
+    pairs = {}
     for seed in sorted(mine.keys() & theirs.keys()):
         least = min(mine[seed][0][-1], theirs[seed][0][-1])
-        measured[seed] = (unit(least, *mine[seed]), unit(least, *theirs[seed]))
-    return measured
+        pairs[seed] = (unit(least, *mine[seed]), unit(least, *theirs[seed]))
+    return pairs
 
 
 def rate_at(cost: float, costs: list[float], rates: list[float]) -> float:
@@ -102,7 +102,7 @@ def rate_at(cost: float, costs: list[float], rates: list[float]) -> float:
 
 
 def mean_until(cost: float, costs: list[float], rates: list[float]) -> float:
-    """Return the mean height of the line through (costs, rates) between no cost and `cost`."""
+    """Compute the mean height of the line through (costs, rates) between no cost and `cost`."""
     return area({corner: rate_at(corner, costs, rates) for corner in [*(one for one in costs if one < cost), cost]})
 
 
@@ -115,13 +115,13 @@ BY_COST = {
 
 
 def by_cost(results: Results, run: str, cost: str) -> tuple[list[float], list[float]]:
-    """Return (cost so far, success rate) of each evaluation of a run."""
-    used, curve = spent(results["metrics"][run]), curve_of(results, run)
-    return [float(getattr(used[at], cost)) for at in sorted(curve)], [curve[at] for at in sorted(curve)]
+    """Pair cost so far and success rate of each evaluation of a run."""
+    spending, curve = spent(results["metrics"][run]), curve_of(results, run)
+    return [float(getattr(spending[at], cost)) for at in sorted(curve)], [curve[at] for at in sorted(curve)]
 
 
 def runs(results: Results, claim: Claim, arm: str) -> dict[int, str]:
-    """Return the run of each seed, at the claim's learning rate."""
+    """Find the run of each seed, at the claim's learning rate."""
     rate = rate_of(results, claim)
     return {
         cell["seed"]: cell["run"]
@@ -131,7 +131,7 @@ def runs(results: Results, claim: Claim, arm: str) -> dict[int, str]:
 
 
 def rate_of(results: Results, claim: Claim) -> float | None:
-    """Return the claim's, else the experiment's first; None: the model's."""
+    """Choose the claim's learning rate, else the experiment's first; None: the model's."""
     return claim.rate if claim.rate is not None else next((cell["rate"] for cell in results["cells"]), None)
 
 
@@ -140,15 +140,15 @@ def curve_of(results: Results, run: str) -> dict[int, float]:
 
 
 def values(results: Results, claim: Claim, arm: str) -> dict[int, list[float]]:
-    """Return, by seed, one number for a measure of the curve, else the metric in every iteration that has it."""
+    """Read, by seed, one number for a measure of the curve, else the metric in every iteration that has it."""
     by_seed: dict[int, list[float]] = {}
     for seed, run in runs(results, claim, arm).items():
         if claim.measure in CURVE:
-            known = [CURVE[claim.measure](curve_of(results, run))]
+            figures = [CURVE[claim.measure](curve_of(results, run))]
         else:
-            known = [float(row[claim.measure]) for row in results["metrics"][run] if row[claim.measure] is not None]
-        if known:
-            by_seed[seed] = known
+            figures = [float(row[claim.measure]) for row in results["metrics"][run] if row[claim.measure] is not None]
+        if figures:
+            by_seed[seed] = figures
     return by_seed
 
 
@@ -161,7 +161,7 @@ def last_third(rows: list[float]) -> float:
 
 
 def starts(results: Results) -> dict[int, str]:
-    """Return the starting policy of each seed: the size's policies in turn; the model's own for all seeds where it has
+    """Name the starting policy of each seed: the size's policies in turn; the model's own for all seeds where it has
     none."""
     of = results["experiment"]["sizes"][results["size"]]
     policies = of["policies"] or [of["model"]]
@@ -169,8 +169,8 @@ def starts(results: Results) -> dict[int, str]:
 
 
 def noise(results: Results, claim: Claim, seed: int) -> float:
-    """Return the variance of a seed's difference that comes from the test episodes, or from the number of attempts that
-    two shares are of; 0 where it is no success rate."""
+    """Estimate the variance of a seed's difference that comes from the test episodes, or from the number of attempts
+    that two shares are of; 0 where it is no success rate."""
     if claim.question:
         return float(sum(one["error"] ** 2 for one in shares(results, claim)[seed]))
     measure = CURVE.get(LIKE.get(claim.measure, claim.measure))
@@ -185,7 +185,7 @@ LIKE = {"at_equal_turns": "final", "at_equal_tokens": "final", "area_by_turns": 
 
 
 def gap(results: Results, claim: Claim) -> Gap | None:
-    """Return the claim's difference over starting policies; None where it was not run."""
+    """Average the claim's difference over starting policies; None where it was not run."""
     pairs = differences(results, claim)
     if not pairs:
         return None
@@ -194,18 +194,18 @@ def gap(results: Results, claim: Claim) -> Gap | None:
 
 
 def shares(results: Results, claim: Claim) -> dict[int, tuple[dict[str, Any], dict[str, Any]]]:
-    """Return, by seed, the two rows of an answer that the claim names by their first column."""
+    """Find, by seed, the two rows of an answer that the claim names by their first column."""
     rows = answer(results, claim.question, rate_of(results, claim))
-    named = {(next(iter(row.values())), row["seed"]): row for row in rows}
+    row_of = {(next(iter(row.values())), row["seed"]): row for row in rows}
     return {
-        seed: (row, named[claim.against, seed])
-        for (name, seed), row in named.items()
-        if name == claim.arm and (claim.against, seed) in named
+        seed: (row, row_of[claim.against, seed])
+        for (name, seed), row in row_of.items()
+        if name == claim.arm and (claim.against, seed) in row_of
     }
 
 
 def answer(results: Results, begins: str, rate: float | None) -> list[dict[str, Any]]:
-    """Return the rows of the question whose title begins so; none where it was not asked at that learning rate."""
+    """Find the rows of the question whose title begins so; none where it was not asked at that learning rate."""
     return next(
         (one["rows"] for one in results["answers"] if one["title"].startswith(begins) and one["rate"] == rate), []
     )

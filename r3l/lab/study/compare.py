@@ -60,8 +60,9 @@ def summarise_arm(
     episodes: int,
     starts: Sequence[str] = (),
 ) -> Summary:
-    """Return `curves` and `spent`: one a seed, each curve with at least one point, and what was spent until each point.
-    `episodes`: test episodes of a point. `starts`: the starting policy of each; empty: all differ."""
+    """Summarise one arm at one learning rate. `curves` and `spent`: one a seed, each curve with at least one point, and
+    what was spent until each point. `episodes`: test episodes of a point. `starts`: the starting policy of each; empty:
+    all differ."""
     policies = starts or [str(number) for number in range(len(curves))]
 
     def error(measure: Callable[[Curve], float]) -> float:
@@ -71,7 +72,7 @@ def summarise_arm(
     def over(measure: Callable[[Curve], float]) -> float:
         return mean(by_policy(policies, [measure(curve) for curve in curves]))
 
-    reached = [first_at(curve, level) for curve in curves]
+    reached_at = [first_at(curve, level) for curve in curves]
     last = [run[max(run)] for run in spent if run]
     lengths = [max(run) + 1 for run in spent if run]
     return Summary(
@@ -89,9 +90,9 @@ def summarise_arm(
         plateau_error=error(plateau),
         rise=over(rise),
         rise_error=error(rise),
-        steps=median([math.inf if at is None else at + 1 for at in reached]),
+        steps=median([math.inf if at is None else at + 1 for at in reached_at]),
         turns=median(
-            [math.inf if at is None else float(run[at].turns) for at, run in zip(reached, spent, strict=True)]
+            [math.inf if at is None else float(run[at].turns) for at, run in zip(reached_at, spent, strict=True)]
         ),
         episodes=mean([one.episodes / length for one, length in zip(last, lengths, strict=True)]),
         tokens=mean([one.tokens / length for one, length in zip(last, lengths, strict=True)]),
@@ -99,14 +100,14 @@ def summarise_arm(
 
 
 def error_over(policies: Sequence[str], values: Sequence[float], noise: Sequence[float]) -> float:
-    """Return the standard error of the mean over policies, each one's values averaged first, and never below that of
+    """Estimate the standard error of the mean over policies, each one's values averaged first, and never below that of
     the test episodes, whose variances are `noise`; NaN for one policy."""
     spread = standard_error(by_policy(policies, values))
     return spread if math.isnan(spread) else max(spread, episodes_error(grouped(policies, noise)))
 
 
 def by_policy(policies: Sequence[str], values: Sequence[float]) -> list[float]:
-    """Return the mean of each policy's values."""
+    """Average each policy's values."""
     return [mean(own) for own in grouped(policies, values)]
 
 
@@ -118,34 +119,33 @@ def grouped(policies: Sequence[str], values: Sequence[float]) -> list[list[float
 
 
 def episodes_error(noise: Sequence[Sequence[float]]) -> float:
-    """Return the standard error by the test episodes alone of a mean over policies of each one's mean over runs;
+    """Estimate, by the test episodes alone, the standard error of a mean over policies of each one's mean over runs;
     `noise` has the variance of each run of each policy."""
     return math.sqrt(sum(sum(one) / len(one) ** 2 for one in noise)) / len(noise)
 
 
 def binomial_variance(measure: Callable[[Curve], float], curve: Curve, episodes: int) -> float:
-    """Return the variance of a measure of the curve by its test episodes alone, `episodes` at each point.
+    """Estimate the variance of a measure of the curve by its test episodes alone, `episodes` at each point.
 
     The measure is linear in the points, so its weights are what it says of unit curves. Rates are drawn a little
     towards 1/2, (wins + 1) / (episodes + 2): ten of ten is no certainty.
     """
     unit = {at: measure({other: float(other == at) for other in curve}) for at in curve}
-    drawn = {at: (rate * episodes + 1) / (episodes + 2) for at, rate in curve.items()}
-    return sum(unit[at] ** 2 * drawn[at] * (1 - drawn[at]) / episodes for at in curve)
+    rates = {at: (rate * episodes + 1) / (episodes + 2) for at, rate in curve.items()}
+    return sum(unit[at] ** 2 * rates[at] * (1 - rates[at]) / episodes for at in curve)
 
 
 def first_at(curve: Curve, level: float) -> int | None:
-    """Return the first evaluated iteration with at least `level`; -1: the starting policy has it."""
+    """Find the first evaluated iteration with at least `level`; -1: the starting policy has it."""
     return next((iteration for iteration, rate in sorted(curve.items()) if rate >= level), None)
 
 
 def final(curve: Curve) -> float:
-    """Return the last evaluation."""
     return curve[max(curve)]
 
 
 def area(curve: Mapping[Place, float]) -> float:
-    """Return the area under the curve divided by its length; the value itself for a single point."""
+    """Compute the area under the curve divided by its length; the value itself for a single point."""
     points = sorted(curve.items())
     if len(points) == 1:
         return points[0][1]
@@ -154,17 +154,17 @@ def area(curve: Mapping[Place, float]) -> float:
 
 
 def plateau(curve: Curve) -> float:
-    """Return the mean of the evaluations in the last third of the iterations."""
+    """Average the evaluations in the last third of the iterations."""
     return mean(within(curve, 2 / 3, 1))
 
 
 def rise(curve: Curve) -> float:
-    """Return the plateau less the mean of the evaluations in the third before it; NaN where that has none."""
+    """Subtract from the plateau the mean of the evaluations in the third before it; NaN where that has none."""
     return plateau(curve) - mean(within(curve, 1 / 3, 2 / 3))
 
 
 def within(curve: Curve, after: float, until: float) -> list[float]:
-    """Return the evaluations in (after, until] of the steps; the starting policy's is at 0."""
+    """List the evaluations in (after, until] of the steps; the starting policy's is at 0."""
     steps = max(curve) + 1
     return [rate for iteration, rate in sorted(curve.items()) if after * steps < iteration + 1 <= until * steps]
 
@@ -174,7 +174,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    """Return the upper one of two middle values, so that infinity wins a tie."""
+    """Choose the middle value, the upper one of two, so that infinity wins a tie."""
     return sorted(values)[len(values) // 2] if values else math.nan
 
 

@@ -57,7 +57,7 @@ class Size(Section):
     devices: int = Field(0, ge=0, description="GPUs that an iteration keeps busy meanwhile")
 
     def learning_rates(self) -> list[float | None]:
-        """Return the learning rates; None is the model's own."""
+        """List the learning rates; None is the model's own."""
         return [*self.rates] or [None]
 
 
@@ -90,11 +90,11 @@ class Experiment(Section):
     sizes: dict[str, Size]
 
     def ours(self) -> str:
-        """Return the arm that the experiment is about: R3L as the paper has it, else the first."""
+        """Name the arm that the experiment is about: R3L as the paper has it, else the first."""
         return next((arm.name for arm in self.arms if arm.name == "R3L"), self.arms[0].name)
 
     def cells(self, size: str) -> list[Cell]:
-        """Return every run, whole comparisons first: all arms of a seed. Raise `ConfigError` for a size that the
+        """List every run, whole comparisons first: all arms of a seed. Raise `ConfigError` for a size that the
         experiment has not."""
         if size not in self.sizes:
             raise ConfigError(f"experiment {self.name}: no size {size!r}; it has {', '.join(self.sizes)}")
@@ -116,29 +116,29 @@ class Experiment(Section):
         ]
 
     def config(self, run: str, arm: Arm, seed: int, rate: float | None, size: Size) -> Config:
-        chosen = [] if rate is None else [f"training.learning_rate={rate}"]
+        assignments = [] if rate is None else [f"training.learning_rate={rate}"]
         if size.policies:
-            chosen.append(f"policy.path={size.policies[seed % len(size.policies)]}")
+            assignments.append(f"policy.path={size.policies[seed % len(size.policies)]}")
         return compose(
             policy=size.model,
             environment=size.environment or self.environment,
             method=arm.preset,
             seed=seed,
             run=run,
-            assignments=[f"evaluation.every={size.evaluate_every}", *chosen, *size.settings, *arm.settings],
+            assignments=[f"evaluation.every={size.evaluate_every}", *assignments, *size.settings, *arm.settings],
         )
 
 
 def run_name(beginning: str, arm: str, seed: int, rate: float | None = None) -> str:
-    """Return the run of a cell: its experiment and size, arm, learning rate and seed. The model's own rate is None, so
+    """Name the run of a cell: its experiment and size, arm, learning rate and seed. The model's own rate is None, so
     that experiments with and without rates share runs."""
     safe = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in arm.lower()).strip("-")
     return ".".join([beginning, safe, *([] if rate is None else [f"lr{rate:g}"]), f"s{seed}"])
 
 
 def load_experiment(path: Path) -> Experiment:
-    """Return what its tables extend is sought in the folder `parts` beside it. Raise `ConfigError` where the file is
-    missing or says something that can't be."""
+    """Read an experiment. What its tables extend is sought in the folder `parts` beside it. Raise `ConfigError` where
+    the file is missing or says something that can't be."""
     try:
         table: dict[str, Any] = tomllib.loads(path.read_text())
         return Experiment.model_validate(filled(table, path.parent / "parts"))
@@ -152,7 +152,7 @@ def load_experiment(path: Path) -> Experiment:
 
 
 def plan_lines(experiment: Experiment, size: str) -> list[str]:
-    """Return what a size would run and what it would cost, in lines for people."""
+    """Say what a size would run and what it would cost, in lines for people."""
     of, cells = experiment.sizes[size], experiment.cells(size)
     first = cells[0].config
     rollouts = first.rollout.tasks * first.rollout.group_size

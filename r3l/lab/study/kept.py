@@ -36,9 +36,9 @@ class Kept:
     policies: dict[str, str] = field(default_factory=dict)  # digest of the starting policy
 
     def still_hold(self, cells: Sequence[Cell], starts: dict[tuple[int, float | None], str]) -> list[str]:
-        """Return the runs of those cells that are kept and were made with the same settings and from the policy that
-        the stored runs of that seed and rate began from (`starts`, digests): arms are compared so, and a policy made
-        anew need not be the same."""
+        """Name the runs of those cells that are kept and were made with the same settings and from the policy that the
+        stored runs of that seed and rate began from (`starts`, digests): arms are compared so, and a policy made anew
+        need not be the same."""
         return [
             cell.config.run
             for cell in cells
@@ -49,7 +49,7 @@ class Kept:
 
 
 def kept_results(file: Path) -> Kept:
-    """Return what an earlier `r3l compare` wrote; nothing where there is no such file.
+    """Read what an earlier `r3l compare` wrote; nothing where there is no such file.
 
     Raises:
         ConfigError: the file is not what `r3l compare` writes.
@@ -57,18 +57,18 @@ def kept_results(file: Path) -> Kept:
     if not file.is_file():
         return Kept()
     try:
-        saved = json.loads(file.read_text())
-        experiment = Experiment.model_validate(saved["experiment"])
-        finished = {cell["run"] for cell in saved["cells"]}
+        record = json.loads(file.read_text())
+        experiment = Experiment.model_validate(record["experiment"])
+        runs = {cell["run"] for cell in record["cells"]}
         return Kept(
-            cells={cell.config.run: cell for cell in experiment.cells(saved["size"]) if cell.config.run in finished},
-            curves={run: {int(at): rate for at, rate in curve.items()} for run, curve in saved["curves"].items()},
-            metrics=saved["metrics"],
-            answers=[Answer(**one) for one in saved["answers"]],
-            test_episodes=saved["test_episodes"],
-            policies=saved["policies"],
+            cells={cell.config.run: cell for cell in experiment.cells(record["size"]) if cell.config.run in runs},
+            curves={run: {int(at): rate for at, rate in curve.items()} for run, curve in record["curves"].items()},
+            metrics=record["metrics"],
+            answers=[Answer(**one) for one in record["answers"]],
+            test_episodes=record["test_episodes"],
+            policies=record["policies"],
             experiment=experiment,
-            size=saved["size"],
+            size=record["size"],
         )
     except (KeyError, TypeError, ValueError, ValidationError) as error:
         raise ConfigError(
@@ -77,9 +77,9 @@ def kept_results(file: Path) -> Kept:
 
 
 def with_shared_runs(kept: Kept, folder: Path, experiment: Experiment, size: str) -> Kept:
-    """Return `kept` with the runs of this experiment's names that the other files in `folder` keep: experiments that
-    share a `runs` name take each other's runs from a store, and so they do from kept results. A file counts where it
-    has as many iterations and evaluations; `Kept.still_hold` compares settings and starting policies.
+    """Add to `kept` the runs of this experiment's names that the other files in `folder` keep: experiments that share a
+    `runs` name take each other's runs from a store, and so they do from kept results. A file counts where it has as
+    many iterations and evaluations; `Kept.still_hold` compares settings and starting policies.
 
     Raises:
         ConfigError: a file is not what `r3l compare` writes.
@@ -93,13 +93,13 @@ def with_shared_runs(kept: Kept, folder: Path, experiment: Experiment, size: str
         theirs = other.experiment.sizes[other.size]
         if (theirs.iterations, theirs.evaluate_every) != (of.iterations, of.evaluate_every):
             continue
-        shared = (other.cells.keys() & names) - kept.cells.keys()
+        common_runs = (other.cells.keys() & names) - kept.cells.keys()
         kept = replace(
             kept,
-            cells=kept.cells | {run: other.cells[run] for run in shared},
-            curves=kept.curves | {run: other.curves[run] for run in shared},
-            metrics=kept.metrics | {run: other.metrics[run] for run in shared},
-            policies=kept.policies | {run: other.policies[run] for run in shared if run in other.policies},
-            test_episodes=max(kept.test_episodes, other.test_episodes) if shared else kept.test_episodes,
+            cells=kept.cells | {run: other.cells[run] for run in common_runs},
+            curves=kept.curves | {run: other.curves[run] for run in common_runs},
+            metrics=kept.metrics | {run: other.metrics[run] for run in common_runs},
+            policies=kept.policies | {run: other.policies[run] for run in common_runs if run in other.policies},
+            test_episodes=max(kept.test_episodes, other.test_episodes) if common_runs else kept.test_episodes,
         )
     return kept

@@ -9,7 +9,7 @@ from r3l.errors import ConfigError
 
 
 def filled(value: Any, folder: Path) -> Any:
-    """Return `value` with what its tables extend, from the files in `folder`; what a table says itself stands. Raises
+    """Fill in what the tables of a value extend, from the files in `folder`; what a table says itself stands. Raise
     `ConfigError` for a part that is not there."""
     if isinstance(value, list):
         return [filled(item, folder) for item in value]

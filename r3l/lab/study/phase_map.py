@@ -34,64 +34,66 @@ class Place(NamedTuple):
 
 
 def on_dial(policies: Sequence[str]) -> bool:
-    """Return whether these starting policies are the dial's."""
+    """Tell whether these starting policies are the dial's."""
     return any(map(place_of, policies))
 
 
 def dial(results: Results) -> dict[float, list[int]]:
-    """Return the seeds at each point of the dial, by the names of their starting policies."""
+    """List the seeds at each point of the dial, by the names of their starting policies."""
     points: dict[float, list[int]] = defaultdict(list)
     for seed in sorted({cell["seed"] for cell in results["cells"]}):
-        if named := policy_of(results, seed):
-            points[named[0]].append(seed)
+        if place := policy_of(results, seed):
+            points[place[0]].append(seed)
     return dict(sorted(points.items(), reverse=True))
 
 
 def policy_of(results: Results, seed: int) -> tuple[float, int] | None:
-    """Return the place on the dial and the number of a seed's starting policy; None: it is on no dial."""
+    """Find the place on the dial and the number of a seed's starting policy; None: it is on no dial."""
     policies = results["experiment"]["sizes"][results["size"]]["policies"]
     return place_of(policies[seed % len(policies)]) if policies else None
 
 
 def place_of(policy: str) -> tuple[float, int] | None:
-    """Return the place on the dial and the number of a starting policy by its path; None: it is on no dial."""
-    named = POLICY.search(policy)
-    return (float(named["forgets"]), int(named["number"])) if named else None
+    """Read the place on the dial and the number of a starting policy off its path; None: it is on no dial."""
+    match = POLICY.search(policy)
+    return (float(match["forgets"]), int(match["number"])) if match else None
 
 
 def places(results: Results, rival: str, rate: float | None) -> list[Place]:
-    """Return the points of the dial at which both arms were run at this learning rate; none where the experiment does
-    not ask what the starting policies win."""
-    if not (won := answer(results, "What the starting policy wins", rate)):
+    """List the points of the dial at which both arms were run at this learning rate; none where the experiment does not
+    ask what the starting policies win."""
+    if not (rows := answer(results, "What the starting policy wins", rate)):
         return []
     shares = answer(results, "Share of groups with mixed rewards", rate)
     mixed = {row["seed"]: row["mixed"] for row in shares if row["arm"] == "GRPO"}
-    ps = {row["seed"]: row["p"] for row in won}
-    placed = []
+    ps = {row["seed"]: row["p"] for row in rows}
+    points = []
     for forgets, seeds in dial(results).items():
         claim = Claim(claim="", paper="", arm="R3L", against=rival, measure="final", rate=rate, seeds=seeds)
         pairs, over = differences(results, claim), gap(results, claim)
         if over is None:
             continue
-        known = [mixed[seed] for seed in pairs if seed in mixed]
-        numbered = {seed: named[1] for seed in pairs if (named := policy_of(results, seed))}
-        gaps = {numbered[seed]: ours - theirs for seed, (ours, theirs) in pairs.items()}
+        shares_known = [mixed[seed] for seed in pairs if seed in mixed]
+        number_of = {seed: place[1] for seed in pairs if (place := policy_of(results, seed))}
+        gaps = {number_of[seed]: ours - theirs for seed, (ours, theirs) in pairs.items()}
         on_the_way = gap(results, claim.model_copy(update={"measure": "area"}))
-        placed.append(Place(forgets, mean([ps[seed] for seed in pairs]), mean(known), gaps, over, on_the_way or over))
-    return placed
+        points.append(
+            Place(forgets, mean([ps[seed] for seed in pairs]), mean(shares_known), gaps, over, on_the_way or over)
+        )
+    return points
 
 
 def drawn_places(results: Results) -> dict[float | None, list[Place]]:
-    """Return the points of the map's picture, R3L less GRPO, by learning rate; a rate with fewer than two points is
-    left out: a curve begins there."""
+    """List the points of the map's picture, R3L less GRPO, by learning rate; a rate with fewer than two points is left
+    out: a curve begins there."""
     rates = dict.fromkeys(cell["rate"] for cell in results["cells"])
-    found = {rate: places(results, "GRPO", rate) for rate in rates}
-    return {rate: placed for rate, placed in found.items() if len(placed) > 1}
+    places_of_rate = {rate: places(results, "GRPO", rate) for rate in rates}
+    return {rate: points for rate, points in places_of_rate.items() if len(points) > 1}
 
 
 def crossing(points: Sequence[tuple[float, float]]) -> float:
-    """Return the smallest x at which the straight lines through (x, gap) come down to zero; NaN where they do not.
-    Points at one x are their mean."""
+    """Find the smallest x at which the straight lines through (x, gap) come down to zero; NaN where they do not. Points
+    at one x are their mean."""
     at: dict[float, list[float]] = defaultdict(list)
     for x, height in points:
         at[x].append(height)
@@ -102,68 +104,68 @@ def crossing(points: Sequence[tuple[float, float]]) -> float:
 
 
 def crossing_interval(placed: Sequence[Place], draws: int = 2000, seed: int = 0) -> tuple[float, float] | None:
-    """Return a 95 % percentile bootstrap of the crossing in p over the policies that have all points, which are drawn
+    """Estimate a 95 % percentile bootstrap of the crossing in p over the policies that have all points, which are drawn
     alike at each; None below three policies, or where most draws have no crossing."""
     policies = sorted(set.intersection(*(set(one.gaps) for one in placed))) if placed else []
     if len(policies) < 3:
         return None
     gaps = np.array([[one.gaps[policy] for policy in policies] for one in placed])  # [points, policies]
 
-    def of(drawn: Any) -> float:
-        means = gaps[:, drawn].mean(axis=1)
+    def of(sample: Any) -> float:
+        means = gaps[:, sample].mean(axis=1)
         return crossing([(one.p, float(height)) for one, height in zip(placed, means, strict=True)])
 
-    chosen = np.random.default_rng(seed).integers(len(policies), size=(draws, len(policies)))
-    drawn = np.array([of(one) for one in chosen])
-    known = drawn[~np.isnan(drawn)]
-    return (float(np.quantile(known, 0.025)), float(np.quantile(known, 0.975))) if 2 * len(known) > draws else None
+    samples = np.random.default_rng(seed).integers(len(policies), size=(draws, len(policies)))
+    crossings = np.array([of(one) for one in samples])
+    finite = crossings[~np.isnan(crossings)]
+    return (float(np.quantile(finite, 0.025)), float(np.quantile(finite, 0.975))) if 2 * len(finite) > draws else None
 
 
 def predicted(results: Results) -> dict[str, tuple[float, float]]:
-    """Return where the experiment predicts the crossing: in p, and in GRPO's share of mixed groups."""
+    """Look up where the experiment predicts the crossing: in p, and in GRPO's share of mixed groups."""
     return PREDICTED.get(results["experiment"].get("name", ""), {})
 
 
 def map_lines(results: Results, rate: float | None) -> list[str]:
-    """Return the map as tables, a rival each, with the n of every point."""
+    """Write the map as tables, a rival each, with the n of every point."""
     lines = []
     for rival in RIVALS:
-        placed = places(results, rival, rate)
-        if not placed:
+        points = places(results, rival, rate)
+        if not points:
             continue
         lines += [f"### R3L less {rival}{at_rate(rate)}", ""]
         lines += [
             "| F | p | GRPO's mixed groups | gap after the last step | gap of the mean over training | n policies |"
         ]
         lines += ["|---|---|---|---|---|---|"]
-        for one in placed:
+        for one in points:
             mixed = "" if one.mixed != one.mixed else f"{one.mixed:.3f}"
             lines.append(
                 f"| {one.forgets:g} | {one.p:.3f} | {mixed} | {interval_text(one.over)} | {interval_text(one.area)} "
                 f"| {one.over.policies} |"
             )
-        at, interval = crossing([(one.p, one.over.mean) for one in placed]), crossing_interval(placed)
-        said = "none among these points" if at != at else f"p = {at:.3f}"
+        at, interval = crossing([(one.p, one.over.mean) for one in points]), crossing_interval(points)
+        place_text = "none among these points" if at != at else f"p = {at:.3f}"
         band = (
             f", 95 % bootstrap over policies {interval[0]:.3f} to {interval[1]:.3f}"
             if interval
             else ", no interval (fewer than three policies, or no crossing in most draws)"
         )
-        expected = predicted(results).get("p")
-        foretold = f" Predicted: p between {expected[0]} and {expected[1]}." if expected else ""
-        lines += ["", f"Crossing: {said}{band}.{foretold}", ""]
+        prediction = predicted(results).get("p")
+        prediction_text = f" Predicted: p between {prediction[0]} and {prediction[1]}." if prediction else ""
+        lines += ["", f"Crossing: {place_text}{band}.{prediction_text}", ""]
     return lines
 
 
 def success_lines(results: Results, rate: float | None) -> list[str]:
-    """Return each arm's success after the last step, by the points of the dial: the table over all runs pools them."""
+    """Write each arm's success after the last step, by the points of the dial: the table over all runs pools them."""
     points = dial(results)
     rows = []
     for arm in dict.fromkeys(cell["arm"] for cell in results["cells"] if cell["rate"] == rate):
         claims = [Claim(claim="", paper="", arm=arm, measure="final", rate=rate, seeds=points[one]) for one in points]
         finals = [[value for (value,) in values(results, claim, arm).values()] for claim in claims]
         rows.append(
-            (mean([mean(found) for found in finals if found]), f"| {arm} | {' | '.join(map(mean_text, finals))} |")
+            (mean([mean(rates) for rates in finals if rates]), f"| {arm} | {' | '.join(map(mean_text, finals))} |")
         )
     return [
         f"### Success after the last step, mean and range over policies{at_rate(rate)}",
@@ -175,16 +177,15 @@ def success_lines(results: Results, rate: float | None) -> list[str]:
     ]
 
 
-def mean_text(found: Sequence[float]) -> str:
-    """Return the mean; of several also the least, the largest and how many they are."""
-    if len(found) < 2:
-        return "".join(f"{one:.3f}" for one in found)
-    return f"{mean(found):.3f} ({min(found):.3f} to {max(found):.3f}; {len(found)})"
+def mean_text(rates: Sequence[float]) -> str:
+    """Write the mean; of several also the least, the largest and how many they are."""
+    if len(rates) < 2:
+        return "".join(f"{one:.3f}" for one in rates)
+    return f"{mean(rates):.3f} ({min(rates):.3f} to {max(rates):.3f}; {len(rates)})"
 
 
 def interval_text(over: Gap) -> str:
-    """Return the mean with its 95 % interval over policies; for one policy with the error by the test episodes
-    alone."""
+    """Write the mean with its 95 % interval over policies; for one policy with the error by the test episodes alone."""
     low, high = over.interval
     return f"{over.mean:+.3f} " + (
         f"[{low:+.3f}, {high:+.3f}]" if over.policies > 1 else f"(test episodes: ± {over.error:.3f})"
@@ -192,7 +193,7 @@ def interval_text(over: Gap) -> str:
 
 
 def map_section(results: Results, folder: str) -> list[str]:
-    """Return the map in an experiment's page; nothing where its policies are on no dial."""
+    """Write the map of an experiment's page; nothing where its policies are on no dial."""
     rates = list(dict.fromkeys(cell["rate"] for cell in results["cells"])) if dial(results) else []
     lines = [line for rate in rates for line in map_lines(results, rate)]
     lines += [line for rate in rates for line in success_lines(results, rate)]
@@ -201,23 +202,23 @@ def map_section(results: Results, folder: str) -> list[str]:
 
 
 def policy_lines(results: Results) -> list[str]:
-    """Return the digests of the starting policies, so that another maker of them can compare."""
+    """List the digests of the starting policies, so that another maker of them can compare."""
     began: dict[int, dict[str, set[float | None]]] = defaultdict(lambda: defaultdict(set))
     for cell in results["cells"]:
         if digest := results["policies"].get(cell["run"]):
             began[cell["seed"]][digest].add(cell["rate"])
     places = {seed: policy_of(results, seed) for seed in sorted(began)}
     rows = [
-        f"| {named[0]:g} | {named[1]} | {', '.join(map(digest_text, sorted(began[seed].items())))} |"
-        for seed, named in places.items()
-        if named
+        f"| {place[0]:g} | {place[1]} | {', '.join(map(digest_text, sorted(began[seed].items())))} |"
+        for seed, place in places.items()
+        if place
     ]
-    said = (
+    note = (
         "A digest is of weights and tokenizer, as `r3l warm-start` prints it; what of it is repeatable: "
         "data/policies/README.md. In parentheses: the learning rates of the runs that began from it."
     )
     return (
-        ["### The starting policies", "", said, "", "| F | policy | digest |", "|---|---|---|", *rows, ""]
+        ["### The starting policies", "", note, "", "| F | policy | digest |", "|---|---|---|", *rows, ""]
         if rows
         else []
     )
@@ -225,5 +226,5 @@ def policy_lines(results: Results) -> list[str]:
 
 def digest_text(one: tuple[str, set[float | None]]) -> str:
     digest, rates = one
-    named = sorted((rate for rate in rates if rate is not None), reverse=True)
-    return f"{digest} ({', '.join(f'{rate:g}' for rate in named)})" if named else digest
+    rates_known = sorted((rate for rate in rates if rate is not None), reverse=True)
+    return f"{digest} ({', '.join(f'{rate:g}' for rate in rates_known)})" if rates_known else digest

@@ -68,8 +68,8 @@ class Results:
     kept: list[str]
 
     def rates_start_apart(self) -> bool:
-        """Return whether a seed's runs began from one policy at one learning rate and from another, or an unknown one,
-        at the next."""
+        """Tell whether a seed's runs began from one policy at one learning rate and from another, or an unknown one, at
+        the next."""
         starts = {(cell.seed, self.policies.get(cell.config.run)) for cell in self.cells}
         return len(starts) > len({cell.seed for cell in self.cells})
 
@@ -80,9 +80,9 @@ def read_results(experiment: Experiment, size: str, store: Store, kept: Kept | N
     cells, iterations = experiment.cells(size), experiment.sizes[size].iterations
     stages = [one for one in committed(store, [cell.config.run for cell in cells]) if one["iteration"] < iterations]
     with connect_to(store, stages) as connection:
-        rates, measured = (query(connection, sql).to_pylist() for sql in (RATES, METRICS))
-        curves, metrics = by_run(rates), by_run(measured)
-        done = [
+        rates, metric_rows = (query(connection, sql).to_pylist() for sql in (RATES, METRICS))
+        curves, metrics = by_run(rates), by_run(metric_rows)
+        complete_cells = [
             cell
             for cell in cells
             if len(metrics[cell.config.run]) == iterations
@@ -93,19 +93,19 @@ def read_results(experiment: Experiment, size: str, store: Store, kept: Kept | N
         answers = [
             answer
             for rate in experiment.sizes[size].learning_rates()
-            for answer in asked(connection, experiment, rate, [cell for cell in done if cell.rate == rate])
+            for answer in asked(connection, experiment, rate, [cell for cell in complete_cells if cell.rate == rate])
         ]
-    names, episodes = [cell.config.run for cell in done], max((row["episodes"] for row in rates), default=0)
+    names, episodes = [cell.config.run for cell in complete_cells], max((row["episodes"] for row in rates), default=0)
     points = {run: {row["iteration"]: row["rate"] for row in curves[run]} for run in names}
     spending = {run: metrics[run] for run in names}
     results = Results(
         experiment,
         size,
-        done,
+        complete_cells,
         [cell.config.run for cell in cells if cell.config.run not in points],
         points,
         spending,
-        summaries(experiment, size, done, points, spending, episodes),
+        summaries(experiment, size, complete_cells, points, spending, episodes),
         answers,
         episodes,
         {run: curves[run][0]["policy"] for run in names},
@@ -115,8 +115,7 @@ def read_results(experiment: Experiment, size: str, store: Store, kept: Kept | N
 
 
 def kept_alone(file: Path) -> Results:
-    """Return the results of a file that `r3l compare` wrote, without its store. Raise `ConfigError` for another
-    file."""
+    """Read the results of a file that `r3l compare` wrote, without its store. Raise `ConfigError` for another file."""
     kept = kept_results(file)
     if kept.experiment is None:
         raise ConfigError(f"kept results {file}: no such file")
@@ -128,7 +127,7 @@ def kept_alone(file: Path) -> Results:
 def asked(
     connection: DuckDBPyConnection, experiment: Experiment, rate: float | None, cells: Sequence[Cell]
 ) -> list[Answer]:
-    """Return the experiment's questions, asked of these cells: those of a learning rate."""
+    """Ask the experiment's questions of these cells: those of a learning rate."""
     if not cells:
         return []
     connection.execute("CREATE OR REPLACE TEMP TABLE cells (run VARCHAR, arm VARCHAR, seed INTEGER, rate DOUBLE)")
@@ -139,7 +138,7 @@ def asked(
 
 
 def joined(results: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
-    """Return the results together with the kept runs that the store no longer has, of all `cells` of the experiment."""
+    """Join the results and the kept runs that the store no longer has, of all `cells` of the experiment."""
     old = kept.still_hold(
         [cell for cell in cells if cell.config.run not in results.curves],
         {(cell.seed, cell.rate): results.policies[cell.config.run] for cell in results.cells},
@@ -153,12 +152,12 @@ def joined(results: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
     metrics = {run: keeper.metrics[run] for run, keeper in keepers.items()}
     policies = {run: keeper.policies[run] for run, keeper in keepers.items() if run in keeper.policies}
     episodes = max(results.test_episodes, kept.test_episodes)
-    gone = {cell.rate for cell in together if cell.config.run in old} & {one.rate for one in kept.answers}
+    rates_gone = {cell.rate for cell in together if cell.config.run in old} & {one.rate for one in kept.answers}
     rates = results.experiment.sizes[results.size].learning_rates()
     answers = sorted(
         [
-            *(one for one in results.answers if one.rate not in gone),
-            *(grown(one, results.answers) for one in kept.answers if one.rate in gone),
+            *(one for one in results.answers if one.rate not in rates_gone),
+            *(grown(one, results.answers) for one in kept.answers if one.rate in rates_gone),
         ],
         key=lambda one: rates.index(one.rate),
     )
@@ -177,27 +176,27 @@ def joined(results: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
 
 
 def grown(kept: Answer, asked_now: Sequence[Answer]) -> Answer:
-    """Return a kept answer with the rows of the runs that are stored now: a table by seed grows with the runs, any
-    other stays as it was when its runs were there. A seed of both is asked now: its policy may have been made anew."""
+    """Add to a kept answer the rows of the runs that are stored now: a table by seed grows with the runs, any other
+    stays as it was when its runs were there. A seed of both is asked now: its policy may have been made anew."""
     now = next((one.rows for one in asked_now if (one.title, one.rate) == (kept.title, kept.rate)), [])
     if not all("seed" in row for row in [*kept.rows, *now]):
         return kept
-    known = {(row["seed"], row.get("arm")) for row in now}
-    old = [row for row in kept.rows if (row["seed"], row.get("arm")) not in known]
+    keys = {(row["seed"], row.get("arm")) for row in now}
+    old = [row for row in kept.rows if (row["seed"], row.get("arm")) not in keys]
     return kept._replace(rows=sorted([*old, *now], key=lambda row: (row["seed"], str(row.get("arm")))))
 
 
 def last_evaluated(experiment: Experiment, size: str) -> int:
-    """Return the last iteration whose policy is evaluated."""
+    """Find the last iteration whose policy is evaluated."""
     of = experiment.sizes[size]
     return of.iterations // of.evaluate_every * of.evaluate_every - 1
 
 
 def by_run(rows: Rows) -> dict[str, Rows]:
-    grouped: dict[str, Rows] = defaultdict(list)
+    rows_of: dict[str, Rows] = defaultdict(list)
     for row in rows:
-        grouped[row["run"]].append(row)
-    return grouped
+        rows_of[row["run"]].append(row)
+    return rows_of
 
 
 def summaries(
@@ -208,8 +207,8 @@ def summaries(
     metrics: dict[str, Rows],
     episodes: int,
 ) -> list[Summary]:
-    """Return the arms at each learning rate, in the order of the rates, best area first."""
-    made: list[Summary] = []
+    """Summarise the arms at each learning rate, in the order of the rates, best area first."""
+    arms_of_all_rates: list[Summary] = []
     for rate in experiment.sizes[size].learning_rates():
         arms = []
         for arm in experiment.arms:
@@ -227,12 +226,12 @@ def summaries(
                         [cell.config.policy.path for cell in of_arm],
                     )
                 )
-        made += sorted(arms, key=lambda one: -one.area)
-    return made
+        arms_of_all_rates += sorted(arms, key=lambda one: -one.area)
+    return arms_of_all_rates
 
 
 def spent(rows: Rows) -> dict[int, Spent]:
-    """Return, by iteration, what was spent until its end; -1: nothing."""
+    """Sum up, by iteration, what was spent until its end; -1: nothing."""
     sums = list(
         accumulate(
             ((row["episodes"], row["turns"], row["tokens"], row["seconds"]) for row in rows),

@@ -14,7 +14,7 @@ Direction = Literal["higher", "lower", "same"]
 
 
 def statistics() -> Any:
-    """Return scipy's statistics. Raise ConfigError, with the command that installs it, where it is not there."""
+    """Import scipy's statistics. Raise ConfigError, with the command that installs it, where it is not there."""
     try:
         from scipy import stats
     except ImportError as error:
@@ -54,7 +54,7 @@ class Gap:
 
 
 def gap_over_policies(gaps: Mapping[int, float], starts: Mapping[int, str], noise: Mapping[int, float]) -> Gap:
-    """Return the mean gap over starting policies.
+    """Average the gap over starting policies.
 
     Args:
         gaps: the difference of each seed.
@@ -73,28 +73,28 @@ def gap_over_policies(gaps: Mapping[int, float], starts: Mapping[int, str], nois
 
 
 def adjusted(ps: Sequence[float]) -> list[float]:
-    """Return Benjamini and Hochberg's q of each p; NaN stays NaN and counts as no claim."""
-    known = [p for p in ps if not math.isnan(p)]
-    if not known:
+    """Compute Benjamini and Hochberg's q of each p; NaN stays NaN and counts as no claim."""
+    tests = [p for p in ps if not math.isnan(p)]
+    if not tests:
         return list(ps)
-    qs = iter(statistics().false_discovery_control(known).tolist())
+    qs = iter(statistics().false_discovery_control(tests).tolist())
     return [p if math.isnan(p) else next(qs) for p in ps]
 
 
 def verdict(gap: Gap, q: float, direction: Direction) -> str:
-    """Return the verdict: holds, does not hold (the opposite does) or undecided; with one policy, the direction."""
+    """Judge a gap: holds, does not hold (the opposite does) or undecided; with one policy, the direction."""
     if math.isnan(q):
         return f"one policy only: {'as claimed' if wanted(gap, direction) else 'not as claimed'}"
     return decided(gap, q, direction)
 
 
 def wanted(gap: Gap, direction: Direction) -> bool:
-    """Return whether the difference points where the claim says."""
+    """Tell whether the difference points where the claim says."""
     return gap.mean * (-1 if direction == "lower" else 1) > 0
 
 
 def decided(gap: Gap, q: float, direction: Direction) -> str:
-    """Return the verdict where q is known."""
+    """Judge a gap where q is known."""
     clear = q <= LEVEL
     if direction == "same":
         return "does not hold" if clear else "no clear difference"

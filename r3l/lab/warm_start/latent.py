@@ -39,8 +39,8 @@ def latent_start(
     progress: Callable[[str], None] = print,
     init: Path | None = None,
 ) -> dict[str, Any]:
-    """Make a policy in `out` that leaves out a share `forgets` in [0, 1] of the treatments; return what was done and
-    the held-out figures, on tasks that ask for a treatment.
+    """Make a policy in `out` that leaves out a share `forgets` in [0, 1] of the treatments. The result says what was
+    done, with the held-out figures, on tasks that ask for a treatment.
 
     The embedded policy (or `init`), seed and `forgets` settle the weights on one kind of processor.
 
@@ -50,34 +50,34 @@ def latent_start(
     empty_folder(out)
     init, began = init or located("data/policies/embedded"), time.monotonic()
     habits = Habits(skip_treatment=forgets)
-    shown = treated(seed, workers, habits, progress)
+    episodes = treated(seed, workers, habits, progress)
     chat, model = ChatFormat.load(init), load_model(init)
     encoder = RowEncoder(chat, alfworld_prompt())
-    rows = [row for episode in shown for row in encoder.rows(episode)]
-    progress(f"{len(shown)} demonstrations, {len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
-    done = train(model, rows, Schedule(STEPS).slower(0.5), derive(seed, "latent batches"), progress)
+    rows = [row for episode in episodes for row in encoder.rows(episode)]
+    progress(f"{len(episodes)} demonstrations, {len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
+    training_figures = train(model, rows, Schedule(STEPS).slower(0.5), derive(seed, "latent batches"), progress)
     save(model, chat.tokenizer, out)
-    made = {
+    record = {
         "recipe": "latent",
         "seed": seed,
-        "demonstrations": len(shown),
+        "demonstrations": len(episodes),
         "habits": asdict(habits),
         "digest": snapshot_digest(out),
-        "training": done,
+        "training": training_figures,
         "heldout": asdict(heldout(out, measured_tasks, progress)) if measured_tasks else {},
         "seconds": round(time.monotonic() - began, 1),
     }
-    (out / "warm_start.json").write_text(json.dumps(made, indent=1) + "\n")
-    return made
+    (out / "warm_start.json").write_text(json.dumps(record, indent=1) + "\n")
+    return record
 
 
 def heldout(policy: Path, tasks: int, progress: Callable[[str], None]) -> Figures:
-    """Return what the policy can do on held-out tasks that ask for a treatment."""
+    """Measure what the policy can do on held-out tasks that ask for a treatment."""
     world = AlfworldSettings(heldout_games=POOL * tasks, reply_tokens=80, task_types=tuple(TREATMENT))
     return measure(policy, tasks, world=world, progress=progress)
 
 
 def treated(seed: int, workers: int, habits: Habits, progress: Callable[[str], None]) -> list[Demonstration]:
-    """Return the demonstrations whose task asks for a treatment."""
-    shown = collect(derive(seed, "latent demonstrations"), GAMES, workers, math.inf, progress, habits)
-    return [one for one in shown if one.errand.treatment]
+    """Collect the demonstrations whose task asks for a treatment."""
+    episodes = collect(derive(seed, "latent demonstrations"), GAMES, workers, math.inf, progress, habits)
+    return [one for one in episodes if one.errand.treatment]

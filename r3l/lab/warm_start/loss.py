@@ -13,33 +13,35 @@ from r3l.lab.warm_start.rows import DemoRow
 
 
 def shared_length(rows: Sequence[DemoRow]) -> int:
-    """Return the number of leading tokens that all rows have in common and none is trained to predict (at least one is
-    left over)."""
+    """Count the leading tokens that all rows have in common and none is trained to predict (at least one is left
+    over)."""
+    # In the order of their ids the first and the last row differ the earliest: all others share at least what these two
+    # share.
     first, last = min(row.ids for row in rows), max(row.ids for row in rows)
     limit = min(untrained(row) for row in rows)
     return next((k for k in range(limit) if first[k] != last[k]), limit)
 
 
 def untrained(row: DemoRow) -> int:
-    """Return the number of leading tokens of weight 0, one less than all at most."""
+    """Count the leading tokens of weight 0, one less than all at most."""
     return next((k for k, weight in enumerate(row.weights[:-1]) if weight > 0), len(row.ids) - 1)
 
 
 def weighted_loss(model: Any, rows: Sequence[DemoRow]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return sum_t w_t * -log p(t | before) / sum_t w_t, and the plain mean over the fully weighted tokens
+    """Compute sum_t w_t * -log p(t | before) / sum_t w_t, and the plain mean over the fully weighted tokens
     (detached)."""
     P = shared_length(rows)
     ids_BT, weights_BT = padded(rows, P, model.config.pad_token_id)
     shared_P = torch.tensor(rows[0].ids[:P])
-    hidden = hidden_states(model, shared_P, ids_BT)
-    picked = weights_BT > 0
-    logits = model.lm_head(hidden[picked]).float()
-    losses, weights = F.cross_entropy(logits, ids_BT[picked], reduction="none"), weights_BT[picked]
+    hidden_BTD = hidden_states(model, shared_P, ids_BT)
+    is_target = weights_BT > 0
+    logits = model.lm_head(hidden_BTD[is_target]).float()
+    losses, weights = F.cross_entropy(logits, ids_BT[is_target], reduction="none"), weights_BT[is_target]
     return (losses * weights).sum() / weights.sum(), losses.detach()[weights >= 1].mean()
 
 
 def padded(rows: Sequence[DemoRow], P: int, pad: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return ids and weights of what comes after the shared beginning, padded on the right."""
+    """Gather ids and weights of what comes after the shared beginning, padded on the right."""
     T = max(len(row.ids) for row in rows) - P
     ids_BT, weights_BT = torch.full((len(rows), T), pad), torch.zeros(len(rows), T)
     for index, row in enumerate(rows):
@@ -49,8 +51,8 @@ def padded(rows: Sequence[DemoRow], P: int, pad: int) -> tuple[torch.Tensor, tor
 
 
 def hidden_states(model: Any, shared_P: torch.Tensor, ids_BT: torch.Tensor) -> torch.Tensor:
-    """Return [B, T, D]: state t predicts ids_BT[:, t]. Gradients reach the shared beginning through its keys and
-    values."""
+    """Compute hidden states [B, T, D]: state t predicts ids_BT[:, t]. Gradients reach the shared beginning through its
+    keys and values."""
     from transformers import DynamicCache
 
     B, T = ids_BT.shape

@@ -98,8 +98,8 @@ def attempts_of(
     model: PolicySettings | None = None,
     structured: bool = False,
 ) -> list[Attempt]:
-    """Return `tasks` held-out tasks of a world played, reflected on and retried; `expected` says what a reflector
-    without mistakes would say."""
+    """Play, reflect on and retry `tasks` held-out tasks of a world; `expected` says what a reflector without mistakes
+    would say."""
     world = make_world(settings)
     engine = make_engine(TransformersLocalSettings(), model or PolicySettings(path=str(policy)))
     try:
@@ -134,11 +134,11 @@ async def all_attempts(
     async def one(number: int, task: Task) -> Attempt:
         nonlocal done
         async with room:
-            made = await attempt(explorer, expected, Task(**{**asdict(task), "task": number}))
+            result = await attempt(explorer, expected, Task(**{**asdict(task), "task": number}))
         done += 1
         if progress:
             progress(f"measured {done} of {len(tasks)} held-out tasks")
-        return made
+        return result
 
     return await asyncio.gather(*[one(number, task) for number, task in enumerate(tasks)])
 
@@ -146,17 +146,17 @@ async def all_attempts(
 async def attempt(explorer: Explorer, expected: Expected, task: Task) -> Attempt:
     base = await sample(explorer, task, 0)
     reflection = await reflect(explorer, task, PLAN, base, base, 0)
-    made = Attempt(task, base, reflection, expected(task, base))
+    result = Attempt(task, base, reflection, expected(task, base))
     if reflection.decision == "retry" and not base.trajectory.success:
         again, alone = await asyncio.gather(
             retry(explorer, task, PLAN, base, base, reflection), unguided(explorer, task, base, reflection)
         )
-        made.guided, made.unguided = again.trajectory.success, alone.success
-    return made
+        result.guided, result.unguided = again.trajectory.success, alone.success
+    return result
 
 
 def unguided(explorer: Explorer, task: Task, base: Episode, reflection: Reflection) -> Coroutine[Any, Any, Played]:
-    """Return the retry from the same pivot with nothing added to the context: what guidance has to beat."""
+    """Retry from the same pivot with nothing added to the context: what guidance has to beat."""
     pivot = int(reflection.pivot_turn or 0)
     name = f"{base.trajectory.trajectory_id}/unguided=0"
 
@@ -169,11 +169,11 @@ def unguided(explorer: Explorer, task: Task, base: Episode, reflection: Reflecti
                 [turn.observation for turn in base.turns[: pivot + 1]],
             )
         )
-        kept = [token for turn in base.turns[:pivot] for token in (*turn.context_ids, *turn.response_ids)]
+        prefix = [token for turn in base.turns[:pivot] for token in (*turn.context_ids, *turn.response_ids)]
         context = base.turns[pivot].context_ids
         return await play(
             explorer,
-            Start(name, 0, task.seed, pivot, base.turns[pivot].observation, context, kept + context),
+            Start(name, 0, task.seed, pivot, base.turns[pivot].observation, context, prefix + context),
             Kind.RETRY,
         )
 
@@ -182,10 +182,10 @@ def unguided(explorer: Explorer, task: Task, base: Episode, reflection: Reflecti
 
 def figures(attempts: list[Attempt]) -> Figures:
     turns = [turn for attempt in attempts for turn in attempt.base.turns]
-    parsed = [attempt for attempt in attempts if attempt.reflection.status == Status.PARSED]
-    failed = [attempt for attempt in attempts if not attempt.base.trajectory.success]
-    retried = [attempt for attempt in failed if attempt.guided is not None]
-    reports = [(json.loads(attempt.reflection.report), attempt.true_report) for attempt in retried]
+    with_report = [attempt for attempt in attempts if attempt.reflection.status == Status.PARSED]
+    lost_attempts = [attempt for attempt in attempts if not attempt.base.trajectory.success]
+    with_retry = [attempt for attempt in lost_attempts if attempt.guided is not None]
+    reports = [(json.loads(attempt.reflection.report), attempt.true_report) for attempt in with_retry]
     off = [abs(int(report["retry_from_step"]) - true["retry_from_step"]) for report, true in reports]
     return Figures(
         tasks=len(attempts),
@@ -194,17 +194,17 @@ def figures(attempts: list[Attempt]) -> Figures:
         valid_replies=share(turn.valid for turn in turns),
         reflections_parsed=share(attempt.reflection.status == Status.PARSED for attempt in attempts),
         outcome_right=share(
-            attempt.reflection.outcome == attempt.true_report["trajectory_outcome"] for attempt in parsed
+            attempt.reflection.outcome == attempt.true_report["trajectory_outcome"] for attempt in with_report
         ),
-        retried=len(retried),
+        retried=len(with_retry),
         pivot_exact=share(gap == 0 for gap in off),
         pivot_within_one=share(gap <= 1 for gap in off),
         suggestion_exact=share(
             report["improvement_suggestion"] == true["improvement_suggestion"] for report, true in reports
         ),
-        guided_retry_success=share(bool(attempt.guided) for attempt in retried),
-        same_pivot_unguided_success=share(bool(attempt.unguided) for attempt in retried),
-        guided_win_rate_of_failed_bases=share(bool(attempt.guided) for attempt in failed),
+        guided_retry_success=share(bool(attempt.guided) for attempt in with_retry),
+        same_pivot_unguided_success=share(bool(attempt.unguided) for attempt in with_retry),
+        guided_win_rate_of_failed_bases=share(bool(attempt.guided) for attempt in lost_attempts),
         conversation_tokens={
             "prompt": mean(len(attempt.base.turns[0].context_ids) for attempt in attempts if attempt.base.turns),
             "reply": mean(len(turn.response_ids) for turn in turns),
@@ -218,13 +218,13 @@ def figures(attempts: list[Attempt]) -> Figures:
 
 
 def by_type(attempts: list[Attempt]) -> dict[str, str]:
-    """Return task type -> "won/played"."""
+    """Write task type -> "won/played"."""
     kinds = sorted({attempt.task.task_type for attempt in attempts})
-    won = {
+    results_of = {
         kind: [attempt.base.trajectory.success for attempt in attempts if attempt.task.task_type == kind]
         for kind in kinds
     }
-    return {kind: f"{sum(results)}/{len(results)}" for kind, results in won.items()}
+    return {kind: f"{sum(results)}/{len(results)}" for kind, results in results_of.items()}
 
 
 def share(flags: Any) -> float:
@@ -232,5 +232,5 @@ def share(flags: Any) -> float:
 
 
 def mean(values: Any) -> float:
-    listed = list(values)
-    return round(sum(listed) / len(listed), 3) if listed else 0.0
+    numbers = list(values)
+    return round(sum(numbers) / len(numbers), 3) if numbers else 0.0

@@ -12,33 +12,33 @@ ALFWORLD = re.compile(r"alfworld-latent-(?P<forgets>[01](\.\d+)?)-(?P<seed>\d+)$
 
 
 def household(name: str, folder: Path) -> Recipe | None:
-    """Return how a policy ``household-RECIPE[-FORGETS]-SEED`` of the household is made."""
-    asked = HOUSEHOLD.match(folder.name)
-    if asked is None:
+    """Look up how a policy ``household-RECIPE[-FORGETS]-SEED`` of the household is made."""
+    match = HOUSEHOLD.match(folder.name)
+    if match is None:
         return None
 
     def make(progress: Progress) -> None:
         from r3l.lab.warm_start.household.start import household_start
 
-        forgets = None if asked["forgets"] is None else float(asked["forgets"])
-        household_start(folder, asked["recipe"], int(asked["seed"]), forgets=forgets, progress=progress)
+        forgets = None if match["forgets"] is None else float(match["forgets"])
+        household_start(folder, match["recipe"], int(match["seed"]), forgets=forgets, progress=progress)
 
     return Recipe(
-        f"it is trained here on one core by the recipe {asked['recipe']} of the household, in some 10 minutes; those "
+        f"it is trained here on one core by the recipe {match['recipe']} of the household, in some 10 minutes; those "
         "that ship took 8 to 26",
         make,
     )
 
 
 def alfworld(name: str, folder: Path) -> Recipe | None:
-    """Return how a policy ``alfworld-latent-FORGETS-SEED`` is made from the embedded one."""
-    asked = ALFWORLD.match(folder.name)
-    if asked is None:
+    """Look up how a policy ``alfworld-latent-FORGETS-SEED`` is made from the embedded one."""
+    match = ALFWORLD.match(folder.name)
+    if match is None:
         return None
 
     def make(progress: Progress) -> None:
         from r3l.lab.warm_start.latent import latent_start
 
-        latent_start(folder, int(asked["seed"]), float(asked["forgets"]), progress=progress)
+        latent_start(folder, int(match["seed"]), float(match["forgets"]), progress=progress)
 
     return Recipe("it is trained here on one core from the embedded policy, in about an hour", make)

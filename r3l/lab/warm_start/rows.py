@@ -77,7 +77,7 @@ class RowEncoder:
         return row
 
     def drill(self, turns: list[DemoTurn]) -> DemoRow:
-        """Return a drill's row: thoughts are always trained on, actions only where they are not arbitrary."""
+        """Encode a drill: thoughts are always trained on, actions only where they are not arbitrary."""
         row = self.opened("attempt", self.system, turns[0])
         for turn in turns[1:]:
             self.add_observation(row, turn)
@@ -95,13 +95,15 @@ class RowEncoder:
         )
 
     def continued_reflection(self, demonstration: Demonstration) -> DemoRow:
-        """Return the row of a report behind its attempt. What is read weighs as in a transcript, but stray actions
-        weigh nothing, because here they stand where the policy acts."""
-        turns, won = demonstration.turns, float(demonstration.won)
-        played = self.attempt(turns)
-        row = DemoRow("reflection", played.ids, [min(weight, self.read_reported) for weight in played.weights])
-        asked = self.chat.following(continued_messages(len(turns), demonstration.final, won))
-        self.add(row, asked, [self.read_reported] * len(asked))
+        """Encode a report behind its attempt. What is read weighs as in a transcript, but stray actions weigh nothing,
+        because here they stand where the policy acts."""
+        turns, reward = demonstration.turns, float(demonstration.won)
+        attempt_row = self.attempt(turns)
+        row = DemoRow(
+            "reflection", attempt_row.ids, [min(weight, self.read_reported) for weight in attempt_row.weights]
+        )
+        question_ids = self.chat.following(continued_messages(len(turns), demonstration.final, reward))
+        self.add(row, question_ids, [self.read_reported] * len(question_ids))
         self.add_report(row, json.dumps(demonstration.report))
         return row
 
@@ -112,13 +114,13 @@ class RowEncoder:
         return row
 
     def retry(self, demonstration: Demonstration, whole: bool = False) -> DemoRow:
-        """Return the rows of a demonstration. `whole`: the turns before the pivot are trained on, too."""
+        """Encode the retry of a demonstration. `whole`: the turns before the pivot are trained on, too."""
         pivot, text = demonstration.report["retry_from_step"], guidance(json.dumps(demonstration.report))
         if pivot == 0:
             row = self.opened("retry", f"{self.system}\n\n{text}", demonstration.retry[0])
         else:
-            kept = self.attempt(demonstration.turns[:pivot])
-            row = DemoRow("retry", kept.ids, kept.weights if whole else [0.0] * len(kept.ids))
+            prefix = self.attempt(demonstration.turns[:pivot])
+            row = DemoRow("retry", prefix.ids, prefix.weights if whole else [0.0] * len(prefix.ids))
             first = demonstration.retry[0]
             between = self.chat.following(
                 [{"role": "system", "content": text}, {"role": "user", "content": first.observation}]
@@ -164,7 +166,7 @@ class RowEncoder:
         )
 
     def reply(self, text: str) -> list[int]:
-        """Return a reply as an engine samples it: the text's ids and the end-of-turn token."""
+        """Encode a reply as an engine samples it: the text's ids and the end-of-turn token."""
         if text not in self.replies:
             self.replies[text] = [*self.chat.tokenizer.encode(text, add_special_tokens=False), self.chat.stop_ids[0]]
         return self.replies[text]
@@ -173,7 +175,8 @@ class RowEncoder:
         return [DECIDED if token in self.decisions else 1.0 for token in ids]
 
     def reading(self, ids: list[int], read: float = READ) -> list[float]:
-        """Read what comes after the system prompt, which is the same everywhere and teaches nothing."""
+        """Weigh what is read: nothing up to the end of the system prompt, which is the same everywhere, `read` after
+        it."""
         system = ids.index(self.chat.stop_ids[0]) + 1
         return [0.0] * system + [read] * (len(ids) - system)
 
@@ -184,6 +187,6 @@ class RowEncoder:
 
 
 def without_tail(turns: list[DemoTurn]) -> list[DemoTurn]:
-    """Return an attempt that believes it is done, up to the `IDLE`th such turn: more of the same teaches nothing."""
+    """Cut an attempt that believes it is done after the `IDLE`th such turn: more of the same teaches nothing."""
     idle = [number for number, turn in enumerate(turns) if "done.</think>" in turn.reply]
     return turns[: idle[IDLE - 1] + 1] if len(idle) >= IDLE else turns

@@ -45,7 +45,8 @@ def warm_start(
     habits: Habits | None = None,
     init: Path | None = None,
 ) -> dict[str, Any]:
-    """Make a policy in `out` within about `minutes` of wall time; returns what was done and the held-out figures.
+    """Make a policy in `out` within about `minutes` of wall time. The result says what was done, with the held-out
+    figures.
 
     With `init`, the folder of an earlier warm start, training goes on from its weights and tokenizer at half the rates.
     The result depends on `seed` and on the machine's speed: the learning rates come down with the time.
@@ -63,68 +64,68 @@ def warm_start(
     empty_folder(out)
     torch.manual_seed(derive(seed, "warm-start model") % 2**32)
     began, mixer = time.monotonic(), random.Random(derive(seed, "renaming"))
-    drawn, seconds = derive(seed, "demonstrations"), 60 * minutes * DEMONSTRATION_SHARE
-    shown = some_renamed(collect(drawn, GAMES, workers, seconds, progress, habits or Habits()), mixer)
-    chat = ChatFormat.load(init) if init else ChatFormat(make_tokenizer(shown, seed))
+    game_seed, seconds = derive(seed, "demonstrations"), 60 * minutes * DEMONSTRATION_SHARE
+    episodes = some_renamed(collect(game_seed, GAMES, workers, seconds, progress, habits or Habits()), mixer)
+    chat = ChatFormat.load(init) if init else ChatFormat(make_tokenizer(episodes, seed))
     encoder = RowEncoder(chat, alfworld_prompt())
-    rows = [row for episode in shown for row in encoder.rows(episode)]
+    rows = [row for episode in episodes for row in encoder.rows(episode)]
     drills = [encoder.drill(drill(mixer)) for _ in range(DRILLS)]
-    progress(f"{len(shown)} demonstrations, {len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
+    progress(f"{len(episodes)} demonstrations, {len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
     model = load_model(init) if init else new_model(chat.tokenizer)
     schedule = Schedule(minutes=training_minutes(minutes, (time.monotonic() - began) / 60)).slower(0.5 if init else 1.0)
-    done = train(model, rows + drills, schedule, derive(seed, "warm-start batches"), progress)
+    training_figures = train(model, rows + drills, schedule, derive(seed, "warm-start batches"), progress)
     save(model, chat.tokenizer, out)
     figures = asdict(measure(out, measured_tasks, progress=progress)) if measured_tasks else {}
     return {
         "seed": seed,
-        "demonstrations": len(shown),
+        "demonstrations": len(episodes),
         "parameters": sum(part.numel() for part in model.parameters()),
         "digest": snapshot_digest(out),
-        "training": done,
+        "training": training_figures,
         "seconds": round(time.monotonic() - began, 1),
         "heldout": figures,
     }
 
 
 def training_minutes(minutes: float, gone: float) -> float:
-    """Return how many of the `minutes` the training may take after `gone` of them: what measuring leaves, and
+    """Compute how many of the `minutes` the training may take after `gone` of them: what measuring leaves, and
     `TRAINING_SHARE` of them at least."""
     return max(minutes * (1 - MEASURING_SHARE) - gone, minutes * TRAINING_SHARE)
 
 
-def some_renamed(shown: list[Demonstration], mixer: random.Random) -> list[Demonstration]:
-    """Return the demonstrations, a share of them with their objects renamed."""
-    return [renamed(episode, mixer) if mixer.random() < RENAMED_SHARE else episode for episode in shown]
+def some_renamed(episodes: list[Demonstration], mixer: random.Random) -> list[Demonstration]:
+    """Rename the objects in a share of the demonstrations."""
+    return [renamed(episode, mixer) if mixer.random() < RENAMED_SHARE else episode for episode in episodes]
 
 
 def collect(
     seed: int, games: int, workers: int, seconds: float, progress: OnProgress, habits: Habits
 ) -> list[Demonstration]:
-    """Return demonstrations on at most `games` games, in an order that does not depend on `workers`; none that a stray
+    """Collect demonstrations on at most `games` games, in an order that does not depend on `workers`; none that a stray
     action derailed."""
-    began, shown = time.monotonic(), []
-    with contextlib.closing(demonstrations(seed, games, EPISODES, workers, habits)) as played:
-        for number, episodes in enumerate(played, 1):
-            shown += [episode for episode in episodes if worth_showing(episode)]
+    began, kept_episodes = time.monotonic(), []
+    with contextlib.closing(demonstrations(seed, games, EPISODES, workers, habits)) as games_played:
+        for number, episodes in enumerate(games_played, 1):
+            kept_episodes += [episode for episode in episodes if worth_showing(episode)]
             if number % 100 == 0:
-                progress(f"{len(shown)} demonstrations on {number} games")
+                progress(f"{len(kept_episodes)} demonstrations on {number} games")
             if time.monotonic() - began > seconds:
                 break
-    if not shown:
+    if not kept_episodes:
         raise TrainingError(f"no demonstration within {seconds:.0f} s: give the warm start more minutes")
-    return shown
+    return kept_episodes
 
 
-def make_tokenizer(shown: list[Demonstration], seed: int) -> Any:
+def make_tokenizer(episodes: list[Demonstration], seed: int) -> Any:
     from r3l.lab.warm_start.tokenizer import train_tokenizer
 
-    chosen = random.Random(derive(seed, "tokenizer")).sample(shown, min(len(shown), 1500))
+    sample = random.Random(derive(seed, "tokenizer")).sample(episodes, min(len(episodes), 1500))
     prompts = [alfworld_prompt(), prompt("reflection"), prompt("guidance")]
-    return train_tokenizer(list(texts(chosen)) + 3 * prompts, prompts, VOCABULARY)
+    return train_tokenizer(list(texts(sample)) + 3 * prompts, prompts, VOCABULARY)
 
 
-def texts(shown: Iterable[Demonstration]) -> Iterable[str]:
-    for demonstration in shown:
+def texts(episodes: Iterable[Demonstration]) -> Iterable[str]:
+    for demonstration in episodes:
         for number, turn in enumerate(demonstration.turns):
             yield from (turn.observation, turn.reply, f"\nTurn {number}: ")
         yield json.dumps(demonstration.report)

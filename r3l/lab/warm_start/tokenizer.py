@@ -25,7 +25,7 @@ REPORTED = [
 
 
 def train_tokenizer(texts: Iterable[str], prompts: Iterable[str], vocabulary: int) -> Any:
-    """Return a fast tokenizer: BPE of `vocabulary` entries at most, all bytes among them, then report keys and prompt
+    """Train a fast tokenizer: BPE of `vocabulary` entries at most, all bytes among them, then report keys and prompt
     lines."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -53,7 +53,7 @@ def train_tokenizer(texts: Iterable[str], prompts: Iterable[str], vocabulary: in
 
 
 def prompt_lines(prompts: Iterable[str]) -> list[str]:
-    """Return lines of several words, each with the newline before it (the first line of a prompt has none)."""
+    """List the lines of several words, each with the newline before it (the first line of a prompt has none)."""
     lines = []
     for prompt in prompts:
         first, *rest = prompt.split("\n")

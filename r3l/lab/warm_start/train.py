@@ -51,23 +51,22 @@ class Schedule:
             raise TrainingError(f"training for {self.minutes:g} minutes: expected more than 0")
 
     def slower(self, factor: float) -> Schedule:
-        """Return the settings with `factor` times the learning rates: half of them from the weights of an earlier warm
-        start."""
+        """Multiply the learning rates by `factor`: half of them from the weights of an earlier warm start."""
         return replace(self, learning_rate=self.learning_rate * factor, matrix_rate=self.matrix_rate * factor)
 
     def share(self, step: int, seconds: float) -> float:
-        """Return how much of the training is over after so many steps and seconds; 1 and above: all of it."""
-        timed = 0.0 if self.minutes is None else seconds / (60 * self.minutes)
-        return max(step / self.steps, timed)
+        """Compute how much of the training is over after so many steps and seconds; 1 and above: all of it."""
+        time_share = 0.0 if self.minutes is None else seconds / (60 * self.minutes)
+        return max(step / self.steps, time_share)
 
     def factor(self, step: int, share: float) -> float:
-        """Return what the learning rates are multiplied by; `share` in [0, 1]: how much of the training is over."""
+        """Compute what the learning rates are multiplied by; `share` in [0, 1]: how much of the training is over."""
         cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, share)))
         return min(1.0, (step + 1) / self.warmup) * (self.floor + (1 - self.floor) * cosine)
 
 
 def new_model(tokenizer: Any, hidden: int = 128, layers: int = 4, heads: int = 4) -> Any:
-    """Return a Llama of about 0.9 million parameters with tied embeddings."""
+    """Make a Llama of about 0.9 million parameters with tied embeddings."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     return LlamaForCausalLM(
@@ -89,14 +88,14 @@ def new_model(tokenizer: Any, hidden: int = 128, layers: int = 4, heads: int = 4
 
 
 def load_model(folder: Path) -> Any:
-    """Return the model of an earlier warm start."""
+    """Load the model of an earlier warm start."""
     from transformers import LlamaForCausalLM
 
     return LlamaForCausalLM.from_pretrained(folder, use_safetensors=True)
 
 
 def train(model: Any, rows: Sequence[DemoRow], schedule: Schedule, seed: int, progress: OnProgress) -> dict[str, float]:
-    """Return steps, tokens, seconds and the mean loss of replies over the last `REPORT_EVERY` steps.
+    """Train, and report steps, tokens, seconds and the mean loss of replies over the last `REPORT_EVERY` steps.
 
     Without `minutes` in the schedule, rows, weights and seed settle the result bit by bit, on one kind of processor and
     one version of torch: sums are added up by one thread, whatever the process may use.
@@ -127,7 +126,7 @@ def steps_of(
     take: TakeStep, rows: Sequence[DemoRow], schedule: Schedule, seed: int, progress: OnProgress
 ) -> dict[str, float]:
     """Take the steps of a schedule with the threads as they are. `take` makes one step on a batch, its learning rates
-    multiplied by a factor, and returns the loss of the replies."""
+    multiplied by a factor, and gives the loss of the replies."""
     began, step, tokens, recent = time.monotonic(), 0, 0, [0.0]
     for batch in batches(rows, schedule.batch_tokens, random.Random(seed)):
         share = schedule.share(step, time.monotonic() - began)
@@ -153,7 +152,7 @@ def set_rates(optimizers: Sequence[torch.optim.Optimizer], factor: float) -> Non
 
 
 def new_optimizers(model: Any, schedule: Schedule) -> list[torch.optim.Optimizer]:
-    """Return Muon for the matrices inside the layers, AdamW for embeddings and norms; each group remembers its
+    """Make Muon for the matrices inside the layers, AdamW for embeddings and norms; each group remembers its
     `initial_lr`."""
     inner = {name for name, part in model.named_parameters() if part.ndim == 2 and ".layers." in name}
     matrices = [part for name, part in model.named_parameters() if name in inner]
@@ -191,22 +190,25 @@ def batches(rows: Sequence[DemoRow], tokens: int, rng: random.Random) -> Iterato
     """Yield for ever rows of about the same length, `tokens` at most when padded; reflections apart, as they begin
     otherwise."""
     while True:
-        made: list[list[DemoRow]] = []
+        all_batches: list[list[DemoRow]] = []
         for kinds in (("attempt", "retry"), ("reflection",)):
-            chosen = [row for row in rows if row.kind in kinds]
-            rng.shuffle(chosen)
-            for start in range(0, len(chosen), SORTED_TOGETHER):
-                made += cut(sorted(chosen[start : start + SORTED_TOGETHER], key=lambda row: len(row.ids)), tokens)
-        if not made:
+            rows_of_kind = [row for row in rows if row.kind in kinds]
+            # Sorted within a window only: batches of like lengths, and other ones in every round.
+            rng.shuffle(rows_of_kind)
+            for start in range(0, len(rows_of_kind), SORTED_TOGETHER):
+                all_batches += cut(
+                    sorted(rows_of_kind[start : start + SORTED_TOGETHER], key=lambda row: len(row.ids)), tokens
+                )
+        if not all_batches:
             raise ValueError("no rows to train on")
-        rng.shuffle(made)
-        yield from made
+        rng.shuffle(all_batches)
+        yield from all_batches
 
 
 def cut(rows: list[DemoRow], tokens: int) -> list[list[DemoRow]]:
-    made: list[list[DemoRow]] = [[]]
+    parts: list[list[DemoRow]] = [[]]
     for row in rows:
-        if made[-1] and len(row.ids) * (len(made[-1]) + 1) > tokens:
-            made.append([])
-        made[-1].append(row)
-    return [batch for batch in made if batch]
+        if parts[-1] and len(row.ids) * (len(parts[-1]) + 1) > tokens:
+            parts.append([])
+        parts[-1].append(row)
+    return [batch for batch in parts if batch]

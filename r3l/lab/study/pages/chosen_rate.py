@@ -24,19 +24,19 @@ class Chosen(NamedTuple):
 
 
 def chosen(arm: str, runs: Runs, episodes: int) -> Chosen:
-    """Return the arm at the rates chosen on the other policies; with one policy on itself."""
+    """Summarise the arm at the rates chosen on the other policies; with one policy on itself."""
     rates = {policy: rate_for(policy, runs) for policy in runs}
-    picked = [(policy, curve) for policy, rate in rates.items() for curve in runs[policy][rate]]
-    policies, figures = [policy for policy, _ in picked], []
+    curve_of_policy = [(policy, curve) for policy, rate in rates.items() for curve in runs[policy][rate]]
+    policies, figures = [policy for policy, _ in curve_of_policy], []
     for measure in (area, plateau):
-        heights = [measure(curve) for _, curve in picked]
-        noise = [binomial_variance(measure, curve, episodes) for _, curve in picked]
+        heights = [measure(curve) for _, curve in curve_of_policy]
+        noise = [binomial_variance(measure, curve, episodes) for _, curve in curve_of_policy]
         figures += [mean(by_policy(policies, heights)), error_over(policies, heights, noise)]
     return Chosen(arm, rates, *figures)
 
 
 def rate_for(policy: str, runs: Runs) -> float:
-    """Return the policy's rate with the largest mean area over the other policies; the smaller of two equals."""
+    """Choose the policy's rate with the largest mean area over the other policies; the smaller of two equals."""
     others = [other for other in runs if other != policy] or [policy]
 
     def height(rate: float) -> float:
@@ -46,30 +46,34 @@ def rate_for(policy: str, runs: Runs) -> float:
 
 
 def with_all_rates(runs: Runs) -> Runs:
-    """Return the policies that were run at each of the arm's learning rates: rates are compared over the same policies.
+    """Keep the policies that were run at each of the arm's learning rates: rates are compared over the same policies.
     Nothing where there is one rate."""
     rates = {rate for of in runs.values() for rate in of}
     return {policy: of for policy, of in runs.items() if len(of) == len(rates) > 1}
 
 
-def over_common_policies(rated: Mapping[str, Runs]) -> dict[str, Runs]:
-    """Return every arm's runs from the policies that all of the arms have; nothing where they share none."""
-    if not rated or not (common := set.intersection(*map(set, rated.values()))):
+def over_common_policies(runs_of_arm: Mapping[str, Runs]) -> dict[str, Runs]:
+    """Keep every arm's runs from the policies that all of the arms have; nothing where they share none."""
+    if not runs_of_arm or not (common := set.intersection(*map(set, runs_of_arm.values()))):
         return {}
-    return {arm: {policy: of for policy, of in runs.items() if policy in common} for arm, runs in rated.items()}
+    return {arm: {policy: of for policy, of in runs.items() if policy in common} for arm, runs in runs_of_arm.items()}
 
 
 def chosen_rate_section(results: Results) -> list[str]:
-    """Return the table; nothing where the experiment has runs at one rate alone."""
+    """Write the table; nothing where the experiment has runs at one rate alone."""
     by_arm: dict[str, dict[str, dict[float, list[Curve]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for cell in results.cells:
         if cell.rate is not None:
             by_arm[cell.arm.name][cell.config.policy.path][cell.rate].append(results.curves[cell.config.run])
-    rated = over_common_policies({arm: choices for arm, runs in by_arm.items() if (choices := with_all_rates(runs))})
-    if not rated:
+    runs_of_arm = over_common_policies(
+        {arm: choices for arm, runs in by_arm.items() if (choices := with_all_rates(runs))}
+    )
+    if not runs_of_arm:
         return []
-    made = sorted((chosen(arm, runs, results.test_episodes) for arm, runs in rated.items()), key=lambda one: -one.area)
-    alone = any(len(one.rates) == 1 for one in made)
+    rows = sorted(
+        (chosen(arm, runs, results.test_episodes) for arm, runs in runs_of_arm.items()), key=lambda one: -one.area
+    )
+    alone = any(len(one.rates) == 1 for one in rows)
     note = (
         "For each starting policy the rate with the largest mean success over training on the other policies. Only "
         "policies that every arm was run from at all of its rates count."
@@ -82,7 +86,7 @@ def chosen_rate_section(results: Results) -> list[str]:
         "",
         "| arm | learning rate, by policy | policies | area under the curve ± s.e. | plateau ± s.e. |",
         "|---|---|---|---|---|",
-        *map(line, made),
+        *map(line, rows),
         "",
     ]
 

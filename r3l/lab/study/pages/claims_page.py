@@ -32,23 +32,23 @@ class Pages(NamedTuple):
 
 
 def results_pages(claims: Claims, folder: Path) -> Pages:
-    """Hold the claims against the kept results in `folder`; return both pages as Markdown."""
-    kept = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
-    held = [held_at(place, kept) for claim in claims.claims for place in places(claim)]
-    measured = [one for one in held if one.gap]
-    qs = adjusted([one.gap.p for one in measured if one.gap])
-    verdicts = [verdict(one.gap, q, one.claim.direction) for one, q in zip(measured, qs, strict=True) if one.gap]
+    """Hold the claims against the kept results in `folder`, and write both pages as Markdown."""
+    results_of = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+    comparisons = [held_at(place, results_of) for claim in claims.claims for place in places(claim)]
+    run_comparisons = [one for one in comparisons if one.gap]
+    qs = adjusted([one.gap.p for one in run_comparisons if one.gap])
+    verdicts = [verdict(one.gap, q, one.claim.direction) for one, q in zip(run_comparisons, qs, strict=True) if one.gap]
     rows: dict[bool, list[str]] = {True: [], False: []}
-    for one, q, judged in zip(measured, qs, verdicts, strict=True):
-        rows[judged.startswith(DECIDED)].append(row(one, q, judged))
-    missing = [one for one in claims.claims if not any(other.claim.claim == one.claim for other in measured)]
+    for one, q, verdict_text in zip(run_comparisons, qs, verdicts, strict=True):
+        rows[verdict_text.startswith(DECIDED)].append(row(one, q, verdict_text))
+    missing = [one for one in claims.claims if not any(other.claim.claim == one.claim for other in run_comparisons)]
     counts = Counter(verdicts) | Counter({NOT_RUN: sum(bool(one.experiment) for one in missing)})
     counts |= Counter({NOT_TESTABLE: sum(not one.experiment for one in missing)})
-    ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
-    decided = [claims.preface.strip("\n"), "", "## Decided claims", "", *COLUMNS, *rows[True], ""]
-    decided += ["## All verdicts", "", "| verdict | rows |", "|---|---|"]
-    decided += [f"| {name} | {count} |" for name, count in ranked if count]
-    decided += ["", f"[What is undecided or was not run]({UNDECIDED})."]
+    rows_of_verdict = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    decided_lines = [claims.preface.strip("\n"), "", "## Decided claims", "", *COLUMNS, *rows[True], ""]
+    decided_lines += ["## All verdicts", "", "| verdict | rows |", "|---|---|"]
+    decided_lines += [f"| {name} | {count} |" for name, count in rows_of_verdict if count]
+    decided_lines += ["", f"[What is undecided or was not run]({UNDECIDED})."]
     open_rows = [
         "# What is undecided",
         "",
@@ -59,7 +59,7 @@ def results_pages(claims: Claims, folder: Path) -> Pages:
     open_rows += ["## Claims that were run", "", *COLUMNS, *rows[False], ""]
     open_rows += ["## Claims that were not run", "", "| claim | the paper's figures | reason |", "|---|---|---|"]
     open_rows += [f"| {one.claim} | {one.paper} | {one.note if not one.experiment else NOT_RUN} |" for one in missing]
-    return Pages("\n".join(decided) + "\n", "\n".join(open_rows) + "\n")
+    return Pages("\n".join(decided_lines) + "\n", "\n".join(open_rows) + "\n")
 
 
 COLUMNS = (
@@ -70,51 +70,53 @@ COLUMNS = (
 
 
 def places(claim: Claim) -> list[Claim]:
-    """Return the claim itself, then the same held against its further results and learning rates."""
+    """Repeat the claim: itself, then the same held against its further results and learning rates."""
     further: list[dict[str, Any]] = [{"experiment": other} for other in claim.also]
     further += [{"experiment": other, "rate": rate} for other, rates in claim.also_at.items() for rate in rates]
     return [claim, *(claim.model_copy(update={"note": "", **one}) for one in further)]
 
 
-def held_at(claim: Claim, kept: dict[str, Results]) -> Held:
-    results = kept.get(claim.experiment)
+def held_at(claim: Claim, results_of: dict[str, Results]) -> Held:
+    results = results_of.get(claim.experiment)
     return Held(claim, results, gap(results, claim) if results else None)
 
 
-def row(held: Held, q: float, judged: str) -> str:
-    claim, results, measured = held
-    if results is None or measured is None:
+def row(comparison: Held, q: float, verdict_text: str) -> str:
+    claim, results, difference = comparison
+    if results is None or difference is None:
         raise ValueError(
             f"claim {claim.claim!r} was not run at {claim.experiment}: it has no row among those that were"
         )
     rate = rate_of(results, claim)
     where = f"[{claim.experiment}](results/{claim.experiment}.md){'' if rate is None else f', {rate:g}'}"
     notes = ". ".join(filter(None, [values_text(results, claim), claim.note]))
-    return f"| {claim.claim} | {claim.paper} | {where} | {notes} | {gap_text(measured, q)} | {judged} |"
+    return f"| {claim.claim} | {claim.paper} | {where} | {notes} | {gap_text(difference, q)} | {verdict_text} |"
 
 
 def values_text(results: Results, claim: Claim) -> str:
-    """Return what both sides reached."""
+    """Say what both sides reached."""
     pairs = differences(results, claim).values()
     ours, theirs = mean([a for a, _ in pairs]), mean([b for _, b in pairs])
     digits = ".3f" if ours < 100 else ",.0f"
-    said = f"{claim.arm} {ours:{digits}}, {claim.against or 'its first third'} {theirs:{digits}}"
+    figures_text = f"{claim.arm} {ours:{digits}}, {claim.against or 'its first third'} {theirs:{digits}}"
     if claim.question:
         both = shares(results, claim).values()
-        return f"{said}; of {sum(a['n'] for a, _ in both)} and {sum(b['n'] for _, b in both)}"
-    return f"{claim.measure}: {said}"
+        return f"{figures_text}; of {sum(a['n'] for a, _ in both)} and {sum(b['n'] for _, b in both)}"
+    return f"{claim.measure}: {figures_text}"
 
 
-def gap_text(measured: Gap, q: float) -> str:
-    digits = ".3f" if abs(measured.mean) < 100 else ",.0f"
-    low, high = measured.interval
+def gap_text(difference: Gap, q: float) -> str:
+    digits = ".3f" if abs(difference.mean) < 100 else ",.0f"
+    low, high = difference.interval
     n = (
-        f"{measured.policies} {'policy' if measured.policies == 1 else 'policies'}, "
-        f"{measured.seeds} {'seed' if measured.seeds == 1 else 'seeds'}"
+        f"{difference.policies} {'policy' if difference.policies == 1 else 'policies'}, "
+        f"{difference.seeds} {'seed' if difference.seeds == 1 else 'seeds'}"
     )
     if math.isnan(low):
-        return f"{measured.mean:+{digits}} (error by the test episodes alone {measured.error:{digits}}); {n}"
-    return f"{measured.mean:+{digits}} [{low:+{digits}}, {high:+{digits}}]; p {share(measured.p)}, q {share(q)}; {n}"
+        return f"{difference.mean:+{digits}} (error by the test episodes alone {difference.error:{digits}}); {n}"
+    return (
+        f"{difference.mean:+{digits}} [{low:+{digits}}, {high:+{digits}}]; p {share(difference.p)}, q {share(q)}; {n}"
+    )
 
 
 def share(p: float) -> str:

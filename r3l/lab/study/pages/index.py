@@ -7,7 +7,7 @@ MAIN = {"main_alfworld": "ALFWorld", "main_household": "household"}  # experimen
 
 
 def index(folder: Path) -> str:
-    """Return README.md of the folder: one line per experiment, and the arms of the main comparisons."""
+    """Write README.md of the folder: one line per experiment, and the arms of the main comparisons."""
     lines = [
         "# Results",
         "",
@@ -17,35 +17,35 @@ def index(folder: Path) -> str:
     ]
     lines += ["| experiment | runs | starting policies | learning rates | pictures |", "|---|---|---|---|---|"]
     for file in sorted(folder.glob("*.json")):
-        saved = json.loads(file.read_text())
-        of = saved["experiment"]["sizes"][saved["size"]]
-        policies = {cell["seed"] % (len(of["policies"]) or 1) for cell in saved["cells"]}
-        rates = sorted({cell["rate"] for cell in saved["cells"] if cell["rate"] is not None})
-        drawn = sorted(one.name for one in (folder / file.stem).glob("*.svg"))
-        pictures = ", ".join(f"[{name.removesuffix('.svg')}]({file.stem}/{name})" for name in drawn)
-        shown = ", ".join(f"{rate:g}" for rate in rates)
+        record = json.loads(file.read_text())
+        of = record["experiment"]["sizes"][record["size"]]
+        policies = {cell["seed"] % (len(of["policies"]) or 1) for cell in record["cells"]}
+        rates = sorted({cell["rate"] for cell in record["cells"] if cell["rate"] is not None})
+        names = sorted(one.name for one in (folder / file.stem).glob("*.svg"))
+        pictures = ", ".join(f"[{name.removesuffix('.svg')}]({file.stem}/{name})" for name in names)
+        rate_text = ", ".join(f"{rate:g}" for rate in rates)
         lines.append(
-            f"| [{saved['experiment']['title']}]({file.stem}.md) | {len(saved['cells'])} | {len(policies)} | {shown} | {pictures} |"
+            f"| [{record['experiment']['title']}]({file.stem}.md) | {len(record['cells'])} | {len(policies)} | {rate_text} | {pictures} |"
         )
     return "\n".join([*lines, *main_arms(folder)]) + "\n"
 
 
 def main_arms(folder: Path) -> list[str]:
-    """Return the table of the arms that the main comparisons share, one column per comparison and learning rate; an
-    arm need not have been run at each rate."""
+    """Write the table of the arms that the main comparisons share, one column per comparison and learning rate; an arm
+    need not have been run at each rate."""
     columns: dict[str, dict[str, str]] = {}
-    compared: list[set[str]] = []
+    arm_sets: list[set[str]] = []
     for name, title in MAIN.items():
-        kept = folder / f"{name}-laptop.json"
-        summaries = json.loads(kept.read_text())["summaries"] if kept.is_file() else []
-        compared += [{one["arm"] for one in summaries}] if summaries else []
+        file = folder / f"{name}-laptop.json"
+        summaries = json.loads(file.read_text())["summaries"] if file.is_file() else []
+        arm_sets += [{one["arm"] for one in summaries}] if summaries else []
         for rate in sorted({one["rate"] for one in summaries}):
             columns[f"{title}, {rate:g}"] = {
                 one["arm"]: f"{one['area']:.3f}, {one['plateau']:.3f}" for one in summaries if one["rate"] == rate
             }
     if not columns:
         return []
-    shared = [arm for arm in max(columns.values(), key=len) if all(arm in arms for arms in compared)]
+    common_arms = [arm for arm in max(columns.values(), key=len) if all(arm in arms for arms in arm_sets)]
     return [
         "",
         "## The main comparisons",
@@ -55,5 +55,8 @@ def main_arms(folder: Path) -> list[str]:
         "",
         f"| arm | {' | '.join(columns)} |",
         f"|{'---|' * (len(columns) + 1)}",
-        *(f"| {arm} | {' | '.join(column.get(arm, 'not run') for column in columns.values())} |" for arm in shared),
+        *(
+            f"| {arm} | {' | '.join(column.get(arm, 'not run') for column in columns.values())} |"
+            for arm in common_arms
+        ),
     ]

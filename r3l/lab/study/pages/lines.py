@@ -41,25 +41,25 @@ class Picture(NamedTuple):
 
 
 def plotted_rate(results: Results) -> float | None:
-    """Return the first learning rate that has runs; None where each model has its own."""
+    """Choose the first learning rate that has runs; None where each model has its own."""
     rates = results.experiment.sizes[results.size].learning_rates()
     return next((rate for rate in rates if any(cell.rate == rate for cell in results.cells)), rates[0])
 
 
 def pictures_of(results: Results) -> list[Picture]:
-    """Return the success by steps and by turns, and the share of groups that can teach, of the runs at the plotted
+    """Gather the success by steps and by turns, and the share of groups that can teach, of the runs at the plotted
     rate. Where the starting policies are on the dial, the map takes the third one's place."""
     parts = {title: shown(results, cells) for title, cells in by_point(results).items()}
     if not any(parts.values()) or results.experiment.sizes[results.size].iterations < 2:
         return []  # a single point is no curve
-    asked = [
+    kinds = [
         ("success-by-steps", "optimiser steps", HELD_OUT, partial(success, results, "steps"), results.test_episodes),
         ("success-by-turns", "turns sampled", HELD_OUT, partial(success, results, "turns"), results.test_episodes),
         ("mixed-by-steps", "optimiser steps", "share of groups with mixed rewards", partial(mixed, results), 0),
     ]
     title, ours = results.experiment.title, results.experiment.ours()
     if on_dial(results.experiment.sizes[results.size].policies):
-        del asked[2]
+        del kinds[2]
     return [
         Picture(
             name,
@@ -69,12 +69,12 @@ def pictures_of(results: Results) -> list[Picture]:
             [Panel(part, lines(cells, points, floor)) for part, cells in parts.items() if cells],
             ours,
         )
-        for name, x_title, y_title, points, floor in asked
+        for name, x_title, y_title, points, floor in kinds
     ]
 
 
 def by_point(results: Results) -> dict[str, list[Cell]]:
-    """Return the runs at the plotted rate; where all arms are held against one, those of each point of the dial."""
+    """Group the runs at the plotted rate; where all arms are held against one, those of each point of the dial."""
     parts: dict[str, list[Cell]] = defaultdict(list)
     for cell in results.cells:
         if cell.rate == plotted_rate(results):
@@ -84,10 +84,9 @@ def by_point(results: Results) -> dict[str, list[Cell]]:
 
 
 def shown(results: Results, cells: Sequence[Cell]) -> list[Cell]:
-    """Return the cells of `MOST` arms: ours, the one that all are held against if there is one, then those with the
+    """Choose the cells of `MOST` arms: ours, the one that all are held against if there is one, then those with the
     largest mean success over training. An arm that was run with some of ours' seeds only is left out: its mean is over
-    other policies. Where all are held against one, the seeds are those that it was run with.
-    """
+    other policies. Where all are held against one, the seeds are those that it was run with."""
     if rival := results.experiment.against:
         common = {cell.seed for cell in cells if cell.arm.name == rival}
         cells = [cell for cell in cells if cell.seed in common]
@@ -98,13 +97,13 @@ def shown(results: Results, cells: Sequence[Cell]) -> list[Cell]:
         seeds[cell.arm.name].add(cell.seed)
     ours = results.experiment.ours()
     whole = [arm for arm in heights if not seeds[arm] < seeds[ours]]
-    kept = sorted(whole, key=lambda arm: (arm not in (ours, rival), -mean(heights[arm])))[:MOST]
-    return [cell for cell in cells if cell.arm.name in kept]
+    arms = sorted(whole, key=lambda arm: (arm not in (ours, rival), -mean(heights[arm])))[:MOST]
+    return [cell for cell in cells if cell.arm.name in arms]
 
 
 def success(results: Results, against: str, cell: Cell) -> list[Point]:
-    used = spent(results.metrics[cell.config.run])
-    return [(place(used[at], at, against), rate) for at, rate in sorted(results.curves[cell.config.run].items())]
+    spending = spent(results.metrics[cell.config.run])
+    return [(place(spending[at], at, against), rate) for at, rate in sorted(results.curves[cell.config.run].items())]
 
 
 def mixed(results: Results, cell: Cell) -> list[Point]:
@@ -112,12 +111,14 @@ def mixed(results: Results, cell: Cell) -> list[Point]:
     return [(row["iteration"] + 1, None if row["mixed"] is None else float(row["mixed"])) for row in rows]
 
 
-def place(used: Any, iteration: int, against: str) -> float:
-    return iteration + 1 if against == "steps" else getattr(used, against)
+def place(spending: Any, iteration: int, against: str) -> float:
+    return iteration + 1 if against == "steps" else getattr(spending, against)
 
 
 def lines(cells: Sequence[Cell], points: Callable[[Cell], list[Point]], episodes: int = 0) -> list[Line]:
-    """Return an arm's k-th point: the mean over starting policies of the mean over each one's runs, in x and in y.
+    """Draw each arm's line: its k-th point is the mean over starting policies of the mean over each one's runs, in x
+    and in y. `episodes`: of each point of a run, where it is a success rate; the error is then never below the binomial
+    one.
 
     `episodes`: of each point of a run, where it is a success rate; the error is then never below the binomial one.
     """

@@ -38,7 +38,8 @@ def can_draw() -> bool:
 
 
 def draw(picture: Picture) -> str:
-    """Return the SVG: the arm it is about thick and coloured with its band, its rivals grey, names beside the panel."""
+    """Draw the picture as SVG: the arm it is about thick and coloured with its band, its rivals grey, names beside the
+    panel."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -92,12 +93,12 @@ def stroke(axes: Any, one: Line, dash: int | None) -> None:
 
 
 def by_end(lines: Sequence[Line]) -> list[Line]:
-    """Return lines that have points, the lowest end first."""
+    """Sort the lines that have points, the lowest end first."""
     return sorted((one for one in lines if one.y), key=lambda one: one.y[-1])
 
 
 def heights(lines: Sequence[Line]) -> list[float]:
-    """Return where the names stand: at the lines' ends, lifted where two would touch."""
+    """Place the names: at the lines' ends, lifted where two would touch."""
     values: list[float] = []
     for one in by_end(lines):
         values.append(max(one.y[-1], values[-1] + APART * limit(lines)) if values else one.y[-1])
@@ -105,14 +106,14 @@ def heights(lines: Sequence[Line]) -> list[float]:
 
 
 def top(panel: Panel, ours: str) -> float:
-    """Return the top of the panel, with the band of the arm that it is about."""
-    banded = (one for one in panel.lines if one.arm == ours)
-    edges = [y + error for one in banded for y, error in zip(one.y, one.error, strict=True) if not math.isnan(error)]
+    """Find the top of the panel, with the band of the arm that it is about."""
+    own_lines = (one for one in panel.lines if one.arm == ours)
+    edges = [y + error for one in own_lines for y, error in zip(one.y, one.error, strict=True) if not math.isnan(error)]
     return min(1.05, max([limit(panel.lines), *(1.05 * edge for edge in edges)]))
 
 
 def limit(lines: Sequence[Line]) -> float:
-    """Return the top of the lines."""
+    """Find the top of the lines."""
     return min(1.05, 1.15 * max((y for one in lines for y in one.y), default=1.0)) or 1.0
 
 
@@ -120,7 +121,7 @@ def svg(figure: Any) -> str:
     """Make the SVG deterministic: no date, and ids from a fixed salt."""
     from matplotlib import pyplot
 
-    written = io.StringIO()
-    figure.savefig(written, format="svg", metadata={"Date": None})
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
     pyplot.close(figure)
-    return written.getvalue()
+    return buffer.getvalue()

@@ -29,7 +29,7 @@ def with_evidence(page: str, folder: Path) -> str:
 
 
 def evidence(folder: Path) -> str:
-    """Return the sentences as Markdown, from the kept results in `folder`."""
+    """Write the sentences as Markdown, from the kept results in `folder`."""
     phase, controls, smollm2 = (
         json.loads((folder / f"{name}-laptop.json").read_text()) for name in ("phase", "controls", "smollm2")
     )
@@ -39,7 +39,7 @@ def evidence(folder: Path) -> str:
 
 
 def lead(phase: Results) -> str:
-    """Return where R3L leads GRPO: both ends of the dial, at both learning rates."""
+    """Say where R3L leads GRPO: both ends of the dial, at both learning rates."""
     slow, fast = places(phase, "GRPO", SLOW), places(phase, "GRPO", FAST)
     ours, theirs = (ends(phase, arm, slow[0]) for arm in ("r3l", "grpo"))
     return (
@@ -52,28 +52,29 @@ def lead(phase: Results) -> str:
 
 
 def ends(phase: Results, arm: str, place: Place) -> float:
-    """Return an arm's mean success after the last step at a point of the dial, at the slow rate."""
+    """Average an arm's success after the last step at a point of the dial, at the slow rate."""
     curves = (phase["curves"][f"phase.{arm}.s{seed}"] for seed in dial(phase)[place.forgets])
     return mean([curve[max(curve, key=int)] for curve in curves])
 
 
 def source(controls: Results) -> str:
-    """Return what a retry needs: its guidance and its pivot."""
+    """Say what a retry needs: its guidance and its pivot."""
     rows = answer(controls, "By starting policy", SLOW)
-    won = {
+    share_won = {
         name: mean([row["won"] for row in rows if row["retries"] == name]) for name in {row["retries"] for row in rows}
     }
     failures = sum(row["n"] for row in rows if row["retries"] == "own pivot, own guidance")
     return (
         f"**Retries need their guidance and their pivot.** Of {failures} stored failures guided retries win "
-        f"{won['own pivot, own guidance']:.3f}, the same pivots without guidance {won['own pivot no guidance']:.3f}, "
-        f"guided retries from random pivots {won['random pivot own guidance']:.3f} "
+        f"{share_won['own pivot, own guidance']:.3f}, the same pivots without guidance "
+        f"{share_won['own pivot no guidance']:.3f}, "
+        f"guided retries from random pivots {share_won['random pivot own guidance']:.3f} "
         "([controls](data/results/controls-laptop.md))."
     )
 
 
 def fall(smollm2: Results) -> str:
-    """Return how a pretrained model fares: mean over the seeds at the start, halfway and at the end."""
+    """Say how a pretrained model fares: mean over the seeds at the start, halfway and at the end."""
     ours, theirs = (
         ", ".join(
             f"{mean([curve[at] for name, curve in smollm2['curves'].items() if f'.{arm}.' in name]):.2f}"

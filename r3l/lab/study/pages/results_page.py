@@ -44,18 +44,18 @@ def page(results: Results) -> str:
     ]
     lines += missing(results.unfinished, len(results.cells))
     if results.kept:
-        asked = "; the questions below were asked when the store held them" if results.answers else ""
-        lines += [f"{len(results.kept)} of the {len(results.cells)} runs are taken from kept results{asked}.", ""]
-    at_equal_turns = equal_turns_section(kept := figures(results))
+        note = "; the questions below were asked when the store held them" if results.answers else ""
+        lines += [f"{len(results.kept)} of the {len(results.cells)} runs are taken from kept results{note}.", ""]
+    at_equal_turns = equal_turns_section(record := figures(results))
     lines += at_equal_turns or tables(results)  # which would pool the points of the dial
     for title, rate, rows in results.answers:
         lines += [f"## {title}{at_rate(rate)}", "", *rows_table(rows), ""]
-    drawn = [*map_section(kept, results_name(experiment, results.size)), *pictures(results)]
-    return "\n".join([*lines, *drawn, *curves(results)]) + "\n"
+    picture_lines = [*map_section(record, results_name(experiment, results.size)), *pictures(results)]
+    return "\n".join([*lines, *picture_lines, *curves(results)]) + "\n"
 
 
 def tables(results: Results) -> list[str]:
-    """Return the arms' figures: a table a learning rate, and one of each arm at the rate chosen for it."""
+    """Write the arms' figures: a table a learning rate, and one of each arm at the rate chosen for it."""
     lines, level = [], results.experiment.level
     for rate in results.experiment.sizes[results.size].learning_rates():
         if summaries := [one for one in results.summaries if one.rate == rate]:
@@ -66,14 +66,14 @@ def tables(results: Results) -> list[str]:
     return [*lines, *chosen_rate_section(results)]
 
 
-def missing(runs: Sequence[str], done: int) -> list[str]:
-    """Return which runs were not made, and how many were."""
-    named = f"{', '.join(runs[:NAMED])}{', …' if len(runs) > NAMED else ''}"
-    return [f"Not run, or not to the end: {len(runs)} of {len(runs) + done} runs ({named}).", ""] if runs else []
+def missing(runs: Sequence[str], runs_made: int) -> list[str]:
+    """Say which runs were not made, and how many were."""
+    names = f"{', '.join(runs[:NAMED])}{', …' if len(runs) > NAMED else ''}"
+    return [f"Not run, or not to the end: {len(runs)} of {len(runs) + runs_made} runs ({names}).", ""] if runs else []
 
 
 def planned(experiment: Experiment) -> list[str]:
-    """Return what was written before the runs."""
+    """Quote what was written before the runs."""
     parts = (("Prediction", experiment.prediction), ("Analysis", experiment.analysis))
     return [line for name, text in parts if text for line in ("", f"**{name}.** {text}")]
 
@@ -91,10 +91,10 @@ def budget(results: Results) -> str:
 
 
 def table(summaries: Sequence[Summary], level: float) -> list[str]:
-    rated = any(one.rate is not None for one in summaries)
+    with_rates = any(one.rate is not None for one in summaries)
     names = [
         "arm",
-        *(["learning rate"] if rated else []),
+        *(["learning rate"] if with_rates else []),
         "policies (runs)",
         "start",
         "final ± s.e.",
@@ -123,12 +123,12 @@ def reached(value: float) -> str:
 
 
 def rows_table(rows: Rows) -> list[str]:
-    """Return any answer as a table; numbers with three places."""
+    """Write any answer as a table; numbers with three places."""
     if not rows:
         return ["(no rows)"]
     names = list(rows[0])
-    shown = [" | ".join(cell(row[name]) for name in names) for row in rows]
-    return [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}", *(f"| {line} |" for line in shown)]
+    row_lines = [" | ".join(cell(row[name]) for name in names) for row in rows]
+    return [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}", *(f"| {line} |" for line in row_lines)]
 
 
 def cell(value: Any) -> str:
@@ -164,23 +164,23 @@ def results_name(experiment: Experiment, size: str) -> str:
 
 
 def file_of(folder: Path, experiment: Experiment, size: str) -> Path:
-    """Return where the figures are kept."""
+    """Name the file in which the figures are kept."""
     return folder / f"{results_name(experiment, size)}.json"
 
 
 def write_results(folder: Path, results: Results) -> Path:
-    """Write EXPERIMENT-SIZE.md, .json and a folder of pictures, each file atomically. Return the page's path."""
+    """Write EXPERIMENT-SIZE.md, .json and a folder of pictures, each file atomically. The result is the page's path."""
     folder.mkdir(parents=True, exist_ok=True)
     replace_text(file_of(folder, results.experiment, results.size), json.dumps(figures(results), indent=1) + "\n")
     return write_shown(folder, results)
 
 
 def write_again(file: Path) -> Path:
-    """Write the page, the pictures and the summaries of a kept file anew; what was measured stays as it is. Return the
-    page's path. Raise `ConfigError` where the file is not what `r3l compare` writes."""
+    """Write the page, the pictures and the summaries of a kept file anew; what was measured stays as it is. The result
+    is the page's path. Raise `ConfigError` where the file is not what `r3l compare` writes."""
     results = kept_alone(file)
-    saved = json.loads(file.read_text()) | {"summaries": figures(results)["summaries"]}
-    replace_text(file, json.dumps(saved, indent=1) + "\n")
+    record = json.loads(file.read_text()) | {"summaries": figures(results)["summaries"]}
+    replace_text(file, json.dumps(record, indent=1) + "\n")
     return write_shown(file.parent, results)
 
 
@@ -191,15 +191,17 @@ def write_shown(folder: Path, results: Results) -> Path:
     replace_text(folder / f"{name}.md", page(results))
     for picture in pictures_of(results) if can_draw() else ():
         replace_text(folder / name / f"{picture.name}.svg", draw(picture))
-    shown = figures(results)
-    if can_draw() and (mapped := drawn_places(shown)):
-        replace_text(folder / name / "map.svg", draw_map(mapped, "GRPO", results.experiment.title, predicted(shown)))
+    record = figures(results)
+    if can_draw() and (places_of_rate := drawn_places(record)):
+        replace_text(
+            folder / name / "map.svg", draw_map(places_of_rate, "GRPO", results.experiment.title, predicted(record))
+        )
     return folder / f"{name}.md"
 
 
 def figures(results: Results) -> dict[str, Any]:
-    """Return all that the page and the pictures are made from; what is not a number is null."""
-    made: dict[str, Any] = finite(
+    """Gather all that the page and the pictures are made from; what is not a number is null."""
+    record: dict[str, Any] = finite(
         {
             "experiment": results.experiment.model_dump(mode="json"),
             "size": results.size,
@@ -219,7 +221,7 @@ def figures(results: Results) -> dict[str, Any]:
             "answers": [one._asdict() for one in results.answers],
         }
     )
-    return made
+    return record
 
 
 def finite(value: Any) -> Any:

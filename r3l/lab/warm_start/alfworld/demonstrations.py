@@ -61,7 +61,7 @@ class Demonstration:
 
 
 def worth_showing(demonstration: Demonstration) -> bool:
-    """Return whether to keep the demonstration. Those with many refused actions would teach to continue regardless."""
+    """Tell whether to keep the demonstration. Those with many refused actions would teach to continue regardless."""
     return sum(turn.observation.startswith("Nothing happens") for turn in demonstration.turns) <= 3
 
 
@@ -99,9 +99,9 @@ class Play:
         return self.searcher.here in self.searcher.contents and not self.searcher.holding
 
     def mistaken(self) -> tuple[str, str]:
-        """Return the belief that something is here which is nowhere among what was seen."""
-        seen = {kind(name) for names in self.searcher.contents.values() for name in names}
-        name = f"{self.rng.choice(sorted({item.lower() for item in affordances().portable} - seen))} 1"
+        """Invent the belief that something is here which is nowhere among what was seen."""
+        seen_kinds = {kind(name) for names in self.searcher.contents.values() for name in names}
+        name = f"{self.rng.choice(sorted({item.lower() for item in affordances().portable} - seen_kinds))} 1"
         return f"{self.searcher.errand.plan}: yes, {name}.", f"take {name} from {self.searcher.here}"
 
     def record(self) -> Record:
@@ -113,19 +113,19 @@ def demonstrate(engine: GameEngine, errand: Errand, habits: Habits, rng: random.
     base = Play(engine, errand, rng.random() < habits.skip_treatment, habits, rng)
     base.to_the_end(rng.choice(PATIENCE))
     report, helps = with_mistakes(reflect(base.record()), len(base.turns), rng, habits.wrong_reflection)
-    shown = Demonstration(errand, base.turns, base.now.text, base.now.won, report)
+    demonstration = Demonstration(errand, base.turns, base.now.text, base.now.won, report)
     if not base.now.won and report["trajectory_outcome"] == "failure":
         forgets = 1 - habits.follow_guidance if helps else habits.skip_treatment
         again = Play(engine, errand, rng.random() < forgets, habits, rng)
         for turn in base.turns[: report["retry_from_step"]]:
             again.take(turn.reply, turn.action, turn.stray)
         again.to_the_end(rng.choice((1, 1, 2, 3)))
-        shown.retry, shown.retry_won = again.turns[report["retry_from_step"] :], again.now.won
-    return shown
+        demonstration.retry, demonstration.retry_won = again.turns[report["retry_from_step"] :], again.now.won
+    return demonstration
 
 
 def demonstrate_game(seed: int, index: int, episodes: int, habits: Habits) -> list[Demonstration]:
-    """Return `episodes` demonstrations on one generated kitchen game. Runs in a worker process."""
+    """Play `episodes` demonstrations on one generated kitchen game. Runs in a worker process."""
     game = generate_game("kitchen", seed, "demonstrations", index)
     errand = Errand(game.goal.task_type, game.goal.target.lower(), game.goal.parent.lower())
     rng = random.Random(derive(seed, "demonstrations", index))

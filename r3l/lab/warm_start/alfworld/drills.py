@@ -26,8 +26,8 @@ TARGET_SHARE = 0.45
 
 
 def drill(rng: random.Random) -> list[DemoTurn]:
-    """Return one drill: a first observation with a task, then `TURNS` listings. A turn where the target is not listed
-    is marked stray: where to go next is arbitrary here."""
+    """Make one drill: a first observation with a task, then `TURNS` listings. A turn where the target is not listed is
+    marked stray: where to go next is arbitrary here."""
     task_type = rng.choice(["pick_and_place_simple", *TREATMENT])
     errand = Errand(task_type, rng.choice(object_kinds()), rng.choice(OPEN + FLAT))
     verb = errand.treatment[0] if errand.treatment else "put"
@@ -48,20 +48,20 @@ def listing(rng: random.Random, errand: Errand, here: str, next_place: str) -> D
     names = [f"{rng.choice(object_kinds())} {rng.choice(NUMBERS)}" for _ in range(rng.randint(1, LISTED))]
     if rng.random() < TARGET_SHARE:
         names[rng.randrange(len(names))] = f"{errand.target} {rng.choice(NUMBERS)}"
-    opened = here.split()[0] in OPEN
-    seen = (
+    has_door = here.split()[0] in OPEN
+    observation = (
         f"You open the {here}. The {here} is open. In it, you see {spoken(names)}."
-        if opened
+        if has_door
         else f"You arrive at {here}. On the {here}, you see {spoken(names)}."
     )
     wanted = next((name for name in names if name.split()[0] == errand.target), None)
-    shown = names[: names.index(wanted) + 1] if wanted else names
-    thought = f"{errand.plan}: see {', '.join(shown)}. {f'yes, {wanted}.' if wanted else 'no.'}"
+    names_read = names[: names.index(wanted) + 1] if wanted else names
+    thought = f"{errand.plan}: see {', '.join(names_read)}. {f'yes, {wanted}.' if wanted else 'no.'}"
     action = f"take {wanted} from {here}" if wanted else f"go to {next_place}"
-    return DemoTurn(seen, f"<think>{thought}</think><action>{action}</action>", action, wanted is None)
+    return DemoTurn(observation, f"<think>{thought}</think><action>{action}</action>", action, wanted is None)
 
 
 def spoken(names: list[str]) -> str:
-    """Return the names as the game lists them: ``a mug 1, a pan 2, and a egg 1``."""
-    articled = [f"a {name}" for name in names]
-    return articled[0] if len(articled) == 1 else ", ".join(articled[:-1]) + f", and {articled[-1]}"
+    """Write the names as the game lists them: ``a mug 1, a pan 2, and a egg 1``."""
+    words = [f"a {name}" for name in names]
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f", and {words[-1]}"

@@ -16,7 +16,7 @@ from r3l.lab.warm_start.alfworld.demonstrations import Demonstration, DemoTurn
 
 @cache
 def object_kinds() -> tuple[str, ...]:
-    """Return what can be carried in some kitchen, in the game's words."""
+    """List what can be carried in some kitchen, in the game's words."""
     kinds = {kind for number in floor_plans(kitchens_only=True) for kind in load_room(number).object_types}
     return tuple(sorted(kind.lower() for kind in kinds & affordances().portable))
 

@@ -50,8 +50,8 @@ def adapter_start(
     init: Path | None = None,
     schedule: Schedule = SCHEDULE,
 ) -> dict[str, Any]:
-    """Make a policy in `out` from the transformers folder `model` by the recipe `name`; return what was done and the
-    held-out figures.
+    """Make a policy in `out` from the transformers folder `model` by the recipe `name`. The result says what was done,
+    with the held-out figures.
 
     The adapter is saved every few minutes to the folder `out`-adapter; with `init`, such an adapter, the training goes
     on from it at half the rate. `minutes` bound the training.
@@ -64,56 +64,57 @@ def adapter_start(
     for one in (out, folder):
         empty_folder(one)
     began = time.monotonic()
-    shown = list(demonstrations(recipe.level, seed, DEMONSTRATIONS, recipe.habits, recipe.task_types))
-    rows = rows_of(shown, model, recipe, seed)
+    episodes = list(demonstrations(recipe.level, seed, DEMONSTRATIONS, recipe.habits, recipe.task_types))
+    rows = rows_of(episodes, model, recipe, seed)
     progress(f"{len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
     policy = adapted(model, init, seed)
-    planned = replace(schedule, minutes=minutes).slower(0.5 if init else 1.0)
-    done = train_adapter(policy, rows, planned, derive(seed, "adapter batches"), folder, progress)
+    own_schedule = replace(schedule, minutes=minutes).slower(0.5 if init else 1.0)
+    training_figures = train_adapter(policy, rows, own_schedule, derive(seed, "adapter batches"), folder, progress)
     if out.is_dir():
         out.rmdir()  # it is empty; the export makes it
     export_policy(folder, out, str(model))
-    made = {
+    record = {
         "recipe": name,
         "level": recipe.level,
         "seed": seed,
-        "demonstrations": len(shown),
+        "demonstrations": len(episodes),
         "habits": asdict(recipe.habits),
         "rank": RANK,
         "parameters": sum(part.numel() for _, part in policy.trainable()),
         "digest": snapshot_digest(out),
-        "training": done,
+        "training": training_figures,
         "heldout": measured(out, name, measured_tasks),
         "seconds": round(time.monotonic() - began, 1),
     }
-    (out / "warm_start.json").write_text(json.dumps(made, indent=1) + "\n")
-    return made
+    (out / "warm_start.json").write_text(json.dumps(record, indent=1) + "\n")
+    return record
 
 
-def rows_of(shown: Sequence[Demonstration], model: Path, recipe: Recipe, seed: int) -> list[DemoRow]:
-    """Return demonstrations as rows in the model's tokenizer and chat template."""
+def rows_of(episodes: Sequence[Demonstration], model: Path, recipe: Recipe, seed: int) -> list[DemoRow]:
+    """Encode demonstrations as rows in the model's tokenizer and chat template."""
     encoder = RowEncoder(ChatFormat.load(model), system_prompt(recipe))
     mixer = random.Random(derive(seed, "adapter rows"))
-    return [replies_only(row) for one in shown for row in encoder.rows_once(one, mixer)]
+    return [replies_only(row) for one in episodes for row in encoder.rows_once(one, mixer)]
 
 
 def measured(policy: Path, name: str, tasks: int) -> dict[str, Any]:
-    """Return the held-out figures with free reflections, and the share that parses when they are held to the schema."""
+    """Measure the held-out figures with free reflections, and the share that parses when they are held to the
+    schema."""
     if not tasks:
         return {}
     model, recipe = PolicySettings(path=str(policy), dtype="bfloat16"), recipe_of(name, None)
     free = measure_household(policy, recipe, tasks, model)
-    held = measure_household(policy, recipe, max(1, tasks // 5), model, structured=True)
-    return {**asdict(free), "reflections_parsed_with_schema": held.reflections_parsed}
+    with_schema = measure_household(policy, recipe, max(1, tasks // 5), model, structured=True)
+    return {**asdict(free), "reflections_parsed_with_schema": with_schema.reflections_parsed}
 
 
 def replies_only(row: DemoRow) -> DemoRow:
-    """Return the row without the weights of what is read: a pretrained model can copy names already."""
+    """Drop the weights of what is read: a pretrained model can copy names already."""
     return DemoRow(row.kind, row.ids, [weight if weight >= 1 else 0.0 for weight in row.weights])
 
 
 def adapted(model: Path, init: Path | None, seed: int) -> Policy:
-    """Return the model with a new adapter, or that of an earlier warm start."""
+    """Load the model with a new adapter, or that of an earlier warm start."""
     settings = PolicySettings(path=str(model), adapter="lora", lora_rank=RANK, lora_alpha=2 * RANK, dtype="bfloat16")
     return load_policy(
         str(init or model),
@@ -128,37 +129,37 @@ def adapted(model: Path, init: Path | None, seed: int) -> Policy:
 def train_adapter(
     policy: Policy, rows: Sequence[DemoRow], schedule: Schedule, seed: int, folder: Path, progress: OnProgress
 ) -> dict[str, float]:
-    """Train the adapter, save it to `folder` every few minutes and at the end, and return what `steps_of` does."""
-    parameters, saved = [part for _, part in policy.trainable()], time.monotonic()
+    """Train the adapter, and save it to `folder` every few minutes and at the end. The result is that of `steps_of`."""
+    parameters, saved_at = [part for _, part in policy.trainable()], time.monotonic()
     rate = schedule.learning_rate
     optimizer = torch.optim.AdamW([{"params": parameters, "initial_lr": rate}], lr=rate, weight_decay=0.0)
 
     def step(batch: Sequence[DemoRow], factor: float) -> float:
-        nonlocal saved
+        nonlocal saved_at
         set_rates([optimizer], factor)
         optimizer.zero_grad()
         loss, replies = reply_loss(policy.decoder.model, batch)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
-        if time.monotonic() - saved > SAVE_SECONDS:
+        if time.monotonic() - saved_at > SAVE_SECONDS:
             save_adapter(policy, folder)
-            saved = time.monotonic()
+            saved_at = time.monotonic()
         return replies
 
-    done = steps_of(step, rows, schedule, seed, progress)
+    training_figures = steps_of(step, rows, schedule, seed, progress)
     save_adapter(policy, folder)
-    return done
+    return training_figures
 
 
 def reply_loss(model: Any, rows: Sequence[DemoRow]) -> tuple[torch.Tensor, float]:
-    """Return sum_t w_t * -log p(t | before) / sum_t w_t, and the plain mean over the replies' tokens."""
+    """Compute sum_t w_t * -log p(t | before) / sum_t w_t, and the plain mean over the replies' tokens."""
     P = shared_length(rows)
     ids_BT, weights_BT = padded(rows, P, model.config.pad_token_id)
     hidden_BTD = hidden_states(model, torch.tensor(rows[0].ids[:P]), ids_BT)
-    picked = weights_BT > 0
-    weights = weights_BT[picked] / weights_BT.sum()
-    loss, logps, _ = weighted_logprobs(hidden_BTD[picked], model.lm_head, ids_BT[picked], -weights, CHUNK)
+    is_target = weights_BT > 0
+    weights = weights_BT[is_target] / weights_BT.sum()
+    loss, logps, _ = weighted_logprobs(hidden_BTD[is_target], model.lm_head, ids_BT[is_target], -weights, CHUNK)
     return loss, -float(logps.mean())
 
 

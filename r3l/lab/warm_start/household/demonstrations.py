@@ -78,15 +78,19 @@ class Demonstrator(Player):
                 thing, left, self.leaves_out = " ".join([*true.conditions, thing]), [], False
             return f"{thing}: {', '.join([*left, self.engine.game.target])}.", actions[0]
         self.leaves_out = False
-        sought = [
+        errands_left = [
             " ".join([*asked.conditions, asked.kind])
             for asked, wanted in zip(self.engine.game.wanted, self.wanted, strict=True)
             if not self.delivered(wanted)
         ]
-        return (f"find {', '.join(sought)}: {self.engine.game.target}.", self.search()) if sought else ("done.", "look")
+        return (
+            (f"find {', '.join(errands_left)}: {self.engine.game.target}.", self.search())
+            if errands_left
+            else ("done.", "look")
+        )
 
     def missing(self, index: int, wanted: Wanted) -> list[str]:
-        """Return the verbs that an object still needs, as it believes."""
+        """List the verbs that an object still needs, as it believes."""
         left = wanted.marks & ~self.state.marks[index]
         return [
             *(["slice"] if left & MARKS["sliced"] else []),
@@ -104,9 +108,9 @@ class Demonstrator(Player):
     def heed(self, advice: str) -> None:
         """Bring back to mind what is asked for of the things that the advice names."""
         self.forgets = self.forgets_later = 0.0
-        named = advice.replace(",", " ").split()
+        words = advice.replace(",", " ").split()
         self.wanted = [
-            true if true.kind in named else mine
+            true if true.kind in words else mine
             for mine, true in zip(self.wanted, self.engine.game.wanted, strict=True)
         ]
 
@@ -136,7 +140,7 @@ class Play:
             self.take(DemoTurn("", reply_text(thought, action), self.stray() if stray else action, stray))
 
     def stray(self) -> str:
-        """Return an action that loses nothing."""
+        """Choose an action that loses nothing."""
         name = self.rng.choice(self.engine.game.receptacles)
         return self.rng.choice((f"go to {name}", f"open {name}", "look", "inventory"))
 
@@ -150,7 +154,7 @@ class Play:
 
 
 def demonstrate(game: Game, habits: HouseholdHabits, rng: random.Random) -> Demonstration:
-    """Return an attempt, the report on it, and the retry from the report's turn where it failed."""
+    """Play an attempt, write the report on it, and retry from the report's turn where it failed."""
     base = Play(game, habits, rng)
     base.to_the_end()
     task = Task(0, 0, "demonstration", "household", "train", game.task_type, game.to_json(), 0)
@@ -159,7 +163,9 @@ def demonstrate(game: Game, habits: HouseholdHabits, rng: random.Random) -> Demo
         true = from_the_thought(true, actions, base.left_out)
     report, helps = with_mistakes(true, len(base.turns), rng, habits.wrong_reflection)
     wanted = game.wanted[0]
-    shown = Demonstration(Errand(game.task_type, wanted.kind, game.target), base.turns, base.text, base.won, report)
+    demonstration = Demonstration(
+        Errand(game.task_type, wanted.kind, game.target), base.turns, base.text, base.won, report
+    )
     if not base.won and report["trajectory_outcome"] == "failure":
         again = Play(game, habits, rng)
         for turn in base.turns[: report["retry_from_step"]]:
@@ -167,12 +173,12 @@ def demonstrate(game: Game, habits: HouseholdHabits, rng: random.Random) -> Demo
         if helps and rng.random() < habits.follow_guidance:
             again.player.heed(report["improvement_suggestion"])
         again.to_the_end()
-        shown.retry, shown.retry_won = again.turns[report["retry_from_step"] :], again.won
-    return shown
+        demonstration.retry, demonstration.retry_won = again.turns[report["retry_from_step"] :], again.won
+    return demonstration
 
 
 def from_the_thought(report: dict[str, Any], actions: Sequence[str], left_out: Sequence[bool]) -> dict[str, Any]:
-    """Return the report with the first turn of the thoughts, one after another up to the useless action, that left
+    """Move the report to the first turn of the thoughts, one after another up to the useless action, that left
     something out: the turn where the issue first showed (paper, reflection prompt). Reports on what can't be undone
     stay as they are."""
     pivot = first = report["retry_from_step"]
@@ -198,10 +204,10 @@ def demonstrations(
         if not task_types or game.task_type in task_types
     )
     for index, game in enumerate(islice(stream, number)):
-        asked = with_fewer(game, 1 + index % at_most) if at_most else game
-        shown = demonstrate(asked, habits, random.Random(derive(seed, "household demonstration", index)))
-        if worth_showing(shown):
-            yield shown
+        own_game = with_fewer(game, 1 + index % at_most) if at_most else game
+        demonstration = demonstrate(own_game, habits, random.Random(derive(seed, "household demonstration", index)))
+        if worth_showing(demonstration):
+            yield demonstration
 
 
 def with_fewer(game: Game, number: int) -> Game:

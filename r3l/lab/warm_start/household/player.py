@@ -30,8 +30,8 @@ class Player:
         self.seen_objects: set[int] = set()
         self.state = engine.first
 
-    def remembered(self, wanted: Wanted, brought: int = 0) -> Wanted:
-        chance = self.forgets + self.forgets_later * brought
+    def remembered(self, wanted: Wanted, number: int = 0) -> Wanted:
+        chance = self.forgets + self.forgets_later * number
         return replace(wanted, conditions=tuple(one for one in wanted.conditions if self.rng.random() >= chance))
 
     def brought(self, wanted: Wanted, state: State) -> int:
@@ -41,21 +41,21 @@ class Player:
         """Read the state. For several things of a kind, the player remembers or forgets the treatment of each one
         separately."""
         for place, true in enumerate(self.engine.game.wanted):
-            if true.count > 1 and (brought := self.brought(true, state)) > self.brought(true, self.state):
-                self.wanted[place] = self.remembered(true, brought)
+            if true.count > 1 and (number := self.brought(true, state)) > self.brought(true, self.state):
+                self.wanted[place] = self.remembered(true, number)
         self.state = state
         if self.engine.reachable(state):
             self.seen_places.add(state.at)
             self.seen_objects |= {i for i, place in enumerate(state.places) if place == state.at}
 
     def act(self) -> str:
-        """Return the next step of the shortest errand it knows how to run, else of the search; "look" where nothing is
+        """Choose the next step of the shortest errand it knows how to run, else of the search; "look" where nothing is
         left to do."""
         plans = [ActionPlan(self.engine, self.state).deliver(((index, wanted),)) for index, wanted in self.errands()]
         return min(plans, key=len)[0] if plans else self.search()
 
     def errands(self) -> list[tuple[int, Wanted]]:
-        """Return objects in sight or in hand that it believes are still to be brought."""
+        """List the objects in sight or in hand that it believes are still to be brought."""
         knife = any(i in self.seen_objects for i in knives(self.engine, self.state))
         todo = []
         for wanted in self.wanted:
@@ -74,8 +74,8 @@ class Player:
                 and self.can_be_had(i)
                 and (knife or not wanted.marks & MARKS["sliced"] & ~self.state.marks[i])
             ]
-        held = [errand for errand in todo if errand[0] == self.state.held]
-        return held or todo
+        in_hand = [errand for errand in todo if errand[0] == self.state.held]
+        return in_hand or todo
 
     def can_be_had(self, index: int) -> bool:
         place = self.state.places[index]
@@ -91,7 +91,7 @@ class Player:
 
 
 def play(engine: HouseholdEngine, rng: random.Random, max_turns: int, forgets: float = 0.0) -> list[str]:
-    """Return actions of one episode, until it is over or the turns are."""
+    """Play the actions of one episode, until it is over or the turns are."""
     player, actions = Player(engine, rng, forgets), list[str]()
     while len(actions) < max_turns and not over(engine, player.state):
         actions.append(player.act())

@@ -14,43 +14,39 @@ from r3l.lab.warm_start.alfworld.demonstrations import Demonstration
 from r3l.lab.warm_start.rows import DemoRow, RowEncoder
 
 EXCERPTS = 2  # of each episode that was lost by one move
-WHOLE, PLAYED = (
-    0.4,
-    0.5,
-)  # shares of whole episodes that are reported on, and played, besides: so that neither is forgotten
+# Shares of whole episodes that are reported on, and played, besides: so that neither is forgotten.
+WHOLE, PLAYED = 0.4, 0.5
 BEFORE, AFTER = (2, 8), (1, 4)  # turns of an excerpt, before the one that is named and from it on: at least, less than
 TRUE_NUMBERS = 0.5  # share of excerpts that keep their numbers
 
 
 def report_rows(
-    shown: Iterable[Demonstration], encoder: RowEncoder, max_turns: int, rng: random.Random
+    episodes: Iterable[Demonstration], encoder: RowEncoder, max_turns: int, rng: random.Random
 ) -> Iterator[DemoRow]:
-    for one in shown:
-        whole, played = encoder.rows_once(one, rng)
+    for one in episodes:
+        report_row, attempt_row = encoder.rows_once(one, rng)
         if rng.random() < WHOLE:
-            yield whole
+            yield report_row
         if rng.random() < PLAYED:
-            yield played
+            yield attempt_row
         if f" at turn {one.report['retry_from_step']} can't be undone" in one.report["trajectory_summary"]:
             yield from (encoder.report_row(*excerpt(one, max_turns, rng)) for _ in range(EXCERPTS))
 
 
-def excerpt(shown: Demonstration, max_turns: int, rng: random.Random) -> tuple[list[Message], dict[str, Any]]:
-    """Return the reflector's conversation on some turns about the one that the report names, and the report with their
+def excerpt(demonstration: Demonstration, max_turns: int, rng: random.Random) -> tuple[list[Message], dict[str, Any]]:
+    """Cut out the reflector's conversation on some turns about the one that the report names, and the report with their
     numbers."""
-    named, turns = shown.report["retry_from_step"], shown.turns
-    begin, end = max(0, named - rng.randrange(*BEFORE)), min(len(turns), named + rng.randrange(*AFTER))
+    pivot, turns = demonstration.report["retry_from_step"], demonstration.turns
+    begin, end = max(0, pivot - rng.randrange(*BEFORE)), min(len(turns), pivot + rng.randrange(*AFTER))
     first = begin if rng.random() < TRUE_NUMBERS else rng.randrange(max_turns - (end - begin))
     shown_turns = [(turn.observation, turn.reply) for turn in turns[begin:end]]
     if begin:
-        shown_turns[0] = (
-            f"{turns[0].observation}\n{shown_turns[0][0]}",
-            shown_turns[0][1],
-        )  # what is asked for stands in the first observation
-    final = turns[end].observation if end < len(turns) else shown.final
-    number = named - begin + first
-    summary = shown.report["trajectory_summary"].replace(f" at turn {named} ", f" at turn {number} ")
+        # What is asked for stands in the first observation.
+        shown_turns[0] = (f"{turns[0].observation}\n{shown_turns[0][0]}", shown_turns[0][1])
+    final = turns[end].observation if end < len(turns) else demonstration.final
+    number = pivot - begin + first
+    summary = demonstration.report["trajectory_summary"].replace(f" at turn {pivot} ", f" at turn {number} ")
     return (
-        reflection_messages(shown_turns, final, float(shown.won), first),
-        {**shown.report, "trajectory_summary": summary, "retry_from_step": number},
+        reflection_messages(shown_turns, final, float(demonstration.won), first),
+        {**demonstration.report, "trajectory_summary": summary, "retry_from_step": number},
     )

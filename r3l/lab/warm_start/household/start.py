@@ -111,7 +111,7 @@ def household_start(
     init: Path | None = None,
     forgets: float | None = None,
 ) -> dict[str, Any]:
-    """Make a policy in `out` by the recipe `name`; return what was done and the held-out figures.
+    """Make a policy in `out` by the recipe `name`. The result says what was done, with the held-out figures.
 
     `minutes` bound the training; without them the weights are repeatable (`train`). With `init`, an earlier warm start,
     the last part goes on at half the rates; a recipe that goes on from another one makes that policy beside `out` where
@@ -127,52 +127,52 @@ def household_start(
     began = time.monotonic()
     torch.manual_seed(derive(seed, "household warm-start model") % 2**32)
     system = system_prompt(recipe)
-    shown = list(demonstrations(recipe.level, seed, recipe.demonstrations, recipe.habits, recipe.task_types))
-    chat = ChatFormat.load(init) if init else new_chat(shown, system)
+    episodes = list(demonstrations(recipe.level, seed, recipe.demonstrations, recipe.habits, recipe.task_types))
+    chat = ChatFormat.load(init) if init else new_chat(episodes, system)
     model = load_model(init) if init else new_model(chat.tokenizer, hidden=recipe.hidden, layers=recipe.layers)
-    done = {}
-    for part in parts(recipe, seed, shown, last=bool(init)):
+    trainings = {}
+    for part in parts(recipe, seed, episodes, last=bool(init)):
         rows = part.rows(chat, system)
         progress(f"{part.name}: {len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
         schedule = schedule_of(recipe, part, minutes)
-        done[part.name] = train(model, rows, schedule, derive(seed, f"household {part.name} batches"), progress)
+        trainings[part.name] = train(model, rows, schedule, derive(seed, f"household {part.name} batches"), progress)
     save(model, chat.tokenizer, out)
-    made = {
+    record = {
         "recipe": name,
         "level": recipe.level,
         "seed": seed,
-        "demonstrations": len(shown),
+        "demonstrations": len(episodes),
         "habits": asdict(recipe.habits),
         "parameters": sum(part.numel() for part in model.parameters()),
         "digest": snapshot_digest(out),
-        "training": done,
+        "training": trainings,
         "heldout": asdict(measure_household(out, recipe, measured_tasks)) if measured_tasks else {},
         "seconds": round(time.monotonic() - began, 1),
     }
-    (out / "warm_start.json").write_text(json.dumps(made, indent=1) + "\n")
-    return made
+    (out / "warm_start.json").write_text(json.dumps(record, indent=1) + "\n")
+    return record
 
 
 def system_prompt(recipe: Recipe) -> str:
-    """Return the prompt of the household at the recipe's level."""
+    """Write the prompt of the household at the recipe's level."""
     return HouseholdWorld(HouseholdSettings(level=recipe.level, max_turns=recipe.max_turns)).system_prompt()
 
 
-def new_chat(shown: Sequence[Demonstration], system: str) -> ChatFormat:
-    """Return the chat format of a tokenizer that is trained on the first demonstrations."""
+def new_chat(episodes: Sequence[Demonstration], system: str) -> ChatFormat:
+    """Make the chat format of a tokenizer that is trained on the first demonstrations."""
     prompts = [system, prompt("reflection"), prompt("guidance")]
-    return ChatFormat(train_tokenizer([*texts(islice(shown, FOR_TOKENIZER)), *3 * prompts], prompts, VOCABULARY))
+    return ChatFormat(train_tokenizer([*texts(islice(episodes, FOR_TOKENIZER)), *3 * prompts], prompts, VOCABULARY))
 
 
 def made_before(folder: Path, name: str, seed: int, progress: OnProgress) -> Path:
-    """Return the folder, with the policy of that recipe in it: made where it is missing."""
+    """Make sure that the policy of that recipe is in the folder: made where it is missing."""
     if not (folder / "config.json").is_file():
         household_start(folder, name, seed, measured_tasks=0, progress=progress)
     return folder
 
 
 def recipe_of(name: str, forgets: float | None) -> Recipe:
-    """Return the recipe of this name, its demonstrations leaving out `forgets` of the treatments."""
+    """Look up the recipe of this name, its demonstrations leaving out `forgets` of the treatments."""
     if name not in RECIPES:
         raise TrainingError(f"household recipe {name!r}: expected one of {', '.join(RECIPES)}")
     recipe = RECIPES[name]
@@ -184,14 +184,14 @@ def recipe_of(name: str, forgets: float | None) -> Recipe:
 
 
 def schedule_of(recipe: Recipe, part: Part, minutes: float | None) -> Schedule:
-    """Return a part's share of the recipe's steps, and of the minutes where they are bounded."""
+    """Cut out a part's share of the recipe's steps, and of the minutes where they are bounded."""
     most = None if minutes is None else part.share * minutes
     whole = Schedule(int(part.share * recipe.steps), most, recipe.batch_tokens)
     return whole.slower(part.rate)
 
 
-def parts(recipe: Recipe, seed: int, shown: Sequence[Demonstration], last: bool = False) -> list[Part]:
-    """Return the parts of the training: whole tasks, all the time; or, the long way: shorter tasks, on which copying is
+def parts(recipe: Recipe, seed: int, episodes: Sequence[Demonstration], last: bool = False) -> list[Part]:
+    """List the parts of the training: whole tasks, all the time; or, the long way: shorter tasks, on which copying is
     learned sooner, then whole ones, then reports. `last`: the last of them alone, at half the rates, to go on from an
     earlier warm start."""
 
@@ -207,7 +207,7 @@ def parts(recipe: Recipe, seed: int, shown: Sequence[Demonstration], last: bool 
         return rows_of(shorter, RowEncoder(chat, system))
 
     def whole(chat: ChatFormat, system: str) -> list[DemoRow]:
-        return rows_of(shown, RowEncoder(chat, system))
+        return rows_of(episodes, RowEncoder(chat, system))
 
     def reported(chat: ChatFormat, system: str) -> list[DemoRow]:
         more = demonstrations(
