@@ -8,6 +8,7 @@ from markupsafe import Markup
 from r3l.audit import figures
 from r3l.audit.addresses import line_url, url
 from r3l.audit.charts import strips
+from r3l.audit.text.glossary import term
 from r3l.audit.text.untrusted import both_ends, excerpt, report_fields, shortened
 from r3l.audit.weights import ShadeScale, Trained
 from r3l.system.visible import visible
@@ -92,5 +93,6 @@ def environment() -> Environment:
         "token_strip": strips.token_strip,
         "bar": strips.bar,
         "sparkline": strips.sparkline,
+        "term": term,
     }
     return templates

@@ -4,8 +4,6 @@ them.
 A step is shown in numbers only where they give the value that is stored; a rule of a method's own has its value alone.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping

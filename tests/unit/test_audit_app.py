@@ -1,3 +1,4 @@
+import html
 import re
 from html.parser import HTMLParser
 from urllib.parse import quote
@@ -26,6 +27,7 @@ PAGES = {
     "/run/demo/account?stage=reflections&event=skipped&reason=outcome+is+success": "outcome is success",
     "/compare": "Choose two",
     "/compare?line=demo&line=demo/bold": "what bold changed",
+    "/words": "standard deviation of the group",
     "/sql": "Worked questions",
     "/sql?q=SELECT+42+AS+answer": "42",
 }
@@ -77,6 +79,20 @@ def test_every_page_is_shown_under_its_policy(client, path):
     assert "unsafe" not in answer.headers["content-security-policy"]
     assert (answer.headers["x-content-type-options"], answer.headers["referrer-policy"]) == ("nosniff", "no-referrer")
     assert_harmless(answer.text)
+
+
+def test_each_word_is_explained_once_and_headers_link_to_theirs(client):
+    told = re.findall(r'<div id="(\w+)"><dt>(.*?)</dt><dd>(.*?)</dd>', client.get("/words").text)
+    assert len({word for word, _, _ in told}) == len({name for _, name, _ in told}) == len(told) > 30
+    meanings = {f"/words#{word}": html.unescape(meaning) for word, _, meaning in told}
+    tokens = f"/run/demo/tokens?source={quote('iteration=0/task=0/base=0', safe='')}&iteration=0"
+    linked = set()
+    for path in (*PAGES, tokens):
+        elements = Elements(client.get(path).text).found
+        terms = [attributes for _, attributes in elements if attributes.get("class") == "term"]
+        assert all(meanings[one["href"]] == one["title"] for one in terms), path
+        linked |= {one["href"].removeprefix("/words#") for one in terms}
+    assert linked >= {"slot", "std", "mixed", "advantage", "scaled", "weight", "pull", "pivot", "gain", "kl"}
 
 
 @pytest.mark.slow

@@ -291,7 +291,9 @@ def test_a_row_is_shown_token_by_token(reader):
         (13, 1002, 1.0),
         (14, 7, 1.0),
     ]
-    assert (page.row["rule"], page.row["mask_turn"], page.last) == ("negative", 1, 0)
+    assert [step.name for step in page.arithmetic[:3]] == ["A", "Â", "w"]
+    assert ("rule negative" in page.arithmetic[1].why, "turns before 1" in page.arithmetic[2].why) == (True, True)
+    assert page.last == 0
     assert len(token_page(reader, LINE, 0, "iteration=0/task=0/base=0", 0, every=True).tokens) == 15
     with pytest.raises(StoreError, match="no training row"):
         token_page(reader, LINE, 0, "iteration=0/task=1/base=0", 0, every=False)

@@ -1,7 +1,5 @@
 """The arithmetic that `r3l why` and the token page show is that of the methods: its numbers give what is stored."""
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

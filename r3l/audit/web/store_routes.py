@@ -10,6 +10,7 @@ from r3l.audit.charts.iterations import compared_charts
 from r3l.audit.lines import Line, branch_difference, differing_settings, iterations, known_line, listed, writer
 from r3l.audit.reader import Reader, Row
 from r3l.audit.standing import standings
+from r3l.audit.text.glossary import GLOSSARY
 from r3l.audit.web.access import from_other_site
 from r3l.audit.web.app_state import CurrentState
 from r3l.audit.web.downloads import as_csv, as_parquet
@@ -41,6 +42,12 @@ def runs(app_state: CurrentState) -> HTMLResponse:
     last = {row["line"]: row["last_iteration"] or 0 for row in rows[:LOOKED_AT]}
     live = {line for line, iteration in last.items() if writer(app_state.reader, line, iteration)}
     return app_state.page("runs.html", rows=rows, live=live, left_out=left_out)
+
+
+@router.get("/words")
+def words(app_state: CurrentState) -> HTMLResponse:
+    """Return what each word of the pages means."""
+    return app_state.page("words.html", words=GLOSSARY)
 
 
 @router.get("/compare")
