@@ -64,6 +64,11 @@ class Lines:
         for (branch, iteration), mine in sorted(by_place.items()):
             yield Place(self.run, branch, iteration, self.origins.get((self.run, branch), ""), tuple(mine))
 
+    def place(self, key: StageKey) -> Place | None:
+        """Return the iteration that a stage belongs to; None where it was pruned."""
+        places = (place for place in self.places() if (place.branch, place.iteration) == (key.branch, key.iteration))
+        return next(places, None)
+
     def config(self, branch: str, iteration: int) -> Config | None:
         """Load the settings that the iteration was run with; None where none are stored, as in the oldest stores."""
         try:

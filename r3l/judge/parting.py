@@ -5,10 +5,12 @@ made with, the policy that it worked with, then its rows: tasks, what the enviro
 """
 
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
+
+import pyarrow as pa
 
 from r3l.errors import StoreError
 from r3l.stages import STAGES
@@ -18,10 +20,12 @@ from r3l.store.layout import StageRef
 from r3l.store.manifest import Manifest
 from r3l.store.stage import Store
 from r3l.store.tables.schemas import VOLATILE
+from r3l.system.machine import other_machine
 from r3l.system.seeds import derive
 
 Row = dict[str, Any]
 Place = tuple[int, str, int | None]  # iteration, stage, shard
+Read = Callable[[str], pa.Table]  # of a table's name
 CODE = {"code", "method_version", "world", "data"}  # of a stage's settings: versions of what computed it
 WRITTEN = ("context_ids", "observation", "observation_hash")  # what a turn begins with
 SAMPLED = ("response_ids", "response_logprobs")
@@ -44,6 +48,7 @@ class Parting:
     a: object = None
     b: object = None
     more: Row = field(default_factory=dict)
+    machines: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # what differs between those of both sides
 
     def __str__(self) -> str:
         shard = "" if self.shard is None else f" shard {self.shard}"
@@ -52,7 +57,14 @@ class Parting:
             *(f"{name} {at}" for name, at in (("turn", self.turn), ("token", self.token)) if at is not None),
         ]
         at = ", ".join(part for part in where if part)
-        lines = [f"they part in iteration {self.iteration}, {self.stage}{shard}: {self.cause}", f"  {at}" if at else ""]
+        lines = [
+            f"made on different machines: {name} {a or 'none'} and {b or 'none'}"
+            for name, (a, b) in self.machines.items()
+        ]
+        lines += [
+            f"they part in iteration {self.iteration}, {self.stage}{shard}: {self.cause}",
+            f"  {at}" if at else "",
+        ]
         lines.append(f"  {self.what}: {self.a!r:.200} against {self.b!r:.200}")
         lines += [f"  {name}: {value}" for name, value in self.more.items()]
         return "\n".join(line for line in lines if line)
@@ -77,6 +89,10 @@ class Line:
         if not refs:
             raise StoreError(f"{self.run} branch {self.branch!r}: nothing is stored in {self.store.root}")
         return {(ref.iteration, ref.stage, ref.shard): ref for ref in sorted(refs, key=_order)}
+
+    def tables(self, ref: StageRef) -> Read:
+        """Return what reads a table of a stage."""
+        return partial(self.store.read, ref)
 
 
 def _order(ref: StageRef) -> tuple[int, int, int]:
@@ -106,7 +122,10 @@ def compared(a: Line, b: Line, iteration: int | None = None) -> Iterator[tuple[P
         difference = None
         if (one.digest, one.fingerprint) != (other.digest, other.fingerprint):
             manifests = a.store.manifest(one), b.store.manifest(other)
-            difference = _by_inputs(place, *manifests) or _by_rows(place, (a.store, one), (b.store, other), manifests)
+            versions = [manifest["code_version"] for manifest in manifests]
+            difference = _by_inputs(place, *manifests) or by_rows(place, a.tables(one), b.tables(other), versions)
+            machines = other_machine(*(manifest.get("machine") for manifest in manifests))
+            difference = replace(difference, machines=machines) if difference else None
         yield place, difference
 
 
@@ -133,11 +152,10 @@ def _by_inputs(place: Place, a: Manifest, b: Manifest) -> Parting | None:
     )
 
 
-def _by_rows(
-    place: Place, a: tuple[Store, StageRef], b: tuple[Store, StageRef], manifests: tuple[Manifest, Manifest]
-) -> Parting | None:
+def by_rows(place: Place, a: Read, b: Read, versions: Sequence[str]) -> Parting | None:
+    """Return the first row of a stage in which two makings of it differ, and the first turn and token in it."""
     for table in sorted(STAGES[place[1]].tables, key=lambda table: ORDER.get(table, 0)):
-        tables = [store.read(ref, table) for store, ref in (a, b)]
+        tables = [read(table) for read in (a, b)]
         if table_digest(tables[0]) == table_digest(tables[1]):
             continue
         rows = [table.to_pylist() for table in tables]
@@ -145,7 +163,7 @@ def _by_rows(
             if column := next(
                 (name for name in _columns(table, one, other) if _get(one, name) != _get(other, name)), ""
             ):
-                return _told(place, table, column, one, other, manifests, partial(_seed, *a, one or other))
+                return _told(place, table, column, one, other, versions, partial(_seed, a, one or other))
     return None
 
 
@@ -168,7 +186,7 @@ def _get(row: Row, column: str) -> object:
 
 
 def _told(
-    place: Place, table: str, column: str, a: Row, b: Row, manifests: tuple[Manifest, Manifest], seed: Any
+    place: Place, table: str, column: str, a: Row, b: Row, versions: Sequence[str], seed: Callable[[], int | None]
 ) -> Parting:
     stage, one, other = STAGES[place[1]], a.get(column), b.get(column)
     token = None
@@ -194,7 +212,7 @@ def _told(
         cause = "environment's answer"
     else:
         cause = "code version"
-        more["r3l"] = [manifest["code_version"] for manifest in manifests]
+        more["r3l"] = list(versions)
     row = a or b
     name = next((str(row[key]) for key in ("row_id", "reflection_id", "trajectory_id", "task_id") if row.get(key)), "")
     turn = row.get("turn") if table == "turns" else None
@@ -205,11 +223,11 @@ def _near(a: object, b: object) -> bool:
     return isinstance(a, float) and isinstance(b, float) and a != b and abs(a - b) <= FLOATS * max(1.0, abs(a))
 
 
-def _seed(store: Store, ref: StageRef, row: Row) -> int | None:
+def _seed(read: Read, row: Row) -> int | None:
     """Derive the seed of the reply in a row."""
     if "turn" not in row:
         return derive(row["seed"], row["reflection_id"]) if row.get("reflection_id") and "seed" in row else None
-    trajectories = store.read(ref, "trajectories", ["trajectory_id", "seed"]).to_pylist()
+    trajectories = read("trajectories").select(["trajectory_id", "seed"]).to_pylist()
     seeds = {one["trajectory_id"]: one["seed"] for one in trajectories}
     of = row["trajectory_id"]
     return derive(seeds[of], of, row["turn"]) if of in seeds else None

@@ -229,7 +229,7 @@ class Event:
         str,
         Column(
             "dropped, skipped, diverged, unstorable, no_gradient, ...; of the machine: engine_retry, engine_restarted, "
-            "worker_restarted, canary"
+            "worker_restarted, canary, sampled_again"
         ),
     ]
     reason: Annotated[str, Column("why, in words")]

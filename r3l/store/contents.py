@@ -35,6 +35,7 @@ STAGES_SCHEMA = pa.schema(
         ("parents", pa.list_(pa.string())),
         ("pruned", pa.list_(pa.string())),
         ("committed_at", pa.string()),
+        ("machine", pa.string()),
     ]
 )
 
@@ -136,6 +137,7 @@ def stage_row(manifest: Manifest) -> dict[str, Any]:
         "seconds": manifest["metrics"].get("seconds"),
         "settings": json.dumps(manifest["settings"], sort_keys=True),
         "metrics": json.dumps(manifest["metrics"], sort_keys=True),
+        "machine": json.dumps(manifest.get("machine", {}), sort_keys=True),
         "parents": [parent["fingerprint"] for parent in manifest["parents"]],
         "pruned": [f"{part['table']}.{column}" for part in manifest["parts"] for column in part.get("dropped", ())],
     }

@@ -12,6 +12,7 @@ from r3l.stages import STAGES, stages_that
 from r3l.store.catalog import connect
 from r3l.store.query import query
 from r3l.store.stage import Store
+from r3l.system.machine import other_machine
 
 Row = dict[str, Any]
 # What is the same in every replay of the same settings: no sampling, no optimiser.
@@ -19,7 +20,7 @@ DETERMINISTIC = stages_that(lambda stage: stage.deterministic)
 NOT_FIGURES = {"run", "branch", "iteration", "first_commit", "last_commit", "stage_seconds", "update_seconds"}
 SIDES = "(SELECT * FROM lines.{table} WHERE iteration = $iteration AND branch = ${side}) {side}"
 MADE = """
-SELECT stage, shard, digest, fingerprint, settings, rows FROM stages
+SELECT stage, shard, digest, fingerprint, settings, machine, rows FROM stages
 WHERE iteration = $iteration AND branch = $branch ORDER BY stage, shard
 """
 ADVANTAGES = f"""
@@ -49,6 +50,7 @@ class Difference:
     branch_a: str
     branch_b: str
     stages: list[Row]  # stage, shard, same_settings, same_rows, for what both made
+    machines: list[Row]  # stage, what, a, b: where two stages were made on different processors, libraries, threads
     settings: list[Row]  # stage, setting, a, b
     advantages: Row  # changed, members, largest, mean, turned (other sign)
     rows: Row  # only_a, only_b, both, other_tokens, other_weights, other_advantage, trained_a, trained_b
@@ -106,6 +108,7 @@ def diff(store: Store, run: str, iteration: int, branch_a: str, branch_b: str) -
                 for key in dict.fromkeys((*a, *b))
                 if key[0] in twice  # a shard that one of them lacks is a difference, too
             ],
+            machines=list(other_machines(both)),
             settings=list(changed_settings(both)),
             advantages=rows(connection, ADVANTAGES, iteration, **sides)[0],
             rows=counted(rows(connection, ROWS, iteration, **sides)),
@@ -133,6 +136,16 @@ def counted(pairs: list[Row]) -> Row:
         "trained_a": sum(row["trained_a"] or 0 for row in pairs),
         "trained_b": sum(row["trained_b"] or 0 for row in pairs),
     }
+
+
+def other_machines(both: list[tuple[Row, Row]]) -> Iterator[Row]:
+    """Yield what differs between the machines, each once, with the first stage that was made on them."""
+    seen = set()
+    for a, b in both:
+        for what, values in other_machine(*(json.loads(side["machine"]) for side in (a, b))).items():
+            if (what, *values) not in seen:
+                seen.add((what, *values))
+                yield {"stage": a["stage"], "what": what, "a": values[0], "b": values[1]}
 
 
 def changed_settings(both: list[tuple[Row, Row]]) -> Iterator[Row]:
@@ -180,6 +193,10 @@ def difference_lines(difference: Difference) -> Iterator[str]:
     """Yield the difference in lines of text."""
     a, b = difference.branch_a or "the run", difference.branch_b or "the run"
     yield f"{difference.run} iteration {difference.iteration}: {b} against {a}"
+    yield from (
+        f"  another machine, from {row['stage']} on: {row['what']} {row['b'] or 'none'} (was {row['a'] or 'none'})"
+        for row in difference.machines
+    )
     for stage in dict.fromkeys(row["stage"] for row in difference.stages):
         shards = [row for row in difference.stages if row["stage"] == stage]
         settings = "same settings" if all(row["same_settings"] for row in shards) else "other settings"

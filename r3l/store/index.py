@@ -27,7 +27,7 @@ from r3l.store.stage import Store
 from r3l.store.tables.parts import only_value
 from r3l.store.tables.schemas import VERSIONS
 
-FORMAT = 3
+FORMAT = 4
 log = logging.getLogger("r3l.store")
 
 

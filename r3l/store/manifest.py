@@ -15,6 +15,7 @@ from r3l.store.digests import canonical
 from r3l.store.files.local import Files
 from r3l.store.layout import StageKey, StageRef
 from r3l.store.tables.schemas import VERSIONS
+from r3l.system.machine import Machine
 
 
 class NamedFile(TypedDict):
@@ -47,7 +48,8 @@ class ManifestRef(TypedDict):
 
 
 class Content(ManifestRef):
-    """What a manifest says of its stage. `settings` and `metrics` are the stage's own."""
+    """What a manifest says of its stage. `settings` and `metrics` are the stage's own; `machine` is what
+    `r3l.system.machine` tells of the one that committed it (older manifests have none)."""
 
     schema_version: int
     code_version: str
@@ -58,6 +60,7 @@ class Content(ManifestRef):
     parents: list[ManifestRef]
     parts: list[ManifestPart]
     committed_at: str
+    machine: NotRequired[Machine]
 
 
 class Manifest(Content):
@@ -67,6 +70,7 @@ class Manifest(Content):
 
 
 FIELDS = frozenset(Manifest.__annotations__)
+REQUIRED = FIELDS - {"machine"}
 FORM = TypeAdapter(Manifest)
 
 
@@ -108,7 +112,7 @@ def unseal(content: bytes, key: StageKey) -> Manifest:
     another place."""
     try:
         manifest = json.loads(content)
-        if not isinstance(manifest, dict) or not set(manifest) >= FIELDS:
+        if not isinstance(manifest, dict) or not set(manifest) >= REQUIRED:
             raise StoreError(f"{key.manifest}: not a stage manifest; delete the file and the stage is made again")
         fields = {name: value for name, value in manifest.items() if name != "checksum"}
         checksum = sha256(canonical(fields)).hexdigest()
@@ -123,7 +127,7 @@ def unseal(content: bytes, key: StageKey) -> Manifest:
     own_key = StageKey(manifest["run"], manifest["branch"], manifest["iteration"], manifest["stage"], manifest["shard"])
     if own_key != key:
         raise StoreError(f"{key.manifest}: this manifest belongs to {own_key}; delete it and the stage is made again")
-    if manifest["schema_version"] > VERSIONS[key.stage] or set(manifest) > FIELDS:
+    if manifest["schema_version"] > VERSIONS[key.stage] or not set(manifest) <= FIELDS:
         raise NewerVersion(
             f"{key.manifest}: version {manifest['schema_version']} of stage {key.stage}; this code reads up to "
             f"{VERSIONS[key.stage]}: it was written by r3l {manifest['code_version']}: use that version or a later one"

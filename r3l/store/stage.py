@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -30,6 +30,7 @@ from r3l.store.tables.schemas import VERSIONS, arrow_schema
 from r3l.store.tables.unstorable import storable
 from r3l.store.tables.versions import failed_where_no_number, needed_beside, upgraded
 from r3l.system.home import home
+from r3l.system.machine import this_machine
 from r3l.version import __version__
 
 __all__ = ["StageKey", "StageRef", "Store", "fingerprint"]
@@ -82,18 +83,13 @@ class Store:
         if before is not None:
             self._refuse_rewriting(key, fingerprint)
         storable_tables = storable(key, whole(key, tables))
-        parts = [self._put_part(key, table, rows) for table, rows in storable_tables.items() if rows.num_rows]
+        parts = [self.put_part(key, table, rows) for table, rows in storable_tables.items() if rows.num_rows]
         digests = [
             [part["table"], part["digest"]] for part in parts if lasting(storable_tables[part["table"]]).num_rows
         ]
+        ref = StageRef(**asdict(key), fingerprint=fingerprint, digest=sha256(canonical(digests)).hexdigest())
         content: Content = {
-            "run": key.run,
-            "branch": key.branch,
-            "iteration": key.iteration,
-            "stage": key.stage,
-            "shard": key.shard,
-            "fingerprint": fingerprint,
-            "digest": sha256(canonical(digests)).hexdigest(),
+            **manifests.manifest_ref(ref),
             "schema_version": VERSIONS[key.stage],
             "code_version": __version__,
             "seed": seed,
@@ -103,13 +99,14 @@ class Store:
             "parents": [manifests.manifest_ref(parent) for parent in parents],
             "parts": parts,
             "committed_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "machine": this_machine(),
         }
         # last of all: whoever reads the manifest finds every part in its place
         if not self.files.put_if(key.manifest, manifests.seal(content), before):
             raise StoreError(f"stage {key}: another writer committed it meanwhile; see who holds the iteration's lock")
         if before is not None:
             self._drop_unnamed(key, parts)
-        return manifests.reference(content)
+        return ref
 
     def _refuse_rewriting(self, key: StageKey, fingerprint: str) -> None:
         """Raise for a stage that must not be rewritten: of a newer version, or used by later iterations."""
@@ -129,7 +126,7 @@ class Store:
                 f"into a branch: r3l replay {key.run} --iteration {key.iteration} --from {key.stage} --set ..."
             )
 
-    def _put_part(self, key: StageKey, table: str, rows: pa.Table) -> ManifestPart:
+    def put_part(self, key: StageKey, table: str, rows: pa.Table) -> ManifestPart:
         content = encode(rows)
         digest = sha256(content).hexdigest()
         name = f"part-{table}-{digest[:12]}.parquet"

@@ -18,6 +18,7 @@ from flows.cli.app import app_of
 from r3l.judge.parting import Line, Parting, parting
 from r3l.judge.played_again import played_again
 from r3l.stages import STAGES
+from r3l.store import stage as committing
 from r3l.store.stage import Store
 from r3l.store.tables.schemas import arrow_schema
 from r3l.system.seeds import derive
@@ -142,6 +143,20 @@ def test_a_branch_parts_at_the_setting_that_made_it() -> None:
     found = json.loads(done.stdout)
     assert done.exit_code == 0
     assert (found["cause"], found["stage"], found["what"]) == ("settings", "credit", "method.alpha")
+    assert found["more"]["made again"] == ["comes again from its settings and parents"] * 2
+
+
+def test_another_machine_is_said_before_all_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant = of("turns", "response_logprobs", nearest)
+    monkeypatch.setattr(committing, "this_machine", lambda: {"processor": "one"})
+    assert compared(tmp_path, 0, "base", plant) is not None
+    copy = Store.open(str(tmp_path / "copy"))
+    monkeypatch.setattr(committing, "this_machine", lambda: {"processor": "another"})
+    (tmp_path / "more").mkdir()
+    assert compared(tmp_path / "more", 0, "base", {}) is None
+    found = parting(Line(copy, RUN), Line(Store.open(str(tmp_path / "more" / "copy")), RUN))
+    assert found is not None
+    assert str(found).splitlines()[0] == "made on different machines: processor one and another"
 
 
 def test_a_replay_is_compared_stage_by_stage(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from r3l.errors import StoreError
+from r3l.store import stage as committing
 from r3l.store.difference import diff
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
@@ -83,6 +84,20 @@ def test_a_changed_replay_says_what_changed(store):
     assert "none" not in str(found)
     assert "advantages     2 of 6 changed, by 1 in the mean and 4 at most; 1 change sign" in str(found)
     assert "training rows  4 in both, 1 in, 1 out" in str(found)
+
+
+def test_another_machine_is_named_first_and_once(store, monkeypatch):
+    here = committing.this_machine()
+    monkeypatch.setattr(committing, "this_machine", lambda: {**here, "processor": "another", "gpus": "H9"})
+    fork(store, "elsewhere", iteration_tables(0))
+    found = diff(store, "demo", 0, "", "elsewhere")
+    lines = str(found).splitlines()
+    assert lines[1:3] == [
+        f"  another machine, from credit on: gpus H9 (was {here['gpus'] or 'none'})",
+        f"  another machine, from credit on: processor another (was {here['processor']})",
+    ]
+    assert len(found.machines) == 2
+    assert found.proven  # the rows are equal all the same
 
 
 def test_what_was_not_made_is_named(store):

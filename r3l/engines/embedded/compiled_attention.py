@@ -8,8 +8,6 @@ Shapes: H key/value heads, G query heads for each, N new tokens, D head size.
 """
 
 import ctypes
-import os
-import shutil
 import subprocess
 import tempfile
 import threading
@@ -22,6 +20,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from r3l.system.machine import c_compiler
 
 SOURCE = Path(__file__).with_suffix(".c")
 OPTIONS = ["-O3", "-fno-trapping-math", "-fno-math-errno"]  # no sum may be reordered: its order is the result
@@ -138,14 +138,14 @@ def compiled(head_size: int, dtype: torch.dtype, device: torch.device) -> Compil
 def build(head_size: int, dtype: torch.dtype, options: Sequence[str] = ()) -> CompiledAttention | None:
     """Compile the attention for this processor and a key of `DTYPES`, with further `options`; None without a C
     compiler."""
-    compilers = [name for name in (os.environ.get("CC", ""), "cc", "gcc", "clang") if name and shutil.which(name)]
-    if not compilers:
+    compiler = c_compiler()
+    if not compiler:
         return None
     with tempfile.TemporaryDirectory() as folder:
         # for ARM a compiler may know only -mcpu=native, and another one neither
         for processor_options in (["-march=native"], ["-mcpu=native"], []):
             command = [
-                compilers[0],
+                compiler,
                 *OPTIONS,
                 *processor_options,
                 f"-DSIZE={head_size}",

@@ -32,7 +32,9 @@ shows the tables as they are stored, each row once. A stage that is damaged is l
 - A policy is used only if its files are those that its update wrote. If one is lost or changed, r3l names it and repeats its update.
 - Every attempt has a seed. If `transformers_local` samples a shard again on the same kind of processor, ids and log-probabilities are the
   same bits, whatever else the engine does (on a CPU with a C compiler; elsewhere, and beside older rows, except for rounding).
-  vLLM's rounding depends on the rest of its batch, unless `engine.batch_invariant` is set. `r3l bisect A B` finds where two runs part.
+  vLLM's rounding depends on the rest of its batch, unless `engine.batch_invariant` is set. `r3l check RUN --sample-again 3` samples random
+  shards again and measures how far the replies agree, with any engine; `r3l bisect A B` finds where two runs part. `machine` in `stages`
+  is the processor, libraries and threads of the process that committed a stage.
 - A stage of an older version is read as the present version. A newer one is refused by name.
 - `r3l replay` writes into `branch=<name>/` and never changes what it replays. `r3l prune` empties the heavy columns of old iterations, or
   deletes their policies, and says what can't be replayed any more. `r3l export` writes one nested file, or a log of Inspect.

@@ -22,7 +22,7 @@ VERSIONS: dict[str, int] = {
     for stage, its in STAGES.items()
 }
 # Events that tell of the machine, not of an attempt: they account for no attempt, and are left out of content digests.
-INCIDENTS = ("engine_retry", "engine_restarted", "worker_restarted", "canary")
+INCIDENTS = ("engine_retry", "engine_restarted", "worker_restarted", "canary", "sampled_again")
 # Columns that differ between two runs of the same work: left out of content digests.
 VOLATILE = frozenset(column.name for columns in TABLES.values() for column in columns if column.said.volatile)
 # Columns that every view has beside the stored ones: they come from the place of the file.

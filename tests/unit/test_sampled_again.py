@@ -1,0 +1,186 @@
+"""`r3l check --sample-again`: the shipped run sampled again by an engine that gives the stored replies, or others."""
+
+import random
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from flows.cli.app import app_of
+from r3l.engines.base import Completion, Sampling
+from r3l.exploration.explorer import Explorer
+from r3l.judge import sampled_again
+from r3l.judge.alone import SamplingBench, comes_again
+from r3l.judge.bench import Bench
+from r3l.judge.recorded import Recorded
+from r3l.judge.sampled_again import EVENT, sample_again
+from r3l.store.check import check_run
+from r3l.store.layout import StageKey
+from r3l.store.manifest import reference
+from r3l.store.stage import Store
+from r3l.store.tables.schemas import arrow_schema
+from r3l.system import machine
+
+SHIPPED, RUN = Path(__file__).parents[2] / "data" / "sample_run", "sample"
+SAME = "equal, bit for bit"
+Change = Callable[[Completion], Completion]
+
+
+class Other:
+    """The stored replies, but for the first of the request that is named: that one is changed."""
+
+    def __init__(self, recorded: Recorded, change: Change) -> None:
+        self.recorded, self.change, self.changed = recorded, change, ""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.recorded, name)
+
+    def complete(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> Future[Completion]:
+        reply = self.recorded.complete(request_id, prompt_ids, sampling)
+        if self.changed:
+            return reply
+        self.changed, other = request_id, Future[Completion]()
+        other.set_result(self.change(reply.result()))
+        return other
+
+
+def nearest(reply: Completion) -> Completion:
+    last = float(np.nextafter(np.float32(reply.logprobs[-1]), np.float32(-1e9)))
+    return replace(reply, logprobs=[*reply.logprobs[:-1], last])
+
+
+def shorter(reply: Completion) -> Completion:
+    return replace(reply, token_ids=reply.token_ids[:-1], logprobs=reply.logprobs[:-1])
+
+
+def kept(reply: Completion) -> Completion:
+    return reply
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The shipped run, its reflections committed on this machine. The others need games that may not be here."""
+    shutil.copytree(SHIPPED / RUN / "iteration=00000", tmp_path / RUN / "iteration=00000")
+    store, of_all = Store.open(str(tmp_path)), sampled_again.sampled
+    for ref in [ref for ref in store.stages(RUN) if ref.stage == "reflections"]:
+        manifest = store.manifest(ref)
+        tables = {table: store.read(ref, table) for table in ("reflections", "events")}
+        inputs = {name: manifest[name] for name in ("settings", "policy", "seed")}
+        parents = [reference(parent) for parent in manifest["parents"]]
+        store.commit(ref.key, tables, fingerprint=ref.fingerprint, parents=parents, **inputs)
+    monkeypatch.setattr(
+        sampled_again, "sampled", lambda place: [one for one in of_all(place) if one["stage"] == "reflections"]
+    )
+    return store
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[Change], None]:
+    """Give what samples again an engine that knows the stored replies, and changes the first that it is asked for."""
+
+    def answer(change: Change) -> None:
+        def start(bench: SamplingBench) -> Explorer:
+            explorer = Bench._start(bench)
+            return replace(explorer, engine=Other(explorer.engine, change))
+
+        monkeypatch.setattr(SamplingBench, "_start", start)
+
+    return answer
+
+
+def test_equal_replies_are_said_to_be_equal_and_noted_beside_the_rows(store: Store, answering: Any) -> None:
+    answering(kept)
+    before = {ref.key: ref.digest for ref in store.stages(RUN)}
+    first, second = sample_again(store, RUN, 2, random.Random(0))
+    assert {first.key.shard, second.key.shard} == {0, 1}
+    assert (first.reason, first.promised, first.broken, first.agreement.farthest) == (SAME, True, False, 0.0)
+    assert first.agreement.replies == first.agreement.same_tokens == first.agreement.same_bits == 16
+    assert {ref.key: ref.digest for ref in store.stages(RUN)} == before
+    assert check_run(store, RUN) == []
+    assert noted(store, first.key) == [(EVENT, SAME)]
+    sample_again(store, RUN, 2, random.Random(0))
+    assert noted(store, first.key) == [(EVENT, SAME)] * 2
+
+
+@pytest.mark.parametrize(
+    ("change", "cause", "same_tokens", "same_bits"),
+    [(nearest, "arithmetic only", 16, 15), (shorter, "sampled token", 15, 15)],
+)
+def test_another_reply_is_named_with_its_place(
+    store: Store, answering: Any, change: Change, cause: str, same_tokens: int, same_bits: int
+) -> None:
+    answering(change)
+    [one] = sample_again(store, RUN, 1, random.Random(0))
+    assert one.broken
+    assert one.first is not None
+    assert (one.first.cause, one.first.shard) == (cause, one.key.shard)
+    assert (one.agreement.same_tokens, one.agreement.same_bits) == (same_tokens, same_bits)
+    assert (one.agreement.farthest > 0) == (cause == "arithmetic only")
+    assert noted(store, one.key) == [(EVENT, f"{cause} differs")]
+
+
+def test_bits_of_another_machine_or_engine_are_measured_not_blamed(
+    store: Store, answering: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering(nearest)
+    here = machine.this_machine()
+    monkeypatch.setattr(sampled_again, "this_machine", lambda: here | {"processor": "another", "torch": "9.9"})
+    [one] = sample_again(store, RUN, 1, random.Random(0))
+    assert not one.broken
+    assert one.machines == {"processor": (here["processor"], "another"), "torch": (here["torch"], "9.9")}
+    assert str(one).splitlines()[1] == f"  another machine: processor another (was {here['processor']})"
+    monkeypatch.setattr(sampled_again, "this_machine", lambda: here)
+    monkeypatch.setattr(sampled_again, "invariant", lambda config: False)  # as of vLLM
+    [one] = sample_again(store, RUN, 1, random.Random(0))
+    assert (one.broken, one.agreement.same_bits) == (False, 15)
+
+
+def test_a_policy_that_is_not_here_is_named(store: Store) -> None:
+    other = Store.open(str(store.root))
+    for ref in [ref for ref in other.stages(RUN) if ref.stage == "reflections"]:
+        tables = {table: store.read(ref, table) for table in ("reflections", "events")}
+        settings = store.manifest(ref)["settings"]
+        store.commit(ref.key, tables, fingerprint=ref.fingerprint, settings=settings, policy="f" * 16)
+    [one] = sample_again(store, RUN, 1, random.Random(0))
+    assert one.unmade.startswith("f" * 16)
+    assert not one.broken
+
+
+def test_the_command_ends_with_exit_code_1_where_bits_differ(store: Store, answering: Any) -> None:
+    answering(nearest)
+    words = ["check", RUN, "--store", str(store.root), "--quick", "--sample-again", "1"]
+    done = CliRunner().invoke(app_of(words[:1]), words)
+    assert done.exit_code == 1
+    assert "15 of the same bits" in done.stdout
+    assert "1 findings" in done.stdout
+
+
+def test_bisect_makes_the_stage_again_and_says_which_side_follows(store: Store) -> None:
+    key = next(ref.key for ref in store.stages(RUN) if ref.stage == "credit")
+    assert comes_again(store, key).startswith("comes again")
+    rows = store.read(reference(store.manifest(key)), "credit").to_pylist()
+    rows[3]["advantage"] += 0.5
+    manifest = store.manifest(key)
+    parents = [reference(parent) for parent in manifest["parents"]]
+    tables = {"credit": pa.Table.from_pylist(rows, arrow_schema("credit"))}
+    store.commit(
+        key,
+        tables,
+        fingerprint=manifest["fingerprint"],
+        parents=parents,
+        settings=manifest["settings"],
+        seed=manifest["seed"],
+    )
+    assert comes_again(store, key).startswith("does not come again: credit: row 3")
+
+
+def noted(store: Store, key: StageKey) -> list[tuple[str, str]]:
+    events = store.read(reference(store.manifest(key)), "events").to_pylist()
+    return [(row["event"], row["reason"]) for row in events if row["event"] == EVENT]
