@@ -22,6 +22,7 @@ EXTRAS = [
     "llguidance",
     "marimo",
     "math_verify",
+    "mcp",
     "matplotlib",
     "mlflow",
     "peft",

@@ -8,7 +8,14 @@ from r3l.environments.tools.functions import Function
 
 class Toolset(Protocol):
     """One episode: an object is made without arguments for each, and copied for rollbacks. What its tools change is in
-    the object."""
+    the object.
+
+    A class may have `mcp_servers`: addresses (``http://...``) and commands of MCP servers, whose tools come on top of
+    its own. They are named in code, because settings also come from stores and forms. Each episode has sessions of its
+    own: before `start` the object gets them as `servers`. So `start` brings a server to the task, and `score` asks it
+    what was reached, by ``self.servers.call(name, arguments)``. What a server keeps can't be copied: rollbacks take
+    the actions again.
+    """
 
     @classmethod
     def tasks(cls, split: str, number: int, seed: int) -> Sequence[dict[str, Any]]:

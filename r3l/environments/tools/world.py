@@ -6,6 +6,7 @@ the tool. The tools' state is an object, copied for rollbacks (`r3l.environments
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,22 @@ from r3l.environments.adapters.texts import cleaned
 from r3l.environments.base import Environment, Observation, Reply, Step
 from r3l.environments.outside import number_of
 from r3l.environments.tools.calls import parse_calls
-from r3l.environments.tools.functions import called, schema_of
+from r3l.environments.tools.functions import Function, called, schema_of
+from r3l.environments.tools.servers import Servers
 from r3l.environments.tools.shown import returned, with_tools
 from r3l.environments.tools.toolset import Toolset
 from r3l.errors import WorldError
 from r3l.records import Task
 from r3l.system.seeds import derive
 
+PATIENCE = 0.8  # of the time that a worker has for a call: a slow server costs an episode, not the worker
 PROMPT = Path(__file__).parents[1] / "prompts" / "tools.txt"
+
+
+def servers_of(toolset: type[Toolset], settings: ToolsSettings) -> Servers:
+    """Open sessions with the MCP servers that a toolset names, if it names any."""
+    patience = PATIENCE * min(settings.step_timeout_s, settings.episode_s)
+    return Servers(getattr(toolset, "mcp_servers", ()), patience)
 
 
 class ToolWorld:
@@ -43,8 +52,9 @@ class ToolWorld:
 
     @cached_property
     def schemas(self) -> list[dict[str, Any]]:
-        """List the tools, whoever shows them."""
-        schemas = [schema_of(tool) for tool in self.toolset().tools()]
+        """List the tools, whoever shows them: the toolset's own, and those of its MCP servers."""
+        with closing(servers_of(self.toolset, self.settings)) as servers:
+            schemas = [*(schema_of(tool) for tool in self.toolset().tools()), *servers.schemas]
         names = [schema["function"]["name"] for schema in schemas]
         if not names or len(set(names)) < len(names):
             raise WorldError(f"{self.settings.toolset} has the tools {names}: expected one or more, of different names")
@@ -93,13 +103,19 @@ class ToolEnvironment(CopiedEnvironment):
     def __init__(self, settings: ToolsSettings, toolset: type[Toolset], copies: Copies) -> None:
         super().__init__(copies)
         self.settings, self.toolset = settings, toolset
+        self.servers: Servers | None = None  # of the episode
 
     def begin(self, task: Task) -> tuple[Toolset, Observation]:
         try:
             content = json.loads(task.payload)
         except json.JSONDecodeError as error:
             raise WorldError(f"{task.task_id}: no JSON in the payload {task.payload:.100}") from error
+        if self.servers:
+            self.servers.close()
+        self.servers = servers_of(self.toolset, self.settings)
         tools = self.toolset()
+        if self.servers.of_tool:
+            tools.servers = self.servers  # type: ignore[attr-defined]
         return tools, Observation(cleaned(tools.start(content), self.settings.observation_characters))
 
     def act(self, tools: Toolset, action: str) -> Step:
@@ -108,13 +124,24 @@ class ToolEnvironment(CopiedEnvironment):
             reward = self.reward(tools, str(content["answer"]))
             return Step(Observation("The task has ended."), done=True, reward=reward, success=reward == 1.0)
         by_name = {str(getattr(tool, "__name__", "")): tool for tool in tools.tools()}
-        results = [(call["name"], *called(by_name[call["name"]], call["arguments"])) for call in content["calls"]]
+        results = [(call["name"], *self.result(call["name"], by_name, call["arguments"])) for call in content["calls"]]
         texts = [text if len(results) == 1 else f"{name}: {text}" for name, text, _ in results]
         return Step(
             returned(cleaned("\n".join(texts), self.settings.observation_characters), self.settings.tools_shown),
             accepted=all(is_accepted for *_, is_accepted in results),
             standing=self.reward(tools, ""),
         )
+
+    def result(self, name: str, own: dict[str, Function], arguments: dict[str, Any]) -> tuple[str, bool]:
+        """Call a tool of the toolset, or else of a server."""
+        if name in own or self.servers is None:
+            return called(own[name], arguments)
+        return self.servers.call(name, arguments)
+
+    def close(self) -> None:
+        super().close()
+        if self.servers:
+            self.servers.close()
 
     def reward(self, tools: Toolset, answer: str) -> float:
         """Score an answer. Raise `WorldError` for a score beyond [0, 1]."""
