@@ -49,6 +49,8 @@ def apply(quiet: bool = False) -> None:
         os.environ.setdefault("PREFECT_HOME", str(home() / ".prefect"))
         with suppress(OSError):  # a home that can't be written to: whoever writes there says so
             prefect_home().mkdir(mode=0o700, parents=True, exist_ok=True)  # Prefect makes no folder above it
+    # Prefect would take this path from a file .env or prefect.toml of the working folder, and run what stands there.
+    os.environ.setdefault("PREFECT_LOGGING_SETTINGS_PATH", str(prefect_home() / "logging.yml"))
     reach(own_server(prefect_home()))
     if quiet:
         for name in LOGGING:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from uuid import UUID
 
 import httpx
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.concurrency.sync import concurrency
 from prefect.context import FlowRunContext
 from prefect.events import emit_event
@@ -31,6 +31,7 @@ HELD_BY = dict.fromkeys(stages_that(lambda stage: stage.samples), ENGINE) | dict
 )
 LEASE_S = 60.0  # a killed run gives its slots back after this long
 ASK_S = 3.0
+LISTEN_S = 1.0  # an ended run ends within 10 s, on a busy machine too
 PROGRESS = "r3l.stage.committed"
 
 
@@ -100,10 +101,11 @@ def heeding_cancel(end: Callable[[str], None]) -> Iterator[None]:
     ids, over = {str(flow_run.id), str(flow_run.root_flow_run_id)}, threading.Event()
 
     def listen() -> None:
-        while not over.wait(ASK_S):
-            if any(cancelling(id_) for id_ in ids):
-                end("the flow run was cancelled; what is committed stays, and the next start goes on from there")
-                return
+        with get_client(sync_client=True) as client:
+            while not over.wait(LISTEN_S):
+                if any(cancelling(client, id_) for id_ in ids):
+                    end("the flow run was cancelled; what is committed stays, and the next start goes on from there")
+                    return
 
     listener = threading.Thread(target=listen, name="r3l-cancel", daemon=True)
     listener.start()
@@ -113,11 +115,10 @@ def heeding_cancel(end: Callable[[str], None]) -> Iterator[None]:
         over.set()
 
 
-def cancelling(flow_run_id: str) -> bool:
+def cancelling(client: SyncPrefectClient, flow_run_id: str) -> bool:
     """Tell whether somebody asked for the end of a flow run. A server that does not answer asks for nothing."""
     try:
-        with get_client(sync_client=True) as client:
-            state = client.read_flow_run(UUID(flow_run_id)).state
+        state = client.read_flow_run(UUID(flow_run_id)).state
     except (httpx.HTTPError, PrefectHTTPStatusError, ObjectNotFound):
         return False
     return state is not None and (state.is_cancelling() or state.is_cancelled())

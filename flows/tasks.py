@@ -19,7 +19,7 @@ from r3l.pipeline.runner import MAX_THREADS, Coming, Runner
 from r3l.pipeline.stages import calls
 
 RUNNER: Any = ThreadPoolTaskRunner(max_workers=MAX_THREADS)
-SETTLE_S = 7.0
+SETTLE_S = 4.0
 TASKS: dict[Callable[..., Any], Any] = {}  # call of the pipeline -> the Prefect task that it is in a flow run
 TELLING = {"shard": "shard", "round_": "round", "iteration": "iteration"}  # arguments that tell a task's runs apart
 

@@ -3,8 +3,10 @@ packages (entry points), and the first three also from a module that the user na
 
 A dotted path imports code, so it is imported only where the user named it: on the command line, in a preset, in Python,
 or in ``R3L_PLUGINS``. What a store holds or a page sends names none. An installed package is the user's choice already.
+No module is looked for in the working folder unless `--path .` names it: it may be somebody else's.
 """
 
+import logging
 import os
 import sys
 import tomllib
@@ -27,8 +29,12 @@ GROUPS = {
     "command": "r3l.commands",  # a function that typer takes, in the file that has its docstring
 }
 NAMED = "R3L_PLUGINS"  # dotted paths that may be imported, with commas; processes that are started have it too
-FOLDERS = "R3L_PLUGIN_PATH"  # where their modules were found: read after everything else on sys.path
+FOLDERS = "R3L_PLUGIN_PATH"  # folders of their modules, named or found: read after everything else on sys.path
+OPTION = "--path"  # of every command: names such a folder
 SETTINGS = "Settings"  # the attribute of a plug-in's class that names the class of its settings
+
+
+LOG = logging.getLogger("r3l.plugins")
 
 
 def dotted(kind: str) -> bool:
@@ -106,8 +112,7 @@ def load(section: str, kind: str) -> type:
             f"{section}.kind={kind!r:.200} names code that this process may not import; if you trust it, set "
             f"{NAMED}={kind:.200}, or install it as a package with an entry point in {GROUPS[section]}"
         )
-    if dotted(kind):
-        reach_named()
+    reach()
     plugin = _load(section, kind, tuple(sys.path))
     if not isinstance(plugin, type):
         raise ConfigError(
@@ -143,23 +148,31 @@ def _load(section: str, kind: str, path: tuple[str, ...]) -> object:
     except Exception as error:  # code from outside: whatever it raises is for the user to read
         whose = "" if dotted(kind) else f" of {package(entry)}"
         raise ConfigError(
-            f"{section}.kind={kind}: importing {entry.value}{whose} failed: {type(error).__name__}: {error}"
+            f"{section}.kind={kind}: importing {entry.value}{whose} failed: {in_words(error, entry.module)}"
         ) from error
+    tell_loaded(kind, module)
     remember_folder(module, entry)
     return plugin
 
 
+def in_words(error: Exception, module: str) -> str:
+    """Say why an import failed, and where a module that nobody found might be."""
+    absent = isinstance(error, ModuleNotFoundError) and error.name in {module, module.partition(".")[0]}
+    return f"{type(error).__name__}: {error}{f'; {OPTION} FOLDER names the folder that it is in' if absent else ''}"
+
+
+@lru_cache(maxsize=64)
+def tell_loaded(path: str, module: Any) -> None:
+    """Say once whose code a dotted path ran: the terminal shows it (`flows/cli/app.py`)."""
+    if dotted(path):
+        LOG.info("%s is code of %s", path, getattr(module, "__file__", None) or "Python itself")
+
+
 def reach() -> None:
-    """Make importable what the parent process found."""
+    """Make importable what the user named, and what the parent process found."""
     sys.path += [
         folder for folder in os.environ.get(FOLDERS, "").split(os.pathsep) if folder and folder not in sys.path
     ]
-
-
-def reach_named() -> None:
-    """Make importable what the user named by a path: the working folder's modules too, here and in child processes."""
-    reach()
-    look_in(Path.cwd())
 
 
 def look_in(folder: Path | str) -> None:
@@ -167,6 +180,25 @@ def look_in(folder: Path | str) -> None:
     folders = [one for one in os.environ.get(FOLDERS, "").split(os.pathsep) if one]
     os.environ[FOLDERS] = os.pathsep.join(dict.fromkeys([*folders, str(folder)]))
     reach()
+
+
+def look_in_named(words: list[str]) -> list[str]:
+    """Look in every folder that a command line names by `--path`, and return its other words.
+
+    Raises:
+        ConfigError: there is no such folder.
+    """
+    others, following = [], iter(words)
+    for word in following:
+        option, equals, value = word.partition("=")
+        if option != OPTION:
+            others.append(word)
+            continue
+        named = value if equals else next(following, "")
+        if not named or not (folder := Path(named).expanduser()).is_dir():
+            raise ConfigError(f"{OPTION} {named}: expected a folder, in which dotted paths find their modules")
+        look_in(folder.absolute())
+    return others
 
 
 def remember_folder(module: Any, entry: EntryPoint) -> None:

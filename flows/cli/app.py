@@ -3,8 +3,10 @@ exit code 2."""
 
 import ast
 import atexit
+import logging
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -19,6 +21,7 @@ from typer.core import TyperCommand
 from flows.cli.screen.console import say, screen, store_named, write_what_the_terminal_can
 from r3l import plugins
 from r3l.errors import Interrupted, R3LError
+from r3l.system.child_environment import SAFE_PATH
 from r3l.system.memory import collect_less
 from r3l.system.pasted import runnable
 from r3l.version import __version__
@@ -82,7 +85,8 @@ def app_of(commands: Iterable[str], find: Callable[[str], Callable[..., None]] |
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         add_completion=False,
-        epilog="--debug, with any command: the traceback of what goes wrong.",
+        epilog="With any command: --debug, the traceback of what goes wrong; --path FOLDER, where the module of a "
+        "module:Class is.",
     )
     app.callback()(options)
     for name in commands:
@@ -121,18 +125,19 @@ def listed(command: str) -> Callable[..., None]:
 
 class Leaving:
     """Ends the process once all else is done that is done at its exit, without freeing memory object by object, which
-    takes a second or two after an import of torch and Prefect.
+    takes a second or two after an import of torch and Prefect, and without waiting for a thread in the middle of a
+    step.
 
     It is made before the imports: what they have done at the exit is done before it.
     """
 
     def __init__(self) -> None:
-        self.well = False  # whether the process ends with exit status 0
+        self.status: int | None = None  # exit status of a process that ended well, or was ended
         atexit.register(self._leave)
 
     def _leave(self) -> None:
-        if self.well:
-            os._exit(0)
+        if self.status is not None:
+            os._exit(self.status)
 
 
 def main() -> None:
@@ -140,6 +145,9 @@ def main() -> None:
     environment); ``--debug`` shows the traceback."""
     collect_less()
     write_what_the_terminal_can()
+    os.environ[SAFE_PATH] = "1"
+    end_on_hangup()
+    show_loaded_code()
     leaving = Leaving()
     debug = "--debug" in sys.argv[1:]
     sys.argv = [word for word in sys.argv if word != "--debug"]
@@ -147,10 +155,12 @@ def main() -> None:
         command()
     except SystemExit as ended:  # typer ends every command so
         end_printing()
-        leaving.well = not ended.code
+        leaving.status = None if ended.code else 0
         raise
     except Interrupted as ended:
         screen(stderr=True).print(Text("ended:", style="yellow"), str(ended), soft_wrap=True)
+        end_printing()
+        leaving.status = ENDED
         sys.exit(ENDED)
     except Exception as error:
         if debug:
@@ -166,6 +176,19 @@ def main() -> None:
         sys.exit(2 if is_refusal else 3)
 
 
+def end_on_hangup() -> None:
+    """Let a closed terminal end the work as SIGTERM does. `nohup`, which ignores that signal, is honoured."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+
+
+def show_loaded_code() -> None:
+    """Show on the terminal what a dotted path loads."""
+    plugins.LOG.addHandler(logging.StreamHandler())
+    plugins.LOG.setLevel(logging.INFO)
+    plugins.LOG.propagate = False  # Prefect's handler would show it again
+
+
 def end_printing() -> None:
     """Print what is left. Where nobody reads it (`| head`), end quietly, as typer does where it notices earlier."""
     try:
@@ -178,6 +201,8 @@ def end_printing() -> None:
 
 def command() -> None:
     """Run the command that the first word names; without one, list them all."""
+    if sys.argv[1:2] != ["prefect"]:
+        sys.argv[1:] = plugins.look_in_named(sys.argv[1:])
     first_word = sys.argv[1:2]
     if first_word and (first_word[0] in PLACES or first_word[0] in plugins.installed("command")):
         from flows import prefect_settings

@@ -14,11 +14,12 @@ from flows import prefect_settings
 from flows.own_server import Own, forget, own_server, remember, remembered
 from r3l.errors import ConfigError, R3LError
 from r3l.store.files.process import lives, mark, read
+from r3l.system.child_environment import PYTHON, importable
 from r3l.system.ports import refuse_taken
 
 START_S, STOP_S = 240.0, 30.0
 REGISTER = Path(__file__).parents[2] / "infra" / "prefect.sh"
-R3L = [sys.executable, "-m", "flows.cli.app"]
+R3L = [*PYTHON, "-m", "flows.cli.app"]
 
 
 class BackgroundError(R3LError):
@@ -85,7 +86,7 @@ def spawn(folder: Path, name: str, command: list[str]) -> subprocess.Popen[bytes
             stdout=log,
             stderr=log,
             start_new_session=True,
-            env=prefect_settings.loud(),
+            env=importable(prefect_settings.loud()),
         )
 
 

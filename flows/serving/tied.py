@@ -11,7 +11,6 @@ import atexit
 import os
 import runpy
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,8 @@ from urllib.request import urlopen
 from flows.prefect_settings import STARTUP_TIMEOUT, URL, server_is_named
 from r3l.errors import ServerAway
 from r3l.store.files.process import mark
+from r3l.system.child_environment import PYTHON, importable
+from r3l.system.home import PACKAGE
 from r3l.system.memory import collect_less
 from r3l.system.ports import free_port
 from r3l.training.parallel.launcher import LAUNCHER, end_with_launcher
@@ -89,9 +90,10 @@ def served(port: int) -> subprocess.Popen[Any]:
     """Start a server on a port of this machine."""
     environment = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
     app = ["--factory", "prefect.server.api.server:create_app", "--lifespan", "on", "--log-level", "error"]
+    app += ["--app-dir", str(PACKAGE.parent)]  # by default uvicorn looks for modules in the working folder first
     return subprocess.Popen(
-        [sys.executable, "-m", "flows.serving.tied", *app, "--host", "127.0.0.1", "--port", str(port)],
-        env={**os.environ, **environment, LAUNCHER: mark()},
+        [*PYTHON, "-m", "flows.serving.tied", *app, "--host", "127.0.0.1", "--port", str(port)],
+        env={**importable(os.environ), **environment, LAUNCHER: mark()},
         start_new_session=True,
     )
 

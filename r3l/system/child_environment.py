@@ -1,11 +1,18 @@
-"""The variables of the processes that play environments, grade answers and run the update: variables by name, so that
-no credential of whoever started the run is in a process that works with what a model wrote.
+"""How processes of Python start here: with no module from the working folder, which may be somebody else's.
 
-None of them opens the store itself: rows and policies lie on this host when they start.
+Those that play environments, grade answers and run the update get variables by name, so that no credential of whoever
+started the run is in a process that works with what a model wrote. None of them opens the store itself: rows and
+policies lie on this host when they start.
 """
 
 import os
+import sys
 from collections.abc import Mapping
+
+from r3l.system.home import PACKAGE
+
+PYTHON = (sys.executable, "-P")  # the working folder, which `-m` and `-c` put first on sys.path, stays off it
+SAFE_PATH = "PYTHONSAFEPATH"  # says the same to the Python processes that a child starts: torchrun's, Prefect's
 
 PASS = "R3L_PASS"  # further names, with commas: for an environment of one's own that needs them
 # fmt: off
@@ -32,4 +39,11 @@ def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
         for name, value in os.environ.items()
         if name in NAMES or name in further_names or name.startswith(BEGINNINGS)
     }
-    return variables | dict(extra or {})
+    return importable(variables) | dict(extra or {})
+
+
+def importable(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the same variables with this package on the module path, and the working folder off it: an empty entry
+    would mean that folder."""
+    folders = [str(PACKAGE.parent), *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+    return {**environment, "PYTHONPATH": os.pathsep.join(dict.fromkeys(folders)), SAFE_PATH: "1"}

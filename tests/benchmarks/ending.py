@@ -20,7 +20,7 @@ from r3l.store.stage import Store
 from tests.support.prefect_world import BIN, ENDED, SECURED, Served, served, wait
 
 STAGES = {"base": "tasks", "reflections": "base", "retries": "reflections", "updates": "training_rows"}  # after which
-WAYS = ("Ctrl-C", "SIGTERM", "cancel")
+WAYS = ("Ctrl-C", "SIGTERM", "SIGHUP", "cancel")
 SMALL = ["--set", "rollout.tasks=4"]
 INTO_S = 1.5  # of the stage's work, before it is ended
 LIMIT_S = 600.0
@@ -55,8 +55,8 @@ def seconds(way: str, stage: str, store: Path, server: Served | None) -> tuple[f
     state = None
     if way == "Ctrl-C":
         os.killpg(run.pid, signal.SIGINT)
-    elif way == "SIGTERM":
-        run.terminate()
+    elif way.startswith("SIG"):
+        run.send_signal(signal.Signals[way])
     elif server:
         cancelling = {"state": {"type": "CANCELLING", "name": "Cancelling"}}
         httpx.post(f"{server.api}/flow_runs/{asked['id']}/set_state", json=cancelling, timeout=30)

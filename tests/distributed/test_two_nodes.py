@@ -75,8 +75,9 @@ def test_one_node_is_not_several(monkeypatch, count, expected):
 def test_one_process_alone_needs_no_torchrun(monkeypatch):
     monkeypatch.delenv("PET_NNODES", raising=False)
     spec = Path("job.json")
-    assert nodes.command(spec, 1) == [sys.executable, "-m", "r3l.training", "--job", "job.json"]
-    assert nodes.command(spec, 8)[1:6] == [
+    assert nodes.command(spec, 1) == [sys.executable, "-P", "-m", "r3l.training", "--job", "job.json"]
+    assert nodes.command(spec, 8)[1:7] == [
+        "-P",
         "-m",
         "torch.distributed.run",
         "--nproc-per-node=8",
@@ -85,7 +86,7 @@ def test_one_process_alone_needs_no_torchrun(monkeypatch):
     ]
     monkeypatch.setenv("PET_NNODES", "2:2")
     assert "--standalone" not in nodes.command(spec, 1)
-    assert nodes.command(spec, 1)[2] == "torch.distributed.run"
+    assert nodes.command(spec, 1)[3] == "torch.distributed.run"
 
 
 def test_alone_nothing_is_announced(monkeypatch, tmp_path):

@@ -123,7 +123,7 @@ def halting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, Callable
         "r3l.pipeline.stages.calls.draw",
         lambda config, iteration: records.corridor_tasks(iteration, 2),
     )
-    monkeypatch.setattr(server, "ASK_S", 0.1)
+    monkeypatch.setattr(server, "LISTEN_S", 0.1)
     yield lambda stage, end: World(monkeypatch, stage, end)
     signal.signal(signal.SIGINT, before)
     logging.getLogger("prefect.task_runs").filters.clear()

@@ -79,6 +79,7 @@ def command(config: Config) -> list[str]:
     """`r3l iterate` with these settings."""
     code = (
         "import sys; from flows import prefect_settings; prefect_settings.apply(quiet=True)\n"
+        "from flows.cli.app import end_on_hangup; end_on_hangup()\n"
         "from r3l.config import Config; from r3l.errors import Interrupted\nfrom flows.cli.terminal import "
         "run_iteration\ntry: run_iteration(Config.model_validate_json(sys.argv[1]))\n"
         "except Interrupted as ended: print('ended:', ended, file=sys.stderr); sys.exit(130)"
@@ -127,7 +128,7 @@ def and_again(config: Config, store: Store, server: Served) -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("way", ["Ctrl-C", "SIGTERM", "cancel"])
+@pytest.mark.parametrize("way", ["Ctrl-C", "SIGTERM", "SIGHUP", "cancel"])
 def test_a_run_in_a_terminal_ends_cleanly_when_interrupted(
     server: Served, player: Halting, tmp_path: Path, stage: str, way: str
 ) -> None:
@@ -139,8 +140,8 @@ def test_a_run_in_a_terminal_ends_cleanly_when_interrupted(
         in_the_middle(player, stage, tmp_path, lambda: psutil.Process(run.pid))
         if way == "Ctrl-C":
             os.killpg(run.pid, signal.SIGINT)  # as a terminal does it: the whole group
-        elif way == "SIGTERM":
-            run.terminate()
+        elif way.startswith("SIG"):
+            run.send_signal(signal.Signals[way])
         else:
             asked = {"state": {"type": "CANCELLING", "name": "Cancelling"}}
             httpx.post(f"{server.api}/flow_runs/{newest(server, known)['id']}/set_state", json=asked, timeout=30)

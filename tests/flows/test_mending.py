@@ -98,7 +98,7 @@ def test_the_ephemeral_server_is_started_in_a_session_of_its_own_under_a_watch(t
     tied.begin()
     assert tied._server is server, "one is enough"
     command, how = server.process.command, server.process.how
-    assert command[1:3] == ["-m", "flows.serving.tied"]
+    assert command[1:4] == ["-P", "-m", "flows.serving.tied"]
     assert server.api == os.environ["PREFECT_API_URL"] == f"http://127.0.0.1:{command[-1]}/api"
     assert how["start_new_session"]
     assert how["env"]["R3L_LAUNCHER"] == mark()

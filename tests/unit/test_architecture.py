@@ -84,6 +84,16 @@ def named_modules(node: ast.AST) -> set[str]:
     return {name.rstrip(".") for name in names}
 
 
+def test_no_process_of_python_is_started_with_the_working_folder_on_its_path() -> None:
+    """``-P`` stands before ``-m``: that folder may hold a tomllib.py of somebody else."""
+    for path in SOURCES:
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)) if "sys.executable" in text else ():
+            words = [ast.unparse(one) for one in node.elts] if isinstance(node, ast.List | ast.Tuple) else []
+            if "sys.executable" in words and {"'-m'", "'-c'"} & set(words):
+                assert "'-P'" in words, f"{path}:{node.lineno}: {words}"
+
+
 def inside(name: str, package: str) -> bool:
     return name == package or name.startswith(package + ".")
 

@@ -13,6 +13,7 @@ from r3l.config.engines import TransformersLocalSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines import make_engine
 from r3l.engines.base import Completion, PolicySnapshot, Sampling
+from r3l.engines.embedded import engine as module
 from r3l.engines.embedded.engine import TransformersLocal
 from r3l.errors import EngineError, Interrupted
 from tests.unit.engine_policies import STOP, plain_logprobs, plain_model, plain_reply, tiny_policy
@@ -121,6 +122,29 @@ def test_an_engine_that_closes_interrupts_the_calls_in_flight(tmp_path: Path) ->
     for call in calls:
         with pytest.raises(Interrupted, match="closed before"):
             call.result(timeout=10)
+
+
+def test_nobody_waits_for_a_step_that_outlasts_the_closing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CLOSE_S", 0.1)
+    engine = started(tiny_policy(tmp_path), max_batch=1)
+    assert engine.batch is not None
+    step, under_way, going_on = engine.batch.step, threading.Event(), threading.Event()
+
+    def long() -> None:
+        under_way.set()
+        assert going_on.wait(60)
+        step()
+
+    engine.batch.step = long  # type: ignore[method-assign]
+    calls = [engine.complete(f"{k}", [5, 6, 7], sampling(max_tokens=1)) for k in range(2)]
+    assert under_way.wait(60)
+    engine.close()
+    for call in calls:
+        with pytest.raises(Interrupted, match="closed before"):
+            call.result(timeout=0)
+    going_on.set()
+    engine._thread.join(60)
+    assert not engine._thread.is_alive()
 
 
 def test_a_failing_step_fails_its_requests_and_not_the_engine(tmp_path: Path) -> None:

@@ -256,16 +256,29 @@ def test_the_preflight_says_that_a_methods_code_fails(install, tmp_path):
         preflight.check(compose(method="mine:Mine", assignments=[f"store.root={tmp_path}"]))
 
 
-def test_what_the_user_named_is_found_in_the_working_folder_and_nothing_else_is(tmp_path, monkeypatch):
+def test_what_the_user_named_is_found_in_the_folder_that_the_user_named(tmp_path, monkeypatch, caplog):
     (tmp_path / "mine_here.py").write_text("class World: ...\nclass Desk: ...\n")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if one])
+    monkeypatch.setenv(plugins.NAMED, "mine_here:World,mine_here:Desk")
+    with pytest.raises(ConfigError, match=r"ModuleNotFoundError: .*; --path FOLDER names the folder that it is in"):
+        plugins.load("environment", "mine_here:World")
+    with pytest.raises(ConfigError, match="; --path FOLDER names the folder that it is in"):
+        object_named("mine_here:Desk", "environment.toolset")
+    assert plugins.look_in_named(["check", "--path", ".", "run"]) == ["check", "run"]
+    caplog.set_level("INFO", "r3l.plugins")
+    assert object_named("mine_here:Desk", "environment.toolset").__name__ == "Desk"
+    assert plugins.load("environment", "mine_here:World").__name__ == "World"
     monkeypatch.setenv(plugins.NAMED, "mine_here:Desk")
     with pytest.raises(ConfigError, match="names code that this process may not import"):
         plugins.load("environment", "mine_here:World")
-    assert str(tmp_path) not in sys.path
-    assert object_named("mine_here:Desk", "environment.toolset").__name__ == "Desk"
-    monkeypatch.setenv(plugins.NAMED, "mine_here:World")
-    assert plugins.load("environment", "mine_here:World").__name__ == "World"
+    assert [line for line in caplog.messages if str(tmp_path / "mine_here.py") in line and "mine_here:World" in line]
+
+
+@pytest.mark.parametrize("words", [["--path"], ["--path="], ["--path", "not/there"], ["--path=not/there", "check"]])
+def test_a_folder_of_plugins_is_one(words):
+    with pytest.raises(ConfigError, match=r"--path .*: expected a folder"):
+        plugins.look_in_named(words)
 
 
 def test_a_class_that_lacks_something_is_named_with_what_it_lacks(install):

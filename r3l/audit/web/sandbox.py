@@ -6,7 +6,6 @@ import json
 import os
 import select
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -20,13 +19,13 @@ from typing import Any
 from r3l.errors import StoreError
 from r3l.store.query import one_select
 from r3l.store.stage import Store
+from r3l.system.child_environment import PYTHON, importable
 
 ROWS, SECONDS, AT_ONCE = 1_000, 20.0, 2
 # bytes that a question may take: DuckDB's own limit of 2 GB, and as much again for what it does not count
 MEMORY = 3 << 30
 NARROW = "narrow it (WHERE iteration = ...)"
 CONNECT_SECONDS = 120.0
-PACKAGE_ROOT = str(Path(__file__).parents[3])
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +98,15 @@ class Asked:
     """One process, ``python -m r3l.audit.web.sandbox_process``: JSON lines in and out."""
 
     def __init__(self, root: str, runs: Sequence[str] | None, memory: int, branch: str = "") -> None:
-        paths = os.pathsep.join([PACKAGE_ROOT, *filter(None, [os.environ.get("PYTHONPATH", "")])])
         # where DuckDB puts what does not fit into memory: not the working folder
         self.folder = TemporaryDirectory(prefix="r3l-sql-")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "r3l.audit.web.sandbox_process", root, json.dumps([runs, branch]), str(memory)],
+            [*PYTHON, "-m", "r3l.audit.web.sandbox_process", root, json.dumps([runs, branch]), str(memory)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
             cwd=self.folder.name,
-            env={**os.environ, "PYTHONPATH": paths, "MALLOC_ARENA_MAX": "2"},
+            env={**importable(os.environ), "MALLOC_ARENA_MAX": "2"},
         )
         self.unread = b""
         self.waits = True  # for a question

@@ -70,7 +70,8 @@ class Batch:
     def fail(self, error: Exception) -> None:
         """End every request in flight with `error`."""
         for request in self.active:
-            request.future.set_exception(error)
+            if not request.future.done():
+                request.future.set_exception(error)
         self.active.clear()
 
     def _select(self) -> tuple[Step, list[Request]]:
@@ -134,7 +135,8 @@ class Batch:
             self.active.remove(request)
             self.tree.release(request.segment)
         for request in complete:
-            request.future.set_result(request.result())
+            if not request.future.done():  # the engine was closed in the middle of the step
+                request.future.set_result(request.result())
 
 
 def _missing(count: int) -> int:

@@ -25,6 +25,7 @@ from r3l.engines.embedded.request import Request
 from r3l.engines.embedded.segments import SegmentTree
 from r3l.errors import EngineError, Interrupted
 
+CLOSE_S = 2.0  # for the step that is under way
 THREADS = torch.get_num_threads()  # OMP_NUM_THREADS where it is set, else the cores
 
 
@@ -51,6 +52,7 @@ class TransformersLocal:
         self._grammars: Grammars | None = None
         self._inbox: deque[Request | Command] = deque()
         self._arrival = threading.Condition()
+        self._waiting: deque[Request | Command] = deque()  # arrived, and not begun; of the engine's thread
         self._closed = False
         self._thread = threading.Thread(target=self._serve, name="r3l-engine", daemon=True)
         self._thread.start()
@@ -82,8 +84,16 @@ class TransformersLocal:
         with self._arrival:
             self._closed = True
             self._arrival.notify()
-        self._thread.join()
-        self._forget()
+        self._thread.join(CLOSE_S)
+        if self._thread.is_alive():  # a step of a large model on a busy machine: nobody waits for its end
+            self._end_requests()
+        else:
+            self._forget()
+
+    def _end_requests(self) -> None:
+        for item in (*self._waiting, *(self.batch.active if self.batch else ())):
+            if not item.future.done():
+                item.future.set_exception(Interrupted("the engine was closed before this request was answered"))
 
     def _forget(self) -> None:
         """Free the policy and all keys and values."""
@@ -101,7 +111,7 @@ class TransformersLocal:
         return item if isinstance(item, Request) else item.future
 
     def _serve(self) -> None:
-        waiting: deque[Request | Command] = deque()
+        waiting = self._waiting
         torch.set_flush_denormal(True)  # most weights of attention are: as zeros they take no time (data/LOG.md)
         with torch.inference_mode():
             while self._receive(waiting):
@@ -113,11 +123,7 @@ class TransformersLocal:
                 except Exception as error:  # noqa: BLE001  (the boundary: whatever torch raises reaches the callers as EngineError)
                     self._fail(EngineError(f"the engine's step failed: {type(error).__name__}: {error}"))
                 self.totals["busy_seconds"] += time.perf_counter() - start_time
-        for item in waiting:
-            if item.future.set_running_or_notify_cancel():
-                item.future.set_exception(Interrupted("the engine was closed before this request was answered"))
-        if self.batch:
-            self.batch.fail(Interrupted("the engine was closed before this request was answered"))
+        self._end_requests()
 
     def _receive(self, waiting: deque[Request | Command]) -> bool:
         """Move what has arrived to `waiting`; with nothing to do, sleep until something arrives. False: closed."""

@@ -20,14 +20,17 @@ def object_named(path: str, setting: str) -> Any:
         raise ConfigError(f"{setting}={path!r:.200}: expected module:name")
     refuse_unnamed(path, setting)
     try:
-        return getattr(import_module(module), name)
+        loaded = import_module(module)
+        found = getattr(loaded, name)
     except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{setting}={path!r:.200}: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"{setting}={path!r:.200}: {plugins.in_words(error, module)}") from error
+    if not path.startswith(OWN):
+        plugins.tell_loaded(path, loaded)
+    return found
 
 
 def refuse_unnamed(path: str, setting: str) -> None:
-    """Raise `ConfigError` where a setting, of a stored run or of a form, names code that the user did not. Code that
-    the user named is found in the working folder too."""
+    """Raise `ConfigError` where a setting, of a stored run or of a form, names code that the user did not."""
     if not plugins.dotted(path) or path.startswith(OWN):
         return
     if path not in plugins.allowed():
@@ -35,4 +38,4 @@ def refuse_unnamed(path: str, setting: str) -> None:
             f"{setting}={path!r:.200} names code that this process may not import; if you trust it, set "
             f"{plugins.NAMED}={path:.200}"
         )
-    plugins.reach_named()
+    plugins.reach()

@@ -9,16 +9,14 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import threading
 import time
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal
 
 from r3l.errors import WorldError
-from r3l.system.child_environment import child_environment
+from r3l.system.child_environment import PYTHON, child_environment
 
 START_TIMEOUT_S = 120.0  # to import sympy on a loaded machine
 WALL_SHARE = 10  # an answer may wait for a processor so many times as long as it may use one
@@ -26,7 +24,6 @@ GRACE_S = 1.0  # the grader ends an answer itself; only where it does not say so
 AT_ONCE = 2  # answers marked side by side
 LONGEST_ANSWER = 10_000  # characters
 Library = Literal["math_verify", "reasoning_gym"]
-PACKAGE_ROOT = str(Path(__file__).parents[3])
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +112,12 @@ class GraderProcess:
     def __init__(self, timeout_s: float, library: Library) -> None:
         self.timeout_s, self.library = timeout_s, library
         self.ready, self.unread = False, b""
-        paths = [PACKAGE_ROOT, *filter(None, [os.environ.get("PYTHONPATH", "")])]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "r3l.environments.math.grader_process", str(timeout_s), library],
+            [*PYTHON, "-m", "r3l.environments.math.grader_process", str(timeout_s), library],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
-            env=child_environment({"PYTHONPATH": os.pathsep.join(paths)}),
+            env=child_environment(),
         )
 
     @property

@@ -6,20 +6,17 @@ that plans and trains does none of that.
 """
 
 import json
-import os
 import subprocess
 import sys
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from r3l.config.environments.adapters import VerifiersSettings
 from r3l.environments.verifiers.loaded import load, tools_in
 from r3l.errors import R3LError, WorldError
-from r3l.system.child_environment import child_environment
+from r3l.system.child_environment import PYTHON, child_environment
 from r3l.system.seeds import derive
 
-PACKAGE_ROOT = str(Path(__file__).parents[3])
 TIMEOUT_S = 600  # a data set may have to be fetched
 KEPT = ("example_id", "prompt", "answer", "task", "info")
 MARK = "\x1eDESCRIBED\x1e"  # before the answer: an environment may print
@@ -28,15 +25,14 @@ MARK = "\x1eDESCRIBED\x1e"  # before the answer: an environment may print
 @lru_cache(maxsize=8)
 def described(settings_json: str) -> dict[str, Any]:
     """Read `of` the environment. Raise `WorldError` with what the process says where there is none."""
-    paths = [PACKAGE_ROOT, *filter(None, [os.environ.get("PYTHONPATH", "")])]
     try:
         process = subprocess.run(
-            [sys.executable, "-m", "r3l.environments.verifiers.described"],
+            [*PYTHON, "-m", "r3l.environments.verifiers.described"],
             input=settings_json,
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
-            env=child_environment({"PYTHONPATH": os.pathsep.join(paths)}),
+            env=child_environment(),
         )
     except subprocess.TimeoutExpired as error:
         raise WorldError(f"the environment was not loaded within {TIMEOUT_S} s") from error

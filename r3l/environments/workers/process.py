@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO, Any
 
 from r3l.errors import Interrupted, R3LError, ServerAway, SessionLost, WorldError
-from r3l.system.child_environment import child_environment
+from r3l.system.child_environment import PYTHON, child_environment
 
 START_TIMEOUT_S = 120.0  # a loaded machine may take long to import an engine
 CLOSE_S = 2.0
 CLOSED = "the environment's workers were closed"
-PACKAGE_ROOT = str(Path(__file__).parents[3])
 
 
 @dataclass(slots=True)
@@ -47,10 +43,10 @@ class WorkerProcess:
         self.ready = False
         self.last_answer = time.monotonic()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "r3l.environments.workers.worker"],
+            [*PYTHON, "-m", "r3l.environments.workers.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=worker_environment(),
+            env=child_environment({"OMP_NUM_THREADS": "1"}),  # the workers are many
             text=True,
             encoding="utf-8",
             process_group=0,  # its own: Ctrl-C in a terminal is for the process that started it
@@ -156,13 +152,6 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-
-
-def worker_environment() -> dict[str, str]:
-    """Make the environment of a worker: the named variables alone, with this package importable and one thread each:
-    the workers are many."""
-    paths = [PACKAGE_ROOT, *filter(None, [os.environ.get("PYTHONPATH", "")])]
-    return child_environment({"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"})
 
 
 def fail(pending: Pending, error: R3LError) -> None:

@@ -4,12 +4,12 @@ time-out and no row."""
 import os
 import signal
 import subprocess
-import sys
 from tempfile import TemporaryFile
 
 from r3l.config import Config
 from r3l.pipeline.logs import log
 from r3l.store.stage import Store
+from r3l.system.child_environment import PYTHON, importable
 
 
 def feed(config: Config, store: Store) -> dict[str, str]:
@@ -24,7 +24,7 @@ def feed(config: Config, store: Store) -> dict[str, str]:
 
 def fed(config: Config, store: Store, to: str) -> str:
     where = str(getattr(config.tracking, to))
-    command = [sys.executable, "-m", "r3l.pipeline.tracking", config.run, to, where, config.branch, store.root]
+    command = [*PYTHON, "-m", "r3l.pipeline.tracking", config.run, to, where, config.branch, store.root]
     reason = run_tracker(command, config.tracking.timeout_s)
     if reason:
         log().warning(
@@ -44,7 +44,12 @@ def run_tracker(command: list[str], timeout_s: float) -> str:
     together with its children."""
     with TemporaryFile("w+", errors="replace") as words:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=words,
+            stderr=words,
+            start_new_session=True,
+            env=importable(os.environ),
         )
         try:
             code = process.wait(timeout_s)

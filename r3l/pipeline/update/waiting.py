@@ -2,14 +2,14 @@
 job after another."""
 
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
 from r3l.pipeline.update.output import Output, begun, stop
+from r3l.system.child_environment import PYTHON
 from r3l.training.parallel.nodes import several
 
-COMMAND = [sys.executable, "-m", "r3l.training"]
+COMMAND = [*PYTHON, "-m", "r3l.training"]
 
 
 class WaitingProcess:

@@ -8,13 +8,13 @@ further node runs.
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from r3l.errors import TrainingError
 from r3l.store.files.local import replace_text
+from r3l.system.child_environment import PYTHON, importable
 
 POINTER = "R3L_JOB_POINTER"
 WAIT_S = 3600.0
@@ -30,9 +30,9 @@ def command(spec: Path, processes: int) -> list[str]:
     other nodes where there are any."""
     job = ["-m", "r3l.training", "--job", str(spec)]
     if processes == 1 and not several():
-        return [sys.executable, *job]
+        return [*PYTHON, *job]
     alone = [] if several() else ["--standalone", "--local-addr=127.0.0.1"]  # a host need not know its own name
-    return [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}", *alone, *job]
+    return [*PYTHON, "-m", "torch.distributed.run", f"--nproc-per-node={processes}", *alone, *job]
 
 
 def announce(spec: Path) -> None:
@@ -66,4 +66,4 @@ def joined(wait_s: float = WAIT_S, pause: Callable[[float], None] = time.sleep) 
 
 if __name__ == "__main__":
     line = joined()
-    os.execv(line[0], line)
+    os.execve(line[0], line, importable(os.environ))

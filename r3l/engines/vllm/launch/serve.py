@@ -74,6 +74,7 @@ def surroundings() -> dict[str, str]:
     key, here, paths = os.environ.get("R3L_ENGINE_KEY"), str(Path(__file__).parent), os.environ.get("PYTHONPATH")
     return {
         **os.environ,
+        "PYTHONSAFEPATH": "1",  # of the working folder no module is taken, here and in its engine processes
         "VLLM_CPU_NUM_OF_RESERVED_CPU": _said("VLLM_CPU_NUM_OF_RESERVED_CPU", "0"),
         "VLLM_CPU_KVCACHE_SPACE": _said("VLLM_CPU_KVCACHE_SPACE", "1"),
         "VLLM_SERVER_DEV_MODE": "1",
@@ -136,7 +137,7 @@ def main(words: Sequence[str]) -> None:
     has_guard = words[:1] == ["--guarded"]
     arguments = words[has_guard:]
     policy, port, *more = arguments if len(arguments) > 1 else [*arguments, "8000"]
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *options(policy, port, more)]
+    command = [sys.executable, "-P", "-m", "vllm.entrypoints.openai.api_server", *options(policy, port, more)]
     if has_guard:
         guard(command, surroundings())
     os.execve(sys.executable, command, surroundings())
