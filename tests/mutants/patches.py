@@ -44,7 +44,7 @@ T_TRIP = "tests/properties/test_store_round_trip.py"
 LATE = 'threading.Timer(0.2, self.files.put, (f"{key.folder}/{name}", content)).start()'
 
 # fmt: off
-MUTANTS = [
+OF_THE_STORE = [
     Mutant("evidence swept", SWEEP, "evidence.add(key.folder)", "pass", f"{T_LOCK} -k can_not_be_read"),
     Mutant("a writer at work swept", SWEEP, "if held_by_me(files, lock):", "if True:", f"{T_LOCK} -k at_work"),
     Mutant("named parts swept", SWEEP, "path not in manifest_parts and ", "", f"{T_LOCK} -k sweeping_deletes"),

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.patches import MUTANTS, Mutant
+from tests.mutants.of_learning import OF_LEARNING
+from tests.mutants.patches import OF_THE_STORE, Mutant
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("r3l", "flows", "tests", "pyproject.toml")
+MUTANTS = [*OF_THE_STORE, *OF_LEARNING]
 
 
 @pytest.fixture(scope="module")

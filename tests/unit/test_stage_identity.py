@@ -2,7 +2,9 @@
 code's version."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -19,8 +21,10 @@ from r3l.environments import world_class
 from r3l.environments.household import world
 from r3l.environments.household.world import HouseholdWorld
 from r3l.exploration import prompting
+from r3l.pipeline.policies import Policies
 from r3l.pipeline.stages import identity
 from r3l.pipeline.stages.identity import CODE_VERSIONS, stage_settings, work_identity
+from r3l.pipeline.stages.run_stage import policies_of
 from r3l.stages import STAGES
 from r3l.store.digests import fingerprint
 
@@ -359,3 +363,11 @@ def test_what_finds_nouns_and_which_games_are_there_belong_to_the_tasks(monkeypa
 def test_the_rules_of_built_in_worlds_are_at_the_versions_that_stored_stages_have() -> None:
     versions = {kind: getattr(world_class(kind), "version", 1) for kind in ("household", "alfworld", "math", "webshop")}
     assert versions == {"household": 1, "alfworld": 1, "math": 3, "webshop": 2}
+
+
+def test_the_state_of_the_optimiser_is_in_the_identity_of_an_update_alone():
+    digests = SimpleNamespace(digest="p0")
+    policies = Policies(digests, digests, digests, None, None)
+    one, other = (SimpleNamespace(policies=replace(policies, optimiser=digest)) for digest in ("a", "b"))
+    assert policies_of(one, "updates") != policies_of(other, "updates")
+    assert policies_of(one, "base") == policies_of(other, "base")

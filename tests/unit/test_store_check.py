@@ -221,3 +221,16 @@ def test_a_stage_of_attempts_that_were_broken_off_is_named(tmp_path) -> None:
         "closed. Replay the iteration from base, or remove its folder and run it again"
     )
     assert [(finding.place, finding.what) for finding in found] == [("demo iteration=0/base", what)]
+
+
+def test_a_stage_that_was_made_again_under_its_children_is_found(tmp_path):
+    store = Store.open(str(tmp_path))
+    refs = commit_iteration(store)
+    rows = iteration_tables(0)["reflections"]
+    rows["reflections"][0] = replace(rows["reflections"][0], outcome="failure", text="another")
+    commit_stage(store, "reflections", rows, [refs["oracle_pivots"]], "demo", 0, again=True)
+    assert [
+        (one.place, "are not those that retries was made from" in one.what)
+        for one in check_run(store, "demo")
+        if one.check == "lineage"
+    ] == [("demo/iteration=00000/retries/shard=000", True)]

@@ -259,3 +259,22 @@ def test_a_store_that_may_only_be_read_is_read(store):
         result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
         assert result.stdout.endswith("all of them\n"), result.stderr
         assert sorted(root.rglob("*")) == before
+
+
+def test_an_index_of_unsettled_files_is_not_kept(store, monkeypatch):
+    monkeypatch.setattr(index, "UNSETTLED_NS", 10**12)
+    counted(store)
+    flip(part_of(store, "good"), keep_times=True)
+    assert list(counted(store)[1]) == ["good"]
+
+
+def test_a_file_of_another_inode_is_read_though_size_and_times_are_the_same(store):
+    counted(store)
+    part = part_of(store, "good")
+    times = part.stat(), part.parent.stat()
+    other = Path(shutil.copy2(part, store.root))
+    flip(other, keep_times=True)
+    other.replace(part)
+    for path, was in zip((part, part.parent), times, strict=True):
+        os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
+    assert list(counted(store)[1]) == ["good"]
