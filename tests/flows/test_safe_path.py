@@ -1,7 +1,5 @@
 """Started in a folder whose modules are somebody else's, no process of r3l runs one of them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

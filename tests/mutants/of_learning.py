@@ -1,8 +1,6 @@
 """Faults of what is sampled and learned: exploration and its worlds, methods, losses and the update; and of what tells
 that a stored file is the one that was written."""
 
-from __future__ import annotations
-
 from tests.mutants.patches import Mutant
 
 INDEX, STAMPS, CHECK = "r3l/store/index.py", "r3l/store/files/stamps.py", "r3l/store/check.py"
