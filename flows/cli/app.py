@@ -176,6 +176,13 @@ def main() -> None:
         sys.exit(2 if is_refusal else 3)
 
 
+class OnTerminal(logging.Handler):
+    """Prints the lines of a log as messages of the command."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        screen(stderr=True).print(Text(record.getMessage(), style="dim"), soft_wrap=True)
+
+
 def end_on_hangup() -> None:
     """Let a closed terminal end the work as SIGTERM does. `nohup`, which ignores that signal, is honoured."""
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
@@ -184,9 +191,10 @@ def end_on_hangup() -> None:
 
 def show_loaded_code() -> None:
     """Show on the terminal what a dotted path loads."""
-    plugins.LOG.addHandler(logging.StreamHandler())
-    plugins.LOG.setLevel(logging.INFO)
-    plugins.LOG.propagate = False  # Prefect's handler would show it again
+    if not plugins.LOG.handlers:
+        plugins.LOG.addHandler(OnTerminal())
+        plugins.LOG.setLevel(logging.INFO)
+        plugins.LOG.propagate = False  # Prefect's handler would show it again
 
 
 def end_printing() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ from r3l.config import Config
 from r3l.config.compose import PATH
 from r3l.errors import StoreError
 from r3l.interface.iterations import assignments
+from r3l.judge.scored import REPLIES
+from r3l.judge.verdict import judge
 from r3l.pipeline.replay import recompute
 from r3l.pipeline.runner import Threads
 from r3l.pipeline.settings.saved import load_config
 from r3l.pipeline.workbench import Replay
 from r3l.store.catalog import VIEWS
-from r3l.store.check import Finding, check_run
+from r3l.store.check import Finding
 from r3l.store.difference import Difference, diff
 from r3l.store.query import ask, connect_for_users
 from r3l.store.stage import Store
@@ -30,9 +33,11 @@ SECONDS = 600.0
 
 @dataclass(frozen=True)
 class Answer:
-    """Rows of a question. `arrow` has them as a pyarrow table, which DuckDB, datasets and others read as it is."""
+    """Rows of a question. `arrow` has them as a pyarrow table, which DuckDB, datasets and others read as it is.
+    `left_out` names the runs of which some stages are damaged, with what is left out of the rows and why."""
 
     arrow: pa.Table
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def rows(self) -> list[dict[str, Any]]:
         """List the rows as dicts, column by column name."""
@@ -96,7 +101,10 @@ class Tables:
             StoreError: DuckDB can't run it (its own words), it is not one SELECT, or the only run is damaged.
         """
         with connect_for_users(self.store, runs, branch=branch, question=question) as connection:
-            return Answer(ask(connection, question, seconds))
+            left_out = dict(connection.execute("FROM left_out").fetchall())
+            for run, why in left_out.items():
+                warnings.warn(f"run {run} is damaged: {why}", stacklevel=2)
+            return Answer(ask(connection, question, seconds), left_out)
 
 
 @dataclass(frozen=True)
@@ -145,9 +153,9 @@ class Run:
         """Read the reflections: a row each, with text, outcome, pivot and what came of it."""
         return self.table("reflections", iteration)
 
-    def check(self) -> list[Finding]:
-        """Verify manifests, hashes and invariants. The result is what is wrong: empty where nothing is."""
-        return check_run(self.tables.store, self.name)
+    def check(self, quick: bool = False, deep: bool = False) -> list[Finding]:
+        """Do as `r3l check` does (`quick`, `deep`: its options). The result is what is wrong: empty where nothing is."""
+        return judge(self.tables.store, self.name, quick, replies=REPLIES if deep else 0).findings
 
     def config(self, iteration: int | None = None) -> Config:
         """Load the settings of an iteration; None: the newest. Raise `StoreError` where it was never begun."""

@@ -26,13 +26,14 @@ from r3l.store.tables.unstorable import ATTEMPTS
 from r3l.store.tables.versions import lacking
 
 
-def stages_again(lines: Lines, place: Place, tools: Tools, found: Tell, passed_over: Tell) -> None:
-    """Make an iteration's stages again but for its update, and compare each with what is stored."""
+def stages_again(lines: Lines, place: Place, tools: Tools, found: Tell, passed_over: Tell) -> Bench | None:
+    """Make an iteration's stages again but for its update, and compare each with what is stored. Return the bench on
+    which they were made; None where the iteration's settings are not stored."""
     config = lines.config(place.branch, place.iteration)
     if config is None:
         for one in place.manifests:
             passed_over(key_of_manifest(one), "the settings of its iteration are not stored")
-        return
+        return None
     policies = lines.policies(place, config)
     looking = Looking(found, passed_over)
     bench = Bench(config, lines.store, place.iteration, policies, place.replay, looking, tools)
@@ -46,6 +47,7 @@ def stages_again(lines: Lines, place: Place, tools: Tools, found: Tell, passed_o
     for key in manifest_of if whole and place.replay.from_stage == "tasks" else ():
         if key not in keys_seen and STAGES[key.stage].sharded:
             found(key, "its iteration's settings lead to no such stage")
+    return bench
 
 
 def chain_again(bench: Bench, found: Tell) -> None:

@@ -5,12 +5,15 @@ from dataclasses import dataclass, field
 
 from r3l.evaluation.leaks import check_leaks
 from r3l.judge.again import stages_again
-from r3l.judge.bench import UNREADABLE, in_words
+from r3l.judge.bench import UNREADABLE, Bench, NotAtHand, chat_of, in_words
+from r3l.judge.guidance import guidance_left
 from r3l.judge.held_out import evaluations_again
 from r3l.judge.identity import misnamed
 from r3l.judge.lines import Lines, Place, key_of_manifest
+from r3l.judge.scored import replies_scored
 from r3l.judge.steps import misled
 from r3l.pipeline.tools import Tools
+from r3l.stages import STAGES
 from r3l.store.catalog import committed
 from r3l.store.check import Finding, check_run
 from r3l.store.layout import SETTINGS, StageKey
@@ -20,28 +23,43 @@ from r3l.store.stage import Store
 @dataclass(slots=True)
 class Verdict:
     """What is wrong with a run, and what was looked at: stages made again of those that could be, and why others were
-    not."""
+    not; attempts that were played again in their world, and replies of them that were read again; of the replies whose
+    log-probabilities were computed again, the mean difference per token."""
 
     findings: list[Finding] = field(default_factory=list)
     passed_over: dict[str, str] = field(default_factory=dict)
     stages: int = 0
+    attempts: int = 0
+    replies: int = 0
+    scored: list[float] = field(default_factory=list)
+    unscored: list[str] = field(default_factory=list)  # why those of an iteration were not
 
     @property
     def sound(self) -> bool:
         return not self.findings
 
     def __str__(self) -> str:
-        counts = f"{self.stages - len(self.passed_over)} of {self.stages} stages made again from their parents"
+        seen = (
+            f"{self.stages - len(self.passed_over)} of {self.stages} stages made again from their parents; "
+            f"{self.attempts} attempts played again in their world, {self.replies} replies read again"
+        )
+        if self.scored:
+            seen += (
+                f"; log-probabilities of {len(self.scored)} replies computed again, at most {max(self.scored):.2g} "
+                "apart per token"
+            )
         reasons = sorted(set(self.passed_over.values()))
-        return "\n".join([counts, *(f"not made again: {reason}" for reason in reasons)])
+        not_made = [f"not made again: {reason}" for reason in reasons]
+        return "\n".join([seen, *not_made, *(f"not scored: {reason}" for reason in self.unscored)])
 
 
-def judge(store: Store, run: str, quick: bool = False, tools: Tools | None = None) -> Verdict:
+def judge(store: Store, run: str, quick: bool = False, tools: Tools | None = None, replies: int = 0) -> Verdict:
     """Find everything that is wrong with a run.
 
     Args:
         quick: look at files, hashes and invariants alone.
         tools: environment workers that outlast the call; by default it has its own.
+        replies: how many replies of each iteration are scored by the policy that is said to have sampled them.
 
     Raises:
         StoreError: there is no such run.
@@ -53,14 +71,14 @@ def judge(store: Store, run: str, quick: bool = False, tools: Tools | None = Non
     try:
         lines = Lines(store, run, list(committed(store, [run])))
         for place in lines.places():
-            judge_place(lines, place, own, verdict)
+            judge_place(lines, place, own, verdict, replies)
     finally:
         if tools is None:
             own.close()
     return verdict
 
 
-def judge_place(lines: Lines, place: Place, tools: Tools, verdict: Verdict) -> None:
+def judge_place(lines: Lines, place: Place, tools: Tools, verdict: Verdict, replies: int) -> None:
     verdict.stages += len(place.manifests)
 
     def found(key: StageKey, what: str) -> None:
@@ -74,10 +92,31 @@ def judge_place(lines: Lines, place: Place, tools: Tools, verdict: Verdict) -> N
         for check, look in checks:
             verdict.findings += [Finding(check, str(key_of_manifest(one)), what) for one, what in look(lines, place)]
         verdict.findings += [Finding("settings", place.folder, what) for what in without_settings(lines, place)]
-        stages_again(lines, place, tools, found, passed_over)
+        if bench := stages_again(lines, place, tools, found, passed_over):
+            count_made(bench, verdict)
+            for key, what in guidance_in(bench):
+                verdict.findings.append(Finding("guidance", str(key), what))
         evaluations_again(lines, place, tools, found, passed_over)
+        if replies:
+            verdict.scored += replies_scored(lines, place, found, verdict.unscored.append, replies)
     except UNREADABLE as error:
         verdict.findings.append(Finding("follows", place.folder, f"can't be judged: {in_words(error)}"))
+
+
+def count_made(bench: Bench, verdict: Verdict) -> None:
+    for key, made in bench.made.items():
+        if STAGES[key.stage].plays and "turns" in made.tables:
+            verdict.attempts += made.tables["trajectories"].num_rows
+            verdict.replies += made.tables["turns"].num_rows
+
+
+def guidance_in(bench: Bench) -> Iterator[tuple[StageKey, str]]:
+    """Yield the distilled trajectories that hold guidance; none are looked at where the run's tokenizer is not here."""
+    try:
+        chat = chat_of(bench.store, bench.config, bench.policies.start.digest, ())
+    except NotAtHand:
+        return
+    yield from guidance_left(bench.store, bench.sources(), chat)
 
 
 def without_settings(lines: Lines, place: Place) -> Iterator[str]:

@@ -8,10 +8,13 @@ import pytest
 
 from r3l.engines.base import Sampling
 from r3l.errors import EngineError
+from r3l.judge.bench import chat_of
 from r3l.judge.compare import difference, settings_differences
+from r3l.judge.guidance import guidance_left
 from r3l.judge.identity import misnamed
 from r3l.judge.lines import Lines
 from r3l.judge.recorded import Recorded
+from r3l.judge.scored import replies_scored
 from r3l.judge.verdict import judge
 from r3l.pipeline.tools import Tools
 from r3l.records import Credit
@@ -137,3 +140,43 @@ def test_a_lie_is_found(lie: Lie, healthy):
     forged.write()
     assert judge(Store.open(str(folder), reading=True), RUN, tools=tools).findings
     shutil.rmtree(folder)
+
+
+def leaks(store: Store) -> list[str]:
+    lines = Lines(store, "sample", list(committed(store, ["sample"])))
+    config = lines.config("", 0)
+    assert config is not None
+    chat, found = chat_of(store, config, lines.start, ()), []
+    for iteration in (0, 1):
+        found += [what for _, what in guidance_left(store, store.stages("sample", "", iteration), chat)]
+    return found
+
+
+def test_no_guidance_is_left_in_the_run_that_ships():
+    assert leaks(Store.open(str(SHIPPED), reading=True)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["whole", "15_ids", "8_ids", "with_breaks"])
+def test_guidance_in_a_context_is_found_whatever_stands_between_its_words(name, tmp_path):
+    forged = Forgery.copy(SHIPPED, "sample", tmp_path)
+    next(lie for lie in LIES if lie.__name__ == f"guidance_leaked_{name}")(forged)
+    forged.write()
+    assert "has words of its reflection that no observation has" in leaks(forged.store)[0]
+
+
+@pytest.mark.slow
+def test_replies_are_those_of_the_policy_that_is_said_to_have_sampled_them(tmp_path):
+    forged = Forgery.copy(SHIPPED, "sample", tmp_path)
+    turn = next(row for row in forged.rows("retries", "turns", 0) if row["turn"] > 2)
+    turn["response_logprobs"] = [one - 0.1 for one in turn["response_logprobs"]]
+    forged.write()
+    lines = Lines(forged.store, "sample", list(committed(forged.store, ["sample"])))
+    place = next(one for one in lines.places() if one.iteration == 0 and not one.branch)
+    found: list[str] = []
+    apart = replies_scored(lines, place, lambda key, what: found.append(what), found.append, 10_000)
+    name = f"{turn['trajectory_id']}/turn={turn['turn']}"
+    assert [what.partition(":")[0] for what in found] == [name]
+    assert "0.1 apart per token, tolerance 0.002; token 0 has" in found[0]
+    assert sorted(apart)[-2] < 1e-4
+    assert len(apart) > 500

@@ -1,0 +1,105 @@
+"""Whether guidance stayed in what is learned without it: words or ids in a row of a reflection, in a context of a
+distilled trajectory, that no observation and no prompt of its group has.
+
+Nothing is made again for this: a fault of the code that takes guidance out would be repeated.
+"""
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from r3l.engines.chat_format import ChatFormat
+from r3l.pipeline.stages.stage_io import records
+from r3l.records import Kind, Reflection, Trajectory, Turn
+from r3l.store.layout import StageKey, StageRef
+from r3l.store.stage import Store
+
+Item = TypeVar("Item", int, str)
+GRAM = 8  # words, or ids, in a row
+WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Grams:
+    """What stands in a row in some texts, by their words and by their ids."""
+
+    words: set[tuple[str, ...]] = field(default_factory=set)
+    ids: set[tuple[int, ...]] = field(default_factory=set)
+
+    def add(self, text: str, ids: Sequence[int]) -> None:
+        self.words.update(runs(WORD.findall(unicodedata.normalize("NFKC", text).casefold())))
+        self.ids.update(runs(ids))
+
+
+def runs(items: Sequence[Item]) -> Iterable[tuple[Item, ...]]:
+    return (tuple(items[at : at + GRAM]) for at in range(len(items) - GRAM + 1))
+
+
+@dataclass(slots=True)
+class Played:
+    """The attempts of an iteration that are read here."""
+
+    distilled: list[tuple[StageKey, Trajectory]] = field(default_factory=list)
+    bases: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))  # by group
+    turns: dict[str, list[Turn]] = field(default_factory=lambda: defaultdict(list))
+    reflections: dict[str, Reflection] = field(default_factory=dict)
+
+
+def guidance_left(store: Store, refs: Iterable[StageRef], chat: ChatFormat) -> Iterator[tuple[StageKey, str]]:
+    """Yield the distilled trajectories in which some of it is left, each with the first turn and what stands there."""
+    played = read(store, refs)
+    for key, attempt in played.distilled:
+        reflection = played.reflections.get(attempt.reflection_id or "")
+        if reflection is None:
+            continue  # its lineage is for another check
+        guidance = Grams()
+        guidance.add(reflection.report or reflection.text, reflection.response_ids)
+        for turn in played.turns[attempt.trajectory_id]:
+            if left := in_context(turn, guidance, attempt, played, chat):
+                yield (
+                    key,
+                    f"{attempt.trajectory_id}: the context of turn {turn.turn} has words of its reflection: {left}",
+                )
+                break
+
+
+def read(store: Store, refs: Iterable[StageRef]) -> Played:
+    played = Played()
+    for ref in refs:
+        if ref.stage in ("base", "distilled"):
+            for attempt in records(store, ref, "trajectories", Trajectory):
+                if attempt.kind == Kind.DISTILLED:
+                    played.distilled.append((ref.key, attempt))
+                else:
+                    played.bases[attempt.group_id].append(attempt.trajectory_id)
+            for turn in records(store, ref, "turns", Turn):
+                played.turns[turn.trajectory_id].append(turn)
+        elif ref.stage == "reflections":
+            played.reflections |= {one.reflection_id: one for one in records(store, ref, "reflections", Reflection)}
+    return played
+
+
+def in_context(turn: Turn, guidance: Grams, attempt: Trajectory, played: Played, chat: ChatFormat) -> str:
+    """Return what of the guidance the context of a turn has and nothing else explains; empty where all is explained."""
+    shown = Grams()
+    shown.add(chat.text(turn.context_ids), turn.context_ids)
+    words, ids = shown.words & guidance.words, shown.ids & guidance.ids
+    if not words and not ids:
+        return ""
+    explained = Grams()
+    for seen in (*played.turns[attempt.trajectory_id], *base_turns(attempt, played)):
+        explained.add(seen.observation, chat.tokenizer.encode(seen.observation, add_special_tokens=False))
+    for seen in base_turns(attempt, played):
+        explained.add(chat.text(seen.context_ids), seen.context_ids)
+    left = [" ".join(one) for one in sorted(words - explained.words)]
+    left += [chat.text(one) for one in sorted(ids - explained.ids)]
+    return repr(left[0]) if left else ""
+
+
+def base_turns(attempt: Trajectory, played: Played) -> Iterator[Turn]:
+    """Yield the turns of the bases of an attempt's group, which were played before there was any guidance."""
+    for base in played.bases[attempt.group_id]:
+        yield from played.turns[base]
