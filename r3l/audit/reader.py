@@ -93,6 +93,10 @@ class Reader:
     def cursor(self) -> duckdb.DuckDBPyConnection:
         return self.snapshot().connection.cursor()
 
+    def left_out(self) -> dict[str, str]:
+        """Return the runs of which answers leave something out, with what and why."""
+        return {row["run"]: row["why"] for row in self.rows("FROM left_out")}
+
     def rows(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
         """Ask, and give the rows of the answer. A stage that was replaced meanwhile is looked up once more; raise
         StoreError where that fails."""

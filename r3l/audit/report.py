@@ -78,6 +78,7 @@ def render(reader: Reader, line: Line) -> str:
         .get_template("report.html")
         .render(
             report=line,
+            left_out=reader.left_out(),
             past=past,
             charts=iteration_charts(past, standing.curves),
             standing=standing,

@@ -98,6 +98,18 @@ def connect(
     return opened(store, everything, branch, left_out, only)
 
 
+def left_out_of(store: Store, runs: Sequence[str]) -> dict[str, str]:
+    """Return the runs of which answers leave something out, with what and why."""
+    left_out = {}
+    for run in runs:
+        try:
+            if damage := indexed(store, run).damage:
+                left_out[run] = partly(damage)
+        except DAMAGE as error:
+            left_out[run] = reason(error)
+    return left_out
+
+
 def partly(damage: Mapping[str, str]) -> str:
     """Say which stages of a run are left out, and why the first one is."""
     names = ", ".join(sorted(damage)[:SHOWN]) + (f" and {len(damage) - SHOWN} more" if len(damage) > SHOWN else "")

@@ -8,10 +8,14 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
+from fastapi.testclient import TestClient
 
 from flows.cli import app as commands
+from r3l import open_store
+from r3l.audit.web.app import make_app
 from r3l.errors import StoreError
 from r3l.store import index
 from r3l.store.catalog import connect
@@ -278,3 +282,42 @@ def test_a_file_of_another_inode_is_read_though_size_and_times_are_the_same(stor
     for path, was in zip((part, part.parent), times, strict=True):
         os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
     assert list(counted(store)[1]) == ["good"]
+
+
+ATTEMPT = "iteration=0/task=0/base=0"
+ANSWERS = {
+    "status": ["status", "good"],
+    "report": ["report", "good", "--out", "good.html"],
+    "show": ["show", ATTEMPT, "--run", "good"],
+    "show anywhere": ["show", ATTEMPT],
+    "why": ["why", ATTEMPT, "--run", "good"],
+    "runs": ["runs"],
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_every_command_that_answers_says_what_it_leaves_out(store, name, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    cut(next(Path(store.root, "good").rglob("reflections/**/stage.json")))
+    with pytest.raises(SystemExit):
+        run_main(monkeypatch, [*ANSWERS[name], "--store", store.root])
+    said = " ".join(capsys.readouterr().err.split())
+    assert "warning: run good is damaged: without 1 damaged stages (good/iteration=00000/reflections" in said
+    if name == "report":
+        assert "<b>good</b> is damaged, and what is shown leaves something out" in Path("good.html").read_text()
+
+
+def test_an_answer_in_python_says_what_it_leaves_out(store):
+    cut(next(Path(store.root, "good").rglob("reflections/**/stage.json")))
+    with pytest.warns(UserWarning, match="run good is damaged: without 1 damaged stages"):
+        answer = open_store(store.root).sql(COUNT)
+    assert list(answer.left_out) == ["good"]
+
+
+def test_every_page_of_the_audit_says_what_it_leaves_out(store):
+    cut(next(Path(store.root, "good").rglob("reflections/**/stage.json")))
+    pages = ("/", "/run/good", "/run/good/groups", "/compare?line=good&line=other", f"/sql?q={quote(COUNT)}")
+    with TestClient(make_app(store), base_url="http://localhost") as client:
+        for page in pages:
+            assert "<b>good</b> is damaged, and what is shown leaves" in client.get(page).text, page
+        assert "is damaged" not in client.get("/run/other").text

@@ -6,8 +6,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from flows.cli.screen.answers import warn_of_left_out
 from flows.cli.screen.console import say_json, screen
 from r3l.pipeline.counterfactual import Counterfactual, counterfactuals
+from r3l.store.catalog import left_out_of
 from r3l.store.figures import known
 from r3l.store.stage import Store
 
@@ -26,11 +28,15 @@ def credit(
     stored."""
     run_store = Store.open(store, reading=True)
     known(run_store, [run])
+    left_out = left_out_of(run_store, [run])
+    warn_of_left_out(left_out)
     names = [name for name in methods.split(",") if name]
     rows, others = counterfactuals(run_store, run, branch, iteration, names)
     if as_json:
         for one in rows:
             say_json({"method": one.preset, **asdict(one.mass)})
+        if left_out:
+            say_json({"left_out": left_out})
         return
     console = screen()
     console.print(table(rows, f"{run}, iteration {iteration}"))

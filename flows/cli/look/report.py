@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.options import Branch, Root, Run, RunWord, the_run
+from flows.cli.screen.answers import warn_of_damage
 from flows.cli.screen.console import say
 from r3l.store.stage import Store
 
@@ -22,4 +23,6 @@ def report(
     from r3l.audit.report import write_report
 
     name = f"{run}-{branch}" if branch else run
-    say(write_report(Store.open(store, reading=True), run, out or Path(f"{name}.html"), branch))
+    opened = Store.open(store, reading=True)
+    warn_of_damage(opened, [run])
+    say(write_report(opened, run, out or Path(f"{name}.html"), branch))

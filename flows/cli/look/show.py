@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.options import Branch, Root
+from flows.cli.screen.answers import warn_of_damage
 from flows.cli.screen.console import screen
 from r3l.store.stage import Store
 
@@ -21,4 +22,6 @@ def show(
     from r3l.audit.lines import Line
     from r3l.audit.terminal import show as shown
 
-    screen().print(shown(Store.open(store, reading=True), trajectory, Line(run, branch) if run else None))
+    opened = Store.open(store, reading=True)
+    warn_of_damage(opened, [run] if run else opened.runs())
+    screen().print(shown(opened, trajectory, Line(run, branch) if run else None))

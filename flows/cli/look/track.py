@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.options import Branch, Root, Run, RunWord, the_run
+from flows.cli.screen.answers import warn_of_damage
 from flows.cli.screen.console import say
 from r3l.store.stage import Store
 
@@ -26,5 +27,7 @@ def track(
     if to not in WRITERS:
         raise typer.BadParameter(f"{to!r}: choose one of {', '.join(WRITERS)}", param_hint="--to")
     run = the_run(word, run)
-    iterations = write(Store.open(store, reading=True), run, to, where, branch)
+    run_store = Store.open(store, reading=True)
+    warn_of_damage(run_store, [run])
+    iterations = write(run_store, run, to, where, branch)
     say(f"{run}: {iterations} iterations written to {to}")

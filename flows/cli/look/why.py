@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.options import Branch, Root, RunOf
-from flows.cli.screen.answers import story
+from flows.cli.screen.answers import story, warn_of_damage
 from flows.cli.screen.console import screen
 from r3l.errors import ConfigError
 from r3l.store.genealogy import why as genealogy
@@ -22,7 +22,9 @@ def why(
     """Explain why a trajectory was trained with its weights: row, credit, retry, reflection, base, task, and the step
     it went into."""
     run_store = Store.open(store, reading=True)
-    screen().print(story(str(genealogy(run_store, only_run(run_store, run), trajectory, branch, turn))), soft_wrap=True)
+    run = only_run(run_store, run)
+    warn_of_damage(run_store, [run])
+    screen().print(story(str(genealogy(run_store, run, trajectory, branch, turn))), soft_wrap=True)
 
 
 def only_run(store: Store, name: str) -> str:

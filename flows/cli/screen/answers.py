@@ -9,6 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.cli.screen.console import screen, store_named
+from r3l.store.catalog import left_out_of
+from r3l.store.stage import Store
 from r3l.system.pasted import runnable
 
 CELL = 60
@@ -76,6 +78,11 @@ def story(text: str) -> Text:
                 line.highlight_regex(pattern, style)
         coloured_text = line if number == 0 else coloured_text.append("\n").append_text(line)
     return coloured_text
+
+
+def warn_of_damage(store: Store, runs: Sequence[str]) -> None:
+    """Print a warning for each of these runs of which the answer leaves something out."""
+    warn_of_left_out(left_out_of(store, runs))
 
 
 def warn_of_left_out(left_out: Mapping[str, str]) -> None:

@@ -27,7 +27,9 @@ class AppState:
     boxes: dict[str, SqlBox] = field(default_factory=dict)  # of one run or branch each, the one asked last at the end
 
     def page(self, template: str, status: int = 200, **seen: Any) -> HTMLResponse:
-        """Render a page. `line` in `seen` gives it the tabs of that run."""
+        """Render a page. `line` in `seen` gives it the tabs of that run, and says what is left out of it."""
+        if line := seen.get("line"):
+            seen.setdefault("left_out", self.of(line).left_out())
         content = self.templates.get_template(template).render(
             line=seen.pop("line", None), store=self.reader.store.root, **seen
         )

@@ -30,12 +30,13 @@ CONNECT_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The first rows of an answer; `more`: there were others."""
+    """The first rows of an answer; `more`: there were others; `left_out`: runs of which some stages are damaged."""
 
     columns: list[str]
     rows: list[tuple[Any, ...]]
     more: bool
     seconds: float
+    left_out: dict[str, str]
 
     @property
     def numeric(self) -> list[bool]:
@@ -130,7 +131,8 @@ class Asked:
         cells = [
             tuple(Decimal(value[0]) if isinstance(value, list) else value for value in row) for row in message["rows"]
         ]
-        return Answer(message["columns"], cells[:rows], len(cells) > rows, time.monotonic() - start_time)
+        seconds_taken = time.monotonic() - start_time
+        return Answer(message["columns"], cells[:rows], len(cells) > rows, seconds_taken, message["left_out"])
 
     def _line(self, seconds: float, late: str) -> dict[str, Any]:
         """Read the next line. Raise StoreError with `late` where none comes in time, and where the process has

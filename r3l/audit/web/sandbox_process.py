@@ -85,9 +85,8 @@ def main() -> None:
             with writing_nothing():
                 columns, rows = fetch(cursor, question["sql"], question["rows"] + 1)
             limit = sys.maxsize if question["whole"] else CELL
-            message = json.dumps(
-                {"columns": columns, "rows": [[json_value(value, limit) for value in row] for row in rows]}
-            )
+            shown = [[json_value(value, limit) for value in row] for row in rows]
+            message = json.dumps({"columns": columns, "rows": shown, "left_out": reader.left_out()})
         except (R3LError, duckdb.Error) as error:
             message = json.dumps({"error": str(error)})
         finally:

@@ -63,6 +63,7 @@ def compare(app_state: CurrentState, line: Annotated[list[str] | None, Query()] 
         "compare.html",
         there=there,
         chosen=compared_lines,
+        left_out={run: why for one in compared_lines for run, why in app_state.of(one).left_out().items()},
         past=past,
         standing=standing,
         charts=compared_charts(past, [(str(one), standing[one].curves) for one in compared_lines])
@@ -104,6 +105,7 @@ def sql(
         "run": run,
         "runs": [str(one) for one in listed(app_state.reader.store)],
         "answer": answer,
+        "left_out": answer.left_out if answer else {},
         "chart": answer_chart(answer.columns, answer.rows, answer.numeric, x, y, by) if answer else None,
         "wrong": wrong,
         "questions": app_state.questions,
