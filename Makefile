@@ -3,7 +3,7 @@ VENV ?= .venv
 R3L := $(VENV)/bin/r3l
 STAMP := $(VENV)/.ready
 
-.PHONY: iterate test setup slow lint sample-run clean
+.PHONY: iterate test test-extras setup slow lint sample-run clean
 
 iterate: setup  ## one training iteration of the run `demo`; again: the next one
 	@$(R3L) iterate --run demo
@@ -17,6 +17,9 @@ $(STAMP): pyproject.toml infra/setup.sh $(wildcard infra/constraints/*.txt)
 	@VENV=$(VENV) bash infra/setup.sh
 	@touch $(STAMP)
 
+test-extras:  ## the tests that need an extra which `make setup` leaves out, in an environment of their own (.venv-extras)
+	@bash infra/extras.sh
+
 slow: setup  ## the tests that take minutes
 	@$(VENV)/bin/python -m pytest -m slow --timeout 3600
 
@@ -27,4 +30,4 @@ lint: setup
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/mypy
 
 clean:
-	rm -rf $(VENV) .prefect build *.egg-info
+	rm -rf $(VENV) .venv-extras .prefect build *.egg-info

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from r3l.errors import EngineError, Interrupted, ServerAway
+from r3l.errors import EngineError, Interrupted, ReflectionError, ServerAway
 from r3l.exploration import stages
+from r3l.exploration.report import integer
 from r3l.exploration.sample import sample
 from r3l.records import Episode, Kind, SamplingPlan, Status, observation_hash
 from tests.support.fakes import END, CorridorPool, done, explorer
@@ -192,6 +193,17 @@ def test_a_success_without_a_readable_pivot_is_not_retried(reply, rule):
 def test_an_integer_in_other_clothes_is_an_integer(value):
     _, reflection, *_ = run(explorer(trapper(f"Well: {report(value, extra=1)} done")))
     assert (reflection.status, reflection.pivot_turn, json.loads(reflection.report)["extra"]) == ("parsed", 2, 1)
+
+
+@pytest.mark.parametrize("value", [True, False, 2.5, -0.5, "2.5", "two", [2], None])
+def test_what_is_no_whole_number_is_no_pivot(value):
+    with pytest.raises(ReflectionError, match="retry_from_step: expected an integer, got "):
+        integer(value)
+
+
+def test_a_success_that_could_be_shorter_is_retried():
+    _, reflection, retries, *_ = run(explorer(trapper(report(2, "success_but_inefficient"))))
+    assert (reflection.decision, len(retries)) == ("retry", 1)
 
 
 def test_a_rollback_that_sees_other_observations_is_dropped_with_a_reason():

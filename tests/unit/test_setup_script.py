@@ -1,6 +1,7 @@
 """infra/setup.sh against stand-ins for Python and uv: what it sets, what it says, and the versions that it installs."""
 
 import os
+import re
 import subprocess
 import tomllib
 from itertools import chain
@@ -45,3 +46,21 @@ def test_the_exact_versions_lie_within_the_declared_ranges():
         version = pinned.get(asked.name)
         assert version is None or asked.specifier.contains(version), f"{asked}, but {CONSTRAINTS.name} has {version}"
     assert "sqlalchemy" in pinned
+
+
+def test_the_tests_of_extras_are_run_where_the_extras_are():
+    """Each file of the fast suite that skips for want of a package which `make setup` leaves out."""
+    script = (ROOT / "infra" / "extras.sh").read_text()
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    usual = re.search(r"R3L_EXTRAS:-([\w,]+)", SCRIPT.read_text())[1].split(",")
+    modules = {"prefect-ray": "prefect_ray", "openenv-core": "openenv"}
+    rare = [
+        modules.get(name, name)
+        for extra in extras.keys() - set(usual)
+        for name in (Requirement(one).name for one in extras[extra])
+    ]
+    lacking = re.compile(rf"""(?:importorskip\(|find_spec\()["'](?:{"|".join(rare)})["']""")
+    files = [path for path in (ROOT / "tests").rglob("test_*.py") if lacking.search(path.read_text())]
+    slow = {"test_scienceworld_soak.py", "test_soak.py"}
+    assert files
+    assert [str(path.relative_to(ROOT)) for path in files if path.name not in slow and path.name not in script] == []

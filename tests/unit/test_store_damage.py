@@ -110,3 +110,9 @@ def test_a_renamed_shard_is_named(store):
     folder = Path(store.root) / "demo/iteration=00000/credit"
     (folder / "shard=000").rename(folder / "shard=007")
     assert "this manifest belongs to" in said(store)
+
+
+def test_a_file_that_nobody_names_is_told_of(store):
+    part = next(Path(store.root).glob(f"{CREDIT}/part-credit-*.parquet"))
+    shutil.copy(part, part.with_name("part-credit-0123456789abcdef.parquet"))
+    assert "part-credit-0123456789abcdef.parquet: no manifest names it" in said(store)
