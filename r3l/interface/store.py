@@ -154,7 +154,7 @@ class Run:
         return self.table("reflections", iteration)
 
     def check(self, quick: bool = False, deep: bool = False) -> list[Finding]:
-        """Do as `r3l check` does (`quick`, `deep`: its options). The result is what is wrong: empty where nothing is."""
+        """Do as `r3l check` does (`quick`, `deep`: its options). What is wrong; empty where nothing is."""
         return judge(self.tables.store, self.name, quick, replies=REPLIES if deep else 0).findings
 
     def config(self, iteration: int | None = None) -> Config:

@@ -195,6 +195,15 @@ def test_an_integer_in_other_clothes_is_an_integer(value):
     assert (reflection.status, reflection.pivot_turn, json.loads(reflection.report)["extra"]) == ("parsed", 2, 1)
 
 
+@pytest.mark.parametrize(("bound", "decision"), [(0.0, "no retry: reward 0 is not below 0"), (0.01, "retry")])
+def test_a_reward_at_the_very_bound_is_not_below_it(bound, decision):
+    plan = SamplingPlan(
+        bases=1, reflection="report", retries_per_base=1, retry_when="reward_below", retry_reward_below=bound
+    )
+    _, reflection, *_ = run(explorer(trapper(report(2))), plan)
+    assert reflection.decision == decision
+
+
 @pytest.mark.parametrize("value", [True, False, 2.5, -0.5, "2.5", "two", [2], None])
 def test_what_is_no_whole_number_is_no_pivot(value):
     with pytest.raises(ReflectionError, match="retry_from_step: expected an integer, got "):

@@ -199,11 +199,12 @@ def test_an_invalid_reflection_is_not_learned_though_its_retry_is():
     assert [(e.event, e.reason) for e in events] == [("no_meta_task", "invalid: no JSON object")]
 
 
-def test_a_retry_must_beat_both_the_base_and_what_was_reflected_on():
-    """Base .5, first retry .2, second .4 (reflecting on the first): above the first, below the base."""
+@pytest.mark.parametrize(("of_base", "of_first"), [(0.5, 0.2), (0.2, 0.5)])
+def test_a_retry_must_beat_both_the_base_and_what_was_reflected_on(of_base, of_first):
+    """The second retry reflects on the first: .4 is above one of them and below the other."""
     episodes = [
-        played(base(0, reward=0.5), ([1], [2])),
-        played(distilled(0, reward=0.2), ([1], [3])),
+        played(base(0, reward=of_base), ([1], [2])),
+        played(distilled(0, reward=of_first), ([1], [3])),
         played(retry(1, reward=0.4, base_attempt=0, parent_id=distilled(0).trajectory_id), ([9], [4])),
     ]
     second = reflection(1, base_id=base(0).trajectory_id, target=distilled(0).trajectory_id)

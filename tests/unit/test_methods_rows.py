@@ -123,6 +123,11 @@ def test_sft_as_rl_joins_the_rl_term():
     assert (guided.kl_coefficient, guided.kl_estimator) == (0.001, "k2")
 
 
+def test_meta_tasks_have_no_kl():
+    rows, _, _ = rows_of(R3LSettings(kl_coefficient=0.01))
+    assert {(one.term, one.kl_coefficient) for one in rows.values()} == {("rl", 0.01), ("sft", 0.0)}
+
+
 @pytest.mark.parametrize("reduction", ["tokens", "sum"])
 def test_sft_as_a_token_mean_or_a_plain_sum(reduction):
     rows, _, _ = rows_of(R3LSettings(sft_reduction=reduction, sft_weight=0.25))
