@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,7 +36,7 @@ class Answer:
     rows: list[tuple[Any, ...]]
     more: bool
     seconds: float
-    left_out: dict[str, str]
+    left_out: dict[str, str] = field(default_factory=dict)
 
     @property
     def numeric(self) -> list[bool]:
