@@ -55,9 +55,9 @@ class Renamed(bdist_wheel):
 
     def write_wheelfile(self, wheelfile_base: str, *words: str, **options: str) -> None:
         super().write_wheelfile(wheelfile_base, *words, **options)
-        if self.get_finalized_command("build_py").editable_mode:
-            return
         root = Path(self.bdist_dir)
+        if not (root / "flows").is_dir():  # of an editable install, which holds no package
+            return
         (root / "flows").rename(root / "r3l_flows")
         for file in [*root.glob("r3l*/**/*.py"), *Path(wheelfile_base).glob("*.txt")]:
             file.write_text(FLOWS.sub("r3l_flows", file.read_text(encoding="utf-8")), encoding="utf-8")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.installed import clean, copy_tracked, run
+from tests.support.installed import OFFLINE, PIP, clean, copy_tracked, fresh_environment, run
 
 ROOT = Path(__file__).parents[2]
 SMALL = [
@@ -69,6 +69,16 @@ def test_an_iteration_from_an_empty_folder(installed, tmp_path):
     environment["R3L_HOME"] = str(tmp_path / "elsewhere")
     with pytest.raises(AssertionError, match=f"store {tmp_path}/elsewhere/data/runs: not there"):
         r3l("runs")
+
+
+def test_an_editable_installation_imports_the_checkouts_flows(tmp_path):
+    source = tmp_path / "source"
+    copy_tracked(source)
+    programs = fresh_environment(tmp_path / "environment")
+    run(*PIP, "--python", programs / "python", "install", *OFFLINE, "--no-build-isolation", "--editable", source)
+    where = run(programs / "python", "-c", "import flows; print(flows.__file__)", cwd=tmp_path).stdout.strip()
+    assert where == str(source / "flows" / "__init__.py")
+    assert "r3l " in run(programs / "r3l", "--version", cwd=tmp_path).stdout
 
 
 @needs_uv
