@@ -15,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from r3l.store.policies.snapshots import optimiser_digest, snapshot_digest
 from r3l.store.tables.schemas import arrow_schema
 from r3l.training.checkpoint import gathered
 from r3l.training.job import Job
@@ -117,12 +118,23 @@ def same_step(one: Path, two: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_ranks_take_the_step_of_one(tmp_path: Path) -> None:
-    run_ranks(tmp_path, [make_job(tmp_path, name, "two", **case) for name, case in CASES.items()])
+def test_two_ranks_take_the_step_of_one_and_each_number_of_them_the_same_bits_again(tmp_path: Path) -> None:
+    outs = [(out, name) for out in ("two", "again") for name in CASES]
+    run_ranks(tmp_path, [make_job(tmp_path, name, out, **CASES[name]) for out, name in outs])
     for name, case in CASES.items():
-        job = make_job(tmp_path, name, "one", **case)
-        run_update(job, Ranks(), lambda event, **fields: None)
-        same_step(Path(job.out), tmp_path / f"two-{name}")
+        for out in ("one", "one-again"):
+            run_update(make_job(tmp_path, name, out, **case), Ranks(), lambda event, **fields: None)
+        same_step(tmp_path / f"one-{name}", tmp_path / f"two-{name}")
+        same_bits(tmp_path / f"one-{name}", tmp_path / f"one-again-{name}")
+        same_bits(tmp_path / f"two-{name}", tmp_path / f"again-{name}")
+
+
+def same_bits(one: Path, other: Path) -> None:
+    """The same policy, optimiser's state and canary, bit for bit."""
+    assert snapshot_digest(one / "policy") == snapshot_digest(other / "policy")
+    assert optimiser_digest(one / "optimizer") == optimiser_digest(other / "optimizer")
+    first, second = (json.loads((folder / "update.json").read_text()) for folder in (one, other))
+    assert (first["canary"], first["loss"]) == (second["canary"], second["loss"])
 
 
 @pytest.mark.slow

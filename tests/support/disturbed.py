@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,12 +12,15 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from r3l.config import compose
 from r3l.config.engines import TransformersLocalSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines import make_engine
 from r3l.engines.base import PolicySnapshot, Sampling
 from r3l.engines.embedded import batching
 from r3l.engines.embedded.drafting import Drafts
+from r3l.pipeline.iteration import open_iteration, run_stages
+from r3l.store.stage import Store
 
 
 class Way:
@@ -97,7 +102,7 @@ def _episode(engine: Any, seed: int, turns: int, vocabulary: int, opening: int, 
     return made, engine.score(context)
 
 
-def cost_of_sampling(path: str, dtype: str, batch_invariant: bool, quick: bool) -> float:
+def cost_of_sampling(path: str, dtype: str, quick: bool, batch_invariant: bool) -> float:
     """Return processor seconds of 8 episodes of 3 turns and as many of a retry, on one thread, behind 530 tokens."""
     way = Way.on_one_thread(0)
     way.max_batch, way.cache_tokens, way.callers, way.step_tokens = 64, 400_000, 16, 1024
@@ -105,3 +110,16 @@ def cost_of_sampling(path: str, dtype: str, batch_invariant: bool, quick: bool) 
     began = time.process_time()
     play(PolicySnapshot(path, "random"), dtype, way, 4 if quick else 8, 1 if quick else 3, 500, opening=400)
     return time.process_time() - began
+
+
+def cost_of_an_iteration(dtype: str, quick: bool, batch_invariant: bool) -> float:
+    """Return processor seconds of a whole iteration of 2 or 4 tasks, N = 4, and of its processes, on one thread."""
+    asked = {"rollout.tasks": 2 if quick else 4, "rollout.group_size": 4, "training.processes": 0, "engine.threads": 1}
+    asked |= {"policy.dtype": dtype, "engine.batch_invariant": str(batch_invariant).lower()}
+    with tempfile.TemporaryDirectory() as folder:
+        store, settings = Store.open(folder), [f"{name}={value}" for name, value in asked.items()]
+        config = compose(policy="household", environment="household", assignments=settings, run="cost")
+        began = sum(os.times()[:4])
+        with open_iteration(config, store, 0) as bench:
+            run_stages(bench)
+        return sum(os.times()[:4]) - began

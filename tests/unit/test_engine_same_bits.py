@@ -1,5 +1,8 @@
 """A reply's ids and log-probabilities are the same bits whatever else the embedded engine does."""
 
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,6 +14,8 @@ from torch import Tensor, nn
 from r3l.engines.base import PolicySnapshot
 from r3l.engines.embedded.compiled_attention import compiled
 from r3l.engines.embedded.packed_linear import TILE, PackedLinear
+from r3l.judge.parting import Line, parting
+from r3l.store.stage import Store
 from tests.support.disturbed import Way, play
 from tests.unit.engine_policies import VOCABULARY, tiny_policy
 
@@ -35,6 +40,32 @@ def test_32_episodes_are_the_same_bits_in_ten_disturbed_ways(dtype: str) -> None
     snapshot = PolicySnapshot(str(EMBEDDED), "embedded")
     first, *others = (play(snapshot, dtype, Way(seed), 32, 3, 828) for seed in range(10))
     assert [other == first for other in others] == [True] * 9
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_two_runs_that_disturb_each_other_are_equal_to_the_last_policy(tmp_path: Path) -> None:
+    """Three iterations of the same settings twice at once, in batches of another size."""
+    with ThreadPoolExecutor(2) as starts:
+        lines = list(starts.map(_run, [tmp_path / "one", tmp_path / "other"], ["64", "5"]))
+    assert {place[0] for place in lines[0].stages()} == {0, 1, 2}
+    assert parting(*lines) is None
+    policies = [
+        [line.store.manifest(ref)["digest"] for ref in line.store.stages("run") if ref.stage == "updates"]
+        for line in lines
+    ]
+    assert policies[0] == policies[1]
+
+
+def _run(store: Path, max_batch: str) -> Line:
+    sizes = ["rollout.tasks=2", "rollout.group_size=4", f"engine.max_batch={max_batch}", f"store.root={store}"]
+    presets = ["--policy", "household", "--environment", "household"]
+    command = [sys.executable, "-m", "flows.cli.app", "iterate", "--direct", "--run", "run", *presets]
+    for _ in range(3):
+        subprocess.run(
+            [*command, *(word for size in sizes for word in ("--set", size))], check=True, capture_output=True
+        )
+    return Line(Store.open(str(store)), "run")
 
 
 @needs_compiler

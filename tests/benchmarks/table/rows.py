@@ -101,18 +101,24 @@ def sampling(quick: bool) -> list[Found]:
 
 
 def invariance(quick: bool) -> list[Found]:
-    """The embedded engine with and without the same bits of a reply in every batch: what the products' tiles cost."""
+    """The embedded engine, and a whole iteration, with and without the same bits of a reply in every batch."""
     from tests.benchmarks.engine_decode import random_policy
-    from tests.support.disturbed import cost_of_sampling
+    from tests.support.disturbed import cost_of_an_iteration, cost_of_sampling
 
     lines: list[Found] = []
     for dtype in ("float32",) if quick else ("float32", "bfloat16"):
         path = random_policy("embedded")
-        sides = {str(kept): partial(cost_of_sampling, path, dtype, kept, quick) for kept in (True, False)}
-        found = in_turns(sides, 1 if quick else 2)
+        works = {
+            "sampling in the same bits in every batch, embedded shape": partial(cost_of_sampling, path, dtype, quick),
+            "an iteration in the same bits in every batch, household policy": partial(
+                cost_of_an_iteration, dtype, quick
+            ),
+        }
+        for what, work in works.items():
+            found = in_turns({str(kept): partial(work, kept) for kept in (True, False)}, 1 if quick else 2)
+            of = "`engine.batch_invariant=false`"
+            lines.append(Line(f"{what}, {dtype}: processor seconds", of, found["True"], found["False"]))
         shutil.rmtree(path)
-        what = f"sampling in the same bits in every batch, embedded shape, {dtype}: processor seconds"
-        lines.append(Line(what, "`engine.batch_invariant=false`", found["True"], found["False"]))
     return lines
 
 
