@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from r3l.judge.parting import Line, Parting, compared
+from r3l.store.parting import Line, Parting, compared
 from r3l.store.stage import Store
 
 

@@ -15,7 +15,6 @@ from r3l.judge.again import chain_again
 from r3l.judge.alone import Only, SamplingBench
 from r3l.judge.compare import OF_THE_CODE, settings_differences
 from r3l.judge.lines import Lines, Place, key_of_manifest
-from r3l.judge.parting import Parting, by_rows
 from r3l.pipeline import policies
 from r3l.pipeline.tools import Tools
 from r3l.records import Event
@@ -25,6 +24,7 @@ from r3l.store.catalog import committed
 from r3l.store.layout import StageKey
 from r3l.store.manifest import Manifest
 from r3l.store.notes import note
+from r3l.store.parting import Parting, by_rows
 from r3l.store.stage import Store
 from r3l.store.tables.schemas import VERSIONS
 from r3l.system.machine import other_machine, this_machine

@@ -8,9 +8,9 @@ import typer
 from flows.cli.options import Root
 from flows.cli.screen.console import say, say_json
 from r3l.judge.alone import comes_again
-from r3l.judge.parting import Line, Parting, parting
 from r3l.judge.sampled_again import stage_again
 from r3l.stages import STAGES
+from r3l.store.parting import Line, Parting, parting
 from r3l.store.stage import Store
 
 
