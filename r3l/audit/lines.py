@@ -16,6 +16,8 @@ from r3l.store.layout import SETTINGS as SAVED
 from r3l.store.layout import iteration_folder, line_folder
 from r3l.store.manifest import unsealed
 from r3l.store.metrics import FOLLOWED
+from r3l.store.parting import Line as StoredLine
+from r3l.store.parting import Parting, parting
 from r3l.store.stage import Store
 
 SHARED = """
@@ -126,6 +128,16 @@ def branch_difference(reader: Reader, chosen: Sequence[Line]) -> Difference | No
     a, b = sorted(chosen, key=lambda line: line.branch)
     iteration = reader.of(a.run).rows(SHARED, [a.run, a.branch, b.branch])[0]["iteration"]
     return None if iteration is None else diff(reader.store, a.run, iteration, a.branch, b.branch)
+
+
+def where_they_part(reader: Reader, chosen: Sequence[Line]) -> Parting | str | None:
+    """Find where two lines part first; in words, why nobody can tell. None where they don't, or are not two."""
+    if len(chosen) != 2:
+        return None
+    try:
+        return parting(*(StoredLine(reader.store, line.run, line.branch) for line in chosen))
+    except StoreError as error:
+        return str(error)
 
 
 def differing_settings(reader: Reader, chosen: Sequence[Line]) -> list[tuple[str, list[Any]]]:

@@ -27,6 +27,7 @@ PAGES = {
     "/run/demo/account?stage=reflections&event=skipped&reason=outcome+is+success": "outcome is success",
     "/compare": "Choose two",
     "/compare?line=demo&line=demo/bold": "what bold changed",
+    "/compare?line=demo/bold&line=demo": "they part in iteration 1, credit",
     "/words": "standard deviation of the group",
     "/sql": "Worked questions",
     "/sql?q=SELECT+42+AS+answer": "42",

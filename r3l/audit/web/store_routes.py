@@ -7,7 +7,16 @@ from fastapi.responses import HTMLResponse
 
 from r3l.audit.charts.answers import answer_chart
 from r3l.audit.charts.iterations import compared_charts
-from r3l.audit.lines import Line, branch_difference, differing_settings, iterations, known_line, listed, writer
+from r3l.audit.lines import (
+    Line,
+    branch_difference,
+    differing_settings,
+    iterations,
+    known_line,
+    listed,
+    where_they_part,
+    writer,
+)
 from r3l.audit.reader import Reader, Row
 from r3l.audit.standing import standings
 from r3l.audit.text.glossary import GLOSSARY
@@ -71,6 +80,7 @@ def compare(app_state: CurrentState, line: Annotated[list[str] | None, Query()] 
         else [],
         settings=differing_settings(app_state.reader, compared_lines) if len(compared_lines) > 1 else [],
         most=SIDE_BY_SIDE,
+        part=where_they_part(app_state.reader, compared_lines),
         change=branch_difference(app_state.reader, compared_lines),
         figures=[metric for metric in FOLLOWED if metric.shown or metric.source == "iterations"],
     )
