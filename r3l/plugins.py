@@ -53,6 +53,14 @@ def allowed() -> list[str]:
     return [path for one in os.environ.get(NAMED, "").split(",") if (path := one.strip())]
 
 
+def not_named(setting: str, path: str) -> str:
+    """Say that a setting names code that the user did not name, and how the user does."""
+    return (
+        f"{setting}={path!r:.200} names code that this process may not import; if you trust it, name it yourself, on "
+        f"the command line (--set {setting}={path:.200}), in a preset, in Python, or set {NAMED}={path:.200}"
+    )
+
+
 def installed(section: str) -> dict[str, list[EntryPoint]]:
     """List the kinds that installed packages offer for a section, with whoever claims each. Nothing is imported."""
     reach()
@@ -108,10 +116,8 @@ def load(section: str, kind: str) -> type:
             f"{section}.kind: got {kind!r:.200}, which no installed package offers (they offer: {offers})"
         )
     if dotted(kind) and kind not in allowed():
-        raise ConfigError(
-            f"{section}.kind={kind!r:.200} names code that this process may not import; if you trust it, set "
-            f"{NAMED}={kind:.200}, or install it as a package with an entry point in {GROUPS[section]}"
-        )
+        package_way = f", or install it as a package with an entry point in {GROUPS[section]}"
+        raise ConfigError(not_named(f"{section}.kind", kind) + package_way)
     reach()
     plugin = _load(section, kind, tuple(sys.path))
     if not isinstance(plugin, type):

@@ -77,10 +77,14 @@ def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def resolve_conditions(settings: dict[str, Any]) -> dict[str, Any]:
-    """Apply a preset's ``[when.webshop.method]`` table if the environment is of that kind; drop it otherwise."""
-    cases = settings.get("when", {})
+    """Apply a preset's ``[when.webshop.method]`` table if the environment is of that kind, or of one that is derived
+    from it; drop it otherwise."""
+    result = {key: value for key, value in settings.items() if key != "when"}
     kind = settings.get("environment", {}).get("kind")
-    return merge({key: value for key, value in settings.items() if key != "when"}, cases.get(kind, {}))
+    for case, table in settings.get("when", {}).items():
+        if kind and (kind == case or SEVERAL["environment"].shared(kind, case)):
+            result = merge(result, table)
+    return result
 
 
 def assignment(text: str) -> dict[str, Any]:

@@ -54,6 +54,8 @@ def test_a_world_derived_for_a_reward_is_played_as_the_preset_has_it(modules):
         "from r3l.methods.r3l import R3L\n"
         "from r3l.config.methods import R3LSettings\n"
         "class World(HouseholdWorld): pass\n"
+        "from r3l.environments.math.world import MathWorld\n"
+        "class Sums(MathWorld): pass\n"
         "class Other: pass\n"
         "class Method(R3L):\n    Settings = R3LSettings\n"
     )
@@ -70,6 +72,9 @@ def test_a_world_derived_for_a_reward_is_played_as_the_preset_has_it(modules):
         assert (test.kind, test.max_turns, test.reply_tokens) == ("household", 16, 64)
     assert compose(policy="household", environment="mine:Other").environment.max_turns == 25
     assert compose(policy="household", environment="webshop").environment.reply_tokens == 512
+    sums = compose(method="released", environment="mine:Sums")  # a preset's own case of an environment
+    assert (sums.environment.kind, sums.method.retry_from) == ("mine:Sums", "start")
+    assert compose(method="released", environment="mine:World").method.retry_from == "pivot"
     stored = compose(method="released").model_dump(mode="json")
     assert composed(Asked.of(assignments=["method.kind=mine:Method"]), stored).method.top_rule == "success"
 

@@ -270,8 +270,13 @@ def test_what_the_user_named_is_found_in_the_folder_that_the_user_named(tmp_path
     assert object_named("mine_here:Desk", "environment.toolset").__name__ == "Desk"
     assert plugins.load("environment", "mine_here:World").__name__ == "World"
     monkeypatch.setenv(plugins.NAMED, "mine_here:Desk")
-    with pytest.raises(ConfigError, match="names code that this process may not import"):
+    ways = (
+        r"name it yourself, on the command line \(--set environment.kind=mine_here:World\).*R3L_PLUGINS=.*entry point"
+    )
+    with pytest.raises(ConfigError, match=f"names code that this process may not import.*{ways}"):
         plugins.load("environment", "mine_here:World")
+    with pytest.raises(ConfigError, match=r"may not import.*\(--set environment.toolset=mine_here:World\)"):
+        object_named("mine_here:World", "environment.toolset")
     assert [line for line in caplog.messages if str(tmp_path / "mine_here.py") in line and "mine_here:World" in line]
 
 

@@ -4,6 +4,7 @@ import json
 import re
 import signal
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ from r3l.config.environments.adapters import VerifiersSettings
 from r3l.environments import make_world, tasks_of
 from r3l.environments.base import tools_of
 from r3l.environments.verifiers.conversation import new_messages, opening_text
+from r3l.environments.verifiers.described import rows_of
 from r3l.environments.workers.pool import WorldPool
 from r3l.environments.workers.sessions import Sessions
 from r3l.errors import ConfigError, WorldError
@@ -45,6 +47,15 @@ def test_an_opening_and_what_is_added_as_texts() -> None:
 def test_an_environment_has_to_be_named() -> None:
     with pytest.raises(ConfigError, match=r"environment\.env is empty"):
         tasks_of(VerifiersSettings(), "train")
+
+
+@pytest.mark.parametrize("prompt", [None, 7, [{"role": "user", "content": None}], [None], [{"role": "user"}]], ids=repr)
+def test_a_row_without_a_prompt_is_named_before_anything_is_played(prompt) -> None:
+    good = {"prompt": [{"role": "user", "content": "Guess."}], "answer": "4"}
+    rows = SimpleNamespace(to_list=lambda: [good, good | {"prompt": prompt}])
+    with pytest.raises(WorldError, match=r"row 1 of the data set: its prompt is .*, expected a text or messages"):
+        rows_of(lambda: rows)
+    assert rows_of(lambda: SimpleNamespace(to_list=lambda: [good, {"answer": "5"}, {"prompt": "Say it."}]))[0] == good
 
 
 @pytest.mark.skipif(find_spec("verifiers") is not None, reason="verifiers is installed here")

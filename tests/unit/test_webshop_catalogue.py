@@ -187,6 +187,23 @@ def test_files_that_are_missing_or_wrong(folder):
 
 
 @pytest.mark.parametrize(
+    ("name", "content", "row"),
+    [
+        ("items_shuffle_1000.json", [*ITEMS, [1, 2]], f"row {len(ITEMS)} is \\[1, 2\\], expected an object"),
+        ("items_shuffle_1000.json", [None], "row 0 is None, expected an object"),
+        ("items_ins_v2_1000.json", {"B1": "text"}, "row 'B1' is 'text', expected an object"),
+        ("items_human_ins.json", {"B1": {}}, "row 'B1' is {}, expected a list of objects"),
+        ("items_human_ins.json", {"B1": ["buy it"]}, "expected a list of objects"),
+        ("reviews.json", ["good"], "row 0 is 'good', expected an object"),
+    ],
+)
+def test_a_row_that_is_no_object_is_named_with_its_file(folder, name, content, row):
+    (folder / name).write_text(json.dumps(content))
+    with pytest.raises(WorldError, match=f"{name}: .*{row}"):
+        load_shop(settings(folder))
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("$12.99", [12.99]),

@@ -34,8 +34,5 @@ def refuse_unnamed(path: str, setting: str) -> None:
     if not plugins.dotted(path) or path.startswith(OWN):
         return
     if path not in plugins.allowed():
-        raise ConfigError(
-            f"{setting}={path!r:.200} names code that this process may not import; if you trust it, set "
-            f"{plugins.NAMED}={path:.200}"
-        )
+        raise ConfigError(plugins.not_named(setting, path))
     plugins.reach()

@@ -67,10 +67,22 @@ def rows_of(get: Any) -> list[dict[str, Any]]:
         dataset = get()
     except ValueError:
         return []
-    return [
-        {name: row[name] for name in KEPT if row.get(name) is not None}
-        for row in json.loads(json.dumps(dataset.to_list(), default=str))
-    ]
+    rows = json.loads(json.dumps(dataset.to_list(), default=str))
+    for place, row in enumerate(rows):
+        refuse_no_prompt(place, row.get("prompt", ""))
+    return [{name: row[name] for name in KEPT if row.get(name) is not None} for row in rows]
+
+
+def refuse_no_prompt(place: int, prompt: Any) -> None:
+    """Raise `WorldError` for a prompt that the policy can't be shown, before any attempt at it fails. An environment
+    may make its prompts itself, from rows that have none."""
+    messages = prompt if isinstance(prompt, list) else [{"content": prompt}]
+    for message in messages:
+        content = message.get("content") if isinstance(message, dict) else None
+        if not isinstance(content, str | list):
+            raise WorldError(
+                f"row {place} of the data set: its prompt is {prompt!r:.200}, expected a text or messages with texts"
+            )
 
 
 def main() -> None:

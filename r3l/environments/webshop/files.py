@@ -73,7 +73,7 @@ def read_rows(folder: Path, limit: int | None) -> Rows:
     return Rows(
         items[:limit],
         read(folder, ATTRIBUTES, dict),
-        read(folder, HUMAN, dict, optional=True),
+        read(folder, HUMAN, dict, of=list, optional=True),
         read(folder, REVIEWS, list, optional=True),
     )
 
@@ -82,9 +82,9 @@ def file_of(folder: Path, names: tuple[str, ...]) -> Path | None:
     return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
-def read(folder: Path, names: tuple[str, ...], layout: type, optional: bool = False) -> Any:
-    """Read the first of `names` that is there. Raise `WorldError` where none is, or where its JSON is something
-    else."""
+def read(folder: Path, names: tuple[str, ...], layout: type, of: type = dict, optional: bool = False) -> Any:
+    """Read the first of `names` that is there: a list, or a dict by product, `of` objects or lists of them. Raise
+    `WorldError` where none is, or where its JSON is something else."""
     path = file_of(folder, names)
     if path is None:
         if optional:
@@ -100,4 +100,8 @@ def read(folder: Path, names: tuple[str, ...], layout: type, optional: bool = Fa
         raise WorldError(
             f"{path} holds a JSON {type(content).__name__}, expected a {layout.__name__}: is it the file of that name?"
         )
+    for place, row in content.items() if isinstance(content, dict) else enumerate(content):
+        if not isinstance(row, of) or (of is list and not all(isinstance(one, dict) for one in row)):
+            wanted = "a list of objects" if of is list else "an object"
+            raise WorldError(f"{path}: row {place!r:.50} is {row!r:.100}, expected {wanted}")
     return content
