@@ -3,7 +3,7 @@ VENV ?= .venv
 R3L := $(VENV)/bin/r3l
 STAMP := $(VENV)/.ready
 
-.PHONY: iterate test test-extras setup slow lint sample-run clean
+.PHONY: iterate test test-extras setup slow lint docs sample-run clean
 
 iterate: setup  ## one training iteration of the run `demo`; again: the next one
 	@$(R3L) iterate --run demo
@@ -29,5 +29,9 @@ sample-run: setup  ## make data/sample_run and the cookbook's answers anew: two 
 lint: setup
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/mypy
 
+docs: setup  ## the documentation site in build/site; a link that leads nowhere fails it
+	@test -x .venv-docs/bin/zensical || { $(VENV)/bin/python -m venv .venv-docs && .venv-docs/bin/python -m pip install --quiet 'zensical>=0.0.73,<0.2'; }
+	@$(VENV)/bin/python infra/site/build.py
+
 clean:
-	rm -rf $(VENV) .venv-extras .prefect build *.egg-info
+	rm -rf $(VENV) .venv-extras .venv-docs .prefect build *.egg-info

@@ -84,6 +84,27 @@ def test_your_own_environment(place):
     assert "set R3L_PLUGINS=r3l_my_game:MyGame" in refused.stderr
 
 
+def test_the_tutorial(place):
+    """Every command, with two iterations in place of ten, and an evaluation of four tasks."""
+    page = (ROOT / "data" / "guide" / "tutorial.md").read_text()
+    (world,) = re.findall(r"```python\n# errands.py\n(.*?)```", page, re.DOTALL)
+    (place.folder / "errands.py").write_text(world)
+    script = "".join(re.findall(r"```sh\n(.*?)```", page, re.DOTALL))
+    for long, short in (("--iterations 9 --evaluate-every 5", "--iterations 1"), ("--tasks 20", "--tasks 4")):
+        assert long in script
+        script = script.replace(long, short)
+    shown = place.follow(script)
+    assert "Your task is to" in shown
+    assert "they part in iteration 0, credit shard 0: settings" in shown
+    assert "mine: ok" in shown
+    assert (place.folder / "my-model" / "model.safetensors").is_file()
+    assert (place.folder / "mine.html").stat().st_size > 100_000
+    assert place.rows("mine", "SELECT DISTINCT iteration FROM evaluations ORDER BY ALL") == [
+        {"iteration": -1},
+        {"iteration": 1},
+    ]
+
+
 def test_your_own_reward(place):
     (code,) = blocks(GUIDE, "Your own reward", "python")
     name, _, text = code[1:].partition("\n")
