@@ -2,20 +2,26 @@
 
 import json
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+from r3l.store.tables.schemas import arrow_schema
 from r3l.training.job import Job
 from r3l.training.parallel.ranks import Ranks
 from r3l.training.shards import survey
 from r3l.training.stepping.minibatches import epochs, split
 from r3l.training.update import run_update
+from tests.support.records import turn as turn_of
 from tests.support.update_world import SETTINGS, group, record, relative_error, write_policy, write_rows
 
 RATE = 1e-2
@@ -59,14 +65,18 @@ def loss_of(one: dict[str, Any], logp: torch.Tensor, old: torch.Tensor) -> torch
     return -(weights * credit * logp).sum()
 
 
-def expected(folder: Path, records: list[dict[str, Any]], passes: list[list[str]]) -> tuple[list[float], Any]:
+def expected(
+    folder: Path, records: list[dict[str, Any]], passes: list[list[str]], rates: Sequence[float] = ()
+) -> tuple[list[float], Any]:
     """Losses and weights of steps over groups, with whole sequences and torch's own optimiser; each step's loss is the
     mean over its groups."""
     model = AutoModelForCausalLM.from_pretrained(folder / "start").eval()
     old = {one["row_id"]: logp_of(model, one).detach() for one in records}
     optimiser = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.95), weight_decay=0.0)
     losses = []
-    for names in passes:
+    for number, names in enumerate(passes):
+        for parameters in optimiser.param_groups:
+            parameters["lr"] = rates[number] if rates else RATE
         optimiser.zero_grad()
         rows = [one for one in records if one["group_id"] in names]
         loss = sum(loss_of(one, logp_of(model, one), old[one["row_id"]]) for one in rows) / len(names)
@@ -158,6 +168,39 @@ def test_a_warm_up_goes_on_within_an_update(tmp_path: Path) -> None:
     assert [step["learning_rate"] for step in update["steps"]] == pytest.approx([0.75 * RATE, RATE, RATE])
     assert [step["step"] for step in update["steps"]] == [3, 4, 5]
     assert update["step"] == 5
+
+
+def test_each_step_of_a_warm_up_is_as_long_as_its_rate_says(tmp_path: Path) -> None:
+    training = {"epochs": 3, "schedule": "warmup", "warmup_steps": 4}
+    records = group(0, "g0")
+    update, out = updated(tmp_path, records, 1, step=1, training=training)
+    rates = [step["learning_rate"] for step in update["steps"]]
+    assert rates == pytest.approx([RATE / 4, RATE / 2, RATE * 3 / 4])
+    _, weights = expected(tmp_path, records, [["g0"]] * 3, rates)
+    assert error_of_the_way(tmp_path, out, weights) < 0.01
+
+
+def test_each_step_takes_its_share_of_the_drift_and_ends_on_the_way_of_the_whole_one(tmp_path: Path) -> None:
+    """A rate at which no step keeps the bound by itself."""
+    records = group(0, "g0")
+    base = next(one for one in records if one["source_id"].endswith("base=0"))
+    ids = list(base["token_ids"])
+    turn = turn_of(base["source_id"], context=ids[:7], reply=ids[7:])
+    rows = pa.Table.from_pylist([asdict(turn)], schema=arrow_schema("turns"))
+    pq.write_table(rows, tmp_path / "turns.parquet")
+    bound, seen = 1e-4, {"turns": [str(tmp_path / "turns.parquet")]}
+    two, _ = updated(tmp_path, records, 1, training={"epochs": 2, "max_drift": bound}, name="two", **seen)
+    first, second = two["steps"]
+    assert first["drift_asked"] > bound
+    assert bound / 4 < first["drift"] <= bound / 2 < second["drift"] <= bound
+    one, out = updated(tmp_path, records, 1, training={"max_drift": bound}, name="one", **seen)
+    _, whole = updated(tmp_path, records, 1, name="whole")
+    share = one["steps"][0]["step_share"]
+    folders = (tmp_path / "start", out / "policy", whole / "policy")
+    start, cut, full = (load_file(folder / "model.safetensors") for folder in folders)
+    assert 0 < share < 1
+    for name, weights in start.items():
+        assert torch.allclose(cut[name], weights + share * (full[name] - weights), atol=1e-6)
 
 
 def test_the_kl_to_the_start_is_measured_once_the_first_step_has_left_it(tmp_path: Path) -> None:
