@@ -89,7 +89,7 @@ def sandbox() -> None:
 
 def update() -> None:
     process = begun(nodes.command(Path("absent.json"), 1), subprocess.DEVNULL)
-    assert "absent.json" in process.communicate(timeout=100)[0]
+    assert "absent.json" in process.communicate(timeout=250)[0]
 
 
 def tracker() -> None:
