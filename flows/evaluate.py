@@ -2,30 +2,26 @@
 
 from typing import Any, cast
 
-from flows import prefect_settings
+from prefect import Flow, flow
+from prefect.artifacts import create_table_artifact
 
-prefect_settings.apply()
-
-from prefect import Flow, flow  # noqa: E402
-from prefect.artifacts import create_table_artifact  # noqa: E402
-
-from flows import artifacts  # noqa: E402
-from flows.artifacts import artifact_key  # noqa: E402
-from flows.ending import attended, watched_flow  # noqa: E402
-from flows.tasks import RUNNER, runner  # noqa: E402
-from r3l.config import Config  # noqa: E402
-from r3l.evaluation.benchmarks import pose  # noqa: E402
-from r3l.evaluation.form import EvaluationForm  # noqa: E402
-from r3l.evaluation.score import Scores, by_type, score  # noqa: E402
-from r3l.exploration.progress import Progress  # noqa: E402
-from r3l.pipeline import evaluation, preflight  # noqa: E402
-from r3l.pipeline.logs import log  # noqa: E402
-from r3l.pipeline.settings.continuing import settled  # noqa: E402
-from r3l.pipeline.summary import summarise  # noqa: E402
-from r3l.pipeline.tools import Tools  # noqa: E402
-from r3l.pipeline.tracking.feed import feed  # noqa: E402
-from r3l.store.layout import StageRef  # noqa: E402
-from r3l.store.stage import Store  # noqa: E402
+from flows import artifacts
+from flows.artifacts import artifact_key
+from flows.ending import attended, watched_flow
+from flows.tasks import RUNNER, runner
+from r3l.config import Config
+from r3l.evaluation.benchmarks import pose
+from r3l.evaluation.form import EvaluationForm
+from r3l.evaluation.score import Scores, by_type, score
+from r3l.exploration.progress import Progress
+from r3l.pipeline import evaluation, preflight
+from r3l.pipeline.logs import log
+from r3l.pipeline.settings.continuing import settled
+from r3l.pipeline.summary import summarise
+from r3l.pipeline.tools import Tools
+from r3l.pipeline.tracking.feed import feed
+from r3l.store.layout import StageRef
+from r3l.store.stage import Store
 
 # Columns of the first row that the result has too: they are the same in all of an evaluation.
 KEPT = (

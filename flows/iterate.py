@@ -1,31 +1,27 @@
 """The flow `r3l`: one training iteration. It knows stages; the method's plan says what is sampled."""
 
-from flows import prefect_settings
+from prefect import Flow, flow
+from prefect.runtime import flow_run
+from prefect.states import Completed
 
-prefect_settings.apply()
-
-from prefect import Flow, flow  # noqa: E402
-from prefect.runtime import flow_run  # noqa: E402
-from prefect.states import Completed  # noqa: E402
-
-from flows import artifacts  # noqa: E402
-from flows.ending import attended, watched_flow  # noqa: E402
-from flows.live import Live  # noqa: E402
-from flows.placement.placed import PrefectPlacement  # noqa: E402
-from flows.placement.remote_jobs import check_placement  # noqa: E402
-from flows.tasks import RUNNER, PrefectRunner, runner  # noqa: E402
-from r3l.config import Config  # noqa: E402
-from r3l.config.form import Form  # noqa: E402
-from r3l.errors import R3LError  # noqa: E402
-from r3l.exploration.progress import Progress  # noqa: E402
-from r3l.pipeline import preflight  # noqa: E402
-from r3l.pipeline.iteration import open_iteration, run_stages, the_iteration  # noqa: E402
-from r3l.pipeline.logs import log  # noqa: E402
-from r3l.pipeline.settings.continuing import settled  # noqa: E402
-from r3l.pipeline.summary import Summary  # noqa: E402
-from r3l.pipeline.tools import Tools  # noqa: E402
-from r3l.pipeline.tracking.feed import feed  # noqa: E402
-from r3l.store.stage import Store  # noqa: E402
+from flows import artifacts
+from flows.ending import attended, watched_flow
+from flows.live import Live
+from flows.placement.placed import PrefectPlacement
+from flows.placement.remote_jobs import check_placement
+from flows.tasks import RUNNER, PrefectRunner, runner
+from r3l.config import Config
+from r3l.config.form import Form
+from r3l.errors import R3LError
+from r3l.exploration.progress import Progress
+from r3l.pipeline import preflight
+from r3l.pipeline.iteration import open_iteration, run_stages, the_iteration
+from r3l.pipeline.logs import log
+from r3l.pipeline.settings.continuing import settled
+from r3l.pipeline.summary import Summary
+from r3l.pipeline.tools import Tools
+from r3l.pipeline.tracking.feed import feed
+from r3l.store.stage import Store
 
 
 def _flow_run_name() -> str:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from r3l.errors import ConfigError
-from r3l.store.files.local import replace_text
-from r3l.store.files.process import lives
 
 KEY, STATE = "r3l-key", "r3l-server.json"
 
@@ -29,8 +27,11 @@ class Own:
 
 def own_server(folder: Path) -> Own | None:
     """Find the server whose state lies in `folder` (PREFECT_HOME), or None where it does not run."""
-    address = remembered(folder)
-    return address if address and lives(address.processes.get("server", "")) else None
+    if not (address := remembered(folder)):
+        return None
+    from r3l.store.files.process import lives  # late, here and below: `r3l --help` loads no store
+
+    return address if lives(address.processes.get("server", "")) else None
 
 
 def remembered(folder: Path) -> Own | None:
@@ -45,6 +46,8 @@ def remembered(folder: Path) -> Own | None:
 
 def remember(folder: Path, own: Own) -> None:
     """Write which processes run; the key stands in a file of its own."""
+    from r3l.store.files.local import replace_text
+
     replace_text(folder / STATE, json.dumps({"api": own.api, "processes": own.processes}))
 
 

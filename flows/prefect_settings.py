@@ -1,4 +1,4 @@
-"""Prefect's settings for this project, applied before Prefect is imported. A variable that is already set wins.
+"""Prefect's settings for this project, applied when `flows` is imported. A variable that is already set wins.
 
 No server that the project starts answers a page of another site: each asks for a key, wants a CSRF token, and names no
 foreign origin.

@@ -3,19 +3,15 @@ touched."""
 
 from typing import Annotated
 
-from flows import prefect_settings
+from prefect import flow
+from pydantic import WithJsonSchema
 
-prefect_settings.apply()
-
-from prefect import flow  # noqa: E402
-from pydantic import WithJsonSchema  # noqa: E402
-
-from flows.ending import attended  # noqa: E402
-from flows.placement.placed import PrefectPlacement  # noqa: E402
-from flows.tasks import RUNNER, runner  # noqa: E402
-from r3l.pipeline.replay import ORDER, Replayed, check_stages, recompute  # noqa: E402
-from r3l.pipeline.workbench import Replay  # noqa: E402
-from r3l.store.stage import Store  # noqa: E402
+from flows.ending import attended
+from flows.placement.placed import PrefectPlacement
+from flows.tasks import RUNNER, runner
+from r3l.pipeline.replay import ORDER, Replayed, check_stages, recompute
+from r3l.pipeline.workbench import Replay
+from r3l.store.stage import Store
 
 StageName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(ORDER)})]
 

@@ -3,25 +3,21 @@
 from contextlib import closing, nullcontext
 from typing import Protocol
 
-from flows import prefect_settings
+from prefect import Flow, flow
 
-prefect_settings.apply()
-
-from prefect import Flow, flow  # noqa: E402
-
-from flows import evaluate as evaluation_flow  # noqa: E402
-from flows import iterate as iteration_flow  # noqa: E402
-from flows.ending import attended, watched_flow  # noqa: E402
-from r3l.config import Config  # noqa: E402
-from r3l.config.form import Form  # noqa: E402
-from r3l.errors import ConfigError  # noqa: E402
-from r3l.exploration.progress import Progress  # noqa: E402
-from r3l.pipeline.logs import log  # noqa: E402
-from r3l.pipeline.settings.continuing import settled  # noqa: E402
-from r3l.pipeline.summary import Summary  # noqa: E402
-from r3l.pipeline.tools import Tools  # noqa: E402
-from r3l.store.figures import standing_alarms  # noqa: E402
-from r3l.store.stage import Store  # noqa: E402
+from flows import evaluate as evaluation_flow
+from flows import iterate as iteration_flow
+from flows.ending import attended, watched_flow
+from r3l.config import Config
+from r3l.config.form import Form
+from r3l.errors import ConfigError
+from r3l.exploration.progress import Progress
+from r3l.pipeline.logs import log
+from r3l.pipeline.settings.continuing import settled
+from r3l.pipeline.summary import Summary
+from r3l.pipeline.tools import Tools
+from r3l.store.figures import standing_alarms
+from r3l.store.stage import Store
 
 
 class Watcher(Protocol):

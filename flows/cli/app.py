@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterable
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +19,7 @@ import typer
 from rich.text import Text
 from typer.core import TyperCommand
 
+from flows import prefect_settings
 from flows.cli.screen.console import say, screen, store_named, write_what_the_terminal_can
 from r3l import plugins
 from r3l.errors import Interrupted, R3LError
@@ -31,7 +33,7 @@ PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opt
 COMMENT = re.compile(r"--\s")
 UNREAD = 1  # where nobody read the output to its end
 
-# Box of `--help` -> folder here, and its commands: each is the function of its name in the file of its name, _ for -.
+# Box of `--help` -> its module in `flows/cli/commands`, and its commands: each is the function of its name, _ for -.
 COMMANDS = {
     "Run": ("run", "iterate train evaluate replay play"),
     "Serve": ("serve", "up down server register prefect"),
@@ -40,9 +42,9 @@ COMMANDS = {
     "Prepare": ("prepare", "doctor plan new prepare export-policy"),
 }
 FIRST, FIRST_BOX = ["iterate", "train", "status", "audit", "sql", "evaluate"], "First"  # what a day with r3l is made of
-FOLDERS = {command: (folder, box) for box, (folder, names) in COMMANDS.items() for command in names.split()}
-PLACES = {command: (FOLDERS[command][0], FIRST_BOX) for command in FIRST} | {
-    command: place for command, place in FOLDERS.items() if command not in FIRST
+MODULES = {command: (module, box) for box, (module, names) in COMMANDS.items() for command in names.split()}
+PLACES = {command: (MODULES[command][0], FIRST_BOX) for command in FIRST} | {
+    command: place for command, place in MODULES.items() if command not in FIRST
 }
 PLUGGED_IN = "From plug-ins"  # the box of the commands that other packages add
 
@@ -54,7 +56,7 @@ def module_of(command: str) -> tuple[str, str]:
         entry = plugins.installed("command")[command][0]
         return entry.module, entry.attr
     name = command.replace("-", "_")
-    return f"flows.cli.{PLACES[command][0]}.{name}", name
+    return f"flows.cli.commands.{PLACES[command][0]}", name
 
 
 def tell_version(wants_version: bool) -> None:
@@ -113,14 +115,19 @@ def listed(command: str) -> Callable[..., None]:
         raise AssertionError(f"{command} is only listed here")
 
     module, name = module_of(command)
-    spec = find_spec(module)
-    assert spec, f"command {command}: there is no module {module}"
     described.__doc__ = next(
         ast.get_docstring(node)
-        for node in ast.parse(Path(str(spec.origin)).read_text(encoding="utf-8")).body
+        for node in parsed(module).body
         if isinstance(node, ast.FunctionDef) and node.name == name
     )
     return described
+
+
+@cache
+def parsed(module: str) -> ast.Module:
+    spec = find_spec(module)
+    assert spec, f"there is no module {module}"
+    return ast.parse(Path(str(spec.origin)).read_text(encoding="utf-8"))
 
 
 class Leaving:
@@ -213,8 +220,6 @@ def command() -> None:
         sys.argv[1:] = plugins.look_in_named(sys.argv[1:])
     first_word = sys.argv[1:2]
     if first_word and (first_word[0] in PLACES or first_word[0] in plugins.installed("command")):
-        from flows import prefect_settings
-
         prefect_settings.apply(quiet=True)
         app_of(first_word)()
     else:

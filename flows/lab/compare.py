@@ -9,24 +9,20 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from flows import prefect_settings
+from prefect import flow
+from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
 
-prefect_settings.apply()
-
-from prefect import flow  # noqa: E402
-from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact  # noqa: E402
-
-from flows.artifacts import artifact_key  # noqa: E402
-from r3l.errors import ConfigError  # noqa: E402
-from r3l.lab.study.cells import Ended, run_cells  # noqa: E402
-from r3l.lab.study.experiment import Cell, load_experiment  # noqa: E402
-from r3l.lab.study.kept import kept_results, with_shared_runs  # noqa: E402
-from r3l.lab.study.pages.results_page import file_of, page, write_results  # noqa: E402
-from r3l.lab.study.results import read_results  # noqa: E402
-from r3l.lab.study.verdicts import statistics  # noqa: E402
-from r3l.pipeline.logs import log  # noqa: E402
-from r3l.store.stage import Store  # noqa: E402
-from r3l.system.home import located  # noqa: E402
+from flows.artifacts import artifact_key
+from r3l.errors import ConfigError
+from r3l.lab.study.cells import Ended, run_cells
+from r3l.lab.study.experiment import Cell, load_experiment
+from r3l.lab.study.kept import kept_results, with_shared_runs
+from r3l.lab.study.pages.results_page import file_of, page, write_results
+from r3l.lab.study.results import read_results
+from r3l.lab.study.verdicts import statistics
+from r3l.pipeline.logs import log
+from r3l.store.stage import Store
+from r3l.system.home import located
 
 
 @flow(name="r3l-compare", flow_run_name="compare {path}")

@@ -7,27 +7,23 @@ The shard is the unit: a lost host's shard is played elsewhere, from the last st
 import json
 from typing import Any
 
-from flows import prefect_settings
+from prefect import flow
 
-prefect_settings.apply()
-
-from prefect import flow  # noqa: E402
-
-from flows.placement.heartbeat import beating, counts_of  # noqa: E402
-from flows.placement.policies import fetch_policies, with_adopted_servers  # noqa: E402
-from flows.placement.remote_jobs import Errand, run_remote  # noqa: E402
-from flows.tasks import RUNNER, runner  # noqa: E402
-from r3l.config import Config  # noqa: E402
-from r3l.exploration.progress import Progress  # noqa: E402
-from r3l.pipeline.iteration import working  # noqa: E402
-from r3l.pipeline.runner import Runner  # noqa: E402
-from r3l.pipeline.stages import stage_io  # noqa: E402
-from r3l.pipeline.stages.identity import work_identity  # noqa: E402
-from r3l.pipeline.stages.shards import shard_stages  # noqa: E402
-from r3l.pipeline.workbench import Workbench  # noqa: E402
-from r3l.store.digests import fingerprint_of  # noqa: E402
-from r3l.store.layout import StageKey, StageRef, iteration_folder  # noqa: E402
-from r3l.store.stage import Store  # noqa: E402
+from flows.placement.heartbeat import beating, counts_of
+from flows.placement.policies import fetch_policies, with_adopted_servers
+from flows.placement.remote_jobs import Errand, run_remote
+from flows.tasks import RUNNER, runner
+from r3l.config import Config
+from r3l.exploration.progress import Progress
+from r3l.pipeline.iteration import working
+from r3l.pipeline.runner import Runner
+from r3l.pipeline.stages import stage_io
+from r3l.pipeline.stages.identity import work_identity
+from r3l.pipeline.stages.shards import shard_stages
+from r3l.pipeline.workbench import Workbench
+from r3l.store.digests import fingerprint_of
+from r3l.store.layout import StageKey, StageRef, iteration_folder
+from r3l.store.stage import Store
 
 
 def ask(bench: Workbench, batch: StageRef, shard: int, policies: dict[str, Any]) -> list[StageRef]:

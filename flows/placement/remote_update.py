@@ -8,26 +8,22 @@ done again.
 import json
 from typing import Any
 
-from flows import prefect_settings
+from prefect import flow
 
-prefect_settings.apply()
-
-from prefect import flow  # noqa: E402
-
-from flows.placement.heartbeat import beating, counts_of  # noqa: E402
-from flows.placement.remote_jobs import Errand, run_remote  # noqa: E402
-from r3l.errors import StoreError  # noqa: E402
-from r3l.exploration.progress import Progress  # noqa: E402
-from r3l.pipeline.logs import log  # noqa: E402
-from r3l.pipeline.stages.identity import CODE_VERSIONS  # noqa: E402
-from r3l.pipeline.update.local import counted, policy_place, take_step  # noqa: E402
-from r3l.pipeline.workbench import Workbench  # noqa: E402
-from r3l.store.digests import fingerprint_of  # noqa: E402
-from r3l.store.files import staging  # noqa: E402
-from r3l.store.layout import iteration_folder, line_folder  # noqa: E402
-from r3l.store.policies.places import fetch_optimiser, fetch_policy, place_in_store  # noqa: E402
-from r3l.store.stage import Store  # noqa: E402
-from r3l.training.job import JobSpec, UpdateResult  # noqa: E402
+from flows.placement.heartbeat import beating, counts_of
+from flows.placement.remote_jobs import Errand, run_remote
+from r3l.errors import StoreError
+from r3l.exploration.progress import Progress
+from r3l.pipeline.logs import log
+from r3l.pipeline.stages.identity import CODE_VERSIONS
+from r3l.pipeline.update.local import counted, policy_place, take_step
+from r3l.pipeline.workbench import Workbench
+from r3l.store.digests import fingerprint_of
+from r3l.store.files import staging
+from r3l.store.layout import iteration_folder, line_folder
+from r3l.store.policies.places import fetch_optimiser, fetch_policy, place_in_store
+from r3l.store.stage import Store
+from r3l.training.job import JobSpec, UpdateResult
 
 RESULT = "result.json"
 STAGED = ".elsewhere"

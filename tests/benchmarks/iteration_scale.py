@@ -17,31 +17,27 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from flows import prefect_settings
+from prefect import flow
+from prefect.client.orchestration import get_client
+from prefect.runtime import flow_run
 
-prefect_settings.apply(quiet=True)
-
-from prefect import flow  # noqa: E402
-from prefect.client.orchestration import get_client  # noqa: E402
-from prefect.runtime import flow_run  # noqa: E402
-
-from flows.tasks import RUNNER, PrefectRunner  # noqa: E402
-from r3l.config import compose  # noqa: E402
-from r3l.engines.base import PolicySnapshot  # noqa: E402
-from r3l.exploration.progress import Progress  # noqa: E402
-from r3l.pipeline.iteration import run_stages  # noqa: E402
-from r3l.pipeline.settings.saved import save_config  # noqa: E402
-from r3l.pipeline.stages import calls  # noqa: E402
-from r3l.pipeline.update import process  # noqa: E402
-from r3l.pipeline.workbench import Workbench  # noqa: E402
-from r3l.records import Task  # noqa: E402
-from r3l.store.catalog import connect  # noqa: E402
-from r3l.store.check import check_run  # noqa: E402
-from r3l.store.query import query  # noqa: E402
-from r3l.store.stage import Store  # noqa: E402
-from tests.flows.scripted import FIGURES, UPDATE  # noqa: E402
-from tests.support.fakes import explorer  # noqa: E402
-from tests.support.rehearsal import walker  # noqa: E402
+from flows.tasks import RUNNER, PrefectRunner
+from r3l.config import compose
+from r3l.engines.base import PolicySnapshot
+from r3l.exploration.progress import Progress
+from r3l.pipeline.iteration import run_stages
+from r3l.pipeline.settings.saved import save_config
+from r3l.pipeline.stages import calls
+from r3l.pipeline.update import process
+from r3l.pipeline.workbench import Workbench
+from r3l.records import Task
+from r3l.store.catalog import connect
+from r3l.store.check import check_run
+from r3l.store.query import query
+from r3l.store.stage import Store
+from tests.flows.scripted import FIGURES, UPDATE
+from tests.support.fakes import explorer
+from tests.support.rehearsal import walker
 
 TRAJECTORIES_PER_TASK = 12  # four bases, four retries, four distilled
 AUDITED = {

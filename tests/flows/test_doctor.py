@@ -12,7 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from flows.cli.prepare.doctor import doctor, show
+from flows.cli.commands.prepare import doctor, show_findings
 from flows.cli.screen.console import CleanConsole
 from flows.cli.settings import settings
 from r3l.config import Config
@@ -171,7 +171,7 @@ def test_the_command_ends_with_2_where_something_fails(changed: Callable[..., Pa
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_table_fits_a_terminal_and_shows_text_as_text(width: int, capsys: pytest.CaptureFixture[str]) -> None:
     said = Finding("reply", Verdict.NOTE, "[red]a reply[/red] \x1b[2J" + "long " * 60, "do something")
-    show(CleanConsole(width=width), "a policy", [said])
+    show_findings(CleanConsole(width=width), "a policy", [said])
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= width
     assert "[red]a reply[/red]" in "".join(lines)

@@ -11,8 +11,7 @@ import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
-from flows.cli.prepare.export_policy import export_policy
-from flows.cli.prepare.new import new
+from flows.cli.commands.prepare import export_policy, new
 from r3l.config import Config, compose
 from r3l.errors import ConfigError
 from r3l.pipeline.export.card import cell, shown_settings

@@ -58,7 +58,7 @@ from r3l.store.catalog import connect
 from r3l.store.check import check_run
 from r3l.store.query import query
 from r3l.store.stage import Store
-import flows.cli.app, flows.cli.look.audit, flows.cli.tables.sql, flows.evaluate, flows.replay, flows.train
+import flows.cli.app, flows.cli.commands.look, flows.cli.commands.tables, flows.evaluate, flows.replay, flows.train
 
 store = Store.open(config.store.root)
 assert check_run(store, "small") == []

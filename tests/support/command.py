@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 # What commands import sooner or later. Prefect is not among them: whether a command loads it is asked.
 PRELOADED = (
     "flows.cli.app",
-    "flows.cli.tables.sql",
-    "flows.cli.look.why",
-    "flows.cli.prepare.plan",
+    "flows.cli.commands.tables",
+    "flows.cli.commands.look",
+    "flows.cli.commands.prepare",
     "r3l.pipeline.preflight",
 )
 LIMIT_S = 120.0

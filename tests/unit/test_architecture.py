@@ -201,9 +201,9 @@ def imported_modules(path: Path) -> set[str]:
         "r3l.methods",
         "r3l.audit.web.app",
         "r3l.planning.plan",
-        "flows.cli.tables.sql",
-        "flows.cli.look.audit",
-        "flows.cli.prepare.plan",
+        "flows.cli.commands.tables",
+        "flows.cli.commands.look",
+        "flows.cli.commands.prepare",
     ],
 )
 def test_what_is_light_stays_light(package):

@@ -64,13 +64,6 @@ def test_a_reading_command_loads_no_settings(words, root):
     assert not loaded(*words, "--store", root) & {*NEVER, "jinja2", "r3l.config", "r3l.environments", "r3l.engines"}
 
 
-def test_every_command_has_a_file_of_its_own():
-    folders = [Path(app.__file__).parent / folder for folder, _ in app.COMMANDS.values()]
-    files = {path for folder in folders for path in folder.glob("*.py")}
-    names = {path.stem.replace("_", "-") for path in files} - {"--init--"}
-    assert names == {*app.PLACES}
-
-
 def test_every_command_is_described_as_it_is_written():
     for name in app.PLACES:
         assert inspect.getdoc(app.listed(name)) == inspect.getdoc(app.function(name)), name

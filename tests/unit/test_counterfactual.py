@@ -3,7 +3,7 @@
 import pytest
 from rich.console import Console
 
-from flows.cli.look.credit import table
+from flows.cli.screen.figures import credit_table
 from r3l.config.compose import compose
 from r3l.config.methods.rivals import GRPOSettings
 from r3l.errors import ConfigError, StoreError
@@ -74,7 +74,7 @@ def test_the_table_names_the_run_and_says_what_is_not_known(stored):
     store, _ = stored
     made, _ = counterfactuals(store, "demo", "", 0, ["released"])
     console = Console(width=120, record=True)
-    console.print(table(made, "demo, iteration 0"))
+    console.print(credit_table(made, "demo, iteration 0"))
     text = console.export_text()
     assert "this run" in text
     assert "released" in text

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flows.cli.run.evaluate import config_of
+from flows.cli.commands.run import config_of
 from r3l import plugins
 from r3l.config import compose
 from r3l.errors import ConfigError

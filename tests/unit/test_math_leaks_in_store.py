@@ -56,7 +56,7 @@ def test_leaks_are_found_in_a_store_and_a_clean_run_has_none(tmp_path):
 
 def test_check_reports_an_answer_that_was_shown(tmp_path):
     """`r3l check` of a run whose files and invariants are sound, and which showed an answer all the same."""
-    from flows.cli.tables.check import check
+    from flows.cli.commands.tables import check
 
     store = Store.open(str(tmp_path))
     commit(store, "clean", "Your answer is not correct.", "Count again.")

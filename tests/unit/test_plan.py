@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from flows.cli.prepare.plan import plan as plan_command
+from flows.cli.commands.prepare import plan as plan_command
 from r3l.config import compose, preset_names
 from r3l.config.machines import load_machine
 from r3l.errors import ConfigError

@@ -134,7 +134,7 @@ def test_a_package_adds_a_command_and_takes_none(install, monkeypatch, capsys):
         with pytest.raises(SystemExit):
             command()
         assert seen in capsys.readouterr().out
-    assert function("sql").__module__ == "flows.cli.tables.sql"
+    assert function("sql").__module__ == "flows.cli.commands.tables"
 
 
 def test_the_laboratory_plugs_in_as_the_checkout_says_it_does():

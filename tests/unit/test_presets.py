@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typer.testing import CliRunner
 
-from flows.cli.look.presets import presets
+from flows.cli.commands.look import presets
 from r3l.config import compose, load_preset, preset_names
 from r3l.config.compose import merge, resolve_conditions, validated
 from r3l.config.kinds import Kinds

@@ -8,7 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from r3l.evaluation.score import Scores
+from r3l.pipeline.counterfactual import Counterfactual
 from r3l.pipeline.headline import headline, trends
+from r3l.pipeline.replay import Replayed
 from r3l.pipeline.summary import Summary, questions, shown
 
 TITLE = {"title_justify": "left", "title_style": "bold", "box": None, "padding": (0, 2, 0, 0)}
@@ -90,3 +92,34 @@ def pairs(title: str, rows: Sequence[tuple[str, str]]) -> Table:
     for name, value in rows:
         table.add_row(name, value)
     return table
+
+
+def credit_table(rows: list[Counterfactual], title: str) -> Table:
+    """Draw one line per method."""
+    grid = Table(title=title, title_justify="left")
+    grid.add_column("method", no_wrap=True)
+    for name in ("rows", "likelier", "less likely", "on lessons", "before the fault", "after it"):
+        grid.add_column(name, justify="right")
+    for one in rows:
+        mass, total = one.mass, one.mass.raised + one.mass.lowered
+        before = mass.share_before
+        shares: list[float | None] = [None, None, None]
+        if total:
+            shares = [mass.raised / total, mass.lowered / total, mass.lessons / total]
+        shares += [before, None if before is None else 1 - before]
+        cells = ["–" if share is None else f"{share:.0%}" for share in shares]
+        grid.add_row(one.preset, str(mass.rows), *cells, style="bold" if one.own else None)
+    return grid
+
+
+def show_difference(console: Console, result: Replayed) -> None:
+    """Print what differs between the branch and what it was replayed from, stage by stage."""
+    from r3l.store.difference import diff, difference_lines
+    from r3l.store.stage import Store
+
+    console.print(Text.assemble("replayed into branch ", (result["branch"], "bold")))
+    difference = diff(
+        Store.open(result["store"]), result["run"], result["iteration"], result["source_branch"], result["branch"]
+    )
+    for line in difference_lines(difference):
+        console.print(line, soft_wrap=True)

@@ -1,18 +1,43 @@
-"""`r3l server`: a Prefect server in this process, which requires a key."""
+"""Commands for the Prefect server of this machine."""
 
 import os
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from flows import prefect_settings
 from flows.cli.options import Port
-from flows.cli.screen.console import screen
-from flows.own_server import KEY, Own, forget, key_of, own_server, remember
+from flows.cli.screen.console import say, screen
 from r3l.errors import ConfigError
-from r3l.store.files.process import mark
 from r3l.system import pasted
-from r3l.system.ports import refuse_taken
+
+
+def up(port: Port = 4200) -> None:
+    """Start Prefect's server and a worker in the background, and register the flows: all that a run from the UI
+    needs."""
+    from flows.serving import background
+
+    console, folder, began = screen(stderr=True), prefect_settings.prefect_home(), time.monotonic()
+    own = background.up(
+        folder, port, lambda step: console.print(f"{time.monotonic() - began:4.0f} s  {step}", soft_wrap=True)
+    )
+    console.print(
+        f"Prefect's UI   {own.ui}\nits password   {own.key}\nlog files      {folder}\nend it with    "
+        f"{pasted.r3l('down')}",
+        soft_wrap=True,
+    )
+
+
+def down() -> None:
+    """Stop what `r3l up` started. Active runs end; the next start continues from the last committed shard."""
+    from flows.serving import background
+
+    names = background.down(prefect_settings.prefect_home())
+    say(f"stopped: {', '.join(names)}" if names else "nothing runs")
 
 
 def server(
@@ -24,6 +49,10 @@ def server(
 ) -> None:
     """Serve Prefect's API and UI until Ctrl + C, under this machine's names, with a key, and to no page of
     another site."""
+    from flows.own_server import KEY, Own, forget, key_of, own_server, remember
+    from r3l.store.files.process import mark
+    from r3l.system.ports import refuse_taken
+
     folder = prefect_settings.prefect_home()
     if own := own_server(folder):
         raise ConfigError(f"a server is already running at {own.ui}; end it with `{pasted.r3l('down')}`")
@@ -55,3 +84,19 @@ def server(
         serve(host, port, origins, names)
     finally:
         forget(folder)
+
+
+def register() -> None:
+    """Create the work pool, deployments, limits and automations on the server. Running it again changes nothing."""
+    from flows.serving import background
+
+    background.register()
+
+
+def prefect(context: typer.Context) -> None:
+    """Run a command of Prefect against the project's server, e.g. `r3l prefect deployment run r3l/iterate`."""
+    raise typer.Exit(
+        subprocess.run(
+            [str(Path(sys.executable).with_name("prefect")), *context.args], env=prefect_settings.loud(), check=False
+        ).returncode
+    )

@@ -1,53 +1,17 @@
-"""`r3l play`: a person plays a task in the terminal."""
+"""`r3l play` in the terminal: what the person sees and types."""
 
 import sys
-from contextlib import closing
-from typing import Annotated
 
-import typer
-
-from flows.cli.options import Policy, Set
 from flows.cli.screen.console import screen
-from flows.cli.settings import settings
 from r3l.config import Config
-from r3l.config.compose import POLICY
 from r3l.engines.chat_format import ChatFormat
-from r3l.environments import make_world, tasks_of
 from r3l.environments.base import Observation, Step, World, tools_of
-from r3l.environments.workers.pool import WorldPool
 from r3l.errors import ConfigError, WorldError
 from r3l.exploration.by_hand import ByHand
 from r3l.pipeline.making import ensure_policy
-from r3l.pipeline.packages import check_packages
 from r3l.records import Task
 
 KEYS = "type an action; /back N: to before turn N; /actions: what the world admits; /quit"
-
-
-def play(
-    environment: Annotated[
-        str,
-        typer.Argument(metavar="ENV", help="environment preset, a preset's file, a plug-in's name, or module:Class"),
-    ],
-    task: Annotated[str, typer.Option(help="number of the task in its split, or its id")] = "0",
-    split: Annotated[str, typer.Option(help="split of the task; empty: environment.split")] = "",
-    as_policy: Annotated[
-        bool,
-        typer.Option(
-            "--as-policy", help="show the text of the token ids that the policy is given; type its whole reply"
-        ),
-    ] = False,
-    policy: Policy = POLICY,
-    set_: Set = None,
-) -> None:
-    """Play a task by hand: see what a policy sees, its rewards and admissible actions, and roll back."""
-    config = settings("play", "paper", "r3l", policy, environment, "", set_)
-    check_packages(config, training=False)
-    world = make_world(config.environment)
-    chat = chat_of(config, world) if as_policy else None
-    with closing(WorldPool(config.environment, workers=1)) as pool:
-        chosen_task = task_named(task, tasks_of(config.environment, split or config.environment.split))
-        Player(ByHand(world, pool, config.environment, chosen_task, chat)).play()
 
 
 def chat_of(config: Config, world: World) -> ChatFormat:

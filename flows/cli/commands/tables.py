@@ -1,4 +1,4 @@
-"""`r3l sql`: a question to the tables."""
+"""Commands that ask the tables, verify, share and prune them."""
 
 import sys
 from collections.abc import Iterable, Mapping
@@ -7,13 +7,12 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.options import Root
-from flows.cli.screen.answers import rows_view, warn_of_left_out
-from flows.cli.screen.console import say_json, screen
+from flows.cli.options import Root, Run, RunWord, the_run
+from flows.cli.screen.console import say, say_json, screen
 from r3l.errors import ConfigError, StoreError
-from r3l.store.figures import known
-from r3l.store.query import ask, connect_for_users
+from r3l.judge.scored import REPLIES
 from r3l.store.stage import Store
+from r3l.store.tables.columns import Drop
 
 AsJson = Annotated[bool, typer.Option("--json", help="print rows as JSON lines")]
 QUERY_SECONDS = 600.0
@@ -37,7 +36,11 @@ def sql(
 ) -> None:
     """Ask the tables in SQL (DuckDB). Views: tasks, base, reflections, pivots, retries, distilled, credit, iterations,
     ... Exit code 1 where damaged stages are left out of the answer."""
-    question = asked(question, file)
+    from flows.cli.screen.answers import rows_view, warn_of_left_out
+    from r3l.store.figures import known
+    from r3l.store.query import ask, connect_for_users
+
+    question = question_of(question, file)
     run_store = Store.open(store, reading=True)
     known(run_store, run or ())
     with connect_for_users(run_store, run, branch=branch, verify=verify, question=question) as connection:
@@ -67,7 +70,7 @@ def refuse_damaged(left_out: Mapping[str, str], allow: bool) -> None:
         raise typer.Exit(1)
 
 
-def asked(question: str, file: str) -> str:
+def question_of(question: str, file: str) -> str:
     """Read the question, of the command line or of a file.
 
     Raises:
@@ -89,3 +92,78 @@ def refuse_unknown_branch(store: Store, runs: Iterable[str], branch: str) -> Non
     there = sorted({name for run in runs for name in store.branches(run)})
     if branch not in there:
         raise StoreError(f"branch {branch!r}: no run has it; there are {', '.join(there) or 'no branches'}")
+
+
+def check(
+    word: RunWord = "",
+    run: Run = "",
+    store: Root = "",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="only manifests, hashes and invariants; make no stage again")
+    ] = False,
+    sample_again: Annotated[
+        int,
+        typer.Option(min=0, help="so many random shards are also sampled again; what comes of it is a row of events"),
+    ] = 0,
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep",
+            help=f"also let the policy that sampled {REPLIES} replies of each iteration, drawn anew each time, compute "
+            "their log-probabilities again",
+        ),
+    ] = False,
+) -> None:
+    """Verify a run: manifests, hashes, every invariant, that no gold answer was shown; then make each stage again from
+    its parents, with what was sampled, and compare. Exit code 1 if anything differs."""
+    from r3l.judge import sampled_again
+    from r3l.judge.verdict import judge
+    from r3l.store.check import Finding
+
+    if quick and deep:
+        raise ConfigError("--quick and --deep contradict each other: leave one out")
+    run, run_store = the_run(word, run), Store.open(store, reading=not sample_again)
+    verdict = judge(run_store, run, quick, replies=REPLIES if deep else 0)
+    for finding in verdict.findings:
+        say(str(finding))
+    if verdict.stages:
+        screen(stderr=True).print(str(verdict), style="dim", soft_wrap=True, markup=False)
+    if sample_again and verdict.sound:
+        for one in sampled_again.sample_again(run_store, run, sample_again):
+            say(str(one))
+            verdict.findings += [Finding("sampled again", str(one.key), one.reason)] if one.broken else []
+    say(f"{run}: {'ok' if verdict.sound else f'{len(verdict.findings)} findings'}")
+    raise typer.Exit(0 if verdict.sound else 1)
+
+
+def export(
+    word: RunWord = "",
+    run: Run = "",
+    store: Root = "",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="file: .parquet, .jsonl, or .json for a log of Inspect; empty: RUN.parquet in this folder"),
+    ] = None,
+) -> None:
+    """Write a run as one nested file to share: a row per trajectory, with its turns, reflections, credit and training
+    rows."""
+    from r3l.store.exports.run_file import export_run
+
+    run = the_run(word, run)
+    path = out or Path(f"{run}.parquet")
+    say(f"{path}: {export_run(Store.open(store, reading=True), run, path)} trajectories")
+
+
+def prune(
+    keep_last: Annotated[int, typer.Option(min=1, help="number of newest iterations that stay complete, 1 or more")],
+    word: RunWord = "",
+    run: Run = "",
+    drop: Annotated[
+        Drop, typer.Option(help="what is deleted: log-probabilities, also token ids, also texts; or policies")
+    ] = "logprobs",
+    store: Root = "",
+) -> None:
+    """Free the space of old iterations; rows, manifests and figures stay. Print what can no longer be replayed."""
+    from r3l.store.space.retention import prune_run
+
+    say(str(prune_run(Store.open(store), the_run(word, run), keep_last, drop)))
