@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from r3l.config import Config, compose
-from r3l.planning.gpus import GPUS
-from r3l.planning.memory import ASLEEP_BYTES, RESERVE, engine_cache_tokens, training_memory
+from r3l.planning.memory import ASLEEP_BYTES, GPU_MEMORY_GB, RESERVE, engine_cache_tokens, training_memory
 from r3l.planning.shapes import Shape, shape_of
 
 STEP = 1024
@@ -43,12 +42,12 @@ def fit(config: Config, gpu: str) -> Fit:
     shape, most = shape_of(config.policy), config.policy.context_tokens
     lengths = list(range(STEP, most + 1, STEP)) or [most]
     longest = max((length for length in lengths if _holds(config, shape, gpu, length)), default=0)
-    update_bytes = _update_bytes(config, shape, longest or lengths[0])
-    return Fit(config.policy.name, config.policy.adapter, gpu, GPUS[gpu].memory_gb, longest, update_bytes / 1e9)
+    needed = _update_bytes(config, shape, longest or lengths[0])
+    return Fit(config.policy.name, config.policy.adapter, gpu, GPU_MEMORY_GB[gpu], longest, needed / 1e9)
 
 
 def _holds(config: Config, shape: Shape, gpu: str, length: int) -> bool:
-    memory = GPUS[gpu].memory_gb
+    memory = GPU_MEMORY_GB[gpu]
     return (
         _update_bytes(config, shape, length) <= RESERVE * memory * 1e9
         and engine_cache_tokens(config, shape, memory) >= length

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from r3l.config import Config
 from r3l.planning.shapes import Shape
 
+# As their makers have it.
+GPU_MEMORY_GB = {"l4": 24.0, "rtx4090": 24.0, "l40s": 48.0, "a100": 80.0, "h20": 96.0, "h100": 80.0, "h200": 141.0}
 WIDTHS = {"float32": 4, "bfloat16": 2}
 ASLEEP_BYTES = 2e9  # taken for what a sleeping server keeps on its GPU: CUDA's context and the graphs that it captured
 RESERVE = 0.9  # vLLM's share of a GPU, and what an update may count on

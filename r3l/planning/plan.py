@@ -5,14 +5,18 @@ from dataclasses import dataclass
 
 from r3l.config import Config
 from r3l.config.machines import Machine
-from r3l.planning.gpus import GPUS
-from r3l.planning.memory import ASLEEP_BYTES, RESERVE, WIDTHS, engine_cache_tokens, saved_bytes, training_memory
+from r3l.planning.memory import (
+    ASLEEP_BYTES,
+    GPU_MEMORY_GB,
+    RESERVE,
+    WIDTHS,
+    engine_cache_tokens,
+    saved_bytes,
+    training_memory,
+)
 from r3l.planning.observed import ObservedRun
-from r3l.planning.paper_costs import ENGINE_GPUS, GPU, GROUP, TASKS, TRAINING_GPUS, CostRow, row_for
-from r3l.planning.shapes import PAPER, Shape, shape_of
+from r3l.planning.shapes import Shape, shape_of
 
-# Of all tables, for each response token of base, retry and distilled trajectories (data/LOG.md, "The plan").
-TABLE_BYTES = 12.0
 GB = 1e9
 
 
@@ -36,32 +40,21 @@ class ResourcePlan:
 
 
 def make_plan(config: Config, machine: Machine, observed: ObservedRun | None = None) -> ResourcePlan:
-    """Plan what one iteration of `config` needs on `machine`.
-
-    Args:
-        observed: figures of a run in the store; they replace the paper's for tokens, and for time where the run was on
-            this machine.
+    """Work out what one iteration of `config` needs on `machine`. Tokens, time and the size of the tables are
+    those of a run that was `observed`.
 
     Raises:
         ConfigError: the policy's shape is not known.
     """
     shape = shape_of(config.policy)
-    row = row_for(config, shape.parameters, {name: one.parameters for name, one in PAPER.items()})
     memory, troubles = _memory(config, shape, machine)
-    tokens = _tokens(config, row, observed)
-    tokens_in_tables = next(figure.value for figure in tokens if figure.name == "response tokens")
-    figures = [
-        *memory,
-        *tokens,
-        *_time(config, shape, machine, row, observed),
-        *_storage(config, shape, tokens_in_tables, observed),
-    ]
-    return ResourcePlan(figures, _assumptions(config, machine, row, observed), troubles)
+    spent = [*_tokens(config, observed), *_time(config, observed)] if observed else []
+    return ResourcePlan([*memory, *spent, *_storage(config, shape, observed)], _assumptions(observed), troubles)
 
 
 def _memory(config: Config, shape: Shape, machine: Machine) -> tuple[list[Figure], list[str]]:
-    gpu, training = GPUS[machine.gpu], training_memory(config, shape, machine.training_gpus)
-    cache = engine_cache_tokens(config, shape, gpu.memory_gb)
+    gpu_gb, training = GPU_MEMORY_GB[machine.gpu], training_memory(config, shape, machine.training_gpus)
+    cache = engine_cache_tokens(config, shape, gpu_gb)
     asleep = ASLEEP_BYTES if machine.shared else 0.0
     how = f"{config.training.sharding}, {machine.training_gpus} processes, {config.training.dtype}"
     figures = [
@@ -88,7 +81,7 @@ def _memory(config: Config, shape: Shape, machine: Machine) -> tuple[list[Figure
             "training GPU: in all",
             (training.gpu + asleep) / GB,
             "GB",
-            f"a {machine.gpu} has {gpu.memory_gb:g}",
+            f"a {machine.gpu} has {gpu_gb:g}",
         ),
         Figure(
             "memory",
@@ -124,10 +117,10 @@ def _asleep(config: Config, shape: Shape, bytes_: float) -> Iterator[Figure]:
 
 def _memory_troubles(config: Config, machine: Machine, training_bytes: float, cache_tokens: float) -> Iterator[str]:
     """Yield what does not fit, each with what would make it fit."""
-    gpu = GPUS[machine.gpu]
-    if training_bytes > RESERVE * gpu.memory_gb * GB:
+    gpu_gb = GPU_MEMORY_GB[machine.gpu]
+    if training_bytes > RESERVE * gpu_gb * GB:
         yield (
-            f"the update needs {training_bytes / GB:.0f} GB a GPU and a {machine.gpu} has {gpu.memory_gb:g}: more "
+            f"the update needs {training_bytes / GB:.0f} GB a GPU and a {machine.gpu} has {gpu_gb:g}: more "
             "processes with training.sharding=fsdp2, training.checkpoint_segments=true, a shorter "
             "policy.context_tokens, or an adapter"
         )
@@ -137,103 +130,38 @@ def _memory_troubles(config: Config, machine: Machine, training_bytes: float, ca
         )
 
 
-def _scale(config: Config) -> float:
-    """Express the size of the batch in the paper's batches."""
-    return config.rollout.tasks / TASKS * config.rollout.group_size / GROUP
-
-
-def _tokens(config: Config, row: CostRow, observed: ObservedRun | None) -> list[Figure]:
-    if observed:
+def _tokens(config: Config, observed: ObservedRun) -> Iterator[Figure]:
+    sums = {"turns": observed.turns, "sampled tokens": observed.sampled, "response tokens": observed.trained}
+    for name, count in sums.items():
+        unit = "" if name == "turns" else "tokens"
         source = f"run {observed.run}: {observed.tasks} tasks measured"
-        share = config.rollout.tasks / observed.tasks
-        turns, sampled_tokens, trained_tokens = (
-            figure * share for figure in (observed.turns, observed.sampled, observed.trained)
-        )
-        return [
-            Figure("tokens", "turns", turns, "", source),
-            Figure("tokens", "sampled tokens", sampled_tokens, "tokens", source),
-            Figure("tokens", "response tokens", trained_tokens, "tokens", source),
-        ]
-    source = f"paper: {row.method}, {row.model}, {row.world}"
-    scale = TASKS * _scale(config) * row.turns_scale
+        yield Figure("tokens", name, count * config.rollout.tasks / observed.tasks, unit, source)
+
+
+def _time(config: Config, observed: ObservedRun) -> list[Figure]:
+    source = f"run {observed.run}, where it ran"
+    spent = {name: seconds * config.rollout.tasks / observed.tasks for name, seconds in observed.seconds.items()}
+    figures = [Figure("time", name, seconds, "s", source) for name, seconds in spent.items()]
+    how = "stages and shards one after another; side by side: less"
+    return [*figures, Figure("time", "iteration", sum(spent.values()), "s", how)]
+
+
+def _storage(config: Config, shape: Shape, observed: ObservedRun | None) -> Iterator[Figure]:
+    tables = observed.bytes * config.rollout.tasks / observed.tasks if observed else 0.0
+    if observed:
+        yield Figure("storage", "tables", tables / GB, "GB", f"run {observed.run}: {observed.tasks} tasks measured")
+    trained = shape.adapter_parameters(config.policy.lora_rank) if config.policy.adapter == "lora" else shape.parameters
+    saved = saved_bytes(config) * trained
+    yield Figure("storage", "policy and optimiser", saved / GB, "GB", f"{saved_bytes(config):g} bytes a trained weight")
+    if observed:
+        yield Figure("storage", "in all", (tables + saved) / GB, "GB", "for an iteration")
+
+
+def _assumptions(observed: ObservedRun | None) -> list[str]:
     return [
-        Figure("tokens", "turns", row.cost.turns * scale, "", source),
-        Figure("tokens", "response tokens", row.cost.training_tokens * scale, "tokens", source),
-    ]
-
-
-def _time(config: Config, shape: Shape, machine: Machine, row: CostRow, observed: ObservedRun | None) -> list[Figure]:
-    if observed and observed.seconds:
-        source = f"run {observed.run}, where it ran"
-        seconds_of_stage = {
-            name: seconds * config.rollout.tasks / observed.tasks for name, seconds in observed.seconds.items()
-        }
-        figures = [Figure("time", name, seconds, "s", source) for name, seconds in seconds_of_stage.items()]
-        return [
-            *figures,
-            Figure(
-                "time",
-                "iteration",
-                sum(seconds_of_stage.values()),
-                "s",
-                "stages and shards one after another; side by side: less",
-            ),
-        ]
-    gpu, paper = GPUS[machine.gpu], GPUS[GPU]
-    size = shape.parameters / PAPER[row.model].parameters * _scale(config) * row.turns_scale
-    rollout = row.cost.rollout_s * size * (ENGINE_GPUS * paper.terabytes_s) / (machine.engine_gpus * gpu.terabytes_s)
-    training = row.cost.training_s * size * (TRAINING_GPUS * paper.teraflops) / (machine.training_gpus * gpu.teraflops)
-    return [
-        Figure("time", "rollouts", rollout, "s", f"paper: {row.cost.rollout_s:g} s, by GPUs and their bandwidth"),
-        Figure("time", "update", training, "s", f"paper: {row.cost.training_s:g} s, by GPUs and their arithmetic"),
-        Figure("time", "iteration", rollout + training, "s", "one after the other, as sync_interval=1 asks"),
-    ]
-
-
-def _storage(config: Config, shape: Shape, sampled: float, observed: ObservedRun | None) -> list[Figure]:
-    trained_weights = (
-        shape.adapter_parameters(config.policy.lora_rank) if config.policy.adapter == "lora" else shape.parameters
-    )
-    table_bytes = observed.bytes / observed.trained * sampled if observed else TABLE_BYTES * sampled
-    source = (
-        f"run {observed.run}: {observed.bytes / observed.trained:.1f} bytes a response token"
-        if observed
-        else (f"measured: {TABLE_BYTES:g} bytes a response token, everything in it")
-    )
-    checkpoint_bytes = saved_bytes(config) * trained_weights
-    return [
-        Figure("storage", "tables", table_bytes / GB, "GB", source),
-        Figure(
-            "storage",
-            "policy and optimiser",
-            checkpoint_bytes / GB,
-            "GB",
-            f"{saved_bytes(config):g} bytes a trained weight",
-        ),
-        Figure("storage", "in all", (table_bytes + checkpoint_bytes) / GB, "GB", "for an iteration"),
-    ]
-
-
-def _assumptions(config: Config, machine: Machine, row: CostRow, observed: ObservedRun | None) -> list[str]:
-    sentences = [
         "memory: activations without fragmentation; one path of policy.context_tokens, the longest there can be",
         "storage: every iteration's policy and optimiser are kept until they are pruned",
+        f"tokens: as run {observed.run} had them for a task; another policy, world, method or N has others"
+        if observed
+        else "tokens, time and the tables' size: not known before a run; --like RUN takes those of one, however short",
     ]
-    if observed:
-        sentences.append(
-            f"tokens: as run {observed.run} had them for a task; another policy, world, method or N has others"
-        )
-    else:
-        sentences += [
-            "tokens: the paper's table counts sampled tokens only; prompts come on top and are mostly found in the "
-            "prefix cache",
-            f"time: linear in tasks, N and parameters; {machine.engine_gpus} GPU{'s'[: machine.engine_gpus > 1]} "
-            f"sample and {machine.training_gpus} train; the paper's sixteen {GPU} taken as eight and eight",
-        ]
-        if row.turns_scale != 1.0:
-            sentences.append(
-                f"{config.environment.kind}: ALFWorld's row times {row.turns_scale:g}, the ratio of max_turns"
-            )
-        if row.method != config.method.kind:
-            sentences.append(f"{config.method.kind}: the row of {row.method}, which samples as many whole trajectories")
-    return sentences

@@ -78,15 +78,15 @@ def plan(
     gpu: Annotated[
         str, typer.Option(help="GPU: l4, rtx4090, l40s, a100, h20, h100 or h200; empty: the machine's own")
     ] = "",
-    like: Annotated[str, typer.Option(help="run of the store whose figures replace the paper's")] = "",
+    like: Annotated[str, typer.Option(help="run that tokens, time and the tables' size are taken from")] = "",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="a setting, e.g. rollout.tasks=32; may be repeated")
     ] = None,
     store: Root = "",
     as_json: Annotated[bool, typer.Option("--json", help="print the figures as JSON")] = False,
 ) -> None:
-    """Estimate what one iteration needs: memory, tokens, time and storage, each figure with its source. Run
-    nothing."""
+    """Estimate what one iteration needs: memory and storage, and, as a run had them, tokens and time. Each figure has
+    its source. Run nothing."""
     from r3l.config import compose
     from r3l.engines.policy_names import model_of
     from r3l.planning.fits import fits
