@@ -1,6 +1,8 @@
 """Environments by the `kind` of their settings: those below, and plug-ins. Importing this package loads no game
 engine."""
 
+from collections.abc import Sequence
+
 from r3l import plugins
 from r3l.config.environments import EnvironmentSettings
 from r3l.environments import outside
@@ -8,14 +10,14 @@ from r3l.environments.adapters.arena import TextArenaWorld
 from r3l.environments.adapters.gym import GymnasiumWorld
 from r3l.environments.adapters.openenv import OpenEnvWorld
 from r3l.environments.alfworld.world import AlfworldWorld
-from r3l.environments.base import Sourced, World
+from r3l.environments.base import Judging, Sourced, Verdict, World
 from r3l.environments.household.world import HouseholdWorld
 from r3l.environments.math.world import MathWorld
 from r3l.environments.scienceworld.world import ScienceWorldWorld
 from r3l.environments.tools.world import ToolWorld
 from r3l.environments.verifiers.world import VerifiersWorld
 from r3l.environments.webshop.world import WebShopWorld
-from r3l.errors import ConfigError
+from r3l.errors import ConfigError, WorldError
 from r3l.records import Task
 
 ENVIRONMENTS: dict[str, type] = {
@@ -69,3 +71,25 @@ def tasks_of(settings: EnvironmentSettings, split: str) -> list[Task]:
             f"its types are {', '.join(sorted(types))}"
         )
     return [task for task in tasks if not types_asked or task.task_type in types_asked]
+
+
+def kinds_with(part: str) -> str:
+    """List the kinds whose world has an optional part of the contract, such as ``oracle_pivot``, for messages."""
+    return ", ".join(kind for kind, world in ENVIRONMENTS.items() if hasattr(world, part))
+
+
+def has_oracle(settings: EnvironmentSettings) -> bool:
+    """Tell whether the environment has an oracle."""
+    return isinstance(make_world(settings), Judging)
+
+
+def verdict_of(
+    settings: EnvironmentSettings, task: Task, actions: Sequence[str], observations: Sequence[str]
+) -> Verdict:
+    """Judge an episode that was not won. Raise `WorldError` where the environment has no oracle, or its simulator
+    failed."""
+    world = make_world(settings)
+    if not isinstance(world, Judging):
+        others = kinds_with("oracle_pivot")
+        raise WorldError(f"environment {settings.kind!r} has no oracle; those that have one: {others}")
+    return world.oracle_pivot(task, actions, observations)

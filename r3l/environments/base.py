@@ -1,13 +1,15 @@
 """The contract of an environment: text in, text out. It runs in a worker process, so it may block, leak or crash."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from r3l.records import Task
 
 Role = Literal["user", "tool"]
+OnProgress = Callable[[str, int, int], None]  # what, done, in all (0: not known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +186,38 @@ class Versioned(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class DataPlan:
+    """What is there after looking and fetching: files to verify, splits to list, how many tasks each must have.
+
+    `variant` names what else than the defaults was asked for, so that one data root may hold several.
+    """
+
+    variant: str
+    splits: tuple[str, ...]
+    files: tuple[Path, ...] = ()
+    expected: dict[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    remedy: str = ""
+
+
+@runtime_checkable
+class Preparable(Protocol):
+    """A world class that can say what data its tasks need, for `r3l prepare`."""
+
+    @staticmethod
+    def prepare(settings: Any, root: Path, download: bool, progress: OnProgress, wanted: Sequence[str]) -> DataPlan:
+        """Find or fetch the data below `root`, for these splits (none named: all); fetch nothing unless `download`.
+        `progress` takes what is done, how much, and of how much in all (0: not known)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class Benchmark:
     """`environment` are its settings, `tasks` how many it has where that is fixed. With `attempts` a problem may be
     answered once (the default) or as often as one asks for, after right/wrong feedback: protocols that are never mixed.
 
-    A plug-in's world lists its own as the class attribute ``benchmarks: dict[str, Benchmark]``; their names are
-    ``KIND/NAME``, and `environment` needs no kind.
+    A world lists its own as the class attribute ``benchmarks: dict[str, Benchmark]``, and `environment` needs no kind.
+    The names of a plug-in's are ``KIND/NAME``.
     """
 
     environment: dict[str, Any]
@@ -199,9 +227,23 @@ class Benchmark:
     attempts: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Leak:
+    """A stored text that holds the gold answer of its task. where: opening, feedback or guidance."""
+
+    subject_id: str
+    where: str
+    gold: str
+    text: str
+
+
 @runtime_checkable
 class Secretive(Protocol):
-    """A world whose tasks have an answer that guidance may not tell, even where the reflector found it by itself."""
+    """A world whose tasks have an answer that guidance may not tell, even where the reflector found it by itself.
+
+    Its class may have the function ``gold_leaks`` of stored tasks, trajectories, turns and reflections, which returns a
+    list of `Leak` for `r3l check`.
+    """
 
     def reveals(self, task: Task, report: str, replies: Sequence[str]) -> bool: ...
 

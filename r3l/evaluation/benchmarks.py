@@ -9,36 +9,17 @@ from pydantic import TypeAdapter
 from r3l.config import Config
 from r3l.config.compose import assigned, merge, validated
 from r3l.config.environments import ENVIRONMENT_KINDS, AnyEnvironment, EnvironmentSettings
-from r3l.environments import world_class
+from r3l.environments import ENVIRONMENTS, world_class
 from r3l.environments.base import Benchmark
 from r3l.errors import ConfigError
 
 KEPT = ("workers", "step_timeout_s", "episode_s", "data_root")  # settings of the machine, whatever world is asked for
 
 
-def math_benchmark(dataset: str, tasks: int | None) -> Benchmark:
-    return Benchmark({"kind": "math", "dataset": dataset}, "test", tasks, ("answer", "boxed"), attempts=True)
-
-
-BENCHMARKS: dict[str, Benchmark] = {
-    "alfworld": Benchmark({"kind": "alfworld", "games": "downloaded"}, "valid_seen", 140),
-    "alfworld-unseen": Benchmark({"kind": "alfworld", "games": "downloaded"}, "valid_unseen", 134),
-    "alfworld-kitchen": Benchmark({"kind": "alfworld", "games": "kitchen"}, "heldout"),
-    "alfworld-full": Benchmark({"kind": "alfworld", "games": "full"}, "heldout"),
-    "household-easy": Benchmark({"kind": "household", "level": "easy"}, "heldout"),
-    "household-standard": Benchmark({"kind": "household", "level": "standard"}, "heldout"),
-    "household-long": Benchmark({"kind": "household", "level": "long"}, "heldout"),
-    "scienceworld": Benchmark({"kind": "scienceworld"}, "test", 1308),
-    "webshop": Benchmark({"kind": "webshop", "split_rule": "paper"}, "test", 100),
-    "webshop-original": Benchmark({"kind": "webshop", "split_rule": "webshop"}, "test", 500),
-    "webshop-scaled": Benchmark({"kind": "webshop", "split_rule": "scaled"}, "test"),
-    "procedural": math_benchmark("procedural", None),
-    "gsm8k": math_benchmark("gsm8k", 1319),
-    "math500": math_benchmark("math500", 500),
-    "minerva": math_benchmark("minerva", 272),
-    "olympiad": math_benchmark("olympiad", 674),
-    "amc23": math_benchmark("amc23", 40),
-    "dapo": math_benchmark("dapo", 300),
+BENCHMARKS: dict[str, Benchmark] = {  # of the worlds that ship
+    name: replace(benchmark, environment={"kind": kind, **benchmark.environment})
+    for kind, world in ENVIRONMENTS.items()
+    for name, benchmark in getattr(world, "benchmarks", {}).items()
 }
 
 
@@ -59,8 +40,8 @@ def pose(config: Config) -> Posed:
         return posed(config, settings.benchmark, settings.answer_format, settings.attempts)
     if settings.attempts != 1 or settings.answer_format:
         raise ConfigError(
-            "evaluation.attempts and evaluation.answer_format apply to math benchmarks only: name one in "
-            "evaluation.benchmark, e.g. procedural or gsm8k"
+            "evaluation.attempts and evaluation.answer_format apply to benchmarks of problems alone: name one in "
+            f"evaluation.benchmark ({', '.join(name for name, one in BENCHMARKS.items() if one.attempts)})"
         )
     return Posed(
         config,
@@ -118,7 +99,7 @@ def posed(config: Config, name: str, answer_format: str = "", attempts: int = 1)
         format_names = " or ".join(filter(None, benchmark.formats)) or "none"
         raise ConfigError(f"benchmark {name} has no answer format {format_name!r}: expected {format_names}")
     if attempts != 1 and not benchmark.attempts:
-        raise ConfigError(f"benchmark {name} is played once: attempts={attempts} is for math")
+        raise ConfigError(f"benchmark {name} is played once: attempts={attempts} is for problems")
     overrides = dict(benchmark.environment)
     if benchmark.attempts:
         overrides |= {"max_turns": attempts, "answer_format": format_name}

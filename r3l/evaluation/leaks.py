@@ -1,11 +1,13 @@
 """The check for shown gold answers over what a store holds."""
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
 import duckdb
 
-from r3l.environments.math.leaks import Leak, gold_leaks
+from r3l.environments import ENVIRONMENTS
+from r3l.environments.base import Leak
 from r3l.records import Reflection, Task, Trajectory, Turn
 from r3l.store.catalog import connect
 from r3l.store.check import Finding
@@ -16,7 +18,7 @@ TOKENS = ("context_ids", "response_ids", "response_logprobs")  # the check reads
 
 
 def check_leaks(store: Store, run: str) -> list[Finding]:
-    """Find every text of the run's math tasks that showed the policy a gold answer, as findings of `r3l check`."""
+    """Find every text of the run's tasks that showed the policy a gold answer, as findings of `r3l check`."""
     with connect(store, [run]) as connection:
         return [
             Finding(
@@ -32,12 +34,13 @@ def leaks_in_store(connection: duckdb.DuckDBPyConnection) -> list[Leak]:
     """Find every leak in the runs and branches of a catalog connection (`r3l.store.catalog.connect`), in their
     order."""
     places = connection.execute(
-        "SELECT DISTINCT run, branch, iteration FROM stored.tasks WHERE environment = 'math' ORDER BY ALL"
+        "SELECT DISTINCT run, branch, iteration, environment FROM stored.tasks ORDER BY ALL"
     ).fetchall()
     return [
         leak
-        for place in places
-        for leak in gold_leaks(
+        for *place, kind in places
+        if (world := ENVIRONMENTS.get(kind)) and hasattr(world, "gold_leaks")
+        for leak in world.gold_leaks(
             rows(connection, "tasks", Task, place),
             rows(connection, "trajectories", Trajectory, place),
             rows(connection, "turns", Turn, place),
@@ -46,9 +49,7 @@ def leaks_in_store(connection: duckdb.DuckDBPyConnection) -> list[Leak]:
     ]
 
 
-def rows(
-    connection: duckdb.DuckDBPyConnection, table: str, record: type[Row], place: tuple[str, str, int]
-) -> list[Row]:
+def rows(connection: duckdb.DuckDBPyConnection, table: str, record: type[Row], place: Sequence[Any]) -> list[Row]:
     """Read the rows of a table in one iteration as records, without their tokens; branches see what they took over from
     the run."""
     names = [field.name for field in fields(record)]

@@ -10,9 +10,8 @@ from r3l.config.methods.shared import GuidedSettings
 from r3l.engines import make_engine
 from r3l.engines.chat_format import ChatFormat
 from r3l.engines.teacher import PolicyTeacher, Teacher
-from r3l.environments import make_world
+from r3l.environments import has_oracle, kinds_with, make_world
 from r3l.environments.base import Hinting
-from r3l.environments.oracles import ORACLES, has_oracle
 from r3l.errors import ConfigError
 from r3l.methods import plan
 from r3l.pipeline.policies import on_a_server, starting_policy, teacher_policy
@@ -53,12 +52,13 @@ def check_guidance(config: Config) -> None:
     source, kind = plan(config.method, config.rollout.group_size).source, config.environment.kind
     if source == "oracle" and not has_oracle(config.environment):
         raise ConfigError(
-            f"method.guidance=oracle: environment {kind} has no oracle; those that have one: {', '.join(ORACLES)}"
+            f"method.guidance=oracle: environment {kind} has no oracle; those that have one: "
+            f"{kinds_with('oracle_pivot')}"
         )
     if source == "hint" and not isinstance(make_world(config.environment), Hinting):
         raise ConfigError(
-            f"method.guidance=hint: environment {kind} has no hints; alfworld, household, scienceworld and webshop "
-            "have, and a world of your own may (`hints`, r3l/environments/base.py)"
+            f"method.guidance=hint: environment {kind} has no hints; {kinds_with('hints')} have, and a world of "
+            "your own may (`hints`, r3l/environments/base.py)"
         )
     if source == "teacher" and isinstance(config.method, GuidedSettings) and not on_a_server(config.method):
         ChatFormat.load(teacher_policy(config).model_path, config.policy.thinking, light=True)

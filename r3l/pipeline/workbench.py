@@ -13,9 +13,8 @@ from r3l.config.section import taken
 from r3l.engines.base import Engine, Hosting, PolicySnapshot, Replicated
 from r3l.engines.canary import CANARY, check_canary
 from r3l.engines.chat_format import ChatFormat
-from r3l.environments import make_world
+from r3l.environments import has_oracle, make_world
 from r3l.environments.base import tools_of
-from r3l.environments.oracles import has_oracle
 from r3l.errors import Interrupted
 from r3l.exploration.explorer import Explorer, Limits
 from r3l.exploration.incidents import Incidents

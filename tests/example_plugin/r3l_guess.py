@@ -5,8 +5,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from r3l.config.environments import EnvironmentSettings
-from r3l.environments.base import Benchmark, Environment, Observation, Reply, Step, Verdict, World
-from r3l.environments.prepare.kinds import DataPlan
+from r3l.environments.base import Benchmark, DataPlan, Environment, Observation, Reply, Step, Verdict, World
 from r3l.environments.replies import parse_tagged_reply
 from r3l.records import Task
 

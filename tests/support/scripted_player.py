@@ -17,9 +17,9 @@ from typing import Any
 from r3l.config.environments import HouseholdSettings
 from r3l.engines.chat_format import ChatFormat
 from r3l.engines.light_tokenizer import LightTokenizer
-from r3l.environments.household.engine import State
+from r3l.environments.household.engine import State, engine_of
 from r3l.environments.household.solver import solve
-from r3l.environments.household.world import HouseholdWorld, engine_of
+from r3l.environments.household.world import HouseholdWorld
 from r3l.errors import WorldError
 from tests.unit.scripted_vllm import ScriptedVllm, scripted_logprob
 

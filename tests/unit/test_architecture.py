@@ -236,3 +236,18 @@ def test_flows_and_the_trainer_name_no_method():
         if inside(module(path), "flows") or inside(module(path), "r3l.training"):
             strings = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
             assert not strings & kinds, f"{path} names {strings & kinds}"
+
+
+def test_no_environment_is_named_outside_its_folder():
+    """Adding a world touches its folder, its settings and a preset. Texts that a person reads may give examples."""
+    from r3l.environments import ENVIRONMENTS
+    from r3l.evaluation.benchmarks import BENCHMARKS
+
+    names = {*ENVIRONMENTS, *BENCHMARKS} - {"tools", "dapo"}  # which chat templates have, too, and a method
+    own = ("r3l.environments", "r3l.config.environments", "r3l.lab", "flows.lab")
+    for path in SOURCES:
+        if not any(inside(module(path), place) for place in own):
+            tree = ast.parse(path.read_text())
+            strings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} & names
+            strings -= {"alfworld"} if module(path) == "r3l.config.compose" else set()  # the preset of a new run
+            assert not strings, f"{path} names {strings}"

@@ -80,7 +80,7 @@ def test_settings_of_the_same_world_stay_and_those_of_another_go_but_the_machine
 
 def test_a_protocol_without_its_benchmark_is_refused():
     assert pose(Config()).benchmark == "alfworld/heldout"
-    with pytest.raises(ConfigError, match="apply to math benchmarks only"):
+    with pytest.raises(ConfigError, match="apply to benchmarks of problems alone"):
         pose(compose(assignments=["evaluation.attempts=3"]))
 
 
@@ -90,7 +90,7 @@ def test_a_protocol_without_its_benchmark_is_refused():
         ("gsm9k", {}, "unknown benchmark 'gsm9k': expected one of alfworld"),
         ("gsm8k", {"answer_format": "prose"}, "no answer format 'prose': expected answer or boxed"),
         ("webshop", {"answer_format": "boxed"}, "no answer format 'boxed': expected none"),
-        ("webshop", {"attempts": 3}, "attempts=3 is for math"),
+        ("webshop", {"attempts": 3}, "attempts=3 is for problems"),
     ],
 )
 def test_what_a_benchmark_does_not_have_is_refused(name, more, message):

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from r3l.environments.household.engine import NOTHING
+from r3l.environments.household.engine import NOTHING, engine_of
 from r3l.environments.household.generator import first_games
 from r3l.environments.household.goal import won
-from r3l.environments.household.world import engine_of
 from r3l.environments.replies import parse_tagged_reply
 from r3l.lab.warm_start.household.demonstrations import HouseholdHabits, demonstrate, demonstrations
 

@@ -4,9 +4,10 @@ win."""
 import json
 
 from r3l.config.environments import HouseholdSettings
+from r3l.environments.household.engine import engine_of
 from r3l.environments.household.oracle import Verdict, oracle_pivot
 from r3l.environments.household.solver import solve
-from r3l.environments.household.world import HouseholdWorld, engine_of
+from r3l.environments.household.world import HouseholdWorld
 from r3l.environments.workers.pool import WorldPool
 from r3l.exploration.explorer import Explorer, Limits
 from r3l.exploration.stages import base_stage, distilled_stage, reflections_stage, retries_stage

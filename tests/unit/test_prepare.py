@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from r3l.environments import make_world
+from r3l.environments.alfworld import game_files
 from r3l.environments.math.benchmarks import BENCHMARKS
-from r3l.environments.prepare import kinds
-from r3l.environments.prepare.files import fetch, fingerprint, unpack
-from r3l.environments.prepare.kinds import silent
+from r3l.environments.prepare.files import fetch, fingerprint, silent, unpack
 from r3l.environments.prepare.prepare import prepare, settings_of
+from r3l.environments.webshop import files as webshop_files
 from r3l.errors import ConfigError, WorldError
 from r3l.records import Task
 
@@ -143,7 +143,7 @@ def test_incomplete_games_are_refused_by_their_number(tmp_path, monkeypatch, ser
             for split in ("train", "valid_seen", "valid_unseen"):
                 archive.writestr(f"json_2.1.1/{split}/pick-0/trial/{member}", text)
         files[name] = packed.getvalue()
-    monkeypatch.setattr(kinds, "ALFWORLD_ARCHIVES", (f"{address}/a.zip", f"{address}/b.zip"))
+    monkeypatch.setattr(game_files, "ARCHIVES", (f"{address}/a.zip", f"{address}/b.zip"))
     monkeypatch.setenv("ALFWORLD_DATA", "")
     with pytest.raises(
         WorldError, match="alfworld split train: got 1 games, expected 3553: run `alfworld-download` elsewhere"
@@ -163,7 +163,7 @@ def test_the_original_shop_is_fetched_once_and_verified_ever_after(tmp_path, mon
     pytest.importorskip("thefuzz", reason="the extra [webshop] is not installed")
     address, files, asked = server
     files.update({name: json.dumps(content).encode() for name, content in FILES.items()})
-    monkeypatch.setattr(kinds, "WEBSHOP_FILES", {name: f"{address}/{name}" for name in FILES})
+    monkeypatch.setattr(webshop_files, "ORIGINAL_FILES", {name: f"{address}/{name}" for name in FILES})
     settings = {"catalogue": "webshop/original", "split_rule": "scaled"}
     ready = prepare("webshop", tmp_path, settings)
     assert ready.splits == {"test": 2, "dev": 2, "train": 16}, "20 sizes, 20 goals, in tenths"
@@ -186,7 +186,7 @@ def test_missing_shop_files_are_named_with_their_addresses(tmp_path):
 def test_a_page_in_place_of_a_document_is_refused(tmp_path, monkeypatch, server):
     address, files, _ = server
     files["items.json"] = b"<html>too many requests</html>"
-    monkeypatch.setattr(kinds, "WEBSHOP_FILES", {"items.json": f"{address}/items.json"})
+    monkeypatch.setattr(webshop_files, "ORIGINAL_FILES", {"items.json": f"{address}/items.json"})
     with pytest.raises(WorldError, match=r"did not give items.json: get it by hand"):
         prepare("webshop", tmp_path, {"catalogue": "webshop/original"})
     assert not (tmp_path / "webshop/original/items.json").exists()
@@ -257,7 +257,7 @@ def test_tasks_of_tools_are_listed(tmp_path):
 
 
 def test_unknown_kinds_and_settings_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match="nothing to prepare for 'chess': expected one of alfworld, household, math"):
+    with pytest.raises(ConfigError, match="nothing to prepare for 'chess': expected one of alfworld, gymnasium"):
         prepare("chess", tmp_path)
     with pytest.raises(ConfigError, match="settings of webshop: 'catalog' is unknown"):
         prepare("webshop", tmp_path, {"catalog": "synthetic"})

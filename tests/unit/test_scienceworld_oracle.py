@@ -5,8 +5,10 @@ import shutil
 
 import pytest
 
+from r3l.config.environments import ScienceWorldSettings
 from r3l.environments.base import Observation, Step
-from r3l.environments.scienceworld.oracle import Verdict, oracle_pivot, verdict_of
+from r3l.environments.scienceworld.oracle import Verdict, verdict_of
+from r3l.environments.scienceworld.world import ScienceWorldWorld
 from r3l.records import Task
 
 GOING_ON, WON, LOST = (
@@ -39,8 +41,9 @@ def test_verdicts_on_the_simulator_are_right():
     """Focusing on the cupboard in search of a plant loses at once. Water for boiling is in focus after turn 7, then
     nothing is done."""
     pytest.importorskip("scienceworld", reason="the extra [scienceworld] is not installed")
+    world = ScienceWorldWorld(ScienceWorldSettings())
     task = Task(0, 0, "t", "scienceworld", "train", "find-plant", json.dumps({"type": "find-plant", "variation": 0}), 0)
-    assert oracle_pivot(task, ["go to kitchen", "", "focus on cupboard", "look around"]) == Verdict(2, "lost")
+    assert world.oracle_pivot(task, ["go to kitchen", "", "focus on cupboard", "look around"], []) == Verdict(2, "lost")
     boil = Task(0, 0, "t", "scienceworld", "train", "boil", json.dumps({"type": "boil", "variation": 0}), 0)
     filling = [
         "go to kitchen",
@@ -52,4 +55,4 @@ def test_verdicts_on_the_simulator_are_right():
         "pick up metal pot",
         "focus on substance in metal pot",
     ]
-    assert oracle_pivot(boil, [*filling, "look around", "wait1", "look around"]) == Verdict(8, "stalled")
+    assert world.oracle_pivot(boil, [*filling, "look around", "wait1", "look around"], []) == Verdict(8, "stalled")

@@ -66,8 +66,8 @@ def test_a_malformed_reply_gains_nothing_and_an_untold_world_has_one_sub_goal():
 
 def test_the_household_tells_how_far_a_turn_came():
     """A solved game's turns reach all sub-goals, none of them twice."""
+    from r3l.environments.household.engine import engine_of
     from r3l.environments.household.solver import solve
-    from r3l.environments.household.world import engine_of
 
     settings = compose(environment="household", assignments=["environment.train_tasks=1"]).environment
     task = HouseholdWorld(settings).tasks("train")[0]

@@ -14,7 +14,7 @@ from rich.text import Text
 from flows.cli.options import AsJson, Branch, Engine, EnvironmentName, Machine, Policy, Root, Set
 from flows.cli.screen.console import say, say_json, screen
 from r3l.config import Config, machines
-from r3l.config.compose import POLICY
+from r3l.config.compose import DEFAULTS, POLICY
 from r3l.errors import ConfigError
 from r3l.pipeline.doctor.findings import Finding, Verdict
 from r3l.planning.fits import Fit
@@ -27,7 +27,7 @@ REFUSED = 2  # exit code
 
 def doctor(
     policy: Policy = POLICY,
-    environment: EnvironmentName = "alfworld",
+    environment: EnvironmentName = DEFAULTS["environments"],
     engine: Engine = "",
     machine: Machine = "",
     set_: Set = None,
@@ -72,7 +72,7 @@ def show_findings(console: Console, title: str, findings: Iterable[Finding]) -> 
 
 def plan(
     policy: Annotated[str, typer.Option(help="policy preset, e.g. qwen2.5-7b, or a folder")] = "qwen2.5-1.5b",
-    environment: Annotated[str, typer.Option(help="environment preset")] = "alfworld",
+    environment: Annotated[str, typer.Option(help="environment preset")] = DEFAULTS["environments"],
     preset: Annotated[str, typer.Option(help="method preset")] = "paper",
     machine: Annotated[str, typer.Option(help="preset of a machine: one_gpu, eight_gpus or two_nodes")] = "eight_gpus",
     gpu: Annotated[
@@ -176,7 +176,7 @@ def new(
 
 
 def prepare(
-    kind: Annotated[str, typer.Argument(help="alfworld, webshop, scienceworld, math, household, or a plug-in's")],
+    kind: Annotated[str, typer.Argument(help="a kind of environment, or a plug-in's; any other: lists them")],
     data_root: Annotated[Path, typer.Option(help="folder for the data")] = Path("data/tasks"),
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="a setting of the environment, e.g. games=downloaded")

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from r3l.config.environments.adapters import AdaptedSettings, GameSettings, RangedSettings
 from r3l.environments.base import Reply
 from r3l.environments.outside import number_of, share_of, text_of
+from r3l.environments.prepare.files import nothing_to_fetch
 from r3l.environments.replies import after_thought, parse_tagged_reply
 from r3l.errors import WorldError
 from r3l.records import Task
@@ -51,6 +52,8 @@ def parse_action(text: str, form: str) -> Reply:
 
 class GameWorld(Generic[Settings]):
     """What worlds of games share: the prompt and the form of replies that their settings give."""
+
+    prepare = staticmethod(nothing_to_fetch)
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

@@ -8,13 +8,16 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from r3l.config.environments import AlfworldSettings
 from r3l.environments.alfworld.games import Game, generate_game
+from r3l.environments.base import DataPlan
+from r3l.environments.prepare import files
 from r3l.errors import WorldError
 from r3l.records import Task
 from r3l.system.home import located
@@ -29,6 +32,10 @@ DOWNLOADED_SPLITS = {
     "valid_seen": "valid_seen",
     "valid_unseen": "valid_unseen",
 }
+ARCHIVES = (
+    "https://github.com/alfworld/alfworld/releases/download/0.2.2/json_2.1.1_json.zip",
+    "https://github.com/alfworld/alfworld/releases/download/0.4.0/json_2.1.2_tw-pddl.zip",
+)
 REMEDY = (
     "run `alfworld-download` elsewhere and copy json_2.1.1 to the folder alfworld of the data root, or set "
     "ALFWORLD_DATA"
@@ -179,3 +186,29 @@ def save(path: Path, text: str) -> None:
     staging = path.with_name(f".{path.name}.{os.getpid()}")
     staging.write_text(text)
     os.replace(staging, path)
+
+
+def prepare_games(
+    settings: AlfworldSettings, root: Path, download: bool, progress: files.OnProgress, wanted: Sequence[str]
+) -> DataPlan:
+    """Make generated games, or find downloaded ones in the data root, $ALFWORLD_DATA or the project's releases."""
+    if settings.games != "downloaded":
+        counts = {"train": settings.train_games, "heldout": settings.heldout_games}
+        for split in counts:
+            list_games(settings, split, partial(progress, f"games of {split}"))
+        return DataPlan(games_root(settings).name, ("train", "heldout"), (games_root(settings),), counts)
+    if not games_root(settings).is_dir():
+        if not download:
+            raise WorldError(f"ALFWorld's games are missing at {games_root(settings)}: {REMEDY}")
+        for address in ARCHIVES:
+            archive = root / "alfworld" / address.rsplit("/", 1)[-1]
+            if not archive.is_file():
+                files.fetch(address, archive, progress)
+            files.unpack(archive, root / "alfworld", progress)
+    games = games_root(settings)
+    whole = DOWNLOADED_GAMES
+    if not settings.partial:
+        return DataPlan("downloaded", tuple(whole), tuple(games / split for split in whole), dict(whole), remedy=REMEDY)
+    splits = tuple(split for split in whole if next((games / split).glob(f"*/*/{GAME_FILE}"), None))
+    notes = tuple(f"{split}: {DOWNLOADED}, {part_of(settings, split)}" for split in splits)
+    return DataPlan("downloaded-partial", splits, tuple(games / split for split in splits), notes=notes)

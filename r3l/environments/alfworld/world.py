@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from r3l.config.environments import AlfworldSettings
 from r3l.environments.alfworld.game_files import (
@@ -19,12 +19,13 @@ from r3l.environments.alfworld.game_files import (
     games_root,
     list_games,
     part_of,
+    prepare_games,
     read_trajectory,
 )
 from r3l.environments.alfworld.hints import hints
 from r3l.environments.alfworld.parsing import memoised_parsing
 from r3l.environments.alfworld.sub_goals import SubGoals
-from r3l.environments.base import Environment, Observation, Reply, Step
+from r3l.environments.base import Benchmark, Environment, Observation, Reply, Step, Verdict
 from r3l.environments.replies import parse_tagged_reply
 from r3l.errors import WorldError
 from r3l.records import Task
@@ -54,6 +55,13 @@ class AlfworldWorld:
 
     name = "alfworld"
     packages = ("alfworld", "textworld")
+    benchmarks: ClassVar = {
+        "alfworld": Benchmark({"games": "downloaded"}, "valid_seen", 140),
+        "alfworld-unseen": Benchmark({"games": "downloaded"}, "valid_unseen", 134),
+        "alfworld-kitchen": Benchmark({"games": "kitchen"}, "heldout"),
+        "alfworld-full": Benchmark({"games": "full"}, "heldout"),
+    }
+    prepare = staticmethod(prepare_games)
 
     Settings = AlfworldSettings
 
@@ -88,6 +96,18 @@ class AlfworldWorld:
         if settings.games != "downloaded":
             return f"{settings.games}-{settings.games_seed}"
         return f"{DOWNLOADED}, {part_of(settings, split)}" if settings.partial else DOWNLOADED
+
+    def oracle_pivot(self, task: Task, actions: Sequence[str], observations: Sequence[str]) -> Verdict:
+        """Judge by the recorded turns: after the last thing that was seen, taken or treated as the errand asks."""
+        from r3l.environments.alfworld.oracle import Record, reflect
+        from r3l.environments.alfworld.searcher import KNOWN, Errand
+
+        about = read_trajectory(games_root(self.settings), task)["pddl_params"]
+        if task.task_type not in KNOWN or about.get("object_sliced"):
+            return Verdict(None, "unknown errand")
+        report = reflect(Record(Errand.of(task.task_type, about), list(observations), list(actions), won=False))
+        cause = str(report["root_cause_analysis"])
+        return Verdict(int(report["retry_from_step"]), cause, cause, str(report["improvement_suggestion"]))
 
     def hints(self, task: Task) -> Sequence[str]:
         root = games_root(self.settings)

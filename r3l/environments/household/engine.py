@@ -1,6 +1,8 @@
 """The rules of the household world. A state is a value, so that a snapshot is the state itself."""
 
+import json
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from r3l.environments.household.game import (
@@ -18,6 +20,7 @@ from r3l.environments.household.game import (
     kind_of,
     listed,
 )
+from r3l.errors import WorldError
 
 NOTHING = "Nothing happens."
 NOWHERE = HAND = -1
@@ -241,3 +244,15 @@ class HouseholdEngine:
             return False
         inside = sum(where >= 0 and self.receptacle_kinds[where] == self.game.target for where in state.places)
         return inside >= self.capacity
+
+
+@lru_cache(maxsize=256)
+def engine_of(payload: str) -> HouseholdEngine:
+    """Read the rules of a task's game, shared by all its episodes in a process. Raise `WorldError` for a payload that
+    is no game."""
+    try:
+        return HouseholdEngine(Game.from_json(payload))
+    except (KeyError, TypeError, ValueError, json.JSONDecodeError) as error:
+        raise WorldError(
+            f"not a household game: {error!r} in payload {payload[:120]!r}; take tasks from HouseholdWorld.tasks"
+        ) from error

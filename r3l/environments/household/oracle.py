@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from r3l.environments.base import Verdict
-from r3l.environments.household.engine import NOTHING, HouseholdEngine, State
+from r3l.environments.household.engine import NOTHING, HouseholdEngine, State, engine_of
 from r3l.environments.household.goal import instances, progress, usable, winnable, won
 from r3l.environments.household.solver import solve
-from r3l.environments.household.world import engine_of
 from r3l.records import Task
 
 

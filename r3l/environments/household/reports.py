@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from r3l.environments.base import Verdict
-from r3l.environments.household.engine import HAND, HouseholdEngine, State
+from r3l.environments.household.engine import HAND, HouseholdEngine, State, engine_of
 from r3l.environments.household.game import MARKS, TREATMENTS, Wanted, kind_of
 from r3l.environments.household.goal import instances, meets, on_target, usable
 from r3l.environments.household.oracle import explored, needless, oracle_pivot, replay, shown
-from r3l.environments.household.world import engine_of
 from r3l.records import Task
 
 WASTED_TURNS = 4  # from here on a success counts as inefficient

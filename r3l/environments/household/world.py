@@ -5,18 +5,20 @@ Levels: short (6 places, 4 or 6 turns, no doors to open and a short prompt, for 
 more). On long, a second change of temperature ruins a thing, and the box and the garbage can keep what they get.
 """
 
-import json
-from functools import lru_cache
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from string import Template
+from typing import ClassVar
 
 from r3l.config.environments import HouseholdSettings
-from r3l.environments.base import Environment, Observation, Reply, Step
-from r3l.environments.household.engine import NOTHING, HouseholdEngine, State
-from r3l.environments.household.game import Game
+from r3l.environments.base import Benchmark, DataPlan, Environment, Observation, OnProgress, Reply, Step, Verdict
+from r3l.environments.household.engine import NOTHING, HouseholdEngine, State, engine_of
 from r3l.environments.household.generator import SPLITS, first_games
 from r3l.environments.household.goal import progress, winnable
 from r3l.environments.household.hints import hints
+from r3l.environments.household.oracle import oracle_pivot
+from r3l.environments.household.reports import reflect
 from r3l.environments.replies import parse_tagged_reply
 from r3l.errors import WorldError
 from r3l.records import Task
@@ -27,6 +29,9 @@ PROMPTS = Path(__file__).parents[1] / "prompts"
 
 class HouseholdWorld:
     name = "household"
+    benchmarks: ClassVar = {
+        f"household-{level}": Benchmark({"level": level}, "heldout") for level in ("easy", "standard", "long")
+    }
 
     Settings = HouseholdSettings
 
@@ -67,23 +72,25 @@ class HouseholdWorld:
     def data(self, split: str) -> str:
         return f"{self.settings.level}-{self.settings.tasks_seed}"
 
+    @staticmethod
+    def prepare(
+        settings: HouseholdSettings, root: Path, download: bool, progress: OnProgress, wanted: Sequence[str]
+    ) -> DataPlan:
+        """Prepare nothing: the games are drawn by seed."""
+        return DataPlan(f"{settings.level}-{settings.tasks_seed}", SPLITS)
+
+    def oracle_pivot(self, task: Task, actions: Sequence[str], observations: Sequence[str]) -> Verdict:
+        verdict = oracle_pivot(task, actions)
+        if verdict.pivot is None:
+            return verdict
+        report = reflect(task, actions, verdict)
+        return replace(verdict, cause=report["root_cause_analysis"], advice=report["improvement_suggestion"])
+
     def hints(self, task: Task) -> list[str]:
         return hints(engine_of(task.payload))
 
     def make(self) -> Environment:
         return HouseholdEnvironment(end_when_lost=self.settings.end_when_lost)
-
-
-@lru_cache(maxsize=256)
-def engine_of(payload: str) -> HouseholdEngine:
-    """Read the rules of a task's game, shared by all its episodes in a process. Raise `WorldError` for a payload that
-    is no game."""
-    try:
-        return HouseholdEngine(Game.from_json(payload))
-    except (KeyError, TypeError, ValueError, json.JSONDecodeError) as error:
-        raise WorldError(
-            f"not a household game: {error!r} in payload {payload[:120]!r}; take tasks from HouseholdWorld.tasks"
-        ) from error
 
 
 class HouseholdEnvironment:

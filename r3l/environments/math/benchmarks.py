@@ -3,14 +3,17 @@
 A set's file is <data_root>/math/<name>-<hub split>.jsonl or .parquet, in the set's own columns.
 """
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from r3l.config.environments import MathSettings
+from r3l.environments.base import DataPlan, OnProgress
 from r3l.environments.math.problems import Problem, problem_of
 from r3l.environments.math.row_files import Row, read_rows
 from r3l.errors import WorldError
+from r3l.store.files.local import replace_text
 from r3l.system.home import located
 from r3l.system.seeds import derive
 
@@ -85,9 +88,8 @@ def hub_rows(name: str, benchmark: Benchmark, hub_split: str, folder: Path) -> I
     """Read the set from a file of that name, otherwise by `datasets`, which caches its downloads. Raise `WorldError` if
     neither works."""
     stem = folder / f"{name}-{hub_split}"
-    for suffix in (".jsonl", ".parquet"):
-        if (path := Path(f"{stem}{suffix}")).is_file():
-            return read_rows(path)
+    if path := kept_rows(stem):
+        return read_rows(path)
     way_out = (
         f"or put its rows at {stem}.jsonl (or .parquet), in their own columns; dataset=procedural needs no download"
     )
@@ -121,3 +123,48 @@ def parted(problems: list[Problem], split: str, held_out: int, seed: int) -> lis
     by_seed = sorted(problems, key=lambda problem: derive(seed, "math held out", problem.question))
     held_out_questions = {problem.question for problem in by_seed[:held_out]}
     return [problem for problem in problems if (problem.question in held_out_questions) == (split == "test")]
+
+
+def kept_rows(stem: Path) -> Path | None:
+    """Find the rows of a benchmark's split below the data root, where they were fetched or put before."""
+    return next((path for path in (stem.with_suffix(".jsonl"), stem.with_suffix(".parquet")) if path.is_file()), None)
+
+
+def prepare_rows(
+    settings: MathSettings, root: Path, download: bool, progress: OnProgress, wanted: Sequence[str]
+) -> DataPlan:
+    """Keep a benchmark's rows below the data root, so that no later run asks its hub. No file is asked for of a split
+    that is not `wanted` (empty: all are)."""
+    if settings.dataset == "procedural":
+        return DataPlan(
+            f"procedural-{settings.tasks_seed}",
+            ("train", "heldout"),
+            notes=("problems are made by seed, no file is needed",),
+        )
+    if settings.dataset not in BENCHMARKS:
+        file = located(settings.dataset)
+        if not file.is_file():
+            raise WorldError(
+                f"dataset {settings.dataset!r} is neither a file nor a benchmark: expected procedural, "
+                f"{', '.join(BENCHMARKS)} or a jsonl or parquet file"
+            )
+        return DataPlan(file.stem, ("train", "test"), (file,))
+    benchmark, files = BENCHMARKS[settings.dataset], []
+    splits = {
+        ours: theirs for ours, theirs in benchmark.splits.items() if not wanted or ours in wanted
+    } or benchmark.splits
+    stems = {split: root / "math" / f"{settings.dataset}-{split}" for split in dict.fromkeys(splits.values())}
+    missing = [
+        f"split {split} at {stem}.jsonl (or .parquet)" for split, stem in stems.items() if kept_rows(stem) is None
+    ]
+    if missing and not download:
+        raise WorldError(f"{settings.dataset} is missing: put the rows of {benchmark.hub} there: {'; '.join(missing)}")
+    for split, stem in stems.items():
+        path = kept_rows(stem)
+        if path is None:
+            rows = list(hub_rows(settings.dataset, benchmark, split, root / "math"))
+            path = stem.with_suffix(".jsonl")
+            replace_text(path, "".join(json.dumps(dict(row), default=str) + "\n" for row in rows))
+            progress(f"rows of {stem.name}", len(rows), len(rows))
+        files.append(path)
+    return DataPlan(settings.dataset, tuple(splits), tuple(files), {"test": benchmark.count} if benchmark.count else {})

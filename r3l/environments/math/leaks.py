@@ -5,22 +5,12 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+from r3l.environments.base import Leak
 from r3l.records import Reflection, Task, Trajectory, Turn
 
 # A single character stands for many things (a turn, a term): it is an answer only where it is said to be one.
 CLAIM = r"(?:\banswer|\bresult|\bequals?|\bis|\bbe|=)[^.\n]{0,12}?"
-
-
-@dataclass(frozen=True, slots=True)
-class Leak:
-    """A text that holds the gold answer of its task. where: opening, feedback or guidance."""
-
-    subject_id: str
-    where: str
-    gold: str
-    text: str
 
 
 def gold_leaks(

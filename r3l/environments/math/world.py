@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import ClassVar
 
 from r3l.config.environments import MathSettings
-from r3l.environments.base import Environment, Observation, Reply, Step
-from r3l.environments.math.benchmarks import benchmark_problems
+from r3l.environments.base import Benchmark, Environment, Observation, Reply, Step
+from r3l.environments.math.benchmarks import BENCHMARKS, benchmark_problems, prepare_rows
 from r3l.environments.math.grader import Grade, Grader, Library, shared_grader
-from r3l.environments.math.leaks import reveals
+from r3l.environments.math.leaks import gold_leaks, reveals
 from r3l.environments.math.problems import Problem
 from r3l.environments.math.procedural import procedural_problems
 from r3l.environments.math.replies import parse_answer_reply, parse_boxed_reply
@@ -43,6 +44,12 @@ class MathWorld:
     packages = ("math_verify",)
     tasks_at_once = 16  # a step waits for the grader
     remarks = (RIGHT, WRONG, UNREADABLE, TOO_LONG, AGAIN, OVER)
+    benchmarks: ClassVar = {
+        name: Benchmark({"dataset": name}, "test", number, ("answer", "boxed"), attempts=True)
+        for name, number in {"procedural": None, **{name: one.count for name, one in BENCHMARKS.items()}}.items()
+    }
+    prepare = staticmethod(prepare_rows)
+    gold_leaks = staticmethod(gold_leaks)
 
     Settings = MathSettings
 

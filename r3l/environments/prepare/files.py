@@ -2,17 +2,17 @@
 
 import hashlib
 import os
+import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import httpx
-
+from r3l.environments.base import DataPlan, OnProgress
 from r3l.errors import WorldError
 
 BLOCK = 1 << 20
-OnProgress = Callable[[str, int, int], None]  # what, done, in all (0: not known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,8 @@ def fetch(address: str, target: Path, progress: OnProgress) -> None:
     Raises:
         WorldError: it could not be had; names the address and where to put the file by hand.
     """
+    import httpx  # late: worlds import this module
+
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = target.with_name(f".{target.name}.{os.getpid()}")
     try:
@@ -84,3 +86,19 @@ def unpack(archive: Path, folder: Path, progress: OnProgress) -> None:
                 progress(f"unpack {archive.name}", number, len(names))
     except zipfile.BadZipFile as error:
         raise WorldError(f"{archive} is not a zip archive ({error}): delete it and run `r3l prepare` again") from error
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """Ignore the progress."""
+
+
+def nothing_to_fetch(
+    settings: Any, root: Path, download: bool, progress: OnProgress, wanted: Sequence[str]
+) -> DataPlan:
+    """Prepare nothing: tasks are seeds, or rows that the environment's package brings or fetches itself."""
+    source = next((value for name in ("env", "toolset", "url") if (value := getattr(settings, name, ""))), "")
+    return DataPlan(
+        f"{re.sub(r'[^A-Za-z0-9.-]+', '_', source)}-{settings.tasks_seed}",
+        ("train", "heldout"),
+        notes=(f"tasks are those of {source}, no file is needed",),
+    )

@@ -8,7 +8,7 @@ Every path in a manifest is relative to the data root, so that the folder can be
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from r3l import plugins
 from r3l.config.environments import AnyEnvironment, EnvironmentSettings
-from r3l.environments import make_world, world_class
-from r3l.environments.prepare.files import Fingerprint, OnProgress, fingerprint
-from r3l.environments.prepare.kinds import KINDS, DataPlan, silent
+from r3l.environments import ENVIRONMENTS, make_world, world_class
+from r3l.environments.base import DataPlan, OnProgress, Preparable
+from r3l.environments.prepare.files import Fingerprint, fingerprint, silent
 from r3l.errors import ConfigError, WorldError
 from r3l.records import Task
 from r3l.store.files.local import replace_text
@@ -57,8 +57,10 @@ def prepare(
             count is not what it should be, or a file has changed since it was prepared.
     """
     environment = settings_of(kind, data_root, settings or {})
-    root = located(data_root)
-    plan = narrowed(kind, splits, plan_of(environment)(environment, root, download, progress, splits))
+    root, world = located(data_root), world_class(kind)
+    if not isinstance(world, Preparable):
+        raise ConfigError(f"nothing to prepare for {kind!r}: its world has no `prepare`")
+    plan = narrowed(kind, splits, world.prepare(environment, root, download, progress, splits))
     manifest = root / kind / f"prepared-{plan.variant}" / MANIFEST
     files = [fingerprint(path, root, progress) for path in plan.files]
     refuse_changes(manifest, files)
@@ -82,19 +84,9 @@ def narrowed(kind: str, splits: Sequence[str], plan: DataPlan) -> DataPlan:
     return replace(plan, variant="-".join([plan.variant, *splits]), splits=tuple(splits)) if splits else plan
 
 
-def plan_of(settings: EnvironmentSettings) -> Callable[..., DataPlan]:
-    """Find what finds or fetches an environment's data: a function of `KINDS`, or the function ``prepare`` of a
-    plug-in's world class, of the same arguments. Raise `ConfigError` where it has none."""
-    maker = KINDS.get(settings.kind) or getattr(world_class(settings.kind), "prepare", None)
-    if maker is None:
-        raise ConfigError(f"nothing to prepare for {settings.kind!r}: its world has no `prepare`")
-    plan_maker: Callable[..., DataPlan] = maker
-    return plan_maker
-
-
 def settings_of(kind: str, data_root: Path | str, settings: Mapping[str, Any]) -> EnvironmentSettings:
-    if kind not in KINDS and not plugins.dotted(kind) and kind not in plugins.installed("environment"):
-        kinds = [*KINDS, *plugins.installed("environment")]
+    if kind not in ENVIRONMENTS and not plugins.dotted(kind) and kind not in plugins.installed("environment"):
+        kinds = [*ENVIRONMENTS, *plugins.installed("environment")]
         raise ConfigError(f"nothing to prepare for {kind!r}: expected one of {', '.join(kinds)}")
     adapter: TypeAdapter[EnvironmentSettings] = TypeAdapter(AnyEnvironment)
     try:

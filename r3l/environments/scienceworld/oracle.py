@@ -3,13 +3,11 @@ accuracy)."""
 
 from collections.abc import Sequence
 
-from r3l.config.environments import ScienceWorldSettings
-from r3l.environments.base import Step, Verdict
-from r3l.environments.scienceworld.world import ScienceWorldWorld
+from r3l.environments.base import Environment, Step, Verdict
 from r3l.records import Task
 
 
-def oracle_pivot(task: Task, actions: Sequence[str], settings: ScienceWorldSettings | None = None) -> Verdict:
+def oracle_pivot(environment: Environment, task: Task, actions: Sequence[str]) -> Verdict:
     """Judge an episode by its actions, "" for a turn without a valid one: they are taken again on the simulator.
 
     why: won; lost (that turn ended the episode, by focusing on a wrong object); stalled (no sub-goal was reached after
@@ -18,7 +16,6 @@ def oracle_pivot(task: Task, actions: Sequence[str], settings: ScienceWorldSetti
     Raises:
         WorldError: Java is missing or failed.
     """
-    environment = ScienceWorldWorld(settings or ScienceWorldSettings()).make()
     environment.reset(task)
     steps: list[Step | None] = []
     for action in actions:

@@ -3,6 +3,12 @@
 Train has 17 task types and 2,294 tasks, test the 13 other types and 1,308 tasks (paper, Experimental Setup).
 """
 
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from r3l.config.environments import ScienceWorldSettings
+from r3l.environments.base import DataPlan, OnProgress
 from r3l.errors import WorldError
 
 # Variations of each type as the simulator counts them; a split takes the first half (rounded down).
@@ -53,3 +59,31 @@ def variations(split: str) -> list[tuple[str, int]]:
     if split not in SPLITS:
         raise WorldError(f"ScienceWorld split {split!r}: expected one of {', '.join(SPLITS)}")
     return [(task_type, variation) for task_type, total in SPLITS[split].items() for variation in range(total // 2)]
+
+
+def prepare_simulator(
+    settings: ScienceWorldSettings, root: Path, download: bool, progress: OnProgress, wanted: Sequence[str]
+) -> DataPlan:
+    """Look for the package and Java, and compare the simulator's own counts of variations with those of the split."""
+    from r3l.environments.scienceworld.java import MACHINES, jar_path
+
+    jar = jar_path()
+    simulator = MACHINES.get(settings.memory_mb).borrow()
+    names = [str(name) for name in simulator.getTaskNames()]
+    variation_counts = {}
+    for number, name in enumerate(names, 1):
+        variation_counts[name] = int(simulator.getTaskMaxVariations(name))
+        progress("count variations", number, len(names))
+    MACHINES.stop()
+    paper_counts = {name: total for split in SPLITS.values() for name, total in split.items()}
+    if variation_counts != paper_counts:
+        other = sorted(
+            name for name in {*variation_counts, *paper_counts} if variation_counts.get(name) != paper_counts.get(name)
+        )
+        raise WorldError(
+            f"ScienceWorld {version('scienceworld')} has another number of variations than the paper's split needs "
+            f"({', '.join(other)}): pip install 'scienceworld==1.2.3'"
+        )
+    return DataPlan(
+        "easy", tuple(SPLITS), (jar,), {"train": 2294, "test": 1308}, (f"scienceworld {version('scienceworld')}",)
+    )

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from r3l.config.environments import ScienceWorldSettings
-from r3l.environments.base import Observation, Reply, Step
+from r3l.environments.base import Benchmark, Observation, Reply, Step, Verdict
 from r3l.environments.outside import number_of
 from r3l.environments.replies import parse_tagged_reply
 from r3l.environments.scienceworld.hints import hints
-from r3l.environments.scienceworld.tasks import variations
+from r3l.environments.scienceworld.oracle import oracle_pivot
+from r3l.environments.scienceworld.tasks import prepare_simulator, variations
 from r3l.errors import WorldError
 from r3l.records import Task
 from r3l.system.seeds import derive
@@ -35,6 +37,8 @@ class ScienceWorldWorld:
 
     name = "scienceworld"
     packages = ("scienceworld",)
+    benchmarks: ClassVar = {"scienceworld": Benchmark({}, "test", 1308)}
+    prepare = staticmethod(prepare_simulator)
 
     Settings = ScienceWorldSettings
 
@@ -65,6 +69,9 @@ class ScienceWorldWorld:
 
     def data(self, split: str) -> str:
         return "easy"  # all five simplifications, as the paper has it
+
+    def oracle_pivot(self, task: Task, actions: Sequence[str], observations: Sequence[str]) -> Verdict:
+        return oracle_pivot(self.make(), task, actions)
 
     def hints(self, task: Task) -> list[str]:
         """Ask for the task's hints. The simulator solves a task while it loads it, if it is asked to."""

@@ -17,6 +17,7 @@ from r3l.environments.adapters.named import object_named
 from r3l.environments.adapters.texts import cleaned
 from r3l.environments.base import Environment, Observation, Reply, Step
 from r3l.environments.outside import number_of
+from r3l.environments.prepare.files import nothing_to_fetch
 from r3l.environments.tools.calls import parse_calls
 from r3l.environments.tools.functions import Function, called, schema_of
 from r3l.environments.tools.servers import Servers
@@ -38,6 +39,7 @@ def servers_of(toolset: type[Toolset], settings: ToolsSettings) -> Servers:
 
 class ToolWorld:
     name = "tools"
+    prepare = staticmethod(nothing_to_fetch)
 
     Settings = ToolsSettings
 

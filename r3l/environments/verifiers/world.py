@@ -23,6 +23,7 @@ from r3l.config.environments.adapters import VerifiersSettings
 from r3l.environments.adapters.episodes import CopiedEnvironment, Copies
 from r3l.environments.adapters.texts import cleaned, imported, parse_action, ranged
 from r3l.environments.base import Environment, Observation, Reply, Step
+from r3l.environments.prepare.files import nothing_to_fetch
 from r3l.environments.tools.calls import parse_calls
 from r3l.environments.tools.shown import returned, with_tools
 from r3l.environments.verifiers.conversation import new_messages, opening_text, response, role_of, text_of
@@ -38,6 +39,7 @@ PROMPT = Path(__file__).parents[1] / "prompts" / "verifiers.txt"
 
 class VerifiersWorld:
     name = "verifiers"
+    prepare = staticmethod(nothing_to_fetch)
     packages = ("verifiers",)
 
     Settings = VerifiersSettings

@@ -7,11 +7,15 @@
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from r3l.config.environments import WebShopSettings
+from r3l.environments.base import DataPlan, OnProgress
+from r3l.environments.prepare.files import fetch
 from r3l.environments.webshop.catalogue import Goal, Product, Rows, make_shop
+from r3l.environments.webshop.splits import RULES
 from r3l.environments.webshop.synthetic import synthetic_rows
 from r3l.errors import WorldError
 from r3l.system.home import located
@@ -21,6 +25,12 @@ ATTRIBUTES = ("items_ins_v2.json", "items_ins_v2_1000.json")
 HUMAN = ("items_human_ins.json",)
 REVIEWS = ("reviews.json",)
 SYNTHETIC_PRODUCTS = 1100
+ORIGINAL = "webshop/original"
+ORIGINAL_FILES = {  # the original's set-up script names these documents, its small set
+    "items_shuffle_1000.json": "https://drive.google.com/uc?export=download&id=1EgHdxQ_YxqIQlvvq5iKlCrkEKR6-j0Ib",
+    "items_ins_v2_1000.json": "https://drive.google.com/uc?export=download&id=1IduG0xl544V_A_jv3tHXC0kyFi7PnyBu",
+    "items_human_ins.json": "https://drive.google.com/uc?export=download&id=14Kb5SPBk_jfdLZ_CDBNitW98QLDlKR5O",
+}
 
 
 def load_shop(settings: WebShopSettings) -> tuple[list[Product], list[Goal]]:
@@ -105,3 +115,40 @@ def read(folder: Path, names: tuple[str, ...], layout: type, of: type = dict, op
             wanted = "a list of objects" if of is list else "an object"
             raise WorldError(f"{path}: row {place!r:.50} is {row!r:.100}, expected {wanted}")
     return content
+
+
+def prepare_catalogue(
+    settings: WebShopSettings, root: Path, download: bool, progress: OnProgress, wanted: Sequence[str]
+) -> DataPlan:
+    """Prepare the catalogue: nothing for the synthetic one; ``catalogue=webshop/original`` (below the data root)
+    fetches the small original set."""
+    splits = tuple(RULES.get(settings.split_rule, RULES["webshop"]))
+    task_counts = {"train": 4096, "test": 100} if settings.split_rule == "paper" else {}
+    if settings.catalogue == "synthetic":
+        return DataPlan(
+            f"synthetic-{settings.catalogue_seed}",
+            splits,
+            expected=task_counts,
+            notes=("the catalogue is drawn by seed, no file is needed",),
+        )
+    if settings.catalogue.startswith(("http://", "https://")):
+        return DataPlan(
+            "server", splits, expected=task_counts, notes=(f"goals and products are at {settings.catalogue}",)
+        )
+    folder = catalogue_folder(settings)
+    if settings.catalogue == ORIGINAL:
+        fetch_missing(folder, ORIGINAL_FILES, download, progress)
+    return DataPlan(folder.name, splits, tuple(sorted(folder.glob("*.json"))), task_counts)
+
+
+def fetch_missing(folder: Path, files: dict[str, str], download: bool, progress: OnProgress) -> None:
+    missing = {name: address for name, address in files.items() if not (folder / name).is_file()}
+    if missing and not download:
+        listing = "; ".join(f"{folder / name} from {address}" for name, address in missing.items())
+        raise WorldError(f"WebShop's files are missing: {listing}; or set environment.catalogue=synthetic")
+    for name, address in missing.items():
+        fetch(address, folder / name, progress)
+        with (folder / name).open("rb") as content:
+            if content.read(1) not in (b"[", b"{"):  # a page of the host in place of the document
+                (folder / name).unlink()
+                raise WorldError(f"{address} did not give {name}: get it by hand and put it in {folder}")

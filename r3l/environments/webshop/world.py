@@ -4,13 +4,14 @@ with the original."""
 import json
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import ClassVar
 
 from r3l.config.environments import WebShopSettings
-from r3l.environments.base import Environment, Observation, Reply, Step
+from r3l.environments.base import Benchmark, Environment, Observation, Reply, Step
 from r3l.environments.replies import parse_tagged_reply
 from r3l.environments.webshop import pages
 from r3l.environments.webshop.catalogue import Goal, Product
-from r3l.environments.webshop.files import catalogue_name, load_shop
+from r3l.environments.webshop.files import catalogue_name, load_shop, prepare_catalogue
 from r3l.environments.webshop.hints import hints
 from r3l.environments.webshop.nouns import finder, nouns_by
 from r3l.environments.webshop.session import Shop, State, clickables, parse_action
@@ -46,6 +47,12 @@ class WebShopWorld:
     name = "webshop"
     version = 2
     packages = ("thefuzz", "snowballstemmer", "regex")
+    benchmarks: ClassVar = {
+        "webshop": Benchmark({"split_rule": "paper"}, "test", 100),
+        "webshop-original": Benchmark({"split_rule": "webshop"}, "test", 500),
+        "webshop-scaled": Benchmark({"split_rule": "scaled"}, "test"),
+    }
+    prepare = staticmethod(prepare_catalogue)
 
     Settings = WebShopSettings
 
