@@ -15,7 +15,7 @@ from r3l.config import Config
 from r3l.config.compose import PATH
 from r3l.errors import StoreError
 from r3l.interface.iterations import assignments
-from r3l.judge.scored import REPLIES
+from r3l.judge import REPLIES
 from r3l.judge.verdict import judge
 from r3l.pipeline.replay import recompute
 from r3l.pipeline.runner import Threads

@@ -2,3 +2,5 @@
 from, and compared with what is stored. Nothing is trained. The engine here answers what was sampled; only
 `sampled_again` has the one that sampled.
 """
+
+REPLIES = 8  # of an iteration, that `--deep` has scored again

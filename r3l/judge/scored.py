@@ -14,6 +14,7 @@ from r3l.engines import make_engine
 from r3l.engines.base import Engine
 from r3l.engines.canary import TOLERANCES
 from r3l.errors import R3LError
+from r3l.judge import REPLIES
 from r3l.judge.bench import Tell
 from r3l.judge.lines import Lines, Place
 from r3l.methods import plan
@@ -22,8 +23,6 @@ from r3l.pipeline.stages.stage_io import records
 from r3l.records import Kind, Reflection, Trajectory, Turn
 from r3l.store import manifest as manifests
 from r3l.store.layout import StageKey
-
-REPLIES = 8  # of an iteration
 
 
 class Sampled(NamedTuple):

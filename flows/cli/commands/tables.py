@@ -10,7 +10,7 @@ import typer
 from flows.cli.options import Root, Run, RunWord, the_run
 from flows.cli.screen.console import say, say_json, screen
 from r3l.errors import ConfigError, StoreError
-from r3l.judge.scored import REPLIES
+from r3l.judge import REPLIES
 from r3l.store.stage import Store
 from r3l.store.tables.columns import Drop
 
