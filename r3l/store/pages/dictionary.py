@@ -35,6 +35,8 @@ shows the tables as they are stored, each row once. A stage that is damaged is l
   vLLM's rounding depends on the rest of its batch, unless `engine.batch_invariant` is set. `r3l check RUN --sample-again 3` samples random
   shards again and measures how far the replies agree, with any engine; `r3l bisect A B` finds where two runs part. `machine` in `stages`
   is the processor, libraries and threads of the process that committed a stage.
+- An update that is repeated with as many processes and threads on the same kind of machine writes the same policy, optimiser state and
+  canary, bit for bit. With another number of processes the order of a sum differs: gradients agree to a millionth of their length.
 - A stage of an older version is read as the present version. A newer one is refused by name.
 - `r3l replay` writes into `branch=<name>/` and never changes what it replays. `r3l prune` empties the heavy columns of old iterations, or
   deletes their policies, and says what can't be replayed any more. `r3l export` writes one nested file, or a log of Inspect.

@@ -4,6 +4,12 @@ import json
 from pathlib import Path
 
 MAIN = {"main_alfworld": "ALFWorld", "main_household": "household"}  # experiment -> environment
+RERUN = (
+    "**How far a rerun agrees.** These runs were sampled when the last digits of a reply still depended on the others in its batch. "
+    "Run again, one draws the same tasks and random numbers, and agrees until a last digit decides a token; from there on it differs "
+    "as a run of another seed does. Runs of the present code come out again bit for bit on the same kind of machine "
+    "([what can be relied on](../README.md#what-can-be-relied-on)), and `r3l bisect` finds where two part."
+)
 
 
 def index(folder: Path) -> str:
@@ -13,6 +19,8 @@ def index(folder: Path) -> str:
         "",
         "Each experiment has a .json file with all its figures, which `r3l compare` writes. `r3l results` makes this page, the pages "
         "of the experiments and their pictures anew from these files.",
+        "",
+        RERUN,
         "",
     ]
     lines += ["| experiment | runs | starting policies | learning rates | pictures |", "|---|---|---|---|---|"]
