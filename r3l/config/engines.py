@@ -52,9 +52,9 @@ class TransformersLocalSettings(EngineSettings):
     batch_invariant: bool = Field(
         True,
         description=(
-            "Compute the same bits of a reply whatever else is in flight (on a CPU with a C compiler). False: sampling "
-            "in bfloat16 takes up to a quarter less time, and the last digits of log-probabilities depend on the "
-            "batch."
+            "Compute the same bits of a reply whatever else is in flight (on a CPU with a C compiler). False: the last "
+            "digits of log-probabilities depend on the batch, and an iteration takes less time: 5 % where it was "
+            "measured (data/PERFORMANCE.md)."
         ),
         json_schema_extra=identity_of(),
     )

@@ -4,6 +4,7 @@ equal ones."""
 import json
 import random
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from flows.cli.app import app_of
 from r3l.judge.played_again import played_again
 from r3l.stages import STAGES
 from r3l.store import stage as committing
+from r3l.store.manifest import seal
 from r3l.store.parting import Line, Parting, parting
 from r3l.store.stage import Store
 from r3l.store.tables.schemas import arrow_schema
@@ -183,10 +185,32 @@ def test_a_replay_is_compared_stage_by_stage(tmp_path: Path) -> None:
     )
 
 
-def compared(folder: Path, iteration: int, stage: str, plant: dict[str, Any]) -> Parting | None:
+@pytest.mark.slow
+def test_a_parting_after_100_iterations_takes_less_than_a_minute_of_processor(tmp_path: Path) -> None:
+    for number in range(100):  # the two shipped ones again and again
+        folder = tmp_path / RUN / f"iteration={number:05d}"
+        shutil.copytree(SHIPPED / RUN / f"iteration={number % 2:05d}", folder)
+        for path in folder.rglob("stage.json"):
+            manifest = json.loads(path.read_text())
+            del manifest["checksum"]
+            path.write_bytes(seal(manifest | {"iteration": number}))
+    shutil.copytree(tmp_path / RUN, tmp_path / "copy" / RUN)
+    began = time.process_time()
+    assert parting(Line(Store.open(str(tmp_path)), RUN), Line(Store.open(str(tmp_path / "copy")), RUN)) is None
+    shutil.rmtree(tmp_path / "copy")
+    shutil.copytree(tmp_path / RUN, tmp_path / "shipped" / RUN)
+    found = compared(tmp_path, 99, "retries", of("turns", "response_ids", other_last), shipped=tmp_path / "shipped")
+    assert found is not None
+    assert (found.iteration, found.cause) == (99, "sampled token")
+    assert time.process_time() - began < 60
+
+
+def compared(
+    folder: Path, iteration: int, stage: str, plant: dict[str, Any], shipped: Path = SHIPPED
+) -> Parting | None:
     """Return where the shipped run and a copy of it part, of whose stage (of the first shard) something is changed."""
-    shutil.copytree(SHIPPED / RUN, folder / "copy" / RUN)
-    original, copy = Store.open(str(SHIPPED), reading=True), Store.open(str(folder / "copy"))
+    shutil.copytree(shipped / RUN, folder / "copy" / RUN)
+    original, copy = Store.open(str(shipped), reading=True), Store.open(str(folder / "copy"))
     ref = next(ref for ref in copy.stages(RUN, "", iteration) if ref.stage == stage)
     manifest = copy.manifest(ref)
     tables = {table: copy.read(ref, table) for table in (*STAGES[stage].tables, "events")}
